@@ -1,0 +1,109 @@
+//! What one drain took from the rings, before anyone knows which frame it belongs to.
+//!
+//! A batch holds columns, one set per thread: `start_ticks`, `duration_ticks` and `sites` have equal length, and index `i`
+//! of each describes the span that *ended* as the `i`-th on that thread. Children therefore precede their
+//! parents (post-order). Arguments are sparse, since few spans have any. Streaming sinks take batches, so that a frame of
+//! an hour needs no more memory than one of a millisecond.
+
+use std::sync::Arc;
+
+use crate::catalog::{Catalog, SiteId, ThreadId};
+
+/// The spans and messages that one drain took from the rings, all of which ended in the same frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanBatch {
+    /// Resolves the ids and ticks below.
+    pub catalog: Arc<Catalog>,
+    /// One entry per thread that finished a span, wrote a message or dropped something.
+    pub threads: Vec<ThreadBatch>,
+}
+
+/// One thread's share of a [`SpanBatch`], in the order in which its scopes ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadBatch {
+    /// The thread that recorded.
+    pub thread: ThreadId,
+    /// Start of each span, in ticks.
+    pub start_ticks: Vec<u64>,
+    /// Length of each span, in ticks.
+    pub duration_ticks: Vec<u64>,
+    /// Call site of each span.
+    pub sites: Vec<SiteId>,
+    /// Arguments of the spans that have some, ascending by `span`.
+    pub args: Vec<SpanArgs>,
+    /// Messages, ascending by time.
+    pub messages: Vec<Message>,
+    /// Spans lost since the previous batch of this thread because the ring was full.
+    pub dropped_spans: u64,
+}
+
+/// The arguments of one span.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanArgs {
+    /// Index of the span in its [`ThreadBatch`].
+    pub span: u32,
+    /// Values in the order of the call site's `arg_names`.
+    pub values: Vec<ArgValue>,
+}
+
+/// The value of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgValue {
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer.
+    I64(i64),
+    /// An unsigned integer.
+    U64(u64),
+    /// A floating-point number; NaN payloads are kept.
+    F64(f64),
+    /// Text, possibly cut to [`crate::args::MAX_STR_BYTES`].
+    Str(Arc<str>),
+}
+
+/// A line of text at a moment of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// When it was written.
+    pub ticks: u64,
+    /// What it says.
+    pub text: Arc<str>,
+}
+
+impl ThreadBatch {
+    /// Returns the number of spans.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.start_ticks.len()
+    }
+
+    /// Returns whether there is neither a span nor a message nor a drop.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start_ticks.is_empty() && self.messages.is_empty() && self.dropped_spans == 0
+    }
+
+    /// Returns when span `i` ended, in ticks.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `i` is not below [`len`](Self::len).
+    #[must_use]
+    pub fn end_ticks(&self, i: usize) -> u64 {
+        self.start_ticks[i].saturating_add(self.duration_ticks[i])
+    }
+}
+
+impl SpanBatch {
+    /// Returns the number of spans of all threads.
+    #[must_use]
+    pub fn span_count(&self) -> usize {
+        self.threads.iter().map(ThreadBatch::len).sum()
+    }
+
+    /// Returns whether no thread has anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.threads.iter().all(ThreadBatch::is_empty)
+    }
+}

@@ -1,0 +1,28 @@
+//! The machinery of vor: from a scope in your code to a record in a ring, and from there to frames, captures and sinks.
+//!
+//! The modules stand in the order in which the data passes them. Programs use the facade crate `vor`;
+//! this crate is for sinks, viewers and bindings.
+
+pub mod error;
+pub(crate) mod sync;
+pub mod clock;
+pub mod catalog;
+pub mod callsite;
+pub mod args;
+pub mod ring;
+pub mod thread;
+pub mod scope;
+pub mod batch;
+pub mod frame;
+pub mod metrics;
+pub mod stats;
+pub mod config;
+pub mod drain;
+pub mod calibrate;
+pub mod system;
+pub mod format;
+pub mod sink;
+pub mod export;
+pub mod reader;
+
+pub use error::Error;

@@ -1,0 +1,79 @@
+//! Where batches and frames go.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::batch::SpanBatch;
+use crate::frame::FrameSnapshot;
+
+/// Receives what the drain produces, on the drain's thread.
+///
+/// A sink that returns an error is reported once, switched off and counted; the others go on.
+pub trait FrameSink: Send {
+    /// Says what the sink needs. Asked once, before anything is delivered.
+    fn interest(&self) -> Interest {
+        Interest::FRAMES
+    }
+
+    /// Takes what one drain took from the rings. Called only with [`Interest::batches`].
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Takes a finished frame, after all batches whose spans ended in it. Its trees are filled only when some sink has [`Interest::trees`].
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
+
+    /// Brings everything accepted so far to its destination, as after `vor::flush()`.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends the output. Called at most once, last.
+    ///
+    /// # Errors
+    ///
+    /// The error is reported.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a [`FrameSink`] needs; work for which no sink asks is not done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Batches, as they are drained.
+    pub batches: bool,
+    /// Span trees in the frames.
+    pub trees: bool,
+}
+
+impl Interest {
+    /// Frames without spans: boundaries, metrics, drops.
+    pub const METRICS: Self = Self {
+        batches: false,
+        trees: false,
+    };
+    /// Frames with their span trees.
+    pub const FRAMES: Self = Self {
+        batches: false,
+        trees: true,
+    };
+    /// Batches, and frames without spans.
+    pub const BATCHES: Self = Self {
+        batches: true,
+        trees: false,
+    };
+}

@@ -1,0 +1,2 @@
+//! The `vor` command.
+fn main() {}
