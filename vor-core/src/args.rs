@@ -1,4 +1,120 @@
-//! Arguments of scopes.
+//! Arguments of scopes: what a value becomes in a record.
+//!
+//! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is pushed into the thread's ring at once, under a key, and the
+//! word is that key, so that no argument is borrowed while its scope is open and nothing is allocated.
 
-/// Longest text of an argument or message that is kept, in bytes; the rest is cut at a character boundary.
-pub const MAX_STR_BYTES: usize = 400;
+use std::sync::Arc;
+
+use crate::batch::ArgValue;
+use crate::callsite::Kinds;
+use crate::ring::MAX_EXTENSIONS;
+use crate::thread;
+
+/// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character boundary.
+pub const MAX_STR_BYTES: usize = (MAX_EXTENSIONS - 1) * 16;
+
+/// An argument as a record holds it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArgWord {
+    pub(crate) word: u64,
+    pub(crate) kind: u32,
+}
+
+const BOOL: u32 = 1;
+const SIGNED: u32 = 2;
+const UNSIGNED: u32 = 3;
+const FLOAT: u32 = 4;
+const TEXT: u32 = 5;
+
+/// Bits of one argument in [`Kinds`].
+const KIND_BITS: u32 = 4;
+
+/// A type that can be an argument of a scope: `bool`, integers up to 64 bits, floats and text.
+pub trait Arg: private::Sealed {
+    /// Makes the record's word. Called only while recording is on.
+    #[doc(hidden)]
+    fn encode(self) -> ArgWord;
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+macro_rules! plain_args {
+    ($($type:ty => $kind:ident, $word:expr;)*) => {$(
+        impl private::Sealed for $type {}
+        impl Arg for $type {
+            #[inline(always)]
+            fn encode(self) -> ArgWord {
+                let word: fn($type) -> u64 = $word;
+                ArgWord { word: word(self), kind: $kind }
+            }
+        }
+    )*};
+}
+
+plain_args! {
+    bool => BOOL, u64::from;
+    i8 => SIGNED, |v| i64::from(v) as u64;
+    i16 => SIGNED, |v| i64::from(v) as u64;
+    i32 => SIGNED, |v| i64::from(v) as u64;
+    i64 => SIGNED, |v| v as u64;
+    isize => SIGNED, |v| v as i64 as u64;
+    u8 => UNSIGNED, u64::from;
+    u16 => UNSIGNED, u64::from;
+    u32 => UNSIGNED, u64::from;
+    u64 => UNSIGNED, |v| v;
+    usize => UNSIGNED, |v| v as u64;
+    f32 => FLOAT, |v| f64::from(v).to_bits();
+    f64 => FLOAT, f64::to_bits;
+}
+
+impl private::Sealed for &str {}
+impl Arg for &str {
+    #[inline]
+    fn encode(self) -> ArgWord {
+        ArgWord { word: thread::push_text(self), kind: TEXT }
+    }
+}
+
+impl private::Sealed for &String {}
+impl Arg for &String {
+    #[inline]
+    fn encode(self) -> ArgWord {
+        self.as_str().encode()
+    }
+}
+
+/// Returns the kinds of arguments, the first lowest.
+#[inline(always)]
+pub(crate) fn kinds<const N: usize>(args: &[ArgWord; N]) -> Kinds {
+    let mut kinds = 0;
+    let mut i = N;
+    while i > 0 {
+        i -= 1;
+        kinds = kinds << KIND_BITS | args[i].kind;
+    }
+    kinds
+}
+
+/// Returns how many arguments `kinds` describes.
+pub(crate) fn count(kinds: Kinds) -> usize {
+    (32 - kinds.leading_zeros()).div_ceil(KIND_BITS) as usize
+}
+
+/// Reads argument `i` of a site with `kinds` back from its word. `text` finds what was pushed under a key.
+pub(crate) fn decode(kinds: Kinds, i: usize, word: u64, text: impl FnOnce(u64) -> Arc<str>) -> ArgValue {
+    match kinds >> (i as u32 * KIND_BITS) & 0xf {
+        BOOL => ArgValue::Bool(word != 0),
+        SIGNED => ArgValue::I64(word as i64),
+        FLOAT => ArgValue::F64(f64::from_bits(word)),
+        TEXT => ArgValue::Str(text(word)),
+        _ => ArgValue::U64(word),
+    }
+}
+
+/// Cuts text to at most `max` bytes, at a character boundary.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}

@@ -1,1 +1,183 @@
-//! callsite
+//! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
+//!
+//! A [`CallSite`] is a static beside each scope. Its id is 0 until the first time it runs while recording is on; then it is entered
+//! into the registry, once, under a lock. From then on the id is one relaxed load. Names made at run time are entered by
+//! text; each thread keeps a cache of those it used, so that a repeated name takes no lock either.
+//!
+//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments have other types in another instance
+//! of a generic function gets one id for each combination, so that the id alone says how to read the argument words.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::catalog::{SiteId, SiteInfo};
+use crate::ring::MAX_SITE;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+
+/// Argument types of a site: four bits each, the first argument lowest.
+pub(crate) type Kinds = u32;
+
+/// Most arguments of one scope.
+pub const MAX_ARGS: usize = 8;
+
+/// A place in the source that opens scopes. Made by the macros, one static each.
+#[derive(Debug)]
+pub struct CallSite {
+    /// Id in the low half, argument kinds in the high half; 0 until registered. Written once under the registry's lock (release), read relaxed by
+    /// every scope: the id means nothing but itself, what it names is read under the lock.
+    registered: AtomicU64,
+    name: &'static str,
+    module_path: &'static str,
+    file: &'static str,
+    line: u32,
+    category: &'static str,
+    color: Option<u32>,
+    arg_names: &'static [&'static str],
+}
+
+impl CallSite {
+    /// Describes a place in the source. `line` is 1-based, `color` 0x00RRGGBB.
+    #[must_use]
+    pub const fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
+        Self {
+            registered: AtomicU64::new(0),
+            name,
+            module_path,
+            file,
+            line,
+            category: "",
+            color: None,
+            arg_names: &[],
+        }
+    }
+
+    /// Adds the group the site belongs to.
+    #[must_use]
+    pub const fn with_category(mut self, category: &'static str) -> Self {
+        self.category = category;
+        self
+    }
+
+    /// Adds a colour, 0x00RRGGBB.
+    #[must_use]
+    pub const fn with_color(mut self, color: u32) -> Self {
+        self.color = Some(color);
+        self
+    }
+
+    /// Adds the names of the arguments, at most [`MAX_ARGS`].
+    #[must_use]
+    pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
+        assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");
+        self.arg_names = arg_names;
+        self
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first.
+    #[inline(always)]
+    pub(crate) fn id(&self, kinds: Kinds) -> u32 {
+        let registered = self.registered.load(Ordering::Relaxed);
+        // An unregistered site has id 0 whatever the kinds, so one comparison of the high half settles both cases.
+        if (registered >> 32) as u32 == kinds { registered as u32 } else { 0 }
+    }
+
+    /// Enters the site into the registry, or finds the id of this combination of kinds.
+    #[cold]
+    pub(crate) fn register(&'static self, kinds: Kinds) -> u32 {
+        let mut registry = lock();
+        let key = (std::ptr::from_ref(self) as usize, kinds);
+        if let Some(id) = registry.variants.get(&key) {
+            return *id;
+        }
+        let id = registry.push(self.info(), kinds);
+        registry.variants.insert(key, id);
+        if self.registered.load(Ordering::Relaxed) == 0 {
+            self.registered.store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
+        }
+        id
+    }
+
+    fn info(&self) -> SiteInfo {
+        SiteInfo {
+            name: Cow::Borrowed(self.name),
+            module_path: Cow::Borrowed(self.module_path),
+            file: Cow::Borrowed(self.file),
+            line: self.line,
+            category: Cow::Borrowed(self.category),
+            color: self.color,
+            arg_names: self.arg_names.iter().map(|name| Cow::Borrowed(*name)).collect(),
+        }
+    }
+}
+
+/// All sites and run-time names of the process.
+pub(crate) struct Registry {
+    sites: Vec<(Arc<SiteInfo>, Kinds)>,
+    variants: HashMap<(usize, Kinds), u32, FxBuildHasher>,
+    names: HashMap<Arc<str>, u32, FxBuildHasher>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    sites: Vec::new(),
+    variants: HashMap::with_hasher(FxBuildHasher),
+    names: HashMap::with_hasher(FxBuildHasher),
+});
+
+/// Locks the registry. A panic cannot leave it half changed, so a poisoned lock is taken as it is.
+pub(crate) fn lock() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Registry {
+    fn push(&mut self, info: SiteInfo, kinds: Kinds) -> u32 {
+        let next = self.sites.len() + 1;
+        match u32::try_from(next) {
+            Ok(id) if id < MAX_SITE => {
+                self.sites.push((Arc::new(info), kinds));
+                id
+            }
+            // The last id is shared by all that came too late; the name says so.
+            _ => {
+                if next == MAX_SITE as usize {
+                    let name = Cow::Borrowed("(more than 16 million names)");
+                    self.sites.push((Arc::new(SiteInfo { name, ..SiteInfo::default() }), 0));
+                }
+                MAX_SITE
+            }
+        }
+    }
+
+    /// Returns the id of a name made at run time.
+    pub(crate) fn name_id(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.names.get(name) {
+            return *id;
+        }
+        let info = SiteInfo { name: Cow::Owned(name.to_owned()), ..SiteInfo::default() };
+        let id = self.push(info, 0);
+        if id < MAX_SITE {
+            self.names.insert(Arc::from(name), id);
+        }
+        id
+    }
+
+    /// Returns the sites with ids above `known`, in order.
+    pub(crate) fn after(&self, known: usize) -> &[(Arc<SiteInfo>, Kinds)] {
+        self.sites.get(known..).unwrap_or(&[])
+    }
+
+    /// Returns what a site is called.
+    pub(crate) fn name_of(&self, id: SiteId) -> Option<Arc<SiteInfo>> {
+        let index = (id.0 as usize).checked_sub(1)?;
+        self.sites.get(index).map(|(info, _)| Arc::clone(info))
+    }
+}

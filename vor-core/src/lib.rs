@@ -5,6 +5,7 @@
 
 pub mod error;
 pub(crate) mod sync;
+pub(crate) mod switch;
 pub mod clock;
 pub mod catalog;
 pub mod callsite;

@@ -1,1 +1,363 @@
-//! metrics
+//! Numbers of the program: metrics by name, counters, histograms and I/O, collected at each mark of the main frame set.
+//!
+//! A metric is a slot: its latest value and whether it was written since the last mark. Threads find the slot of a name in a cache of their own,
+//! so recording is a look-up and two stores, without a lock. The mark takes what was written and hands it to the worker.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::catalog::{Column, MetricColumn};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::{switch, thread};
+
+/// Most metrics by name; values of later names are lost, and one line on stderr says so.
+pub const MAX_METRICS: usize = 16_384;
+
+/// Longest name or unit that is kept, in bytes.
+const MAX_NAME_BYTES: usize = 1024;
+
+#[derive(Debug)]
+struct Slot {
+    /// Bits of the latest value. Written by any thread (relaxed) before `written`.
+    value: AtomicU64,
+    /// Set by any thread (release) after `value`, taken by the mark (acquire).
+    written: AtomicBool,
+    /// Number of the user column, by order of first value.
+    column: u32,
+}
+
+struct Metrics {
+    /// Slots by column.
+    slots: Vec<&'static Slot>,
+    columns: Vec<MetricColumn>,
+    by_name: HashMap<Box<str>, &'static Slot, FxBuildHasher>,
+    units: HashMap<Box<str>, String, FxBuildHasher>,
+    counters: Vec<(&'static Counter, u32)>,
+    histograms: Vec<(&'static Histogram, [u32; 3])>,
+    full: bool,
+}
+
+static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
+    slots: Vec::new(),
+    columns: Vec::new(),
+    by_name: HashMap::with_hasher(FxBuildHasher),
+    units: HashMap::with_hasher(FxBuildHasher),
+    counters: Vec::new(),
+    histograms: Vec::new(),
+    full: false,
+});
+
+fn metrics() -> MutexGuard<'static, Metrics> {
+    METRICS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the metrics for the time of a fork.
+pub(crate) fn lock_for_fork() -> impl std::any::Any {
+    metrics()
+}
+
+thread_local! {
+    static SLOTS: RefCell<HashMap<Box<str>, &'static Slot, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+}
+
+impl Metrics {
+    /// Declares a column and its slot, under the unit registered for the name.
+    fn declare(&mut self, name: &str) -> Option<&'static Slot> {
+        if self.slots.len() >= MAX_METRICS {
+            if !std::mem::replace(&mut self.full, true) {
+                eprintln!("vor: more than {MAX_METRICS} metrics; `{name}` and later names are not recorded");
+            }
+            return None;
+        }
+        let unit = self.units.get(name).cloned().unwrap_or_default();
+        let column = u32::try_from(self.slots.len()).ok()?;
+        let value = AtomicU64::new(0);
+        let slot = Box::leak(Box::new(Slot { value, written: AtomicBool::new(false), column }));
+        self.columns.push(MetricColumn { name: name.to_owned(), unit });
+        self.slots.push(slot);
+        Some(slot)
+    }
+
+    fn named(&mut self, name: &str) -> Option<&'static Slot> {
+        if let Some(slot) = self.by_name.get(name) {
+            return Some(slot);
+        }
+        let slot = self.declare(name)?;
+        self.by_name.insert(Box::from(name), slot);
+        Some(slot)
+    }
+}
+
+/// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it into its frame.
+///
+/// Of several values between two marks the last is kept. Does nothing while recording is off.
+pub fn record_metric(name: &str, value: f64) {
+    if !switch::is_on() || thread::is_busy() {
+        return;
+    }
+    let name = crate::args::cut(name, MAX_NAME_BYTES);
+    let cached = SLOTS.try_with(|slots| slots.try_borrow().ok()?.get(name).copied());
+    if let Ok(Some(slot)) = cached {
+        return slot.set(value);
+    }
+    thread::while_busy(|| {
+        let Some(slot) = metrics().named(name) else { return };
+        slot.set(value);
+        // Without a cache the next call takes the lock again.
+        let _ = SLOTS.try_with(|slots| {
+            if let Ok(mut slots) = slots.try_borrow_mut() {
+                slots.insert(Box::from(name), slot);
+            }
+        });
+    });
+}
+
+impl Slot {
+    #[inline]
+    fn set(&self, value: f64) {
+        self.value.store(value.to_bits(), Ordering::Relaxed);
+        self.written.store(true, Ordering::Release);
+    }
+}
+
+/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value was recorded.
+pub fn record_metric_unit(name: &str, unit: &str) {
+    let name = crate::args::cut(name, MAX_NAME_BYTES);
+    let unit = crate::args::cut(unit, MAX_NAME_BYTES);
+    thread::while_busy(|| {
+        metrics().units.insert(Box::from(name), unit.to_owned());
+    });
+}
+
+/// Time and bytes of I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoTick {
+    /// Time spent, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+}
+
+/// Sums since the last drain. Added to by any thread, taken by the mark and by [`drain_io`]; relaxed, since nothing hangs on their order.
+static IO_NS: AtomicU64 = AtomicU64::new(0);
+static IO_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+pub fn record_io(elapsed_ns: u64, bytes: u64) {
+    IO_NS.fetch_add(elapsed_ns, Ordering::Relaxed);
+    IO_BYTES.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+#[must_use]
+pub fn drain_io() -> IoTick {
+    IoTick {
+        elapsed_ns: IO_NS.swap(0, Ordering::Relaxed),
+        bytes: IO_BYTES.swap(0, Ordering::Relaxed),
+    }
+}
+
+/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
+///
+/// # Examples
+///
+/// ```
+/// static REQUESTS: vor_core::metrics::Counter = vor_core::metrics::Counter::new("requests", "");
+/// REQUESTS.add(1);
+/// ```
+#[derive(Debug)]
+pub struct Counter {
+    name: &'static str,
+    unit: &'static str,
+    /// Sum since the last mark. Added to by any thread and taken by the mark, relaxed.
+    sum: AtomicU64,
+    /// Whether it was touched before; set once.
+    known: AtomicBool,
+}
+
+impl Counter {
+    /// Describes a counter. An empty unit means none.
+    #[must_use]
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, sum: AtomicU64::new(0), known: AtomicBool::new(false) }
+    }
+
+    /// Adds to the frame that is running. Does nothing while recording is off.
+    #[inline]
+    pub fn add(&'static self, amount: u64) {
+        if !switch::is_on() {
+            return;
+        }
+        if !self.known.load(Ordering::Relaxed) {
+            self.register();
+        }
+        self.sum.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn register(&'static self) {
+        if thread::is_busy() {
+            return;
+        }
+        thread::while_busy(|| {
+            let mut metrics = metrics();
+            if self.known.swap(true, Ordering::Relaxed) {
+                return;
+            }
+            metrics.units.entry(Box::from(self.name)).or_insert_with(|| self.unit.to_owned());
+            if let Some(slot) = metrics.declare(self.name) {
+                metrics.counters.push((self, slot.column));
+            }
+        });
+    }
+}
+
+/// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows `name.p50`, `name.p99`, `name.max`.
+///
+/// Values are kept to three significant digits in an HDR histogram.
+#[derive(Debug)]
+pub struct Histogram {
+    name: &'static str,
+    unit: &'static str,
+    values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
+}
+
+impl Histogram {
+    /// Describes a distribution. An empty unit means none.
+    #[must_use]
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self { name, unit, values: Mutex::new(None) }
+    }
+
+    /// Adds a value to the frame that is running. Does nothing while recording is off.
+    pub fn record(&'static self, value: u64) {
+        if !switch::is_on() || thread::is_busy() {
+            return;
+        }
+        thread::while_busy(|| {
+            let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+            if values.is_none() {
+                *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
+                drop(values);
+                self.register();
+                values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+            if let Some(values) = values.as_mut() {
+                // An auto-resizing histogram refuses only what its counters cannot hold; the largest value it has stands in then.
+                values.saturating_record(value);
+            }
+        });
+    }
+
+    fn register(&'static self) {
+        let mut metrics = metrics();
+        if metrics.histograms.iter().any(|(known, _)| std::ptr::eq(*known, self)) {
+            return;
+        }
+        let mut columns = [0; 3];
+        for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
+            let name = format!("{}.{suffix}", self.name);
+            metrics.units.entry(Box::from(name.as_str())).or_insert_with(|| self.unit.to_owned());
+            let Some(slot) = metrics.declare(&name) else { return };
+            *column = slot.column;
+        }
+        metrics.histograms.push((self, columns));
+    }
+
+    /// Takes the values since the last mark, leaving an empty histogram.
+    fn take(&self) -> Option<Box<hdrhistogram::Histogram<u64>>> {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        if values.as_ref()?.is_empty() {
+            return None;
+        }
+        let fresh = hdrhistogram::Histogram::new(3).ok().map(Box::new)?;
+        values.replace(fresh)
+    }
+}
+
+/// What the program recorded between two marks of the main frame set.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Values by user column, ascending.
+    pub(crate) values: Vec<(u32, f64)>,
+    /// Distributions, with the columns of their p50, p99 and maximum.
+    pub(crate) histograms: Vec<([u32; 3], Box<hdrhistogram::Histogram<u64>>)>,
+    pub(crate) io: IoTick,
+}
+
+/// Takes what was recorded since the last mark.
+pub(crate) fn take() -> Taken {
+    let metrics = metrics();
+    let mut values = Vec::new();
+    for slot in &metrics.slots {
+        if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
+            values.push((slot.column, f64::from_bits(slot.value.load(Ordering::Relaxed))));
+        }
+    }
+    for (counter, column) in &metrics.counters {
+        let sum = counter.sum.swap(0, Ordering::Relaxed);
+        values.push((*column, sum as f64));
+    }
+    let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
+    let histograms = metrics.histograms.iter().filter_map(take).collect();
+    Taken { values, histograms, io: drain_io() }
+}
+
+impl Taken {
+    /// Adds an earlier interval that had no frame of its own: its values where this one has none, and its I/O.
+    pub(crate) fn absorb(&mut self, earlier: Self) {
+        for (column, value) in earlier.values {
+            if !self.values.iter().any(|(known, _)| *known == column) {
+                self.values.push((column, value));
+            }
+        }
+        self.histograms.extend(earlier.histograms);
+        self.io.elapsed_ns += earlier.io.elapsed_ns;
+        self.io.bytes += earlier.io.bytes;
+    }
+
+    /// Turns the distributions into values, and puts all values in order of their columns.
+    pub(crate) fn settle(&mut self) {
+        for (columns, histogram) in self.histograms.drain(..) {
+            let rows = [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()];
+            self.values.extend(columns.into_iter().zip(rows.map(|value| value as f64)));
+        }
+        self.values.sort_by_key(|(column, _)| *column);
+        self.values.dedup_by_key(|(column, _)| *column);
+    }
+}
+
+/// Returns the user columns numbered from `known` on.
+pub(crate) fn columns_after(known: usize) -> Vec<Column> {
+    let metrics = metrics();
+    let column = |metric: &MetricColumn| Column { metric: metric.clone(), system: false };
+    metrics.columns.get(known..).unwrap_or(&[]).iter().map(column).collect()
+}
+
+/// Returns the number of a frame set, declaring it at its first use.
+pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> u32 {
+    let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = sets.iter().position(|known| known == name);
+    let index = found.unwrap_or_else(|| {
+        sets.push(name.to_owned());
+        sets.len() - 1
+    });
+    // Set 0 is the main one, which has no name here.
+    u32::try_from(index + 1).unwrap_or(u32::MAX)
+}
+
+/// Counts for tests and overviews how many metrics exist.
+#[must_use]
+pub fn metric_count() -> usize {
+    metrics().slots.len()
+}
+
+/// A number for each use of a static that only grows; shared by the switches that print once.
+pub(crate) fn first_time(flag: &AtomicU32) -> bool {
+    flag.swap(1, Ordering::Relaxed) == 0
+}

@@ -1,1 +1,301 @@
-//! scope
+//! Scopes: from the tick that opens one to the record that its end leaves.
+//!
+//! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
+//! Everything that is rare stands in cold functions: the first use of a site or a thread, a full ring, a span of more
+//! than 32 bits of ticks, a clock that stepped back.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
+
+use rustc_hash::FxBuildHasher;
+
+use crate::args::{self, ArgWord};
+use crate::callsite::{self, CallSite, Kinds};
+use crate::ring::{SITE_BITS, Slot, TAG_LONG, word1};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+use crate::{clock, switch, thread};
+
+/// An open scope; dropping it ends the span.
+///
+/// It belongs to the thread that opened it and cannot be sent away.
+#[must_use = "a scope lasts as long as its guard is held"]
+#[derive(Debug)]
+pub struct Scope<const ARGS: usize = 0> {
+    start_ticks: u64,
+    /// 0 when nothing was being recorded.
+    site: u32,
+    depth: u32,
+    words: [u64; ARGS],
+    not_send: PhantomData<*mut ()>,
+}
+
+/// A scope with a name made at run time, opened by [`scope`].
+pub type ScopeGuard = Scope<0>;
+
+/// Clock readings that lay before an earlier one of the same scope; the span was recorded with length zero.
+static BACKWARD_TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how many spans were recorded with length zero because the clock stepped back during them.
+#[must_use]
+pub fn backward_ticks() -> u64 {
+    BACKWARD_TICKS.load(Ordering::Relaxed)
+}
+
+/// Opens a scope at a call site.
+#[inline(always)]
+pub fn open(site: &'static CallSite) -> Scope {
+    if !switch::is_on() {
+        return Scope::off();
+    }
+    Scope::enter(site, 0, [])
+}
+
+/// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
+#[inline(always)]
+pub fn open_with<const ARGS: usize>(
+    site: &'static CallSite,
+    args: impl FnOnce() -> [ArgWord; ARGS],
+) -> Scope<ARGS> {
+    if !switch::is_on() {
+        return Scope::off();
+    }
+    let args = args();
+    Scope::enter(site, args::kinds(&args), args.map(|arg| arg.word))
+}
+
+impl<const ARGS: usize> Scope<ARGS> {
+    /// A scope that records nothing.
+    #[inline(always)]
+    pub const fn off() -> Self {
+        Self { start_ticks: 0, site: 0, depth: 0, words: [0; ARGS], not_send: PhantomData }
+    }
+
+    #[inline(always)]
+    fn enter(site: &'static CallSite, kinds: Kinds, words: [u64; ARGS]) -> Self {
+        let mut id = site.id(kinds);
+        if id == 0 {
+            id = register(site, kinds);
+        }
+        Self::begin(id, words)
+    }
+
+    /// Opens a scope at a registered site.
+    #[inline(always)]
+    fn begin(site: u32, words: [u64; ARGS]) -> Self {
+        match thread::current() {
+            Some(state) => {
+                let start_ticks = clock::ticks();
+                let depth = state.push_open(site, start_ticks);
+                Self { start_ticks, site, depth, words, not_send: PhantomData }
+            }
+            None => {
+                let (start_ticks, site, depth) = begin_without_state(site);
+                Self { start_ticks, site, depth, words, not_send: PhantomData }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn record(&self, end_ticks: u64) {
+        let duration = end_ticks.wrapping_sub(self.start_ticks);
+        let Ok(short) = u32::try_from(duration) else {
+            return self.record_long(end_ticks);
+        };
+        let Some(state) = thread::current() else {
+            return self.record_anyhow(duration);
+        };
+        state.pop_open(self.depth);
+        let slots = ARGS.div_ceil(2);
+        let first = [self.start_ticks, word1(short, self.site | (slots as u32) << SITE_BITS)];
+        #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer.
+        let pushed = unsafe {
+            match ARGS {
+                0 => state.ring.push_one(first),
+                1 | 2 => state.ring.push_record(first, &[self.pair(0)]),
+                3 | 4 => state.ring.push_record(first, &[self.pair(0), self.pair(1)]),
+                5 | 6 => state.ring.push_record(first, &[self.pair(0), self.pair(1), self.pair(2)]),
+                _ => {
+                    let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
+                    state.ring.push_record(first, &pairs)
+                }
+            }
+        };
+        if !pushed {
+            self.record_anyhow(duration);
+        }
+    }
+
+    /// Returns the words of arguments `2 i` and `2 i + 1`.
+    #[inline(always)]
+    fn pair(&self, i: usize) -> Slot {
+        [word(&self.words, 2 * i), word(&self.words, 2 * i + 1)]
+    }
+
+    /// Records a span whose length does not fit 32 bits: it is very long, or the clock stepped back.
+    #[cold]
+    #[inline(never)]
+    fn record_long(&self, end_ticks: u64) {
+        // A difference of more than half the range is a step back, not a span of centuries.
+        let duration = end_ticks.wrapping_sub(self.start_ticks);
+        if duration > u64::MAX / 2 {
+            BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
+            return self.record_anyhow(0);
+        }
+        self.record_anyhow(duration);
+    }
+
+    /// Records a span of any length in whatever state the thread and its ring are.
+    #[cold]
+    #[inline(never)]
+    fn record_anyhow(&self, duration_ticks: u64) {
+        if let Some(state) = thread::current() {
+            state.pop_open(self.depth);
+        }
+        let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
+        let mut used = 1 + ARGS.div_ceil(2);
+        for i in 0..ARGS.div_ceil(2) {
+            record[1 + i] = self.pair(i);
+        }
+        let mut tag = self.site;
+        if duration_ticks > u64::from(u32::MAX) {
+            record[used] = [duration_ticks >> 32, 0];
+            used += 1;
+            tag |= TAG_LONG;
+        }
+        tag |= (used as u32 - 1) << SITE_BITS;
+        record[0] = [self.start_ticks, word1(duration_ticks as u32, tag)];
+        thread::push_anyhow(&record[..used]);
+    }
+}
+
+#[inline(always)]
+fn word(words: &[u64], i: usize) -> u64 {
+    words.get(i).copied().unwrap_or(0)
+}
+
+impl<const ARGS: usize> Drop for Scope<ARGS> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.site != 0 {
+            self.record(clock::ticks());
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
+    if thread::is_busy() {
+        return 0;
+    }
+    thread::while_busy(|| site.register(kinds))
+}
+
+/// Opens a scope on a thread that has no state: yet, any more, or because it is inside vor.
+#[cold]
+#[inline(never)]
+fn begin_without_state(site: u32) -> (u64, u32, u32) {
+    if thread::is_busy() || site == 0 {
+        return (0, 0, 0);
+    }
+    match thread::set_up() {
+        Some(state) => {
+            let start_ticks = clock::ticks();
+            (start_ticks, site, state.push_open(site, start_ticks))
+        }
+        None => (clock::ticks(), site, 0),
+    }
+}
+
+thread_local! {
+    /// Ids of the names this thread has used.
+    static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+}
+
+/// Names kept in a thread's cache; beyond, the cache starts anew.
+const MAX_CACHED_NAMES: usize = 4096;
+
+/// Opens a scope with a name made at run time. A name that this thread has used before costs a look-up in its own cache and neither lock nor allocation.
+///
+/// # Examples
+///
+/// ```
+/// # let step = 3;
+/// let _scope = vor_core::scope::scope(&format!("step {step}"));
+/// ```
+#[inline]
+pub fn scope(name: &str) -> ScopeGuard {
+    if !switch::is_on() {
+        return Scope::off();
+    }
+    Scope::begin(name_id(name), [])
+}
+
+/// Returns the id of a name made at run time, 0 inside vor.
+pub(crate) fn name_id(name: &str) -> u32 {
+    if thread::is_busy() {
+        return 0;
+    }
+    let cached = NAMES.try_with(|names| {
+        let names = names.try_borrow().ok()?;
+        names.get(name).copied()
+    });
+    match cached {
+        Ok(Some(id)) => id,
+        Ok(None) => thread::while_busy(|| {
+            let id = callsite::lock().name_id(name);
+            // A cache that is gone or in use only means a look-up under the lock next time.
+            let _ = NAMES.try_with(|names| {
+                if let Ok(mut names) = names.try_borrow_mut() {
+                    if names.len() >= MAX_CACHED_NAMES {
+                        names.clear();
+                    }
+                    names.insert(Box::from(name), id);
+                }
+            });
+            id
+        }),
+        Err(_) => thread::while_busy(|| callsite::lock().name_id(name)),
+    }
+}
+
+/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping it ends the last phase.
+#[must_use = "the last phase ends when the chain is dropped"]
+#[derive(Debug)]
+pub struct PhaseChain {
+    phase: Scope,
+}
+
+impl PhaseChain {
+    /// Opens the first phase.
+    #[inline(always)]
+    pub fn begin(site: &'static CallSite) -> Self {
+        Self { phase: open(site) }
+    }
+
+    /// Ends the phase that is open and begins another, at the same tick.
+    #[inline(always)]
+    pub fn next(&mut self, site: &'static CallSite) {
+        if self.phase.site == 0 {
+            self.phase = open(site);
+            return;
+        }
+        let now = clock::ticks();
+        self.phase.record(now);
+        let id = match site.id(0) {
+            0 => register(site, 0),
+            id => id,
+        };
+        let depth = match thread::current() {
+            Some(state) => state.push_open(id, now),
+            None => 0,
+        };
+        // The old scope is recorded, so its drop must not run.
+        let next = Scope { start_ticks: now, site: id, depth, words: [], not_send: PhantomData };
+        std::mem::forget(std::mem::replace(&mut self.phase, next));
+    }
+}

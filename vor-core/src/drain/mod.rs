@@ -1,1 +1,305 @@
-//! drain
+//! The drain: switching recording on and off, marks, and the worker that empties the rings.
+//!
+//! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`. The engine behind one lock does the
+//! rest, on the thread `vor-drain`, or on the caller's in `flush()` and where there are no threads.
+
+mod collect;
+mod engine;
+mod exit;
+mod fork;
+mod sampler;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::metrics::{self, Taken};
+use crate::sink::FrameSink;
+use crate::sink::capture::{CaptureOptions, CaptureSink};
+use crate::stats::ScopeStats;
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU64};
+use crate::{clock, switch, thread};
+
+use engine::{Engine, Mark, Pass};
+
+/// Marks that wait for the worker; beyond, marks of the same set are merged.
+const MAX_MARKS: usize = 4096;
+
+/// The settings that outlive `enable`: what the engine needs when it is made, also in the child of a fork.
+#[derive(Clone, Debug)]
+struct Settings {
+    start_ticks: u64,
+    inline: bool,
+    interval: Duration,
+    max_spans_per_frame: usize,
+    statistics: bool,
+    capture: Option<(PathBuf, CaptureOptions)>,
+}
+
+static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
+static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+static MARKS: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
+static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Whether `frame_mark` drains by itself. Written by `start`, read by marks.
+static INLINE: AtomicBool = AtomicBool::new(false);
+static NEXT_SINK: AtomicU64 = AtomicU64::new(1);
+
+fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does nothing where it is on.
+pub fn enable() {
+    if switch::mode() == switch::ON {
+        return;
+    }
+    Config::from_env().enable();
+}
+
+/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and go on when recording is switched on again.
+pub fn disable() {
+    if switch::mode() != switch::OFF {
+        switch::set(switch::OFF);
+        flush();
+    }
+}
+
+/// Returns whether recording is on.
+#[must_use]
+pub fn is_enabled() -> bool {
+    switch::mode() != switch::OFF
+}
+
+/// Starts the recorder, or adds to it.
+pub(crate) fn start(config: Config) {
+    thread::while_busy(|| {
+        let mut settings = locked(&SETTINGS);
+        if settings.is_none() {
+            thread::set_ring_slots(config.ring_kib * 1024 / 16);
+            let options = CaptureOptions {
+                spans: config.spans,
+                every: config.every,
+                max_frames: config.max_frames,
+                slow_ns: config.slow_ns,
+                before: config.before,
+            };
+            let inline = config.inline_drain || cfg!(target_arch = "wasm32");
+            *settings = Some(Settings {
+                start_ticks: clock::ticks(),
+                inline,
+                interval: config.drain_interval,
+                max_spans_per_frame: config.max_spans_per_frame,
+                statistics: config.statistics,
+                capture: config.capture.map(|path| (path, options)),
+            });
+            if let Some(settings) = &*settings {
+                begin(settings);
+            }
+            fork::install();
+            exit::install();
+        } else if config.statistics {
+            with_engine_of(&settings, Engine::keep_statistics);
+        }
+        if !config.sinks.is_empty() {
+            with_engine_of(&settings, |engine| {
+                for (name, sink) in config.sinks {
+                    engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
+                }
+            });
+        }
+    });
+    switch::set(switch::ON);
+}
+
+/// Opens the capture and starts the worker.
+fn begin(settings: &Settings) {
+    INLINE.store(settings.inline, Ordering::Relaxed);
+    if let Some((path, options)) = &settings.capture {
+        match CaptureSink::create(path, *options) {
+            Ok(sink) => with_settings(settings, |engine| {
+                let name = format!("the capture {}", sink.path().display());
+                engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            }),
+            Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
+        }
+    }
+    if !settings.inline {
+        worker::spawn(settings.interval);
+    }
+}
+
+/// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
+pub(crate) fn rearm_after_fork() {
+    if thread::is_busy() {
+        return;
+    }
+    thread::while_busy(|| {
+        let mut settings = locked(&SETTINGS);
+        if switch::mode() != switch::REARM {
+            return;
+        }
+        if let Some(settings) = &mut *settings {
+            settings.start_ticks = clock::ticks();
+            begin(settings);
+        }
+        switch::set(switch::ON);
+    });
+}
+
+/// Runs `work` with the engine, which is made where it is missing. `None` before the first `enable`.
+fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    let settings = locked(&SETTINGS).clone()?;
+    Some(with_settings(&settings, work))
+}
+
+fn with_engine_of(settings: &Option<Settings>, work: impl FnOnce(&mut Engine)) {
+    if let Some(settings) = settings {
+        with_settings(settings, work);
+    }
+}
+
+fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
+    let mut engine = locked(&ENGINE);
+    let make = || Engine::new(settings.start_ticks, settings.max_spans_per_frame, settings.statistics);
+    work(engine.get_or_insert_with(make))
+}
+
+/// Takes what is in the rings and the queue of marks now.
+fn pass(engine: &mut Engine) -> Pass {
+    let (marks, now_ticks) = {
+        let mut marks = locked(&MARKS);
+        // Under the lock: a mark made later has a later tick.
+        (std::mem::take(&mut *marks), clock::ticks())
+    };
+    let names = locked(&FRAME_SETS).clone();
+    engine.pass(marks, now_ticks, &names)
+}
+
+/// Ends a frame of the main set and begins the next.
+///
+/// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last mark belong to the frame that ends.
+pub fn frame_mark() {
+    if switch::is_on() && !thread::is_busy() {
+        thread::while_busy(|| mark(0, metrics::take()));
+    }
+}
+
+/// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no spans of their own and no metrics.
+pub fn frame_mark_named(name: &str) {
+    if switch::is_on() && !thread::is_busy() {
+        thread::while_busy(|| mark(metrics::frame_set(name, &FRAME_SETS), Taken::default()));
+    }
+}
+
+fn mark(set: u32, taken: Taken) {
+    {
+        let mut marks = locked(&MARKS);
+        let ticks = clock::ticks();
+        let full = marks.len() >= MAX_MARKS;
+        match marks.iter_mut().rev().find(|mark| full && mark.set == set) {
+            Some(last) => {
+                let earlier = std::mem::replace(&mut last.taken, taken);
+                last.taken.absorb(earlier);
+                last.ticks = ticks;
+                last.merged += 1;
+                // The queue stays in order of time: the mark that moved to now goes to the end.
+                marks.sort_by_key(|mark| mark.ticks);
+            }
+            None => marks.push(Mark { set, ticks, taken, merged: 0 }),
+        }
+    }
+    if INLINE.load(Ordering::Relaxed) {
+        with_engine(pass);
+    } else {
+        wake(false);
+    }
+}
+
+/// Brings everything that ended before the call to the sinks, and their output to its destination. Returns when it is there.
+pub fn flush() {
+    if thread::is_busy() {
+        return;
+    }
+    thread::while_busy(|| {
+        with_engine(|engine| {
+            pass(engine);
+            engine.outputs.flush();
+        });
+    });
+}
+
+/// The name that the predecessor gave to [`flush`].
+pub fn flush_recording() {
+    flush();
+}
+
+/// Wakes the worker where it sleeps until called; with `urgent`, also from the sleep between two passes.
+pub(crate) fn wake(urgent: bool) {
+    worker::wake(urgent);
+}
+
+/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be on: the sink then waits.
+pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
+    let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+    let name = name.into();
+    thread::while_busy(|| {
+        with_engine(|engine| {
+            pass(engine);
+            engine.outputs.add(number, name, Box::new(sink));
+        })
+    });
+    SinkHandle { number }
+}
+
+/// Keeps a sink on; dropping it hands the sink what ended before, and finishes it.
+#[must_use = "dropping the handle ends the sink"]
+#[derive(Debug)]
+pub struct SinkHandle {
+    number: u64,
+}
+
+impl Drop for SinkHandle {
+    fn drop(&mut self) {
+        let number = self.number;
+        let remove = || {
+            with_engine(|engine| {
+                pass(engine);
+                engine.outputs.remove(number);
+            });
+        };
+        if !thread::is_busy() {
+            thread::while_busy(remove);
+        }
+    }
+}
+
+/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] is on.
+#[must_use]
+pub fn stats() -> Vec<ScopeStats> {
+    let read = |engine: &mut Engine| {
+        pass(engine);
+        engine.scope_stats()
+    };
+    thread::while_busy(|| with_engine(read)).unwrap_or_default()
+}
+
+/// Returns the catalog as of the last pass, `None` before recording was first enabled.
+#[must_use]
+pub fn catalog() -> Option<Arc<Catalog>> {
+    thread::while_busy(|| {
+        with_engine(|engine| {
+            pass(engine);
+            Arc::clone(engine.catalog())
+        })
+    })
+}
+
+/// Returns how many sinks were switched off because they failed.
+#[must_use]
+pub fn failed_sinks() -> u64 {
+    thread::while_busy(|| with_engine(|engine| engine.outputs.failed())).unwrap_or(0)
+}

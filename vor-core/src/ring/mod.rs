@@ -1,1 +1,63 @@
-//! ring
+//! What stands in a ring: 16-byte slots, and the records made of them.
+//!
+//! A record is one slot, or one slot followed by extension slots. A slot is two 64-bit words:
+//!
+//! ```text
+//! span       word 0: start ticks       word 1: duration ticks (low 32) | tag and site (high 32)
+//! extension  two more words of the same record
+//! special    word 0: its own           word 1: length or key (low 32) | tag and kind (high 32)
+//! ```
+//!
+//! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a special record, bit 6 a span whose
+//! duration needs more than 32 bits (its last extension slot holds the high part), and bits 0 to 5 count the extension slots.
+//! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before.
+
+pub(crate) mod queue;
+
+pub(crate) use queue::Ring;
+
+/// One slot: two words.
+pub(crate) type Slot = [u64; 2];
+
+/// Number of bits of a site id in a record.
+pub(crate) const SITE_BITS: u32 = 24;
+/// Largest site id; names beyond share it.
+pub(crate) const MAX_SITE: u32 = (1 << SITE_BITS) - 1;
+/// Tag bit of a record that is not a span.
+pub(crate) const TAG_SPECIAL: u32 = 0x80 << SITE_BITS;
+/// Tag bit of a span longer than 32 bits of ticks.
+pub(crate) const TAG_LONG: u32 = 0x40 << SITE_BITS;
+/// Most extension slots of one record.
+pub(crate) const MAX_EXTENSIONS: usize = 0x3f;
+
+/// Kinds of special records, in the site field of the tag word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Special {
+    /// Text of an argument: word 0 is its key, low 32 bits of word 1 its length in bytes; bytes follow.
+    Text = 1,
+    /// A message: word 0 is its time in ticks, low 32 bits of word 1 its length in bytes; bytes follow.
+    Message = 2,
+}
+
+impl Special {
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Text),
+            2 => Some(Self::Message),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the number of extension slots that a tag word announces.
+#[inline(always)]
+pub(crate) fn extensions(tag_and_site: u32) -> usize {
+    (tag_and_site >> SITE_BITS) as usize & MAX_EXTENSIONS
+}
+
+/// Packs word 1.
+#[inline(always)]
+pub(crate) fn word1(low: u32, tag_and_site: u32) -> u64 {
+    u64::from(low) | u64::from(tag_and_site) << 32
+}

@@ -1,6 +1,11 @@
 //! Where batches and frames go.
 
+pub mod capture;
+pub(crate) mod outputs;
+
 use std::sync::Arc;
+
+pub(crate) use outputs::Outputs;
 
 use crate::Error;
 use crate::batch::SpanBatch;

@@ -1,0 +1,339 @@
+//! The engine: what the worker does at each pass over the rings.
+//!
+//! A pass fixes a tick, *now*, under the lock of the marks and takes the marks made before it. For each mark in turn it collects from every ring what
+//! ended by the mark and finishes the frame; then it collects what ended by now. Whatever ended later stays in the rings, since a mark
+//! that is not made yet may still divide it. So a span belongs to the frame in which it ended, whenever the worker comes.
+
+use std::sync::Arc;
+
+use crate::batch::{SpanBatch, ThreadBatch};
+use crate::callsite::{self, Kinds};
+use crate::catalog::{Catalog, Column, ProcessInfo};
+use crate::clock::{Synchroniser, Timeline};
+use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use crate::metrics::{self, Taken};
+use crate::sink::Outputs;
+use crate::stats::{ScopeStats, StatsBuilder};
+use crate::thread::{self, ThreadState};
+
+use super::collect::{self, Context, Interner, PendingTexts};
+use super::sampler::FrameSampler;
+
+/// A mark that waits for the worker.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// Frame set; 0 is the main one.
+    pub(super) set: u32,
+    pub(super) ticks: u64,
+    /// What the program recorded since the previous mark; empty for secondary sets.
+    pub(super) taken: Taken,
+    /// Marks merged into this one.
+    pub(super) merged: u64,
+}
+
+/// A thread as the worker sees it.
+#[derive(Debug)]
+struct Source {
+    state: Arc<ThreadState>,
+    texts: PendingTexts,
+    dropped_seen: u64,
+}
+
+/// A frame set's progress.
+#[derive(Clone, Copy, Debug)]
+struct SetState {
+    next_index: u64,
+    start_ticks: u64,
+}
+
+/// Everything the drain owns.
+pub(super) struct Engine {
+    catalog: Arc<Catalog>,
+    clock: Synchroniser,
+    sources: Vec<Source>,
+    interner: Interner,
+    kinds: Vec<Kinds>,
+    batch: SpanBatch,
+    spare: Vec<ThreadBatch>,
+    trees: TreeBuilder,
+    statistics: Option<StatsBuilder>,
+    sampler: FrameSampler,
+    sets: Vec<SetState>,
+    frame_spans: u64,
+    frame_dropped: u64,
+    pub(super) outputs: Outputs,
+}
+
+/// What a pass found, for the worker's choice of its next sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pass {
+    /// Spans, messages or marks were there.
+    pub(super) active: bool,
+    /// A ring was over a quarter full.
+    pub(super) pressed: bool,
+}
+
+impl Engine {
+    pub(super) fn new(start_ticks: u64, max_spans_per_frame: usize, statistics: bool) -> Self {
+        let clock = Synchroniser::start();
+        let mut timeline = Timeline::default();
+        timeline.push(clock.last());
+        let sampler = FrameSampler::new();
+        let columns = sampler.columns().into_iter().map(|metric| Column { metric, system: true }).collect();
+        let catalog = Catalog {
+            process: Arc::new(describe_process()),
+            timeline: Arc::new(timeline),
+            columns: Arc::new(columns),
+            frame_sets: Arc::new(vec![String::new()]),
+            ..Catalog::default()
+        };
+        Self {
+            catalog: Arc::new(catalog),
+            clock,
+            sources: Vec::new(),
+            interner: Interner::default(),
+            kinds: Vec::new(),
+            batch: SpanBatch::default(),
+            spare: Vec::new(),
+            trees: TreeBuilder::new(max_spans_per_frame),
+            statistics: statistics.then(StatsBuilder::new),
+            sampler,
+            sets: vec![SetState { next_index: 0, start_ticks }],
+            frame_spans: 0,
+            frame_dropped: 0,
+            outputs: Outputs::default(),
+        }
+    }
+
+    pub(super) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(super) fn keep_statistics(&mut self) {
+        self.statistics.get_or_insert_with(StatsBuilder::new);
+    }
+
+    pub(super) fn scope_stats(&self) -> Vec<ScopeStats> {
+        self.statistics.as_ref().map(|stats| stats.scope_stats(&self.catalog)).unwrap_or_default()
+    }
+
+    /// Compares the clock with the system's.
+    pub(super) fn check_clock(&mut self) {
+        if let Some(sync) = self.clock.check() {
+            Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline).push(sync);
+        }
+    }
+
+    /// Takes what ended by `now_ticks`, frame by frame.
+    pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
+        self.adopt(set_names);
+        let quarter = |source: &Source| source.state.ring.len() > source.state.ring.capacity() / 4;
+        let mut pass = Pass { active: !marks.is_empty(), pressed: self.sources.iter().any(quarter) };
+        for mark in marks {
+            pass.active |= self.collect_until(mark.ticks);
+            self.finish_frame(mark);
+        }
+        pass.active |= self.collect_until(now_ticks);
+        self.release_ended();
+        pass
+    }
+
+    /// Makes the next push of every thread wake the worker.
+    pub(super) fn arm(&self) {
+        for source in &self.sources {
+            source.state.ring.arm();
+        }
+    }
+
+    /// Returns whether a thread has pushed or appeared since the last pass.
+    pub(super) fn has_news(&self) -> bool {
+        self.sources.iter().any(|source| source.state.ring.len() > 0)
+    }
+
+    /// Brings threads and frame sets that came since the last pass into the catalog.
+    fn adopt(&mut self, set_names: &[String]) {
+        for state in thread::take_new() {
+            let dropped_seen = state.ring.dropped();
+            self.sources.push(Source { state, texts: PendingTexts::default(), dropped_seen });
+        }
+        let infos = thread::infos_after(self.catalog.threads.len());
+        if !infos.is_empty() {
+            let catalog = Arc::make_mut(&mut self.catalog);
+            Arc::make_mut(&mut catalog.threads).extend(infos.into_iter().map(Some));
+        }
+        if set_names.len() + 1 > self.catalog.frame_sets.len() {
+            let known = self.catalog.frame_sets.len() - 1;
+            let catalog = Arc::make_mut(&mut self.catalog);
+            Arc::make_mut(&mut catalog.frame_sets).extend_from_slice(&set_names[known..]);
+            let start_ticks = self.sets[0].start_ticks;
+            self.sets.resize(set_names.len() + 1, SetState { next_index: 0, start_ticks });
+        }
+    }
+
+    /// Collects from all rings what ended by the limit, in as many batches as it takes. Returns whether there was anything.
+    fn collect_until(&mut self, limit_ticks: u64) -> bool {
+        let mut any = false;
+        loop {
+            let full = self.fill_batch(limit_ticks);
+            if self.batch.threads.is_empty() {
+                return any;
+            }
+            any = true;
+            self.deliver();
+            if !full {
+                return any;
+            }
+        }
+    }
+
+    /// Fills the batch with at most one share per thread. Returns whether a thread has more.
+    fn fill_batch(&mut self, limit_ticks: u64) -> bool {
+        let mut full = false;
+        let kinds = &mut self.kinds;
+        let mut kinds_of = |site: crate::catalog::SiteId| kinds_of(kinds, site);
+        for source in &mut self.sources {
+            let mut share = self.spare.pop().unwrap_or_default();
+            share.thread = source.state.id();
+            let dropped = source.state.ring.dropped();
+            let mut context =
+                Context { texts: &mut source.texts, interner: &mut self.interner, kinds: &mut kinds_of };
+            let mut take = |one: &[_], two: &[_]| {
+                let taken = collect::collect(one, two, limit_ticks, &mut share, &mut context);
+                full |= share.len() >= collect::MAX_SPANS;
+                taken
+            };
+            #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
+            // SAFETY: the engine is behind one lock, so this is the only thread that consumes.
+            unsafe {
+                source.state.ring.consume(&mut take)
+            };
+            share.dropped_spans = dropped - source.dropped_seen;
+            source.dropped_seen = dropped;
+            if share.is_empty() {
+                self.spare.push(share);
+            } else {
+                self.batch.threads.push(share);
+            }
+        }
+        full
+    }
+
+    /// Hands the batch to everyone who takes batches.
+    fn deliver(&mut self) {
+        self.learn_sites();
+        self.batch.catalog = Arc::clone(&self.catalog);
+        for share in &self.batch.threads {
+            self.frame_spans += share.len() as u64;
+            self.frame_dropped += share.dropped_spans;
+        }
+        self.outputs.accept_batch(&self.batch);
+        if self.outputs.wants_trees() {
+            self.trees.add_batch(&self.batch);
+        }
+        if let Some(statistics) = &mut self.statistics {
+            statistics.add_batch(&self.batch);
+        }
+        self.batch.catalog = Arc::default();
+        for mut share in self.batch.threads.drain(..) {
+            share.start_ticks.clear();
+            share.duration_ticks.clear();
+            share.sites.clear();
+            share.args.clear();
+            share.messages.clear();
+            self.spare.push(share);
+        }
+    }
+
+    /// Brings call sites registered since the last time into the catalog.
+    fn learn_sites(&mut self) {
+        let known = self.catalog.sites.len();
+        let registry = callsite::lock();
+        let new = registry.after(known);
+        if new.is_empty() {
+            return;
+        }
+        let catalog = Arc::make_mut(&mut self.catalog);
+        Arc::make_mut(&mut catalog.sites).extend(new.iter().map(|(info, _)| Some(Arc::clone(info))));
+    }
+
+    fn finish_frame(&mut self, mut mark: Mark) {
+        let Some(set) = self.sets.get_mut(mark.set as usize) else { return };
+        let (index, start_ticks) = (set.next_index, set.start_ticks);
+        *set = SetState { next_index: index + 1, start_ticks: mark.ticks };
+        let mut frame = FrameSnapshot {
+            index,
+            frame_set: mark.set,
+            start_ticks,
+            end_ticks: mark.ticks,
+            merged_marks: mark.merged,
+            ..FrameSnapshot::default()
+        };
+        if mark.set == 0 {
+            mark.taken.settle();
+            self.learn_columns();
+            frame.metrics = self.metric_values(&mark.taken, start_ticks, mark.ticks);
+            frame.dropped_spans = std::mem::take(&mut self.frame_dropped);
+            frame.span_count = std::mem::take(&mut self.frame_spans);
+            if self.outputs.wants_trees() {
+                frame.threads = self.trees.finish().threads;
+            }
+        }
+        frame.catalog = Arc::clone(&self.catalog);
+        self.outputs.accept_frame(&Arc::new(frame));
+    }
+
+    fn learn_columns(&mut self) {
+        let system = self.sampler.column_count();
+        let new = metrics::columns_after(self.catalog.columns.len() - system);
+        if !new.is_empty() {
+            let catalog = Arc::make_mut(&mut self.catalog);
+            Arc::make_mut(&mut catalog.columns).extend(new);
+        }
+    }
+
+    fn metric_values(&mut self, taken: &Taken, start_ticks: u64, end_ticks: u64) -> Vec<MetricValue> {
+        let frame_ns = self.catalog.timeline.duration_ns(start_ticks, end_ticks - start_ticks);
+        let mut values = self.sampler.sample(frame_ns, taken.io);
+        let system = self.sampler.column_count() as u32;
+        let user = taken.values.iter().map(|(column, value)| MetricValue { column: system + column, value: *value });
+        values.extend(user);
+        values
+    }
+
+    /// Gives the states of ended threads back once their rings are empty.
+    fn release_ended(&mut self) {
+        let mut kept = Vec::with_capacity(self.sources.len());
+        for source in self.sources.drain(..) {
+            let ended = source.state.has_exited();
+            if ended && source.state.ring.len() == 0 && source.state.ring.dropped() == source.dropped_seen {
+                if let Some(statistics) = &mut self.statistics {
+                    statistics.end_thread(source.state.id());
+                }
+                thread::reclaim(&source.state);
+            } else {
+                kept.push(source);
+            }
+        }
+        self.sources = kept;
+    }
+}
+
+/// Returns the argument kinds of a site, asking the registry for those that came since.
+fn kinds_of(known: &mut Vec<Kinds>, site: crate::catalog::SiteId) -> Kinds {
+    let index = (site.0 as usize).wrapping_sub(1);
+    if index >= known.len() {
+        let registry = callsite::lock();
+        known.extend(registry.after(known.len()).iter().map(|(_, kinds)| *kinds));
+    }
+    known.get(index).copied().unwrap_or(0)
+}
+
+fn describe_process() -> ProcessInfo {
+    let executable = std::env::current_exe().ok();
+    let name = executable.as_deref().and_then(|path| path.file_name());
+    ProcessInfo {
+        pid: std::process::id(),
+        name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        recorder: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

@@ -1,0 +1,96 @@
+//! The worker thread, and how it sleeps.
+//!
+//! While the program records, a pass follows the last after the drain interval, or at once when a ring has filled by a quarter. After a second without
+//! anything to do the worker arms the rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
+//! with the arming can go unnoticed until the next wake-up of that sleep, so one is made every few seconds.
+
+use std::sync::Mutex;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crate::sync::Ordering;
+use crate::sync::global::AtomicBool;
+use crate::thread;
+
+use super::{Pass, locked, pass, with_engine};
+
+/// The worker, for waking it.
+static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
+/// Set by the worker while it sleeps until called; read by pushes on their cold path and by marks. Relaxed would do: a lost wake-up is made up for by the long sleep's end.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// Set by the first push that finds a ring a quarter full, cleared by the worker, so that one wake-up is made and not thousands.
+static CALLED: AtomicBool = AtomicBool::new(false);
+
+/// Passes without anything to do before the worker sleeps until called.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// Longest sleep.
+const LONG_SLEEP: Duration = Duration::from_secs(5);
+/// How often the clock is compared with the system's.
+const CLOCK_CHECK: Duration = Duration::from_secs(1);
+
+pub(super) fn spawn(interval: Duration) {
+    let spawned = std::thread::Builder::new().name("vor-drain".into()).spawn(move || run(interval));
+    match spawned {
+        Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
+        Err(error) => eprintln!("vor: the worker thread cannot be started: {error}; spans are taken at flush only"),
+    }
+}
+
+/// Forgets the worker: for the child of a fork.
+pub(super) fn forget() {
+    *locked(&WORKER) = None;
+    ASLEEP.store(false, Ordering::Relaxed);
+    CALLED.store(false, Ordering::Relaxed);
+}
+
+pub(super) fn lock_for_fork() -> impl std::any::Any {
+    locked(&WORKER)
+}
+
+pub(super) fn wake(urgent: bool) {
+    let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
+    if due && !CALLED.swap(true, Ordering::SeqCst) {
+        if let Some(worker) = &*locked(&WORKER) {
+            worker.unpark();
+        }
+    }
+}
+
+fn run(interval: Duration) {
+    thread::stay_busy();
+    let mut last_active = Instant::now();
+    let mut last_check = Instant::now();
+    loop {
+        CALLED.store(false, Ordering::SeqCst);
+        let check = last_check.elapsed() >= CLOCK_CHECK;
+        let found = with_engine(|engine| {
+            if check {
+                engine.check_clock();
+            }
+            pass(engine)
+        });
+        let Some(Pass { active, pressed }) = found else { return };
+        if check {
+            last_check = Instant::now();
+        }
+        if active {
+            last_active = Instant::now();
+        }
+        if pressed {
+            continue;
+        }
+        if last_active.elapsed() < IDLE_AFTER {
+            std::thread::park_timeout(interval);
+            continue;
+        }
+        ASLEEP.store(true, Ordering::SeqCst);
+        let news = with_engine(|engine| {
+            engine.arm();
+            engine.has_news()
+        });
+        if news == Some(false) {
+            std::thread::park_timeout(LONG_SLEEP);
+        }
+        ASLEEP.store(false, Ordering::SeqCst);
+    }
+}

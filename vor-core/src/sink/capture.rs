@@ -1,0 +1,343 @@
+//! The `.vor` capture: batches and frames as records of format 3, appended to a file.
+//!
+//! One writer per file: the file is locked while it is written, and a process that finds it locked writes `run.<pid>.vor` beside it. A capture that is
+//! there from before is kept under another name. Each batch and frame reaches the file before the drain goes on, so a
+//! killed process loses what its rings held and no more.
+//!
+//! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until the frame that they
+//! belong to is known.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::batch::SpanBatch;
+use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::format::{Encoder, Header, RecordRef};
+use crate::frame::FrameSnapshot;
+use crate::sink::{FrameSink, Interest};
+use crate::{clock, thread};
+
+/// Which spans a capture keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureOptions {
+    /// Spans at all.
+    pub spans: bool,
+    /// Spans of one frame in `every`, at least 1.
+    pub every: u64,
+    /// Spans of this many frames at most.
+    pub max_frames: Option<u64>,
+    /// Spans only of frames longer than this.
+    pub slow_ns: Option<u64>,
+    /// And of so many frames before each slow one.
+    pub before: usize,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self { spans: true, every: 1, max_frames: None, slow_ns: None, before: 2 }
+    }
+}
+
+/// Spans that may wait for their frame's verdict; beyond, the oldest are given up.
+const MAX_WAITING_SPANS: usize = 1 << 20;
+
+/// Writes a capture.
+pub struct CaptureSink {
+    file: File,
+    path: PathBuf,
+    options: CaptureOptions,
+    encoder: Encoder,
+    /// Bytes on their way to the file.
+    buffer: Vec<u8>,
+    declared: Declared,
+    catalog: Arc<Catalog>,
+    waiting: Waiting,
+    frames_with_spans: u64,
+}
+
+/// How much of the catalog is in the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Declared {
+    process: bool,
+    sites: usize,
+    threads: usize,
+    columns: usize,
+    frame_sets: usize,
+    syncs: usize,
+}
+
+/// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame that is running.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<(Arc<FrameSnapshot>, Vec<SpanBatch>)>,
+    running: Vec<SpanBatch>,
+    spans: usize,
+}
+
+impl std::fmt::Debug for CaptureSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureSink").field("path", &self.path).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl CaptureSink {
+    /// Begins a capture at `path`, or beside it where another process is writing there.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created or written.
+    pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
+        let (file, path) = open(path)?;
+        let start_ticks = clock::ticks();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let header = Header {
+            file_id: file_id(),
+            pid: std::process::id(),
+            flags: 0,
+            start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
+            start_ticks,
+        };
+        let mut sink = Self {
+            file,
+            path,
+            options: CaptureOptions { every: options.every.max(1), ..options },
+            encoder: Encoder::new(header),
+            buffer: Vec::new(),
+            declared: Declared::default(),
+            catalog: Arc::default(),
+            waiting: Waiting::default(),
+            frames_with_spans: 0,
+        };
+        sink.encoder.header(&mut sink.buffer);
+        sink.write_out()?;
+        Ok(sink)
+    }
+
+    /// Returns where the capture is written.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write_out(&mut self) -> Result<(), Error> {
+        let written = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        written.map_err(|error| Error::io(format!("cannot write {}", self.path.display()), error))
+    }
+
+    /// Declares what `catalog` holds and the file does not.
+    fn declare(&mut self, catalog: &Arc<Catalog>) {
+        let (encoder, out, known) = (&mut self.encoder, &mut self.buffer, &mut self.declared);
+        if !known.process {
+            known.process = true;
+            encoder.encode(RecordRef::Process(&catalog.process), out);
+        }
+        for sync in &catalog.timeline.syncs()[known.syncs..] {
+            encoder.encode(RecordRef::Clock(sync), out);
+        }
+        known.syncs = catalog.timeline.syncs().len();
+        if catalog.columns.len() > known.columns {
+            let first = known.columns as u32;
+            encoder.encode(RecordRef::Columns { first, columns: &catalog.columns[known.columns..] }, out);
+            known.columns = catalog.columns.len();
+        }
+        if catalog.frame_sets.len() > known.frame_sets {
+            let first = known.frame_sets as u32;
+            encoder.encode(RecordRef::FrameSets { first, names: &catalog.frame_sets[known.frame_sets..] }, out);
+            known.frame_sets = catalog.frame_sets.len();
+        }
+        if catalog.threads.len() > known.threads {
+            let first = ThreadId(known.threads as u32);
+            encoder.encode(RecordRef::Threads { first, threads: &catalog.threads[known.threads..] }, out);
+            known.threads = catalog.threads.len();
+        }
+        if catalog.sites.len() > known.sites {
+            let first = SiteId(known.sites as u32 + 1);
+            encoder.encode(RecordRef::Sites { first, sites: &catalog.sites[known.sites..] }, out);
+            known.sites = catalog.sites.len();
+        }
+        self.catalog = Arc::clone(catalog);
+    }
+
+    fn put_batch(&mut self, batch: &SpanBatch) {
+        self.declare(&batch.catalog);
+        self.encoder.encode(RecordRef::Batch(batch), &mut self.buffer);
+    }
+
+    fn put_frame(&mut self, frame: &FrameSnapshot) {
+        self.declare(&frame.catalog);
+        self.encoder.encode(RecordRef::Frame(frame), &mut self.buffer);
+    }
+
+    /// Writes a frame whose spans are not in the file, and says so by their count of zero.
+    fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
+        self.put_frame(&FrameSnapshot { span_count: 0, ..frame.clone() });
+    }
+
+    /// Returns whether every frame keeps its spans, so that batches need not wait.
+    fn keeps_all(&self) -> bool {
+        self.options.every == 1 && self.options.slow_ns.is_none() && self.options.max_frames.is_none()
+    }
+
+    /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
+    fn settle(&mut self, keep: usize, with_spans: bool) {
+        while self.waiting.frames.len() > keep {
+            let Some((frame, batches)) = self.waiting.frames.pop_front() else { break };
+            let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
+            self.waiting.spans -= spans;
+            let allowed = self.options.max_frames.is_none_or(|most| self.frames_with_spans < most);
+            if with_spans && allowed {
+                self.frames_with_spans += 1;
+                batches.iter().for_each(|batch| self.put_batch(batch));
+                self.put_frame(&frame);
+            } else {
+                self.put_frame_without_spans(&frame);
+            }
+        }
+    }
+
+    fn judge(&mut self, frame: &Arc<FrameSnapshot>) {
+        let batches = std::mem::take(&mut self.waiting.running);
+        let chosen = frame.index.is_multiple_of(self.options.every);
+        self.waiting.frames.push_back((Arc::clone(frame), batches));
+        match self.options.slow_ns {
+            None => self.settle(0, chosen),
+            Some(limit_ns) => {
+                let slow = u64::try_from(frame.duration_ns()).unwrap_or(0) > limit_ns;
+                if slow && chosen {
+                    self.settle(0, true);
+                } else {
+                    self.settle(self.options.before, false);
+                }
+            }
+        }
+    }
+}
+
+impl FrameSink for CaptureSink {
+    fn interest(&self) -> Interest {
+        if self.options.spans { Interest::BATCHES } else { Interest::METRICS }
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        if self.keeps_all() {
+            self.put_batch(batch);
+            return self.write_out();
+        }
+        self.waiting.spans += batch.span_count();
+        self.waiting.running.push(batch.clone());
+        while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
+            self.settle(self.waiting.frames.len() - 1, false);
+        }
+        // One frame alone is over the bound: its beginning is given up, and its frame record will not promise it.
+        if self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
+            self.waiting.spans -= self.waiting.running.remove(0).span_count();
+        }
+        self.write_out()
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        if frame.frame_set != 0 {
+            self.put_frame(frame);
+        } else if !self.options.spans {
+            self.put_frame_without_spans(frame);
+        } else if self.keeps_all() {
+            self.put_frame(frame);
+        } else {
+            self.judge(frame);
+        }
+        self.write_out()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.settle(0, false);
+        if let Some(open) = open_now() {
+            self.encoder.encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+        }
+        let catalog = Arc::clone(&self.catalog);
+        self.declare(&catalog);
+        self.encoder.close(&catalog, &mut self.buffer);
+        self.write_out()
+    }
+}
+
+fn open_now() -> Option<crate::format::OpenScopes> {
+    let scopes = |thread: thread::OpenThread| {
+        let scopes = thread.scopes.iter().map(|scope| (scope.site, scope.start_ticks)).collect();
+        (thread.thread, scopes)
+    };
+    let threads: Vec<_> = thread::open_scopes().into_iter().map(scopes).collect();
+    (!threads.is_empty()).then(|| crate::format::OpenScopes { ticks: clock::ticks(), threads })
+}
+
+/// Makes a number that no other capture has: the hasher's random keys, the process and the time.
+fn file_id() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(clock::ticks());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// Opens the file to write, and returns it with its final path.
+fn open(path: &Path) -> Result<(File, PathBuf), Error> {
+    let refused = |path: &Path, error| Error::io(format!("cannot write {}", path.display()), error);
+    let open_at = |path: &Path| {
+        OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|error| refused(path, error))
+    };
+    let file = open_at(path)?;
+    let metadata = file.metadata().map_err(|error| refused(path, error))?;
+    // A device or a pipe has neither a length nor a second writer to fear.
+    if !metadata.is_file() {
+        return Ok((file, path.to_owned()));
+    }
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let own = beside(path, &std::process::id().to_string());
+            eprintln!("vor: {} is being written by another process; this one writes {}", path.display(), own.display());
+            let (file, own) = keep_earlier(open_at(&own)?, &own, &open_at)?;
+            // Nobody else uses a path with this process's number; where locks are unknown the file is written all the same.
+            let _ = file.try_lock();
+            return Ok((file, own));
+        }
+        // Some file systems have no locks.
+        Err(TryLockError::Error(_)) | Ok(()) => {}
+    }
+    let (file, path) = keep_earlier(file, path, &open_at)?;
+    let _ = file.try_lock();
+    Ok((file, path))
+}
+
+/// Gives what the file holds from before another name, and makes it anew.
+fn keep_earlier(
+    file: File,
+    path: &Path,
+    open_at: &dyn Fn(&Path) -> Result<File, Error>,
+) -> Result<(File, PathBuf), Error> {
+    let length = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
+    if length == 0 {
+        return Ok((file, path.to_owned()));
+    }
+    let free = (1_u32..).map(|number| beside(path, &number.to_string())).find(|free| !free.exists());
+    let Some(kept) = free else { return Ok((file, path.to_owned())) };
+    std::fs::rename(path, &kept)
+        .map_err(|error| Error::io(format!("cannot keep the earlier {} as {}", path.display(), kept.display()), error))?;
+    eprintln!("vor: the earlier {} is kept as {}", path.display(), kept.display());
+    Ok((open_at(path)?, path.to_owned()))
+}
+
+/// Returns `run.<infix>.vor` for `run.vor`.
+fn beside(path: &Path, infix: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(infix);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}

@@ -1,0 +1,96 @@
+//! The sinks that are on, and what happens when one fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::batch::SpanBatch;
+use crate::frame::FrameSnapshot;
+use crate::sink::{FrameSink, Interest};
+
+/// All sinks, in the order in which they were added. A sink that fails or panics is reported once, switched off and counted.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    sinks: Vec<Output>,
+    wants_trees: bool,
+    failed: u64,
+}
+
+struct Output {
+    name: String,
+    number: u64,
+    interest: Interest,
+    sink: Box<dyn FrameSink>,
+}
+
+impl Outputs {
+    pub(crate) fn add(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
+        let interest = sink.interest();
+        self.sinks.push(Output { name, number, interest, sink });
+        self.settle();
+    }
+
+    /// Ends one sink and takes it out.
+    pub(crate) fn remove(&mut self, number: u64) {
+        self.each(|output| output.number == number, |sink| sink.finish());
+        self.sinks.retain(|output| output.number != number);
+        self.settle();
+    }
+
+    pub(crate) fn wants_trees(&self) -> bool {
+        self.wants_trees
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    pub(crate) fn accept_batch(&mut self, batch: &SpanBatch) {
+        self.each(|output| output.interest.batches, |sink| sink.accept_batch(batch));
+    }
+
+    pub(crate) fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) {
+        self.each(|_| true, |sink| sink.accept_frame(frame));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.each(|_| true, |sink| sink.flush());
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.each(|_| true, |sink| sink.finish());
+        self.sinks.clear();
+        self.settle();
+    }
+
+    /// Calls every sink that `concerns` picks, and takes out those that fail.
+    fn each(
+        &mut self,
+        concerns: impl Fn(&Output) -> bool,
+        mut call: impl FnMut(&mut dyn FrameSink) -> Result<(), Error>,
+    ) {
+        let before = self.sinks.len();
+        self.sinks.retain_mut(|output| {
+            if !concerns(output) {
+                return true;
+            }
+            // A sink that panicked is dropped here and never looked at again, so what it left half done is seen by nobody.
+            let result = catch_unwind(AssertUnwindSafe(|| call(&mut *output.sink)));
+            let reason = match result {
+                Ok(Ok(())) => return true,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "it panicked".to_owned(),
+            };
+            eprintln!("vor: {} is switched off: {reason}", output.name);
+            false
+        });
+        if self.sinks.len() != before {
+            self.failed += (before - self.sinks.len()) as u64;
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.wants_trees = self.sinks.iter().any(|output| output.interest.trees);
+    }
+}
