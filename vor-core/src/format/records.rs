@@ -1,0 +1,1 @@
+//! Payloads of all records but batches.
