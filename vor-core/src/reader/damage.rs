@@ -1,0 +1,45 @@
+//! What a capture lost.
+
+/// Most losses that are kept one by one; the rest is only counted.
+const MAX_LOSSES: usize = 1000;
+
+/// Everything that could not be read of a capture so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// The first losses, in the order in which they were met.
+    pub losses: Vec<Loss>,
+    /// Number of losses, kept or not.
+    pub count: u64,
+    /// Bytes of the file that were passed over.
+    pub bytes: u64,
+    /// What stands at the end and is no whole record. In a file that still grows it is the record being written,
+    /// in any other it is lost.
+    pub tail: Option<Loss>,
+}
+
+/// One piece of a capture that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// How many bytes were passed over; 0 when what is missing left no bytes, or when only a part of a record was lost.
+    pub bytes: u64,
+    /// What was expected and what was found.
+    pub reason: String,
+}
+
+impl Damage {
+    /// Returns whether nothing was lost, not even at the end.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.count == 0 && self.tail.is_none()
+    }
+
+    pub(crate) fn add(&mut self, loss: Loss) {
+        self.count += 1;
+        self.bytes += loss.bytes;
+        if self.losses.len() < MAX_LOSSES {
+            self.losses.push(loss);
+        }
+    }
+}
