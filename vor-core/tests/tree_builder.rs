@@ -38,7 +38,7 @@ fn batch_of(thread: u32, ended: &Ended, range: std::ops::Range<usize>) -> Thread
         batch.start_ticks.push(start);
         batch.duration_ticks.push(end - start);
         batch.sites.push(SiteId(i as u32 + 1));
-        if i % 3 == 0 {
+        if i.is_multiple_of(3) {
             batch.args.push(SpanArgs {
                 span: at as u32,
                 values: args_of(i),
@@ -49,10 +49,10 @@ fn batch_of(thread: u32, ended: &Ended, range: std::ops::Range<usize>) -> Thread
 }
 
 fn args_of(i: usize) -> Vec<ArgValue> {
-    if i % 3 != 0 {
+    if !i.is_multiple_of(3) {
         return Vec::new();
     }
-    vec![ArgValue::U64(i as u64), ArgValue::Bool(i % 2 == 0)]
+    vec![ArgValue::U64(i as u64), ArgValue::Bool(i.is_multiple_of(2))]
 }
 
 /// The parent of a span is the first one to end after it that contains it; the tree follows by recursion.

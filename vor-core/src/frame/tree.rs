@@ -24,7 +24,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{Span, ThreadTree};
-use crate::batch::{SpanBatch, ThreadBatch};
+use crate::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use crate::catalog::{SiteId, ThreadId};
 
 /// Builds the trees of one frame after the other from batches; buffers are kept from frame to frame.
@@ -111,7 +111,7 @@ impl TreeBuilder {
     pub fn add(&mut self, batch: &ThreadBatch) {
         self.span_count += batch.len() as u64;
         self.dropped_spans += batch.dropped_spans;
-        if batch.len() == 0 && batch.messages.is_empty() {
+        if batch.start_ticks.is_empty() && batch.messages.is_empty() {
             return;
         }
         let slot = *self.slots.entry(batch.thread).or_insert(self.used);
@@ -195,7 +195,7 @@ impl Growing {
                 args: (0, 0),
             });
         }
-        let fits = |args: &&crate::batch::SpanArgs| (args.span as usize) < count;
+        let fits = |args: &&SpanArgs| (args.span as usize) < count;
         let mut args_done = 0;
         for args in batch.args.iter().take_while(fits) {
             let range = self.keep_args(&args.values);
@@ -259,7 +259,7 @@ impl Growing {
         }
     }
 
-    fn keep_args(&mut self, values: &[crate::batch::ArgValue]) -> (u32, u32) {
+    fn keep_args(&mut self, values: &[ArgValue]) -> (u32, u32) {
         let kept = &mut self.tree.arg_values;
         let begin = kept.len();
         kept.extend_from_slice(values);
