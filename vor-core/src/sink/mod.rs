@@ -1,7 +1,13 @@
 //! Where batches and frames go.
 
+<<<<<<< HEAD
 pub mod capture;
 pub(crate) mod outputs;
+=======
+pub mod chrome;
+#[cfg(feature = "puffin")]
+pub mod puffin;
+>>>>>>> sinks
 
 use std::sync::Arc;
 
