@@ -219,10 +219,11 @@ impl Run {
             children: part(self.subtrees),
             descendants: part(self.spans),
         };
-        self.last_start_ticks = start_ticks - 1;
         self.total_ns -= share.total_ns;
         self.subtrees -= share.children;
         self.spans -= share.descendants;
+        // A run of one begins and ends with the start of its only subtree, so a run that can be split holds two at least.
+        self.last_start_ticks = if self.subtrees == 1 { self.first_start_ticks } else { start_ticks - 1 };
         share
     }
 }
