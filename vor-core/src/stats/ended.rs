@@ -223,7 +223,11 @@ impl Run {
         self.subtrees -= share.children;
         self.spans -= share.descendants;
         // A run of one begins and ends with the start of its only subtree, so a run that can be split holds two at least.
-        self.last_start_ticks = if self.subtrees == 1 { self.first_start_ticks } else { start_ticks - 1 };
+        self.last_start_ticks = if self.subtrees == 1 {
+            self.first_start_ticks
+        } else {
+            start_ticks - 1
+        };
         share
     }
 }
