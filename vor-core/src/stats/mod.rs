@@ -1,0 +1,21 @@
+//! Statistics of frames and of scopes, computed while the program runs.
+//!
+//! [`FrameStats`] answers "how long do frames take": one HDR histogram. [`StatsBuilder`] answers "which scope takes the
+//! time": fed with every span that the drain takes from the rings, or with those of a capture, it keeps exact counts,
+//! totals and self times, and a histogram per call site, in memory that depends on the number of call sites and not on the
+//! number of spans. [`ScopeStats`] is one row of the answer.
+//!
+//! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
+//! which is which. The self time of a span is its length without its children's; the `ended` module finds them.
+//! All lengths are differences of [`Timeline::unix_ns`](crate::clock::Timeline::unix_ns), taken of both ends. Such differences
+//! add up without a rounding error, so the self times of a root and all its descendants add up to the root's length, to the nanosecond.
+
+mod frame_stats;
+mod histogram;
+mod ended;
+mod scope_stats;
+mod builder;
+
+pub use builder::StatsBuilder;
+pub use frame_stats::FrameStats;
+pub use scope_stats::ScopeStats;

@@ -1,0 +1,75 @@
+//! One row of the answer to "which scope takes the time".
+
+use crate::catalog::SiteId;
+
+/// Statistics of all spans of one call site.
+///
+/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScopeStats {
+    /// The call site.
+    pub site: SiteId,
+    /// Its name, `?` when it is unknown.
+    pub name: String,
+    /// Number of spans that ended.
+    pub count: u64,
+    /// Sum of their lengths in nanoseconds. A call site that is open inside itself is counted once for each level.
+    pub total_ns: u64,
+    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds.
+    pub self_ns: u64,
+    /// Shortest length in nanoseconds.
+    pub min_ns: u64,
+    /// Mean length in nanoseconds.
+    pub mean_ns: f64,
+    /// Length in nanoseconds that half of the spans do not exceed.
+    pub p50_ns: u64,
+    /// Length in nanoseconds that 95 % of the spans do not exceed.
+    pub p95_ns: u64,
+    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    pub p99_ns: u64,
+    /// Longest length in nanoseconds.
+    pub max_ns: u64,
+    /// Number of spans directly inside them.
+    pub child_spans: u64,
+    /// Number of spans inside them, at any depth. A span inside two of them, one of which contains the other, counts twice.
+    pub descendant_spans: u64,
+}
+
+impl ScopeStats {
+    /// Returns what would have been measured had the instrumentation cost nothing.
+    ///
+    /// `empty_span_ns` is what one empty scope costs the code around it, as `calibrate()` measures it. A scope is two
+    /// clock reads and little else, so one half of the cost falls between the two instants that its span records and the
+    /// other half outside, into the span around it. With `c = empty_span_ns`:
+    ///
+    /// ```text
+    /// total' = total - count * c/2 - descendant_spans * c
+    /// self'  = self  - count * c/2 - child_spans * c/2
+    /// ```
+    ///
+    /// and the minimum, mean, percentiles and maximum lose the mean correction `(total - total') / count`.
+    /// Nothing falls below 0. Where nothing would have, the corrected self times of a root and its descendants
+    /// still add up to the root's corrected total, up to the half nanoseconds that are rounded away.
+    #[must_use]
+    pub fn corrected(&self, empty_span_ns: u64) -> Self {
+        let cost = u128::from(empty_span_ns);
+        let less =
+            |ns: u64, halves: u128| u64::try_from(u128::from(ns).saturating_sub(halves / 2)).unwrap_or(0);
+        let count = u128::from(self.count);
+        let in_total = cost.saturating_mul(count + 2 * u128::from(self.descendant_spans));
+        let in_self = cost.saturating_mul(count + u128::from(self.child_spans));
+        let in_each = in_total / count.max(1);
+        let mean_cost_ns = in_total as f64 / 2.0 / self.count.max(1) as f64;
+        Self {
+            total_ns: less(self.total_ns, in_total),
+            self_ns: less(self.self_ns, in_self),
+            min_ns: less(self.min_ns, in_each),
+            mean_ns: (self.mean_ns - mean_cost_ns).max(0.0),
+            p50_ns: less(self.p50_ns, in_each),
+            p95_ns: less(self.p95_ns, in_each),
+            p99_ns: less(self.p99_ns, in_each),
+            max_ns: less(self.max_ns, in_each),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The counters that Linux and macOS give through the same calls.
+#![expect(unsafe_code, reason = "system calls of libc")]
+
+use std::mem::MaybeUninit;
+
+use super::ProcessSample;
+
+/// Fills in CPU time, page faults and context switches.
+pub(super) fn fill(sample: &mut ProcessSample) {
+    sample.cpu_time_ns = cpu_time_ns();
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a `rusage` of this stack frame, which the call may write and does not keep.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: the memory was zeroed, and all bits zero are a valid `rusage`, which consists of integers only.
+    let usage = unsafe { usage.assume_init() };
+    sample.minor_page_faults = u64::try_from(usage.ru_minflt).ok();
+    sample.major_page_faults = u64::try_from(usage.ru_majflt).ok();
+    sample.voluntary_context_switches = u64::try_from(usage.ru_nvcsw).ok();
+    sample.involuntary_context_switches = u64::try_from(usage.ru_nivcsw).ok();
+}
+
+/// Returns the CPU time of all threads of the process. This clock counts nanoseconds, where `getrusage` counts microseconds or scheduler ticks.
+fn cpu_time_ns() -> Option<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a `timespec` of this stack frame, which the call may write and does not keep.
+    if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0 {
+        return None;
+    }
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let ns = u64::try_from(time.tv_nsec).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+/// Returns the size of a page of memory.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn page_bytes() -> Option<u64> {
+    // SAFETY: `sysconf` takes any number, and reads and writes no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).ok().filter(|&bytes| bytes > 0)
+}
