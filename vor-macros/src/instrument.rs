@@ -11,6 +11,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Ident, Item, LitStr, Meta, PatIdent, ReturnType, Signature, Type, TypeImplTrait};
@@ -130,21 +131,24 @@ fn metadata(options: &Options) -> TokenStream {
 /// The return that is never taken and tells the compiler the type of an `async` body.
 fn output_hint(output: &ReturnType) -> Option<TokenStream> {
     let mut output = match output {
-        ReturnType::Default => return Some(hint_of(&quote!(()))),
+        ReturnType::Default => return Some(hint_of(&quote!(()), Span::call_site())),
         // Nothing needs to be said of a body that never returns, and `!` is no type on stable compilers.
         ReturnType::Type(_, ty) if matches!(**ty, Type::Never(_)) => return None,
         ReturnType::Type(_, ty) => Type::clone(ty),
     };
+    let span = output.span();
     InferImplTrait.visit_type_mut(&mut output);
     match output {
         Type::Infer(_) => None,
-        output => Some(hint_of(&output.to_token_stream())),
+        output => Some(hint_of(&output.to_token_stream(), span)),
     }
 }
 
-fn hint_of(output: &TokenStream) -> TokenStream {
-    let value = Ident::new("value", Span::mixed_site());
-    quote! {
+/// The hint for `output`, a type that stands at `span`: there the compiler points when a body returns something else.
+fn hint_of(output: &TokenStream, span: Span) -> TokenStream {
+    let span = Span::mixed_site().located_at(span);
+    let value = Ident::new("value", span);
+    quote_spanned! {span=>
         if let ::core::option::Option::Some(#value) = ::core::option::Option::None::<#output> {
             return #value;
         }
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn the_output_of_an_async_body_is_hinted_where_it_can_be_named() {
         let hint = |signature: Signature| output_hint(&signature.output).map(|hint| hint.to_string());
-        let hinted = |output: TokenStream| Some(hint_of(&output).to_string());
+        let hinted = |output: TokenStream| Some(hint_of(&output, Span::call_site()).to_string());
         assert_eq!(hint(parse_quote!(async fn f())), hinted(quote!(())));
         assert_eq!(hint(parse_quote!(async fn f() -> &str)), hinted(quote!(&str)));
         assert_eq!(

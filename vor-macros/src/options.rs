@@ -8,7 +8,7 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, LitInt, LitStr, Path, Token, parenthesized};
+use syn::{Error, Expr, LitInt, LitStr, Path, Token, parenthesized, token};
 
 /// The largest colour: eight bits each of red, green and blue.
 const MAX_COLOR: u32 = 0x00ff_ffff;
@@ -44,6 +44,16 @@ pub(crate) enum Attribute {
     AllFunctions,
 }
 
+impl Attribute {
+    /// The options it takes, for the message about one that it does not.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Profile => "`name`, `args`, `category`, `color` or `crate`",
+            Self::AllFunctions => "`category`, `color` or `crate`",
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -70,6 +80,9 @@ impl Options {
         let mut options = Self::default();
         let mut seen: Vec<Ident> = Vec::new();
         while !input.is_empty() {
+            if !input.peek(Ident::peek_any) {
+                return Err(input.error(format!("expected {}", attribute.options())));
+            }
             let option = input.call(Ident::parse_any)?;
             if seen.contains(&option) {
                 return Err(Error::new(
@@ -96,13 +109,19 @@ impl Options {
         let for_one_function = attribute == Attribute::Profile;
         match option.to_string().as_str() {
             "name" if for_one_function => {
-                let name: LitStr = parse_value(input)?;
+                let name: LitStr = parse_value(option, input)?;
                 if name.value().is_empty() {
                     return Err(Error::new(name.span(), "the name of a scope must not be empty"));
                 }
                 self.name = Some(name);
             }
             "args" if for_one_function => {
+                if !input.peek(token::Paren) {
+                    return Err(Error::new(
+                        option.span(),
+                        "`args` needs a list: `args(x, key = …)`",
+                    ));
+                }
                 let list;
                 parenthesized!(list in input);
                 let arguments =
@@ -115,9 +134,9 @@ impl Options {
                     self.arguments.push(argument);
                 }
             }
-            "category" => self.category = Some(parse_value(input)?),
+            "category" => self.category = Some(parse_value(option, input)?),
             "color" => {
-                let color: LitInt = parse_value(input)?;
+                let color: LitInt = parse_value(option, input)?;
                 if !color.suffix().is_empty()
                     || !color.base10_parse::<u32>().is_ok_and(|value| value <= MAX_COLOR)
                 {
@@ -127,7 +146,7 @@ impl Options {
                 self.color = Some(color);
             }
             "crate" => {
-                input.parse::<Token![=]>()?;
+                parse_equals(option, input)?;
                 self.krate = input.call(Path::parse_mod_style)?.into_token_stream();
             }
             "name" | "args" => {
@@ -137,24 +156,29 @@ impl Options {
                 return Err(Error::new(option.span(), message));
             }
             _ => {
-                let known = match attribute {
-                    Attribute::Profile => "`name`, `args`, `category`, `color` or `crate`",
-                    Attribute::AllFunctions => "`category`, `color` or `crate`",
-                };
-                return Err(Error::new(
-                    option.span(),
-                    format!("expected {known}, found `{option}`"),
-                ));
+                let message = format!("expected {}, found `{option}`", attribute.options());
+                return Err(Error::new(option.span(), message));
             }
         }
         Ok(())
     }
 }
 
-/// Reads `= value`.
-fn parse_value<T: syn::parse::Parse>(input: ParseStream<'_>) -> syn::Result<T> {
-    input.parse::<Token![=]>()?;
+/// Reads the `= value` behind `key`.
+fn parse_value<T: syn::parse::Parse>(key: &Ident, input: ParseStream<'_>) -> syn::Result<T> {
+    parse_equals(key, input)?;
     input.parse()
+}
+
+/// Reads the `=` behind `key`; without one the error points to the key, as there may be nothing behind it.
+fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
+    match input.parse::<Token![=]>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new(
+            key.span(),
+            format!("`{key}` needs a value: `{key} = …`"),
+        )),
+    }
 }
 
 /// Reads `x` or `key = expression`.
@@ -166,7 +190,7 @@ fn parse_argument(input: ParseStream<'_>) -> syn::Result<Argument> {
     }
     let key: Ident = input.parse()?;
     let value = if input.peek(Token![=]) {
-        Some(parse_value(input)?)
+        Some(parse_value(&key, input)?)
     } else {
         None
     };
@@ -257,6 +281,18 @@ mod tests {
         );
         assert!(error(profile, quote!(args(self))).starts_with("`self` is no value to record"));
         assert_eq!(error(profile, quote!(name = 3)), "expected string literal");
+        assert_eq!(
+            error(profile, quote!(args = x)),
+            "`args` needs a list: `args(x, key = …)`"
+        );
+        assert_eq!(
+            error(profile, quote!(category)),
+            "`category` needs a value: `category = …`"
+        );
+        assert_eq!(
+            error(profile, quote!("decode")),
+            "expected `name`, `args`, `category`, `color` or `crate`"
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn error(options: TokenStream, item: TokenStream) -> String {
-        let Err(error) = try_expand(options, item.clone()) else {
+        let Err(error) = try_expand(options.clone(), item.clone()) else {
             panic!("{item} should be refused");
         };
         assert!(
