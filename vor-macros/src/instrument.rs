@@ -85,10 +85,13 @@ impl<'ast> Visit<'ast> for Bindings {
 
 /// Returns the statements that replace `body`, the statements of a function, such that each call is a scope called `name`.
 pub(crate) fn body(options: &Options, signature: &Signature, name: &str, body: TokenStream) -> TokenStream {
-    let krate = &options.krate;
-    // The position of the scope is that of the function's name: the attribute of a whole `impl` would give all its methods the
-    // same line.
+    // The compiler gives a scope the position where the path of its macro begins. That has to be the function's name: the
+    // attribute of a whole `impl` stands on one line for all its methods.
     let span = signature.ident.span();
+    let krate = match &options.krate {
+        Some(path) => located_at(span, path.clone()),
+        None => quote_spanned!(span=> ::vor),
+    };
     let name = match &options.name {
         Some(name) => name.clone(),
         None => LitStr::new(name, span),
@@ -116,6 +119,15 @@ pub(crate) fn body(options: &Options, signature: &Signature, name: &str, body: T
     let body = insert_behind_items(body, &quote!(#marker #output));
     let site = quote_spanned!(span=> #krate::__private::call_site!(#name #metadata));
     quote!(#krate::__private::ProfiledFuture::new(#site, async move { #body }).await)
+}
+
+/// Moves `path` to `span`; what its names resolve to stays the same.
+fn located_at(span: Span, path: TokenStream) -> TokenStream {
+    let moved = path.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    moved.collect()
 }
 
 /// `, @category = "…", @color = 0x…`, as far as given.

@@ -4,7 +4,7 @@
 //! once. `#[all_functions]` takes only the last three: the others have no meaning for more than one function.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
@@ -14,9 +14,10 @@ use syn::{Error, Expr, LitInt, LitStr, Path, Token, parenthesized, token};
 const MAX_COLOR: u32 = 0x00ff_ffff;
 
 /// The options of one attribute.
+#[derive(Default)]
 pub(crate) struct Options {
-    /// Path of the facade crate that the expansion names.
-    pub krate: TokenStream,
+    /// The path of the facade crate, where it is not `::vor`.
+    pub krate: Option<TokenStream>,
     /// The scope's name, where it is not the function's.
     pub name: Option<LitStr>,
     /// The values to record with each call.
@@ -50,18 +51,6 @@ impl Attribute {
         match self {
             Self::Profile => "`name`, `args`, `category`, `color` or `crate`",
             Self::AllFunctions => "`category`, `color` or `crate`",
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            krate: quote!(::vor),
-            name: None,
-            arguments: Vec::new(),
-            category: None,
-            color: None,
         }
     }
 }
@@ -147,7 +136,7 @@ impl Options {
             }
             "crate" => {
                 parse_equals(option, input)?;
-                self.krate = input.call(Path::parse_mod_style)?.into_token_stream();
+                self.krate = Some(input.call(Path::parse_mod_style)?.into_token_stream());
             }
             "name" | "args" => {
                 let message = format!(
@@ -200,6 +189,7 @@ fn parse_argument(input: ParseStream<'_>) -> syn::Result<Argument> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quote::quote;
 
     fn profile(tokens: TokenStream) -> Options {
         Options::parse(Attribute::Profile, tokens).unwrap_or_else(|error| panic!("{error}"))
@@ -226,10 +216,8 @@ mod tests {
             options.color.map(|color| color.to_string()).as_deref(),
             Some("0x00ff00")
         );
-        assert_eq!(
-            options.krate.to_string(),
-            quote!(crate::telemetry::vor).to_string()
-        );
+        let krate = options.krate.map(|path| path.to_string());
+        assert_eq!(krate, Some(quote!(crate::telemetry::vor).to_string()));
         let arguments: Vec<_> = options
             .arguments
             .iter()
@@ -247,13 +235,6 @@ mod tests {
                 ("bytes".to_owned(), Some(quote!(data.len()).to_string()))
             ]
         );
-    }
-
-    #[test]
-    fn no_options_name_the_facade() {
-        let options = profile(TokenStream::new());
-        assert_eq!(options.krate.to_string(), quote!(::vor).to_string());
-        assert!(options.name.is_none() && options.arguments.is_empty());
     }
 
     #[test]
