@@ -1,0 +1,32 @@
+//! What the attribute macros accept, and what they say of what they refuse.
+//!
+//! Each file in `ui/pass` has to build without a warning and to run; each in `ui/fail` has to give the errors in the `.stderr`
+//! file beside it, which `TRYBUILD=overwrite` writes anew. The errors in `ui/compiler` are worded by the compiler and only have
+//! to stand at the right place; their wording is that of the `rust-version` of this workspace, so they are checked with that
+//! one alone.
+
+use std::env;
+use std::process::Command;
+
+#[test]
+fn attributes_accept_and_refuse() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/ui/pass/*.rs");
+    cases.compile_fail("tests/ui/fail/*.rs");
+    if compiler_is_the_documented_one() {
+        cases.compile_fail("tests/ui/compiler/*.rs");
+    }
+}
+
+fn compiler_is_the_documented_one() -> bool {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .arg("--version")
+        .output()
+        .expect("the compiler that built this test should run");
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    let documented = env!("CARGO_PKG_RUST_VERSION");
+    version
+        .strip_prefix("rustc ")
+        .is_some_and(|version| version.starts_with(&format!("{documented}.")))
+}
