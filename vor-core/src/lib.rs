@@ -10,9 +10,11 @@ pub mod clock;
 pub mod catalog;
 pub mod callsite;
 pub mod args;
-pub mod ring;
+mod ring;
 pub mod thread;
 pub mod scope;
+pub mod future;
+mod macros;
 pub mod batch;
 pub mod frame;
 pub mod metrics;
@@ -27,3 +29,16 @@ pub mod export;
 pub mod reader;
 
 pub use error::Error;
+
+/// What the macros expand to. Not for direct use.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::args::Arg;
+    pub use crate::callsite::CallSite;
+    pub use crate::future::ProfiledFuture;
+    pub use crate::scope::{PhaseChain, Scope, open, open_with};
+    pub use crate::scope::message;
+    pub use crate::{__vor_call_site as call_site, __vor_tap as tap};
+    #[cfg(feature = "tracing")]
+    pub use tracing;
+}

@@ -299,3 +299,39 @@ impl PhaseChain {
         std::mem::forget(std::mem::replace(&mut self.phase, next));
     }
 }
+
+/// Writes a message into the record of this thread, at this moment. Formats into a buffer on the stack; what exceeds [`args::MAX_STR_BYTES`] is cut.
+#[doc(hidden)]
+pub fn message(text: std::fmt::Arguments<'_>) {
+    if !switch::is_on() || thread::is_busy() {
+        return;
+    }
+    let now = clock::ticks();
+    if let Some(text) = text.as_str() {
+        return thread::push_message(now, text);
+    }
+    let mut line = Line { bytes: [0; args::MAX_STR_BYTES], used: 0 };
+    // The line refuses what does not fit; what fits is kept.
+    let _ = std::fmt::write(&mut line, text);
+    thread::push_message(now, line.as_str());
+}
+
+struct Line {
+    bytes: [u8; args::MAX_STR_BYTES],
+    used: usize,
+}
+
+impl Line {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.used]).unwrap_or("")
+    }
+}
+
+impl std::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let fits = args::cut(text, self.bytes.len() - self.used);
+        self.bytes[self.used..self.used + fits.len()].copy_from_slice(fits.as_bytes());
+        self.used += fits.len();
+        if fits.len() == text.len() { Ok(()) } else { Err(std::fmt::Error) }
+    }
+}

@@ -1,1 +1,48 @@
-//! vor
+//! Performance instrumentation that stays switched on.
+//!
+//! Tag a function, a block or an `impl`; each scope becomes one 16-byte record in a ring of its thread, at very nearly the cost of reading the clock
+//! twice. At each [`frame_mark`] a worker thread drains the rings into frames, and these reach every sink that is on: a `.vor`
+//! capture, puffin, a Chrome trace, your own [`FrameSink`].
+//!
+//! ```
+//! #[vor::profile]
+//! fn work(items: &[u64]) -> u64 {
+//!     vor::profile_scope!("sum", items = items.len());
+//!     items.iter().sum()
+//! }
+//!
+//! vor::enable(); // reads VOR_RECORD and its like
+//! for step in 0..3 {
+//!     let sum = work(&[1, 2, step]);
+//!     vor::record_metric("sum", sum as f64);
+//!     vor::frame_mark();
+//! }
+//! vor::flush();
+//! ```
+
+pub use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
+pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+pub use vor_core::config::Config;
+pub use vor_core::drain::{
+    SinkHandle, add_sink, disable, enable, failed_sinks, flush, flush_recording, frame_mark, frame_mark_named,
+    is_enabled, stats,
+};
+pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+pub use vor_core::metrics::{
+    Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
+};
+pub use vor_core::reader::{Frame, Reader};
+pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
+#[cfg(not(target_arch = "wasm32"))]
+pub use vor_core::sink::chrome::ChromeTraceSink;
+pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
+pub use vor_core::stats::{FrameStats, ScopeStats};
+pub use vor_core::system::{SystemSample, current_memory_bytes};
+pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
+pub use vor_core::{Error, message, profile_phase, profile_scope};
+pub use vor_macros::{all_functions, profile, skip};
+
+/// What the macros expand to. Not for direct use.
+#[doc(hidden)]
+pub use vor_core::__private;

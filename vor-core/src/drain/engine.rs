@@ -78,8 +78,7 @@ impl Engine {
         let clock = Synchroniser::start();
         let mut timeline = Timeline::default();
         timeline.push(clock.last());
-        let sampler = FrameSampler::new();
-        let columns = sampler.columns().into_iter().map(|metric| Column { metric, system: true }).collect();
+        let columns = FrameSampler::columns().into_iter().map(|metric| Column { metric, system: true }).collect();
         let catalog = Catalog {
             process: Arc::new(describe_process()),
             timeline: Arc::new(timeline),
@@ -97,7 +96,7 @@ impl Engine {
             spare: Vec::new(),
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(StatsBuilder::new),
-            sampler,
+            sampler: FrameSampler::new(),
             sets: vec![SetState { next_index: 0, start_ticks }],
             frame_spans: 0,
             frame_dropped: 0,
@@ -283,7 +282,7 @@ impl Engine {
     }
 
     fn learn_columns(&mut self) {
-        let system = self.sampler.column_count();
+        let system = FrameSampler::column_count();
         let new = metrics::columns_after(self.catalog.columns.len() - system);
         if !new.is_empty() {
             let catalog = Arc::make_mut(&mut self.catalog);
@@ -294,7 +293,7 @@ impl Engine {
     fn metric_values(&mut self, taken: &Taken, start_ticks: u64, end_ticks: u64) -> Vec<MetricValue> {
         let frame_ns = self.catalog.timeline.duration_ns(start_ticks, end_ticks - start_ticks);
         let mut values = self.sampler.sample(frame_ns, taken.io);
-        let system = self.sampler.column_count() as u32;
+        let system = FrameSampler::column_count() as u32;
         let user = taken.values.iter().map(|(column, value)| MetricValue { column: system + column, value: *value });
         values.extend(user);
         values

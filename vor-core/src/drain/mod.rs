@@ -78,8 +78,27 @@ pub fn is_enabled() -> bool {
 pub(crate) fn start(config: Config) {
     thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
-        if settings.is_none() {
+        let is_first = settings.is_none();
+        if is_first {
             thread::set_ring_slots(config.ring_kib * 1024 / 16);
+        }
+        let settings = settings.get_or_insert_with(|| Settings {
+            start_ticks: clock::ticks(),
+            inline: config.inline_drain || cfg!(target_arch = "wasm32"),
+            interval: config.drain_interval,
+            max_spans_per_frame: config.max_spans_per_frame,
+            statistics: config.statistics,
+            capture: None,
+        });
+        if is_first {
+            begin(settings);
+            fork::install();
+            exit::install();
+        }
+        if config.statistics {
+            with_settings(settings, Engine::keep_statistics);
+        }
+        if let (None, Some(path)) = (&settings.capture, config.capture) {
             let options = CaptureOptions {
                 spans: config.spans,
                 every: config.every,
@@ -87,25 +106,11 @@ pub(crate) fn start(config: Config) {
                 slow_ns: config.slow_ns,
                 before: config.before,
             };
-            let inline = config.inline_drain || cfg!(target_arch = "wasm32");
-            *settings = Some(Settings {
-                start_ticks: clock::ticks(),
-                inline,
-                interval: config.drain_interval,
-                max_spans_per_frame: config.max_spans_per_frame,
-                statistics: config.statistics,
-                capture: config.capture.map(|path| (path, options)),
-            });
-            if let Some(settings) = &*settings {
-                begin(settings);
-            }
-            fork::install();
-            exit::install();
-        } else if config.statistics {
-            with_engine_of(&settings, Engine::keep_statistics);
+            settings.capture = Some((path, options));
+            open_capture(settings);
         }
         if !config.sinks.is_empty() {
-            with_engine_of(&settings, |engine| {
+            with_settings(settings, |engine| {
                 for (name, sink) in config.sinks {
                     engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
                 }
@@ -115,20 +120,28 @@ pub(crate) fn start(config: Config) {
     switch::set(switch::ON);
 }
 
-/// Opens the capture and starts the worker.
+/// Switches recording on for a measurement, without reading the environment and without a sink of its own.
+pub(crate) fn start_without_sinks() {
+    start(Config::new());
+}
+
+/// Starts the worker.
 fn begin(settings: &Settings) {
     INLINE.store(settings.inline, Ordering::Relaxed);
-    if let Some((path, options)) = &settings.capture {
-        match CaptureSink::create(path, *options) {
-            Ok(sink) => with_settings(settings, |engine| {
-                let name = format!("the capture {}", sink.path().display());
-                engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
-            }),
-            Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
-        }
-    }
     if !settings.inline {
         worker::spawn(settings.interval);
+    }
+}
+
+/// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
+fn open_capture(settings: &Settings) {
+    let Some((path, options)) = &settings.capture else { return };
+    match CaptureSink::create(path, *options) {
+        Ok(sink) => with_settings(settings, |engine| {
+            let name = format!("the capture {}", sink.path().display());
+            engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+        }),
+        Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
     }
 }
 
@@ -144,6 +157,7 @@ pub(crate) fn rearm_after_fork() {
         }
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
+            open_capture(settings);
             begin(settings);
         }
         switch::set(switch::ON);
@@ -154,12 +168,6 @@ pub(crate) fn rearm_after_fork() {
 fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let settings = locked(&SETTINGS).clone()?;
     Some(with_settings(&settings, work))
-}
-
-fn with_engine_of(settings: &Option<Settings>, work: impl FnOnce(&mut Engine)) {
-    if let Some(settings) = settings {
-        with_settings(settings, work);
-    }
 }
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {

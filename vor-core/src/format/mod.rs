@@ -22,6 +22,7 @@ mod pack;
 mod records;
 mod spans;
 mod wire;
+pub(crate) mod v2;
 
 use std::sync::Arc;
 

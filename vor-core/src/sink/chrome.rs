@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::export::chrome::ChromeExporter;
+use crate::sink::{Guard, Sink};
+use crate::{drain, switch};
 
 /// Creates a file and an exporter that writes a Chrome trace into it; an existing file is replaced.
 ///
@@ -18,4 +20,30 @@ pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<File>
         Error::io(doing, error)
     })?;
     Ok(ChromeExporter::new(BufWriter::new(file)))
+}
+
+/// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is not.
+///
+/// A file that cannot be created is reported on stderr in one line, and the program runs on.
+#[derive(Clone, Debug)]
+pub struct ChromeTraceSink {
+    /// Where the trace is written; an existing file is replaced.
+    pub path: PathBuf,
+}
+
+impl Sink for ChromeTraceSink {
+    fn install(self) -> Guard {
+        match create_chrome_trace(&self.path) {
+            Ok(exporter) => {
+                if switch::mode() != switch::ON {
+                    drain::enable();
+                }
+                Guard::new(drain::add_sink(format!("the Chrome trace {}", self.path.display()), exporter))
+            }
+            Err(error) => {
+                eprintln!("vor: {error}; no Chrome trace is written");
+                Guard::new(())
+            }
+        }
+    }
 }

@@ -1,13 +1,10 @@
 //! Where batches and frames go.
 
-<<<<<<< HEAD
 pub mod capture;
 pub(crate) mod outputs;
-=======
 pub mod chrome;
 #[cfg(feature = "puffin")]
 pub mod puffin;
->>>>>>> sinks
 
 use std::sync::Arc;
 
@@ -87,4 +84,29 @@ impl Interest {
         batches: true,
         trees: false,
     };
+}
+
+/// An output that the predecessor's users know: install it once, and drop the guard to flush and end it.
+pub trait Sink {
+    /// Switches the output on.
+    fn install(self) -> Guard;
+}
+
+/// Keeps an installed [`Sink`] on; dropping it flushes and ends the output.
+#[must_use = "dropping the guard ends the output"]
+pub struct Guard {
+    _held: Box<dyn std::any::Any>,
+}
+
+impl Guard {
+    /// Wraps any value whose drop flushes.
+    pub fn new<T: 'static>(flush: T) -> Self {
+        Self { _held: Box::new(flush) }
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
 }

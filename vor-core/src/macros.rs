@@ -1,0 +1,141 @@
+//! The macros of scopes, phases and messages.
+
+/// Opens a scope that lasts to the end of the enclosing block.
+///
+/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits, floats or text; at most 8, and none is evaluated
+/// while recording is off. `@category = "…"` and `@color = 0xRRGGBB` may stand between the name and the arguments.
+///
+/// # Examples
+///
+/// ```
+/// # let bytes = [0_u8; 16];
+/// vor_core::profile_scope!("decode", len = bytes.len(), codec = "lz4");
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_scope {
+    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?) => {
+        let _vor_tap = $crate::__private::tap!($name);
+        let _vor_scope = $crate::__private::open($crate::__private::call_site!(
+            $name $(, @category = $category)? $(, @color = $color)?
+        ));
+    };
+    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)+ $(,)?) => {
+        let _vor_tap = $crate::__private::tap!($name);
+        let _vor_scope = $crate::__private::open_with(
+            $crate::__private::call_site!(
+                $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
+            ),
+            || [$($crate::__private::Arg::encode($value)),+],
+        );
+    };
+}
+
+/// Opens a scope; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_scope {
+    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
+        if false {
+            $(let _ = &$value;)*
+        }
+    };
+}
+
+/// Begins a chain of phases, or the next phase of one: each clock reading ends a phase and begins the next.
+///
+/// # Examples
+///
+/// ```
+/// let mut phases = vor_core::profile_phase!("load");
+/// // … load …
+/// vor_core::profile_phase!(phases, "parse");
+/// // … parse; the phase ends with `phases`.
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! profile_phase {
+    ($name:literal) => {
+        $crate::__private::PhaseChain::begin($crate::__private::call_site!($name))
+    };
+    ($chain:expr, $name:literal) => {
+        $crate::__private::PhaseChain::next(&mut $chain, $crate::__private::call_site!($name))
+    };
+}
+
+/// Begins a phase; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! profile_phase {
+    ($name:literal) => {
+        ()
+    };
+    ($chain:expr, $name:literal) => {
+        $chain = ()
+    };
+}
+
+/// Writes a line of text at this moment of this thread, formatted as by `format!`; nothing is formatted while recording is off.
+///
+/// # Examples
+///
+/// ```
+/// # let n = 1;
+/// vor_core::message!("checkpoint {n}");
+/// ```
+#[cfg(not(feature = "off"))]
+#[macro_export]
+macro_rules! message {
+    ($($format:tt)+) => {
+        $crate::__private::message(::core::format_args!($($format)+))
+    };
+}
+
+/// Writes a line of text; compiled out.
+#[cfg(feature = "off")]
+#[macro_export]
+macro_rules! message {
+    ($($format:tt)+) => {
+        if false {
+            let _ = ::core::format_args!($($format)+);
+        }
+    };
+}
+
+/// Makes the static of a call site, and returns a reference to it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __vor_call_site {
+    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident)* $(,)?) => {{
+        static SITE: $crate::__private::CallSite = $crate::__private::CallSite::new(
+            $name,
+            ::core::module_path!(),
+            ::core::file!(),
+            ::core::line!(),
+        )
+        $(.with_category($category))?
+        $(.with_color($color))?
+        .with_args(&[$(::core::stringify!($key)),*]);
+        &SITE
+    }};
+}
+
+/// The same scope as a `tracing` span, while a subscriber wants it.
+#[cfg(feature = "tracing")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __vor_tap {
+    ($name:expr) => {
+        $crate::__private::tracing::trace_span!($name).entered()
+    };
+}
+
+/// Nothing: the feature `tracing` is off.
+#[cfg(not(feature = "tracing"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __vor_tap {
+    ($name:expr) => {
+        ()
+    };
+}

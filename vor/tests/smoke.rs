@@ -1,0 +1,44 @@
+//! The thinnest whole path: scopes in, a capture out, read back.
+
+use vor_core::format::{Decoder, Event, Record};
+
+#[vor::profile]
+fn outer(n: u64) -> u64 {
+    vor::profile_scope!("inner", n = n, codec = "lz4");
+    vor::message!("at {n}");
+    n + 1
+}
+
+#[test]
+fn scopes_reach_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    vor::Config::new().capture(&path).enable();
+    for n in 0..100 {
+        outer(n);
+        let _named = vor::scope("by name");
+        vor::record_metric("n", n as f64);
+        vor::frame_mark();
+    }
+    vor::flush();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut decoder = Decoder::new();
+    decoder.push(&bytes);
+    let (mut spans, mut frames, mut args, mut messages) = (0, 0, 0, 0);
+    while let Some(event) = decoder.next().unwrap() {
+        match event {
+            Event::Record { record: Record::Batch(threads), .. } => {
+                for thread in threads {
+                    spans += thread.len();
+                    args += thread.args.len();
+                    messages += thread.messages.len();
+                }
+            }
+            Event::Record { record: Record::Frame(_), .. } => frames += 1,
+            Event::Damage(damage) => panic!("{damage:?}"),
+            _ => {}
+        }
+    }
+    // The last `by name` scope ends after its mark, but before the flush.
+    assert_eq!((spans, frames, args, messages), (300, 100, 100, 100));
+}
