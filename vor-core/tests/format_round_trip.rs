@@ -6,13 +6,11 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::{
-    Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
-};
+use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::ClockSync;
 use vor_core::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, OpenScopes, Record, RecordHead, RecordRef,
-    decode_payload, parse_end,
+    Decoder, Encoder, Event, FrameRecord, Header, OpenScopes, Record, RecordHead, RecordRef, decode_payload,
+    parse_end,
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
@@ -382,7 +380,10 @@ fn a_compressed_payload_cannot_ask_for_more_than_it_can_hold() {
     let bytes = sealed(0, 7, 1, &payload);
     let head = RecordHead::parse(&HEADER, &bytes).unwrap();
     let error = decode_payload(&HEADER, &head, &payload).unwrap_err();
-    assert!(error.is_corrupt() && error.to_string().contains("4194304"), "{error}");
+    assert!(
+        error.is_corrupt() && error.to_string().contains("4194304"),
+        "{error}"
+    );
 }
 
 /// A batch of every awkward size at once: more spans than a record takes, long texts, many messages.
@@ -518,16 +519,29 @@ fn a_closed_file_is_found_through_its_index() {
         decoder.push(&file[seek.offset as usize..before_close]);
         let events: Vec<_> = std::iter::from_fn(|| decoder.next().unwrap()).take(3).collect();
         let [
-            Event::Record { seq, record: Record::Batch(threads), .. },
-            Event::Record { record: Record::Frame(other), .. },
-            Event::Record { record: Record::Frame(frame), .. },
+            Event::Record {
+                seq,
+                record: Record::Batch(threads),
+                ..
+            },
+            Event::Record {
+                record: Record::Frame(other),
+                ..
+            },
+            Event::Record {
+                record: Record::Frame(frame),
+                ..
+            },
         ] = &events[..]
         else {
             panic!("{events:?}")
         };
         assert_eq!(*threads, batch.threads);
         assert_eq!(other.frame_set, 1);
-        assert_eq!((frame.index, frame.frame_set, frame.first_seq), (seek.index, 0, *seq));
+        assert_eq!(
+            (frame.index, frame.frame_set, frame.first_seq),
+            (seek.index, 0, *seq)
+        );
         assert_eq!(frame.start_ticks, seek.start_ticks);
     }
 }
@@ -538,7 +552,9 @@ fn metrics_alone_take_tens_of_bytes_per_frame() {
     let mut file = Vec::new();
     for index in 0..1000_u64 {
         let values = [16.67 + index as f64 * 0.001, 431.0, 12.5, 0.0, 3.0];
-        let metrics = (0..).zip(values).map(|(column, value)| MetricValue { column, value });
+        let metrics = (0..)
+            .zip(values)
+            .map(|(column, value)| MetricValue { column, value });
         let start_ticks = (1 << 50) + index * 50_000_000;
         let frame = FrameSnapshot {
             index,

@@ -151,16 +151,37 @@ impl Packer {
 }
 
 /// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32 bits; the largest has `range_bits`.
+///
+/// Most groups are narrow noise, where the widest values are too many to be exceptions: a few comparisons of the whole
+/// group, which compile to vector code, then settle the width. Only groups with outliers need the histogram.
 fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
     if range_bits <= WIDTH_MAX {
-        let half = (1_u64 << range_bits >> 1) as u32;
-        let upper = low.iter().filter(|&&low| low >= half).count();
-        // Every narrower width has at least these exceptions. Beyond a sixth of the group they cost more than three bits
-        // of width give back, and distributions that win with four are rare enough to do without the histogram.
-        if range_bits < 2 || upper * 6 > values.len() {
-            return range_bits;
+        let len = low.len() as u32;
+        let (mut best, mut best_bits) = (range_bits, range_bits * len);
+        for width in (0..range_bits).rev().take(COMPARISONS) {
+            let limit = 1_u32 << width;
+            let exceptions: u32 = low.iter().map(|&low| u32::from(low >= limit)).sum();
+            // Every narrower width has at least these exceptions. Beyond a sixth of the group they cost more than three
+            // bits of width give back, and distributions that win with four are too rare to look for.
+            if exceptions * 6 > len {
+                return best;
+            }
+            let bits = width * len + exceptions * EXCEPTION_BITS;
+            if bits < best_bits {
+                (best, best_bits) = (width, bits);
+            }
+        }
+        if range_bits as usize <= COMPARISONS {
+            return best;
         }
     }
+    width_by_histogram(values, base, range_bits)
+}
+
+/// How many widths are tried one by one: about as many as cost what the histogram does.
+const COMPARISONS: usize = 6;
+
+fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
     // Four histograms, since equal lengths in a row would wait for one another in a single one.
     let mut lengths = [[0_u32; 65]; 4];
     for (i, &value) in values.iter().enumerate() {

@@ -20,6 +20,11 @@ use crate::catalog::SiteId;
 /// Most spans in a block.
 pub(super) const BLOCK_SPANS: usize = 4096;
 
+/// Slots of the stack of open spans: a power of two, so that an index needs no check, with room for a block and what is below and above it.
+const OPEN_SLOTS: usize = 2 * BLOCK_SPANS;
+/// Slots below the first open span.
+const BELOW_OPEN: usize = 4;
+
 /// The block begins a new thread batch.
 pub(super) const FLAG_FIRST: u8 = 1 << 0;
 /// The times are a tree.
@@ -40,12 +45,12 @@ pub(super) const FLAG_DROPS: u8 = 1 << 6;
 #[derive(Debug)]
 pub(super) struct BlockCoder {
     packer: Packer,
-    gaps: Vec<u64>,
-    durations: Vec<u64>,
-    leads: Vec<u64>,
-    children: Vec<u64>,
-    /// Starts of the spans that none has closed over yet. One longer than a block, so that the slot above the top exists.
-    open: Vec<u64>,
+    gaps: Box<[u64; BLOCK_SPANS]>,
+    durations: Box<[u64; BLOCK_SPANS]>,
+    leads: Box<[u64; BLOCK_SPANS]>,
+    children: Box<[u64; BLOCK_SPANS]>,
+    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] slots that stand for none.
+    open: Box<[u64; OPEN_SLOTS]>,
     site_indices: Vec<u32>,
     dictionary: Dictionary,
 }
@@ -54,11 +59,11 @@ impl Default for BlockCoder {
     fn default() -> Self {
         Self {
             packer: Packer::default(),
-            gaps: vec![0; BLOCK_SPANS],
-            durations: vec![0; BLOCK_SPANS],
-            leads: vec![0; BLOCK_SPANS],
-            children: vec![0; BLOCK_SPANS],
-            open: vec![0; BLOCK_SPANS + 1],
+            gaps: Box::new([0; BLOCK_SPANS]),
+            durations: Box::new([0; BLOCK_SPANS]),
+            leads: Box::new([0; BLOCK_SPANS]),
+            children: Box::new([0; BLOCK_SPANS]),
+            open: Box::new([0; OPEN_SLOTS]),
             site_indices: vec![0; BLOCK_SPANS],
             dictionary: Dictionary::default(),
         }
@@ -103,29 +108,36 @@ impl BlockCoder {
     }
 
     /// Fills the four columns of a tree, and returns how many leaves and how many parents there are.
+    ///
+    /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by one mostly waits for
+    /// wrong branches. The topmost four are compared at once instead, and only a span around more goes on in a loop. Should the
+    /// starts on the stack not ascend, as those of real scopes do, then this counts something else, but the decoder takes the count as it is.
     fn fold(&mut self, starts: &[u64], durations: &[u64]) -> (usize, usize) {
-        let len = starts.len();
-        let gaps = &mut self.gaps[..len];
-        let children = &mut self.children[..len];
-        let open = &mut self.open[..];
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];
-        for (i, (&start, &duration)) in starts.iter().zip(durations).enumerate() {
+        let open = &mut self.open;
+        open.fill(0);
+        let columns = self.children.iter_mut().zip(self.gaps.iter_mut());
+        for ((&start, &duration), (child_count, gap)) in starts.iter().zip(durations).zip(columns) {
             let end = start.wrapping_add(duration);
-            let below = top;
-            while top > 0 && open[top - 1] >= start {
-                top -= 1;
+            let closes = |depth: usize| usize::from(open[(top + BELOW_OPEN - depth) % OPEN_SLOTS] >= start);
+            let mut closed = (closes(1) + closes(2) + closes(3) + closes(4)).min(top);
+            if closed == 4 {
+                while closed < top && open[(top + BELOW_OPEN - closed - 1) % OPEN_SLOTS] >= start {
+                    closed += 1;
+                }
             }
-            let closed = below - top;
+            top -= closed;
             let leaf = closed == 0;
-            // Both columns are written and one of them advances: which it is cannot be predicted, so a branch would cost more than a store.
-            self.durations[leaves] = duration;
-            self.leads[parents] = open[top].wrapping_sub(start);
+            let slot = &mut open[(top + BELOW_OPEN) % OPEN_SLOTS];
+            // Both columns are written and one of them advances: a branch would cost more than a store.
+            self.durations[leaves % BLOCK_SPANS] = duration;
+            self.leads[parents % BLOCK_SPANS] = slot.wrapping_sub(start);
             leaves += usize::from(leaf);
             parents += usize::from(!leaf);
-            children[i] = closed as u64;
-            gaps[i] = if leaf { start } else { end }.wrapping_sub(previous_end);
-            open[top] = start;
+            *child_count = closed as u64;
+            *gap = if leaf { start } else { end }.wrapping_sub(previous_end);
+            *slot = start;
             top += 1;
             previous_end = end;
         }
@@ -211,9 +223,13 @@ impl BlockCoder {
         self.packer.get(cursor, &mut self.leads[..len - leaves])?;
         let (mut top, mut leaf_at, mut parent_at) = (0_usize, 0, 0);
         let mut previous_end = base;
-        starts.reserve(len);
-        durations.reserve(len);
-        for (&closed, &gap) in children.iter().zip(&*gaps) {
+        let begin = starts.len();
+        starts.resize(begin + len, 0);
+        durations.resize(begin + len, 0);
+        let columns = children.iter().zip(&*gaps);
+        for ((&closed, &gap), (into_start, into_duration)) in
+            columns.zip(starts[begin..].iter_mut().zip(&mut durations[begin..]))
+        {
             if closed > top as u64 {
                 return Err(Error::corrupt(format!(
                     "expected a span around at most {top} others, found one around {closed}"
@@ -222,23 +238,19 @@ impl BlockCoder {
             top -= closed as usize;
             let leaf = closed == 0;
             let edge = previous_end.wrapping_add(gap);
-            // As in `fold`, both sides are worked out. Each index is at most the length of its column, which is below
-            // that of a block while any span is left; at the very end the other column's index may reach it.
-            let duration = self.durations[leaf_at.min(BLOCK_SPANS - 1)];
-            let lead = self.leads[parent_at.min(BLOCK_SPANS - 1)];
-            let start = if leaf {
-                edge
-            } else {
-                self.open[top].wrapping_sub(lead)
-            };
+            // As in `fold`, both sides are worked out and one is taken.
+            let duration = self.durations[leaf_at % BLOCK_SPANS];
+            let lead = self.leads[parent_at % BLOCK_SPANS];
+            let slot = &mut self.open[top % OPEN_SLOTS];
+            let start = if leaf { edge } else { slot.wrapping_sub(lead) };
             let end = if leaf { edge.wrapping_add(duration) } else { edge };
             leaf_at += usize::from(leaf);
             parent_at += usize::from(!leaf);
-            self.open[top] = start;
+            *slot = start;
             top += 1;
             previous_end = end;
-            starts.push(start);
-            durations.push(end.wrapping_sub(start));
+            *into_start = start;
+            *into_duration = end.wrapping_sub(start);
         }
         Ok(())
     }
