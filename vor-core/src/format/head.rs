@@ -28,6 +28,9 @@ pub(super) const CODEC_RAW: u8 = 0;
 /// Payload is a varint of its raw length and one raw LZ4 block.
 pub(super) const CODEC_LZ4: u8 = 1;
 
+/// Codecs are below this; those that this version does not know are skipped.
+const CODECS: u8 = 16;
+
 /// Marks the payload of the end record, the last eight bytes of a cleanly closed file.
 pub(super) const END_MARK: [u8; 8] = *b"VOR3END.";
 
@@ -144,7 +147,7 @@ impl RecordHead {
     pub(super) fn parse_seeded(seed: u32, bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
         // The cheap refusals come first: a scan through damage asks this at every byte.
-        if head[3] != 0 || head[13] > CODEC_LZ4 {
+        if head[3] != 0 || head[13] >= CODECS {
             return None;
         }
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -203,28 +206,17 @@ impl RecordHead {
 }
 
 /// Writes a record around `payload`.
-pub(super) fn put_record(out: &mut Vec<u8>, seed: u32, seq: u32, kind: u8, codec: u8, payload: &[&[u8]]) {
-    let begin = out.len();
-    let bytes: usize = payload.iter().map(|part| part.len()).sum();
-    let len = (RECORD_HEAD_BYTES - 4 + bytes) as u32;
-    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
-    hasher.update(&seq.to_le_bytes());
-    hasher.update(&[kind, codec]);
-    for part in payload {
-        hasher.update(part);
-    }
-    let crc = hasher.finalize();
-    out.reserve(RECORD_HEAD_BYTES + bytes);
+pub(super) fn put_record(out: &mut Vec<u8>, seed: u32, seq: u32, kind: u8, codec: u8, payload: &[u8]) {
+    let len = (RECORD_HEAD_BYTES - 4 + payload.len()) as u32;
+    let crc = checksum(seed, seq, kind, codec, payload);
+    out.reserve(RECORD_HEAD_BYTES + payload.len());
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(&seq.to_le_bytes());
     out.push(kind);
     out.push(codec);
     out.extend_from_slice(&check(seed, len, crc, seq, kind, codec).to_le_bytes());
-    for part in payload {
-        out.extend_from_slice(part);
-    }
-    debug_assert_eq!(out.len() - begin, RECORD_HEAD_BYTES + bytes);
+    out.extend_from_slice(payload);
 }
 
 /// Reads the last [`END_RECORD_BYTES`] of a file. Returns the offset of the index record, or `None` when the file was not closed cleanly.
@@ -318,7 +310,7 @@ mod tests {
             9,
             kind::FRAME,
             CODEC_RAW,
-            &[b"payload"],
+            b"payload",
         );
         let head = RecordHead::parse(&header(), &bytes).unwrap();
         assert!(head.verify(&header(), b"payload"));

@@ -14,6 +14,7 @@
 //! any size and gives back [`Event`]s: what it read, and what is damaged or missing. [`RecordHead`], [`decode_payload`] and
 //! [`parse_end`] serve a reader that seeks.
 
+mod batches;
 mod decoder;
 mod encoder;
 mod head;
@@ -26,13 +27,13 @@ pub(crate) mod v2;
 
 use std::sync::Arc;
 
-pub use decoder::{Decoder, decode_payload};
+pub use decoder::{Decoder, RecordDecoder, decode_payload};
 pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
 
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, Column, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use crate::clock::{ClockSync, Timeline};
+use crate::clock::ClockSync;
 use crate::frame::{FrameSnapshot, MetricValue};
 
 /// First bytes of every capture, of this version and of the predecessor's.
