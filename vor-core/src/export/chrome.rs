@@ -252,11 +252,12 @@ impl<W: Write> ChromeExporter<W> {
         for (phase, ns) in [(b'b', start_ns), (b'e', end_ns.max(start_ns))] {
             self.out.extend_from_slice(b",\n{\"ph\":\"");
             self.out.push(phase);
-            self.out.extend_from_slice(b"\",\"cat\":\"frame\",\"id\":\"");
+            self.out
+                .extend_from_slice(b"\",\"cat\":\"frame\",\"id2\":{\"local\":\"");
             push_u64(&mut self.out, u64::from(frame.frame_set));
             self.out.push(b'.');
             push_u64(&mut self.out, frame.index);
-            self.out.extend_from_slice(b"\",\"name\":");
+            self.out.extend_from_slice(b"\"},\"name\":");
             let name = match set {
                 "" => "frame".to_owned(),
                 set => format!("frame of {set}"),
