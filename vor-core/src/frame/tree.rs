@@ -3,10 +3,9 @@
 //! A thread's spans arrive in post-order: children before the span around them. Two passes turn them into
 //! pre-order without a pointer in sight.
 //!
-//! 1. *Sizes*, as the spans arrive. A stack holds the spans that nothing contains yet (the roots so far), each as its start, its end and
-//!    the position of the first span of its subtree. A span that ends takes from the top every root that it contains;
-//!    all that lies between the lowest position taken and itself is its subtree. Roots on the stack ascend by start, so one
-//!    comparison per root decides.
+//! 1. *Sizes*, as the spans arrive. What nothing contains yet (a root so far) ends a subtree whose size is known, so the roots are found from the
+//!    last span backwards, subtree by subtree. A span that ends takes the nearest roots as long as it contains them; all that lies
+//!    behind the first position taken is its subtree. Roots ascend by start, so one comparison per root decides.
 //! 2. *Positions*, when the frame is finished. The first pass also counted, at each position, how many larger subtrees begin there. The depth
 //!    of a span is how many have begun up to its position and not ended before it, its own left out: a running sum, without a branch to
 //!    mispredict. A span at position `i` with `n` spans in its subtree has `i + 1 - n` spans before its subtree in
@@ -58,7 +57,6 @@ pub struct Trees {
 #[derive(Debug, Default)]
 struct Growing {
     ended: Vec<Ended>,
-    roots: Vec<Root>,
     tree: ThreadTree,
 }
 
@@ -72,15 +70,6 @@ struct Ended {
     /// How many subtrees of more than one span have this one as their first in post-order.
     begins: u32,
     args: (u32, u32),
-}
-
-/// A span that nothing contains yet.
-#[derive(Clone, Copy, Debug)]
-struct Root {
-    start_ticks: u64,
-    end_ticks: u64,
-    /// Position in post-order of the first span of its subtree.
-    first: u32,
 }
 
 impl TreeBuilder {
@@ -181,7 +170,7 @@ impl Growing {
         let first_position = self.ended.len();
         for ((&start_ticks, &duration_ticks), &site) in columns {
             let end_ticks = start_ticks.saturating_add(duration_ticks);
-            let first = self.take_contained(start_ticks, end_ticks);
+            let first = self.first_contained(start_ticks, end_ticks);
             self.push(start_ticks, duration_ticks, site, first);
         }
         let fits = |args: &&SpanArgs| (args.span as usize) < count;
@@ -200,7 +189,7 @@ impl Growing {
         for i in from..batch.len() {
             let values = args.next_if(|args| args.span as usize == i);
             let (start_ticks, end_ticks) = (batch.start_ticks[i], batch.end_ticks(i));
-            let first = self.take_contained(start_ticks, end_ticks);
+            let first = self.first_contained(start_ticks, end_ticks);
             if first as usize == self.ended.len() {
                 continue;
             }
@@ -213,29 +202,23 @@ impl Growing {
         }
     }
 
-    /// Takes from the stack what the next span contains; returns where its subtree begins.
+    /// Returns where the subtree of the next span begins.
     #[inline]
-    fn take_contained(&mut self, start_ticks: u64, end_ticks: u64) -> u32 {
-        let mut first = self.ended.len() as u32;
-        while let Some(root) = self.roots.last()
+    fn first_contained(&self, start_ticks: u64, end_ticks: u64) -> u32 {
+        let mut first = self.ended.len();
+        while let Some(root) = self.ended[..first].last()
             && root.start_ticks >= start_ticks
-            && root.end_ticks <= end_ticks
+            && root.start_ticks.saturating_add(root.duration_ticks) <= end_ticks
         {
-            first = root.first;
-            self.roots.pop();
+            first -= root.subtree_len as usize;
         }
-        first
+        first as u32
     }
 
     /// Appends a span whose subtree begins at `first`.
     #[inline]
     fn push(&mut self, start_ticks: u64, duration_ticks: u64, site: SiteId, first: u32) {
         let subtree_len = self.ended.len() as u32 - first + 1;
-        self.roots.push(Root {
-            start_ticks,
-            end_ticks: start_ticks.saturating_add(duration_ticks),
-            first,
-        });
         self.ended.push(Ended {
             start_ticks,
             duration_ticks,
@@ -297,7 +280,6 @@ impl Growing {
             };
         }
         self.ended.clear();
-        self.roots.clear();
         tree
     }
 }
