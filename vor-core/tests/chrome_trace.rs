@@ -1,4 +1,8 @@
 //! Chrome traces through a strict JSON parser, span by span.
+#![expect(
+    clippy::expect_used,
+    reason = "a helper that finds its expectation broken fails the test"
+)]
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -284,6 +288,18 @@ fn metrics_frames_and_drops_become_counters_and_tracks() {
         (Some("frame of physics"), Some(7))
     );
     assert_eq!(of_phase(&events, "e").len(), 4);
+}
+
+#[test]
+fn a_span_from_before_the_recording_begins_with_it() {
+    let batch = batch(vec![spans(0, &[(0, 1_500, 1), (1_500, 4_500, 1)])]);
+    let json = export(&[batch], Vec::new());
+    let events = events(&json);
+    let times: Vec<(i64, i64)> = of_phase(&events, "X")
+        .into_iter()
+        .map(|event| (ns(&event["ts"]), ns(&event["dur"])))
+        .collect();
+    assert_eq!(times, [(0, 0), (0, 999)]);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Frames through puffin's own readers.
 #![cfg(feature = "puffin")]
+#![expect(
+    clippy::expect_used,
+    reason = "a helper that finds its expectation broken fails the test"
+)]
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -176,7 +176,7 @@ impl<W: Write> ChromeExporter<W> {
         self.declare_thread(catalog, batch.thread);
         self.declare_sites(catalog);
         let origin = origin_ns(catalog);
-        let timeline = &*catalog.timeline;
+        let since_origin_ns = |ticks| since_origin_ns(catalog, ticks, origin);
         let mut args = batch.args.iter().peekable();
         // The track leaves the table while it is read, since handing over takes all of `self`.
         let Some(track) = self.threads.remove(&batch.thread) else {
@@ -190,17 +190,17 @@ impl<W: Write> ChromeExporter<W> {
             .enumerate();
         let mut result = Ok(());
         for (i, ((&start_ticks, &duration_ticks), &site)) in columns {
-            let start_ns = timeline.unix_ns(start_ticks);
-            let end_ns = timeline.unix_ns(start_ticks.saturating_add(duration_ticks));
+            let start_ns = since_origin_ns(start_ticks);
+            let end_ns = since_origin_ns(start_ticks.saturating_add(duration_ticks));
             let head = (site.0 as usize)
                 .checked_sub(1)
                 .and_then(|at| self.heads.get(at)?.as_deref())
                 .unwrap_or(&self.unknown_head);
             self.out.extend_from_slice(head);
             self.out.extend_from_slice(&track.middle);
-            push_us(&mut self.out, start_ns.saturating_sub(origin));
+            push_us(&mut self.out, start_ns);
             self.out.extend_from_slice(b",\"dur\":");
-            push_us(&mut self.out, end_ns.saturating_sub(start_ns).max(0));
+            push_us(&mut self.out, end_ns.saturating_sub(start_ns));
             if let Some(args) = args.next_if(|args| args.span as usize == i) {
                 push_args(&mut self.out, catalog.site(site), &args.values);
             }
@@ -215,10 +215,7 @@ impl<W: Write> ChromeExporter<W> {
                 .extend_from_slice(b",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"message\",\"name\":");
             push_json_str(&mut self.out, &message.text);
             self.out.extend_from_slice(&track.middle);
-            push_us(
-                &mut self.out,
-                timeline.unix_ns(message.ticks).saturating_sub(origin),
-            );
+            push_us(&mut self.out, since_origin_ns(message.ticks));
             self.out.push(b'}');
         }
         self.threads.insert(batch.thread, track);
@@ -245,18 +242,19 @@ impl<W: Write> ChromeExporter<W> {
     fn write_frame(&mut self, frame: &FrameSnapshot) {
         let catalog = &*frame.catalog;
         let origin = origin_ns(catalog);
-        let start_ns = catalog.unix_ns(frame.start_ticks).saturating_sub(origin);
-        let end_ns = catalog.unix_ns(frame.end_ticks).saturating_sub(origin);
+        let start_ns = since_origin_ns(catalog, frame.start_ticks, origin);
+        let end_ns = since_origin_ns(catalog, frame.end_ticks, origin);
         let set = catalog.frame_sets.get(frame.frame_set as usize);
         let set = set.map_or("", String::as_str);
         for (phase, ns) in [(b'b', start_ns), (b'e', end_ns.max(start_ns))] {
             self.out.extend_from_slice(b",\n{\"ph\":\"");
             self.out.push(phase);
-            self.out.extend_from_slice(b"\",\"cat\":\"frame\",\"id\":\"");
+            self.out
+                .extend_from_slice(b"\",\"cat\":\"frame\",\"id2\":{\"local\":\"");
             push_u64(&mut self.out, u64::from(frame.frame_set));
             self.out.push(b'.');
             push_u64(&mut self.out, frame.index);
-            self.out.extend_from_slice(b"\",\"name\":");
+            self.out.extend_from_slice(b"\"},\"name\":");
             let name = match set {
                 "" => "frame".to_owned(),
                 set => format!("frame of {set}"),
@@ -285,7 +283,7 @@ impl<W: Write> ChromeExporter<W> {
         }
     }
 
-    fn write_counter(&mut self, catalog: &Catalog, column: u32, value: f64, ns: i64) {
+    fn write_counter(&mut self, catalog: &Catalog, column: u32, value: f64, ns: u64) {
         let Some(declared) = catalog.columns.get(column as usize) else {
             return;
         };
@@ -381,13 +379,15 @@ fn push_place(out: &mut Vec<u8>, pid: u32, tid: u64) {
     push_u64(out, tid);
 }
 
+/// Returns when a tick was, in nanoseconds since the begin of the recording; viewers refuse times before it.
+#[inline]
+fn since_origin_ns(catalog: &Catalog, ticks: u64, origin_ns: i64) -> u64 {
+    u64::try_from(catalog.unix_ns(ticks).saturating_sub(origin_ns)).unwrap_or(0)
+}
+
 /// Appends nanoseconds as microseconds with three decimals.
 #[inline]
-fn push_us(out: &mut Vec<u8>, ns: i64) {
-    if ns < 0 {
-        out.push(b'-');
-    }
-    let ns = ns.unsigned_abs();
+fn push_us(out: &mut Vec<u8>, ns: u64) {
     push_u64(out, ns / 1_000);
     let rest = (ns % 1_000) as u16;
     let digit = |value: u16| b'0' + (value % 10) as u8;

@@ -3,13 +3,13 @@
 //! A thread's spans arrive in post-order: children before the span around them. Two passes turn them into
 //! pre-order without a pointer in sight.
 //!
-//! 1. *Sizes*, as the spans arrive. A stack holds the spans that nothing contains yet (the roots so far), each as its start, its end and
-//!    the position of the first span of its subtree. A span that ends takes from the top every root that it contains;
-//!    all that lies between the lowest position taken and itself is its subtree. Roots on the stack ascend by start, so one
-//!    comparison per root decides.
-//! 2. *Positions*, when the frame is finished. Post-order is walked backwards, which meets every span before its children, with a stack of the
-//!    subtrees around the current position; its height is the depth. A span at position `i` with `n` spans in its subtree has
-//!    `i + 1 - n` spans before its subtree in post-order, and those plus its `depth` ancestors before it in pre-order.
+//! 1. *Sizes*, as the spans arrive. What nothing contains yet (a root so far) ends a subtree whose size is known, so the roots are found from the
+//!    last span backwards, subtree by subtree. A span that ends takes the nearest roots as long as it contains them; all that lies
+//!    behind the first position taken is its subtree. Roots ascend by start, so one comparison per root decides.
+//! 2. *Positions*, when the frame is finished. The first pass also counted, at each position, how many larger subtrees begin there. The depth
+//!    of a span is how many have begun up to its position and not ended before it, its own left out: a running sum, without a branch to
+//!    mispredict. A span at position `i` with `n` spans in its subtree has `i + 1 - n` spans before its subtree in
+//!    post-order, and those plus its `depth` ancestors before it in pre-order.
 //!
 //! A span contains another one that ended before it, started at or after it, and has its end inside. Of two
 //! spans with the same start, and even of two equal ones of zero length, the one that ended later is therefore the parent.
@@ -38,8 +38,6 @@ pub struct TreeBuilder {
     slots: FxHashMap<ThreadId, usize>,
     growing: Vec<Growing>,
     used: usize,
-    /// Scratch of the second pass: where the subtrees around the current position begin.
-    around: Vec<u32>,
     /// Trees of frames that nobody holds any more.
     spare: Vec<ThreadTree>,
 }
@@ -59,7 +57,6 @@ pub struct Trees {
 #[derive(Debug, Default)]
 struct Growing {
     ended: Vec<Ended>,
-    roots: Vec<Root>,
     tree: ThreadTree,
 }
 
@@ -70,16 +67,9 @@ struct Ended {
     duration_ticks: u64,
     site: SiteId,
     subtree_len: u32,
+    /// How many subtrees of more than one span have this one as their first in post-order.
+    begins: u32,
     args: (u32, u32),
-}
-
-/// A span that nothing contains yet.
-#[derive(Clone, Copy, Debug)]
-struct Root {
-    start_ticks: u64,
-    end_ticks: u64,
-    /// Position in post-order of the first span of its subtree.
-    first: u32,
 }
 
 impl TreeBuilder {
@@ -139,7 +129,7 @@ impl TreeBuilder {
     pub fn finish(&mut self) -> Trees {
         let mut threads = Vec::with_capacity(self.used);
         for growing in &mut self.growing[..self.used] {
-            threads.push(growing.finish(&mut self.around));
+            threads.push(growing.finish());
         }
         threads.sort_unstable_by_key(|tree: &ThreadTree| tree.thread);
         let trees = Trees {
@@ -179,21 +169,9 @@ impl Growing {
             .zip(&batch.sites[..count]);
         let first_position = self.ended.len();
         for ((&start_ticks, &duration_ticks), &site) in columns {
-            let position = self.ended.len() as u32;
             let end_ticks = start_ticks.saturating_add(duration_ticks);
-            let first = self.take_contained(start_ticks, end_ticks, position);
-            self.roots.push(Root {
-                start_ticks,
-                end_ticks,
-                first,
-            });
-            self.ended.push(Ended {
-                start_ticks,
-                duration_ticks,
-                site,
-                subtree_len: position - first + 1,
-                args: (0, 0),
-            });
+            let first = self.first_contained(start_ticks, end_ticks);
+            self.push(start_ticks, duration_ticks, site, first);
         }
         let fits = |args: &&SpanArgs| (args.span as usize) < count;
         let mut args_done = 0;
@@ -211,41 +189,45 @@ impl Growing {
         for i in from..batch.len() {
             let values = args.next_if(|args| args.span as usize == i);
             let (start_ticks, end_ticks) = (batch.start_ticks[i], batch.end_ticks(i));
-            let end_position = self.ended.len() as u32;
-            let first = self.take_contained(start_ticks, end_ticks, end_position);
-            if first == end_position {
+            let first = self.first_contained(start_ticks, end_ticks);
+            if first as usize == self.ended.len() {
                 continue;
             }
             self.evict_last_leaf();
-            let position = end_position - 1;
-            let args = values.map_or((0, 0), |args| self.keep_args(&args.values));
-            self.roots.push(Root {
-                start_ticks,
-                end_ticks,
-                first,
-            });
-            self.ended.push(Ended {
-                start_ticks,
-                duration_ticks: batch.duration_ticks[i],
-                site: batch.sites[i],
-                subtree_len: position - first + 1,
-                args,
-            });
+            self.push(start_ticks, batch.duration_ticks[i], batch.sites[i], first);
+            let range = values.map(|args| self.keep_args(&args.values));
+            if let (Some(range), Some(span)) = (range, self.ended.last_mut()) {
+                span.args = range;
+            }
         }
     }
 
-    /// Takes from the stack what a span at `position` contains; returns where its subtree begins.
+    /// Returns where the subtree of the next span begins.
     #[inline]
-    fn take_contained(&mut self, start_ticks: u64, end_ticks: u64, position: u32) -> u32 {
-        let mut first = position;
-        while let Some(root) = self.roots.last()
+    fn first_contained(&self, start_ticks: u64, end_ticks: u64) -> u32 {
+        let mut first = self.ended.len();
+        while let Some(root) = self.ended[..first].last()
             && root.start_ticks >= start_ticks
-            && root.end_ticks <= end_ticks
+            && root.start_ticks.saturating_add(root.duration_ticks) <= end_ticks
         {
-            first = root.first;
-            self.roots.pop();
+            first -= root.subtree_len as usize;
         }
-        first
+        first as u32
+    }
+
+    /// Appends a span whose subtree begins at `first`.
+    #[inline]
+    fn push(&mut self, start_ticks: u64, duration_ticks: u64, site: SiteId, first: u32) {
+        let subtree_len = self.ended.len() as u32 - first + 1;
+        self.ended.push(Ended {
+            start_ticks,
+            duration_ticks,
+            site,
+            subtree_len,
+            begins: 0,
+            args: (0, 0),
+        });
+        self.ended[first as usize].begins += u32::from(subtree_len > 1);
     }
 
     /// Removes the last leaf in post-order. Whatever follows it is a chain of its ancestors.
@@ -253,9 +235,13 @@ impl Growing {
         let Some(leaf) = self.ended.iter().rposition(|span| span.subtree_len == 1) else {
             return;
         };
-        self.ended.remove(leaf);
+        let removed = self.ended.remove(leaf);
         for ancestor in &mut self.ended[leaf..] {
             ancestor.subtree_len -= 1;
+        }
+        // Subtrees that began with the leaf begin with its parent, except the parent's own: it had no other child and is a leaf now.
+        if let (Some(begins), Some(parent)) = (removed.begins.checked_sub(1), self.ended.get_mut(leaf)) {
+            parent.begins += begins;
         }
     }
 
@@ -274,31 +260,26 @@ impl Growing {
     }
 
     /// Writes the spans in pre-order, and is empty afterwards.
-    fn finish(&mut self, around: &mut Vec<u32>) -> ThreadTree {
+    fn finish(&mut self) -> ThreadTree {
         let mut tree = std::mem::take(&mut self.tree);
         // What a recycled tree still holds is overwritten below, span by span.
         tree.spans.resize(self.ended.len(), Span::default());
-        around.clear();
-        for (position, span) in self.ended.iter().enumerate().rev() {
-            while around.last().is_some_and(|&first| first as usize > position) {
-                around.pop();
-            }
-            let depth = around.len();
+        let mut around = 0;
+        for (position, span) in self.ended.iter().enumerate() {
+            around += span.begins;
+            // A span that contains others is among those that began, and ends here.
+            around -= u32::from(span.subtree_len > 1);
             let first = position + 1 - span.subtree_len as usize;
-            tree.spans[first + depth] = Span {
+            tree.spans[first + around as usize] = Span {
                 start_ticks: span.start_ticks,
                 duration_ticks: span.duration_ticks,
                 site: span.site,
-                depth: depth as u32,
+                depth: around,
                 subtree_len: span.subtree_len,
                 args: span.args,
             };
-            if span.subtree_len > 1 {
-                around.push(first as u32);
-            }
         }
         self.ended.clear();
-        self.roots.clear();
         tree
     }
 }
