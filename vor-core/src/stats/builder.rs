@@ -47,11 +47,11 @@ pub struct StatsBuilder {
     estimated_self_times: u64,
 }
 
+/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
 #[derive(Clone, Debug)]
 struct SiteStats {
-    count: u64,
     total_ns: u64,
-    self_ns: u64,
+    children_ns: u64,
     min_ns: u64,
     max_ns: u64,
     child_spans: u64,
@@ -96,15 +96,19 @@ impl StatsBuilder {
                 Some(stats) => stats,
                 None => new_site(&mut self.dense, &mut self.sparse, site),
             };
-            stats.count += 1;
-            stats.total_ns = stats.total_ns.saturating_add(total_ns);
-            stats.self_ns = stats
-                .self_ns
-                .saturating_add(total_ns.saturating_sub(inside.total_ns));
-            stats.min_ns = stats.min_ns.min(total_ns);
-            stats.max_ns = stats.max_ns.max(total_ns);
-            stats.child_spans += inside.children;
-            stats.descendant_spans += inside.descendants;
+            stats.total_ns = stats.total_ns.wrapping_add(total_ns);
+            if total_ns < stats.min_ns {
+                stats.min_ns = total_ns;
+            }
+            if total_ns > stats.max_ns {
+                stats.max_ns = total_ns;
+            }
+            // Most spans are leaves, and a leaf is its own time.
+            if inside.children > 0 {
+                stats.children_ns = stats.children_ns.wrapping_add(inside.total_ns.min(total_ns));
+                stats.child_spans += inside.children;
+                stats.descendant_spans += inside.descendants;
+            }
             stats.histogram.add(total_ns);
         }
     }
@@ -132,7 +136,7 @@ impl StatsBuilder {
     /// Returns the number of spans added.
     #[must_use]
     pub fn span_count(&self) -> u64 {
-        self.sites().map(|(_, stats)| stats.count).sum()
+        self.sites().map(|(_, stats)| stats.histogram.count()).sum()
     }
 
     /// Returns the number of spans whose self time is an estimate because they began among more unfinished siblings than are
@@ -180,7 +184,9 @@ impl StatsBuilder {
     fn sites(&self) -> impl Iterator<Item = (SiteId, &SiteStats)> {
         let dense = (0_u32..).zip(&self.dense);
         let sparse = self.sparse.iter().map(|(&id, stats)| (id, stats));
-        let used = dense.chain(sparse).filter(|(_, stats)| stats.count > 0);
+        let used = dense
+            .chain(sparse)
+            .filter(|(_, stats)| !stats.histogram.is_empty());
         used.map(|(id, stats)| (SiteId(id), stats))
     }
 }
@@ -203,9 +209,8 @@ fn new_site<'a>(
 impl Default for SiteStats {
     fn default() -> Self {
         Self {
-            count: 0,
             total_ns: 0,
-            self_ns: 0,
+            children_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             child_spans: 0,
@@ -217,9 +222,8 @@ impl Default for SiteStats {
 
 impl SiteStats {
     fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.self_ns = self.self_ns.saturating_add(other.self_ns);
+        self.total_ns = self.total_ns.wrapping_add(other.total_ns);
+        self.children_ns = self.children_ns.wrapping_add(other.children_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.child_spans += other.child_spans;
@@ -228,15 +232,16 @@ impl SiteStats {
     }
 
     fn row(&self, site: SiteId, name: &str) -> ScopeStats {
+        let count = self.histogram.count();
         let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
         ScopeStats {
             site,
             name: name.to_owned(),
-            count: self.count,
+            count,
             total_ns: self.total_ns,
-            self_ns: self.self_ns,
+            self_ns: self.total_ns.saturating_sub(self.children_ns),
             min_ns: self.min_ns,
-            mean_ns: self.total_ns as f64 / self.count.max(1) as f64,
+            mean_ns: self.total_ns as f64 / count.max(1) as f64,
             p50_ns: percentile(0.50),
             p95_ns: percentile(0.95),
             p99_ns: percentile(0.99),

@@ -72,18 +72,21 @@ impl EndedSpans {
     #[inline]
     pub(super) fn end(&mut self, start_ticks: u64, total_ns: u64) -> Children {
         let mut inside = Children::default();
-        while let Some(top) = self.recent.last() {
+        let mut unfinished = self.recent.len();
+        // A local count and a value passed by copy keep the sums in registers: the loop runs for every span of the program.
+        while let Some(top) = unfinished.checked_sub(1).map(|last| self.recent[last]) {
             if top.start_ticks < start_ticks {
                 break;
             }
             inside.total_ns = inside.total_ns.saturating_add(top.total_ns);
             inside.children += 1;
             inside.descendants += top.spans;
-            self.recent.pop();
+            unfinished -= 1;
         }
-        if self.recent.is_empty() && !self.runs.is_empty() {
-            self.end_in_runs(start_ticks, total_ns, &mut inside);
-        } else if self.recent.len() >= FOLD_AT {
+        self.recent.truncate(unfinished);
+        if unfinished == 0 && !self.runs.is_empty() {
+            inside = self.end_in_runs(start_ticks, total_ns, inside);
+        } else if unfinished >= FOLD_AT {
             self.fold();
         }
         self.recent.push(Subtree {
@@ -94,9 +97,9 @@ impl EndedSpans {
         inside
     }
 
-    /// Moves the children that are in runs.
+    /// Takes the children that are in runs, and returns them with those already found.
     #[cold]
-    fn end_in_runs(&mut self, start_ticks: u64, total_ns: u64, inside: &mut Children) {
+    fn end_in_runs(&mut self, start_ticks: u64, total_ns: u64, mut inside: Children) -> Children {
         while let Some(run) = self.runs.last_mut() {
             if run.last_start_ticks < start_ticks {
                 break;
@@ -115,6 +118,7 @@ impl EndedSpans {
             self.split_runs += 1;
             break;
         }
+        inside
     }
 
     /// Halves the runs, and makes new ones of the older half of the recent subtrees.

@@ -77,10 +77,20 @@ impl Histogram {
         }
     }
 
+    /// Returns the number of values.
+    pub(super) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns whether nothing was counted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// Returns the value below or at which the fraction `quantile` of all values lies: the middle of the bucket that holds the
     /// value of rank `ceil(quantile * count)`, counted from 1. Returns 0 when nothing was counted.
     pub(super) fn value_at(&self, quantile: f64) -> u64 {
-        let total: u64 = self.counts.iter().sum();
+        let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
         for (i, &count) in self.counts.iter().enumerate() {
