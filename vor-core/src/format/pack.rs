@@ -1,0 +1,317 @@
+//! Columns of numbers as groups of 256, bit-packed above a base, with patched exceptions.
+//!
+//! ```text
+//! group = width u8 | exceptions u8 | base varint | packed | positions u8 × exceptions | high parts varint × exceptions
+//! ```
+//!
+//! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is packed, `high` is zero except for
+//! the exceptions. The width is the one for which the group is smallest. A full group is packed in the
+//! interleaved order of `bitpacking`'s 8-lane packer, which AVX2 does 8 at a time; the last, shorter group of a column one value after the other,
+//! lowest bit first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64 says that the values stand there
+//! as they are, 8 bytes each, without base or exceptions.
+
+use bitpacking::{BitPacker, BitPacker8x};
+
+use super::wire::{Cursor, put_varint};
+use crate::Error;
+
+/// Values in a full group.
+pub(super) const GROUP: usize = BitPacker8x::BLOCK_LEN;
+/// Bits that an exception costs, about: a position, and a high part of one byte or two.
+const EXCEPTION_BITS: u32 = 18;
+/// The width that stands for unpacked values.
+const WIDTH_PLAIN: u8 = 64;
+/// Widest packed value.
+const WIDTH_MAX: u32 = 32;
+
+/// Packs and unpacks columns.
+#[derive(Clone)]
+pub(super) struct Packer {
+    lanes: BitPacker8x,
+    low: [u32; GROUP],
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self {
+            lanes: BitPacker8x::new(),
+            low: [0; GROUP],
+        }
+    }
+}
+
+impl Packer {
+    /// Appends a column.
+    pub(super) fn put(&mut self, out: &mut Vec<u8>, values: &[u64]) {
+        for group in values.chunks(GROUP) {
+            self.put_group(out, group);
+        }
+    }
+
+    fn put_group(&mut self, out: &mut Vec<u8>, values: &[u64]) {
+        let (mut base, mut max) = (u64::MAX, 0);
+        for &value in values {
+            base = base.min(value);
+            max = max.max(value);
+        }
+        let low = &mut self.low[..values.len()];
+        for (low, &value) in low.iter_mut().zip(values) {
+            *low = value.wrapping_sub(base) as u32;
+        }
+        let range_bits = 64 - (max - base).leading_zeros();
+        let width = best_width(values, low, base, range_bits);
+        if width == u32::from(WIDTH_PLAIN) {
+            out.push(WIDTH_PLAIN);
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            return;
+        }
+        out.push(width as u8);
+        let exceptions_at = out.len();
+        out.push(0);
+        put_varint(out, base);
+        if width < range_bits {
+            let mask = ((1_u64 << width) - 1) as u32;
+            low.iter_mut().for_each(|low| *low &= mask);
+        }
+        put_bits(&self.lanes, out, low, width as u8);
+        if width < range_bits {
+            let is_exception = |&(_, value): &(usize, &u64)| (value - base) >> width != 0;
+            let exceptions = || values.iter().enumerate().filter(is_exception);
+            let before = out.len();
+            out.extend(exceptions().map(|(at, _)| at as u8));
+            out[exceptions_at] = (out.len() - before) as u8;
+            for (_, value) in exceptions() {
+                put_varint(out, (value - base) >> width);
+            }
+        }
+    }
+
+    /// Appends values below `2^width` without a head of their own.
+    pub(super) fn put_fixed(&mut self, out: &mut Vec<u8>, values: &[u32], width: u8) {
+        for group in values.chunks(GROUP) {
+            put_bits(&self.lanes, out, group, width);
+        }
+    }
+
+    /// Reads a column into `values`, which it fills.
+    pub(super) fn get(&mut self, cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
+        for group in values.chunks_mut(GROUP) {
+            self.get_group(cursor, group)?;
+        }
+        Ok(())
+    }
+
+    fn get_group(&mut self, cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
+        let width = cursor.u8()?;
+        if width == WIDTH_PLAIN {
+            let plain = cursor.take(values.len() * 8)?;
+            for (value, bytes) in values.iter_mut().zip(plain.as_chunks::<8>().0) {
+                *value = u64::from_le_bytes(*bytes);
+            }
+            return Ok(());
+        }
+        let exceptions = usize::from(cursor.u8()?);
+        let base = cursor.varint()?;
+        let low = &mut self.low[..values.len()];
+        get_bits(&self.lanes, cursor, low, width)?;
+        for (value, &low) in values.iter_mut().zip(&*low) {
+            *value = base.wrapping_add(u64::from(low));
+        }
+        for &at in cursor.take(exceptions)? {
+            let high = cursor.varint()?;
+            let Some(value) = values.get_mut(usize::from(at)) else {
+                return Err(Error::corrupt(format!(
+                    "expected an exception among {} values, found one at {at}",
+                    values.len()
+                )));
+            };
+            *value = value.wrapping_add(high << width);
+        }
+        Ok(())
+    }
+
+    /// Reads what [`put_fixed`](Self::put_fixed) wrote.
+    pub(super) fn get_fixed(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        values: &mut [u32],
+        width: u8,
+    ) -> Result<(), Error> {
+        for group in values.chunks_mut(GROUP) {
+            get_bits(&self.lanes, cursor, group, width)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32 bits; the largest has `range_bits`.
+fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
+    if range_bits <= WIDTH_MAX {
+        let half = (1_u64 << range_bits >> 1) as u32;
+        let upper = low.iter().filter(|&&low| low >= half).count();
+        // Every narrower width has at least these exceptions. Beyond a sixth of the group they cost more than three bits
+        // of width give back, and distributions that win with four are rare enough to do without the histogram.
+        if range_bits < 2 || upper * 6 > values.len() {
+            return range_bits;
+        }
+    }
+    // Four histograms, since equal lengths in a row would wait for one another in a single one.
+    let mut lengths = [[0_u32; 65]; 4];
+    for (i, &value) in values.iter().enumerate() {
+        lengths[i & 3][(64 - (value - base).leading_zeros()) as usize] += 1;
+    }
+    let len = values.len() as u32;
+    let (mut best, mut best_bits) = (u32::from(WIDTH_PLAIN), len * 64);
+    let (mut exceptions, mut high_bytes) = (0, 0);
+    for width in (0..=range_bits).rev() {
+        // A high part grows by a byte about every seven bits.
+        let bits = width * len + exceptions * EXCEPTION_BITS + high_bytes * 8;
+        if width <= WIDTH_MAX && exceptions <= 255 && bits < best_bits {
+            (best, best_bits) = (width, bits);
+        }
+        exceptions += lengths.iter().map(|lengths| lengths[width as usize]).sum::<u32>();
+        if (range_bits - width) % 7 == 6 {
+            high_bytes += exceptions;
+        }
+    }
+    best
+}
+
+fn put_bits(lanes: &BitPacker8x, out: &mut Vec<u8>, values: &[u32], width: u8) {
+    if width == 0 {
+        return;
+    }
+    if values.len() == GROUP {
+        let begin = out.len();
+        out.resize(begin + BitPacker8x::compressed_block_size(width), 0);
+        lanes.compress(values, &mut out[begin..], width);
+        return;
+    }
+    let (mut bits, mut filled) = (0_u64, 0);
+    for &value in values {
+        bits |= u64::from(value) << filled;
+        filled += u32::from(width);
+        if filled >= 32 {
+            out.extend_from_slice(&(bits as u32).to_le_bytes());
+            bits >>= 32;
+            filled -= 32;
+        }
+    }
+    out.extend_from_slice(&bits.to_le_bytes()[..filled.div_ceil(8) as usize]);
+}
+
+fn get_bits(
+    lanes: &BitPacker8x,
+    cursor: &mut Cursor<'_>,
+    values: &mut [u32],
+    width: u8,
+) -> Result<(), Error> {
+    if u32::from(width) > WIDTH_MAX {
+        return Err(Error::corrupt(format!(
+            "expected a width of at most 32 bits, found {width}"
+        )));
+    }
+    if width == 0 {
+        values.fill(0);
+        return Ok(());
+    }
+    let packed = cursor.take((values.len() * usize::from(width)).div_ceil(8))?;
+    if values.len() == GROUP {
+        lanes.decompress(packed, values, width);
+        return Ok(());
+    }
+    let mask = (1_u64 << width) - 1;
+    let (mut bits, mut filled) = (0_u64, 0);
+    let mut packed = packed.iter();
+    for value in values {
+        while filled < u32::from(width) {
+            // The slice was taken for exactly these values, so it does not run out; a zero could not be told apart if it did.
+            bits |= u64::from(packed.next().copied().unwrap_or(0)) << filled;
+            filled += 8;
+        }
+        *value = (bits & mask) as u32;
+        bits >>= width;
+        filled -= u32::from(width);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn round_trip(values: &[u64]) -> usize {
+        let mut packer = Packer::default();
+        let mut bytes = Vec::new();
+        packer.put(&mut bytes, values);
+        let mut back = vec![1; values.len()];
+        let mut cursor = Cursor::new(&bytes);
+        packer.get(&mut cursor, &mut back).unwrap();
+        assert!(cursor.is_empty());
+        assert_eq!(back, values);
+        bytes.len()
+    }
+
+    fn any_value() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            4 => 0..20_u64,
+            4 => 500..3000_u64,
+            1 => any::<u64>(),
+            1 => (0..64_u32, any::<bool>()).prop_map(|(bit, minus)| (1_u64 << bit).wrapping_sub(u64::from(minus))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn columns_round_trip(values in prop::collection::vec(any_value(), 0..600)) {
+            round_trip(&values);
+        }
+
+        #[test]
+        fn wild_columns_round_trip(values in prop::collection::vec(any::<u64>(), 0..600)) {
+            round_trip(&values);
+        }
+
+        #[test]
+        fn fixed_columns_round_trip(width in 0..=32_u8, seed: Vec<u32>, len in 0..600_usize) {
+            let mask = ((1_u64 << width) - 1) as u32;
+            let values: Vec<u32> = (0..len).map(|i| seed.get(i).copied().unwrap_or(i as u32 * 77) & mask).collect();
+            let mut packer = Packer::default();
+            let mut bytes = Vec::new();
+            packer.put_fixed(&mut bytes, &values, width);
+            let mut back = vec![1; len];
+            packer.get_fixed(&mut Cursor::new(&bytes), &mut back, width).unwrap();
+            prop_assert_eq!(back, values);
+        }
+
+        #[test]
+        fn hostile_columns_are_values_or_errors(bytes: Vec<u8>, len in 0..600_usize) {
+            let mut back = vec![0; len];
+            let _ = Packer::default().get(&mut Cursor::new(&bytes), &mut back);
+        }
+    }
+
+    #[test]
+    fn one_outlier_does_not_widen_its_group() {
+        let mut values = vec![5_u64; GROUP];
+        for (i, value) in values.iter_mut().enumerate() {
+            *value += i as u64 % 8;
+        }
+        let narrow = round_trip(&values);
+        values[77] = u64::MAX;
+        assert!(round_trip(&values) <= narrow + 12);
+    }
+
+    #[test]
+    fn equal_values_take_no_bits() {
+        assert!(round_trip(&[1 << 60; GROUP]) <= 12);
+        assert!(round_trip(&[3; 10]) <= 3);
+    }
+}
