@@ -1,5 +1,9 @@
 //! Where batches and frames go.
 
+pub mod chrome;
+#[cfg(feature = "puffin")]
+pub mod puffin;
+
 use std::sync::Arc;
 
 use crate::Error;

@@ -4,6 +4,10 @@
 //! children, and the subtree of span `i` is the slice `i .. i + spans[i].subtree_len`. A snapshot borrows nothing and knows
 //! no sink; whether it came from the rings or from a capture cannot be told.
 
+mod tree;
+
+pub use tree::{TreeBuilder, Trees};
+
 use std::sync::Arc;
 
 use crate::batch::{ArgValue, Message};
@@ -69,7 +73,7 @@ pub struct Span {
     pub depth: u32,
     /// Number of spans in its subtree, itself included; at least 1.
     pub subtree_len: u32,
-    /// Its arguments, as a range of [`ThreadTree::arg_values`].
+    /// Its arguments, as the begin and the end of a range of [`ThreadTree::arg_values`]; see [`ThreadTree::args`].
     pub args: (u32, u32),
 }
 
@@ -78,6 +82,15 @@ impl Span {
     #[must_use]
     pub fn end_ticks(&self) -> u64 {
         self.start_ticks.saturating_add(self.duration_ticks)
+    }
+}
+
+impl ThreadTree {
+    /// Returns the arguments of one of the tree's spans, in the order of the call site's `arg_names`.
+    #[must_use]
+    pub fn args(&self, span: &Span) -> &[ArgValue] {
+        let (begin, end) = span.args;
+        self.arg_values.get(begin as usize..end as usize).unwrap_or(&[])
     }
 }
 

@@ -1,0 +1,361 @@
+//! Frames as puffin knows them.
+//!
+//! A puffin frame is one byte stream per thread and the details of the scopes that the streams name by id. In a stream a scope is
+//!
+//! ```text
+//! '('  id u32  start_ns i64  length u8  data  size_of_children u64   children …   ')'  end_ns i64
+//! ```
+//!
+//! in little-endian order, so pre-order trees become streams in one pass with a stack of open scopes. Only puffin gives out scope ids, and it knows
+//! one scope per *name*; two call sites of one name must not share file and line, so ids are drawn one at a time from
+//! profilers that exist only for that ([`draw_scope`]). They are unique in the process, those of puffin's own macros included.
+//!
+//! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use puffin::{
+    FrameData, GlobalProfiler, ScopeDetails, ScopeId, Stream, StreamInfo, StreamInfoRef, ThreadInfo,
+};
+use rustc_hash::FxHashMap;
+
+use super::{FrameSink, Interest};
+use crate::Error;
+use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::export::{origin_ns, push_args_text, thread_label};
+use crate::frame::{FrameSnapshot, ThreadTree};
+
+/// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main frame becomes one frame of puffin's.
+///
+/// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
+#[derive(Debug, Default)]
+pub struct PuffinSink {
+    scopes: Scopes,
+    bytes: Vec<u8>,
+    encoded: Vec<Encoded>,
+}
+
+/// Returns a frame as one whole puffin frame, as [`puffin::FrameData::write_into`] writes it, or `None` when it has no spans.
+///
+/// A call site has the same puffin id in all frames of a run or capture. [`puffin::FrameData::read_next`] reads the bytes.
+#[cfg(not(target_arch = "wasm32"))]
+#[must_use]
+pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
+    let catalog = &frame.catalog;
+    let mut scopes = Scopes::pooled();
+    let mut streams = BTreeMap::new();
+    for tree in &frame.threads {
+        if tree.spans.is_empty() {
+            continue;
+        }
+        let mut stream = Vec::new();
+        let shape = encode(tree, catalog, &mut scopes, &mut stream);
+        let info = StreamInfo {
+            stream: Stream::from(stream),
+            num_scopes: tree.spans.len(),
+            depth: shape.depth,
+            range_ns: shape.range_within(frame),
+        };
+        streams.insert(thread_info(catalog, tree.thread), info);
+    }
+    // An error here says that no stream has a scope.
+    let data = FrameData::new(frame.index, streams, scopes.new, true).ok()?;
+    let mut bytes = Vec::new();
+    // Writing to a `Vec` does not fail, and what is written is plain data.
+    data.write_into(None, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Where a thread's stream lies in [`PuffinSink::bytes`].
+#[derive(Debug)]
+struct Encoded {
+    info: ThreadInfo,
+    range: std::ops::Range<usize>,
+    num_scopes: usize,
+    shape: Shape,
+}
+
+/// What puffin wants to know of a stream besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    depth: usize,
+    range_ns: (i64, i64),
+}
+
+impl Shape {
+    /// Returns the range of the stream, widened to that of its frame.
+    fn range_within(self, frame: &FrameSnapshot) -> (i64, i64) {
+        let (begin, end) = self.range_ns;
+        (
+            begin.min(frame.catalog.unix_ns(frame.start_ticks)),
+            end.max(frame.catalog.unix_ns(frame.end_ticks)),
+        )
+    }
+}
+
+impl PuffinSink {
+    /// Makes a sink; puffin's own macros stay on or off as they are.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl FrameSink for PuffinSink {
+    fn interest(&self) -> Interest {
+        Interest::FRAMES
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        if frame.frame_set != 0 {
+            return Ok(());
+        }
+        self.bytes.clear();
+        self.encoded.clear();
+        for tree in frame.threads.iter().filter(|tree| !tree.spans.is_empty()) {
+            let begin = self.bytes.len();
+            let shape = encode(tree, &frame.catalog, &mut self.scopes, &mut self.bytes);
+            self.encoded.push(Encoded {
+                info: thread_info(&frame.catalog, tree.thread),
+                range: begin..self.bytes.len(),
+                num_scopes: tree.spans.len(),
+                shape,
+            });
+        }
+        let mut new_scopes: Vec<ScopeDetails> = self
+            .scopes
+            .new
+            .drain(..)
+            .map(|details| (*details).clone())
+            .collect();
+        let mut profiler = GlobalProfiler::lock();
+        for encoded in self.encoded.drain(..) {
+            let stream = StreamInfoRef {
+                stream: &self.bytes[encoded.range],
+                num_scopes: encoded.num_scopes,
+                depth: encoded.shape.depth,
+                range_ns: encoded.shape.range_within(frame),
+            };
+            profiler.report(encoded.info, &new_scopes, &stream);
+            new_scopes.clear();
+        }
+        profiler.new_frame();
+        Ok(())
+    }
+}
+
+/// Puffin's ids for call sites.
+#[derive(Debug, Default)]
+struct Scopes {
+    ids: FxHashMap<SiteId, ScopeId>,
+    /// The id of call sites whose declaration is lost.
+    unknown: Option<ScopeId>,
+    /// Scopes that no frame has named yet.
+    new: Vec<Arc<ScopeDetails>>,
+    /// Whether a site's id is its position in the process-wide pool rather than drawn for this table.
+    pooled: bool,
+    /// The last answer; neighbouring spans often share their call site.
+    last: Option<(SiteId, ScopeId)>,
+}
+
+impl Scopes {
+    /// Makes a table in which a call site always has the same id, for frames that are encoded apart from each other.
+    fn pooled() -> Self {
+        Self {
+            pooled: true,
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    fn id(&mut self, catalog: &Catalog, site: SiteId) -> ScopeId {
+        match self.last {
+            Some((last, id)) if last == site => id,
+            _ => {
+                let id = self.look_up(catalog, site);
+                self.last = Some((site, id));
+                id
+            }
+        }
+    }
+
+    fn look_up(&mut self, catalog: &Catalog, site: SiteId) -> ScopeId {
+        if let Some(&id) = self.ids.get(&site) {
+            return id;
+        }
+        let Some(info) = catalog.site(site) else {
+            return match self.unknown {
+                Some(id) => id,
+                None => {
+                    let id = self.add(0, "?", "", "", 0);
+                    *self.unknown.insert(id)
+                }
+            };
+        };
+        let place = site.0 as usize;
+        let id = self.add(place, &info.name, &info.module_path, &info.file, info.line);
+        self.ids.insert(site, id);
+        id
+    }
+
+    fn add(&mut self, place: usize, name: &str, module: &str, file: &str, line: u32) -> ScopeId {
+        let (id, mut details) = if self.pooled {
+            pooled_scope(place)
+        } else {
+            draw_scope()
+        };
+        details.scope_name = Some(name.to_owned().into());
+        details.function_name = module.to_owned().into();
+        details.file_path = file.to_owned().into();
+        details.line_nr = line;
+        self.new.push(Arc::new(details));
+        id
+    }
+}
+
+/// Draws an id that no other scope of the process has; returns it with details that carry it, whose other fields are to be filled.
+fn draw_scope() -> (ScopeId, ScopeDetails) {
+    let drawn: Arc<Mutex<Option<ScopeDetails>>> = Arc::default();
+    let taker = Arc::clone(&drawn);
+    let mut profiler = GlobalProfiler::default();
+    profiler.add_sink(Box::new(move |frame| {
+        *taker.lock() = frame.scope_delta.first().map(|details| (**details).clone());
+    }));
+    let ids = profiler.register_user_scopes(&[ScopeDetails::from_scope_name("?")]);
+    // A frame without a scope still reaches the sinks if its range is not empty.
+    let nothing = StreamInfoRef {
+        stream: &[],
+        num_scopes: 0,
+        depth: 0,
+        range_ns: (0, 0),
+    };
+    let nobody = ThreadInfo {
+        start_time_ns: None,
+        name: String::new(),
+    };
+    profiler.report_user_scopes(nobody, &nothing);
+    profiler.new_frame();
+    let details = drawn.lock().take();
+    #[expect(
+        clippy::expect_used,
+        reason = "one scope was registered, so one id came back and the frame, delivered within `new_frame`, carries one scope"
+    )]
+    let drawn = ids
+        .first()
+        .copied()
+        .zip(details)
+        .expect("puffin returns the scope it registered");
+    drawn
+}
+
+/// Returns the scope at a position of the process-wide pool, which grows as needed.
+///
+/// Positions are those of declared call sites, so the pool is never larger than a table of call sites that is in memory.
+fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
+    static POOL: Mutex<Vec<(ScopeId, ScopeDetails)>> = Mutex::new(Vec::new());
+    let mut pool = POOL.lock();
+    while pool.len() <= place {
+        pool.push(draw_scope());
+    }
+    pool[place].clone()
+}
+
+/// Returns what identifies a thread to puffin.
+///
+/// Puffin tells threads apart by name and start, and orders them by start. Names repeat and we know no start, so the start is that of
+/// the recording plus one nanosecond per thread before it: the same in every frame, different for every thread.
+fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
+    ThreadInfo {
+        start_time_ns: Some(origin_ns(catalog).saturating_add(i64::from(thread.0))),
+        name: thread_label(catalog, thread).into_owned(),
+    }
+}
+
+/// A scope whose end is not yet written.
+struct Open {
+    /// Where its children begin; their size stands before it.
+    children: usize,
+    end_ns: i64,
+}
+
+/// Bytes of a scope before its data.
+const HEAD_BYTES: usize = 14;
+/// Bytes of the field that holds the size of the children.
+const SIZE_BYTES: usize = 8;
+/// Bytes of a scope behind its children.
+const TAIL_BYTES: usize = 9;
+/// Longest data string that the format holds.
+const MAX_DATA_BYTES: usize = 127;
+
+/// Appends a thread's stream.
+fn encode(tree: &ThreadTree, catalog: &Catalog, scopes: &mut Scopes, out: &mut Vec<u8>) -> Shape {
+    let timeline = &*catalog.timeline;
+    let mut open: Vec<Open> = Vec::new();
+    let mut data = Vec::new();
+    let mut depth = 0;
+    let mut range_ns = (i64::MAX, i64::MIN);
+    out.reserve(tree.spans.len() * (HEAD_BYTES + SIZE_BYTES + TAIL_BYTES));
+    for span in &tree.spans {
+        while open.len() > span.depth as usize {
+            close(&mut open, out);
+        }
+        let start_ns = timeline.unix_ns(span.start_ticks);
+        // Puffin refuses a scope that ends before it starts.
+        let end_ns = timeline.unix_ns(span.end_ticks()).max(start_ns);
+        range_ns = (range_ns.0.min(start_ns), range_ns.1.max(end_ns));
+
+        let mut head = [0; HEAD_BYTES + SIZE_BYTES];
+        head[0] = b'(';
+        head[1..5].copy_from_slice(&scopes.id(catalog, span.site).0.get().to_le_bytes());
+        head[5..13].copy_from_slice(&start_ns.to_le_bytes());
+        let values = tree.args(span);
+        if values.is_empty() {
+            out.extend_from_slice(&head);
+        } else {
+            data.clear();
+            push_args_text(&mut data, catalog.site(span.site), values);
+            cut_text(&mut data);
+            head[HEAD_BYTES - 1] = data.len() as u8;
+            out.extend_from_slice(&head[..HEAD_BYTES]);
+            out.extend_from_slice(&data);
+            out.extend_from_slice(&[0; SIZE_BYTES]);
+        }
+        open.push(Open {
+            children: out.len(),
+            end_ns,
+        });
+        depth = depth.max(open.len());
+    }
+    while !open.is_empty() {
+        close(&mut open, out);
+    }
+    Shape { depth, range_ns }
+}
+
+/// Writes the size and the end of the innermost open scope.
+#[inline]
+fn close(open: &mut Vec<Open>, out: &mut Vec<u8>) {
+    let Some(Open { children, end_ns }) = open.pop() else {
+        return;
+    };
+    let size = (out.len() - children) as u64;
+    out[children - SIZE_BYTES..children].copy_from_slice(&size.to_le_bytes());
+    let mut tail = [0; TAIL_BYTES];
+    tail[0] = b')';
+    tail[1..].copy_from_slice(&end_ns.to_le_bytes());
+    out.extend_from_slice(&tail);
+}
+
+/// Shortens text to what the format holds, without splitting a character.
+fn cut_text(text: &mut Vec<u8>) {
+    if text.len() > MAX_DATA_BYTES {
+        let mut end = MAX_DATA_BYTES;
+        // A byte of the form 10xxxxxx goes on with the character before it.
+        while text[end] & 0xC0 == 0x80 {
+            end -= 1;
+        }
+        text.truncate(end);
+    }
+}
