@@ -22,6 +22,7 @@ mod index;
 mod pack;
 mod records;
 mod spans;
+pub mod v2;
 mod wire;
 pub(crate) mod v2;
 
