@@ -24,7 +24,6 @@ mod records;
 mod spans;
 pub mod v2;
 mod wire;
-pub(crate) mod v2;
 
 use std::sync::Arc;
 
