@@ -21,7 +21,7 @@ const ROUNDS: usize = 256;
 /// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it is off, it is switched on for that time without a sink,
 /// so that what is measured is the real thing.
 pub fn calibrate() {
-    let was_on = switch::mode() == switch::ON;
+    let was_on = switch::is_on();
     if !was_on {
         drain::start_without_sinks();
     }

@@ -83,11 +83,17 @@ impl CallSite {
         self.name
     }
 
-    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first.
+    /// Returns the id of a site without arguments, 0 when it has to be registered first.
     #[inline(always)]
-    pub(crate) fn id(&self, kinds: Kinds) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
+        self.registered.load(Ordering::Relaxed) as u32
+    }
+
+    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first. `kinds` is not 0.
+    #[inline(always)]
+    pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
         let registered = self.registered.load(Ordering::Relaxed);
-        // An unregistered site has id 0 whatever the kinds, so one comparison of the high half settles both cases.
+        // Unregistered, the high half is 0, which are nobody's kinds here.
         if (registered >> 32) as u32 == kinds { registered as u32 } else { 0 }
     }
 

@@ -238,6 +238,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     if CURRENT.get() != NEW {
         return current();
     }
+    drain::rearm_if_forked();
     let owned = while_busy(|| {
         let info = describe();
         let mut threads = threads();

@@ -1,3 +1,4 @@
+#![allow(unsafe_code, missing_docs)]
 use std::hint::black_box;
 use std::time::Instant;
 #[inline(never)] fn empty(){ vor::profile_scope!("e"); }
@@ -18,7 +19,7 @@ fn main(){
   c.enable();
   for _ in 0..2 {
   t("floor", floor_);
-  t("empty", empty);
+  t("empty", empty); t("empty-inl", || {vor::profile_scope!("e");}); t("two-inl", || {vor::profile_scope!("e2", a=1u64,b=2u64);});
   t("two", || two(1,2));
   t("nested11", || nest(10));
   { let mut p = vor::profile_phase!("a"); t("phase", || {vor::profile_phase!(p, "b");}); }
@@ -29,7 +30,7 @@ fn main(){
   t("mark", || vor::frame_mark());
   }
   // flat out 10 s
-  let n: u64 = 300_000_000;
+  let n: u64 = 30_000_000;
   let s=Instant::now(); for _ in 0..n { empty(); } let e=s.elapsed();
   println!("flat: {:.2} ns/span", e.as_nanos() as f64/n as f64);
   vor::flush();

@@ -54,7 +54,7 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 
 /// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does nothing where it is on.
 pub fn enable() {
-    if switch::mode() == switch::ON {
+    if switch::is_on() {
         return;
     }
     Config::from_env().enable();
@@ -62,8 +62,8 @@ pub fn enable() {
 
 /// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and go on when recording is switched on again.
 pub fn disable() {
-    if switch::mode() != switch::OFF {
-        switch::set(switch::OFF);
+    if switch::is_on() {
+        switch::set(false);
         flush();
     }
 }
@@ -71,7 +71,7 @@ pub fn disable() {
 /// Returns whether recording is on.
 #[must_use]
 pub fn is_enabled() -> bool {
-    switch::mode() != switch::OFF
+    switch::is_on()
 }
 
 /// Starts the recorder, or adds to it.
@@ -117,7 +117,7 @@ pub(crate) fn start(config: Config) {
             });
         }
     });
-    switch::set(switch::ON);
+    switch::set(true);
 }
 
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
@@ -146,21 +146,21 @@ fn open_capture(settings: &Settings) {
 }
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
-pub(crate) fn rearm_after_fork() {
-    if thread::is_busy() {
+pub(crate) fn rearm_if_forked() {
+    if !switch::is_forked() || thread::is_busy() {
         return;
     }
     thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
-        if switch::mode() != switch::REARM {
+        if !switch::is_forked() {
             return;
         }
+        switch::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
             open_capture(settings);
             begin(settings);
         }
-        switch::set(switch::ON);
     });
 }
 
@@ -192,6 +192,7 @@ fn pass(engine: &mut Engine) -> Pass {
 /// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last mark belong to the frame that ends.
 pub fn frame_mark() {
     if switch::is_on() && !thread::is_busy() {
+        rearm_if_forked();
         thread::while_busy(|| mark(0, metrics::take()));
     }
 }
@@ -199,6 +200,7 @@ pub fn frame_mark() {
 /// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no spans of their own and no metrics.
 pub fn frame_mark_named(name: &str) {
     if switch::is_on() && !thread::is_busy() {
+        rearm_if_forked();
         thread::while_busy(|| mark(metrics::frame_set(name, &FRAME_SETS), Taken::default()));
     }
 }
