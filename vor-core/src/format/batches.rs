@@ -26,6 +26,7 @@ const BLOCK_MESSAGES: usize = 1 << 16;
 /// Caps of a record's content when it is read; each is above what the writer puts into one.
 const MAX_RECORD_ARG_VALUES: usize = 1 << 18;
 const MAX_RECORD_MESSAGES: usize = 1 << 18;
+const MAX_RECORD_THREADS: usize = 1 << 16;
 const MAX_RECORD_TEXTS: usize = 1 << 18;
 
 const TAG_FALSE: u8 = 0;
@@ -60,7 +61,7 @@ impl BatchCoder {
         mut end_record: impl FnMut(&mut Vec<u8>),
     ) -> BatchTotals {
         let mut totals = BatchTotals::default();
-        let (mut record_spans, mut record_values) = (0, 0);
+        let (mut record_spans, mut record_values, mut record_blocks) = (0, 0, 0);
         for thread in &batch.threads {
             let len = thread
                 .len()
@@ -106,15 +107,17 @@ impl BatchCoder {
                 }
                 payload[flags_at] = flags;
                 record_spans += to - from;
+                record_blocks += 1;
                 (from, args, messages) = (to, &args[args_here..], &messages[messages_here..]);
                 first = false;
                 if payload.len() >= RECORD_GOAL_BYTES
                     || record_spans > MAX_RECORD_SPANS - BLOCK_SPANS
                     || record_values > MAX_RECORD_ARG_VALUES / 2
+                    || record_blocks == MAX_RECORD_THREADS
                 {
                     end_record(payload);
                     self.written_texts.clear();
-                    (record_spans, record_values) = (0, 0);
+                    (record_spans, record_values, record_blocks) = (0, 0, 0);
                 }
             }
         }
@@ -195,7 +198,7 @@ impl BatchCoder {
             spans: MAX_RECORD_SPANS,
             values: MAX_RECORD_ARG_VALUES,
             messages: MAX_RECORD_MESSAGES,
-            threads: MAX_RECORD_SPANS,
+            threads: MAX_RECORD_THREADS,
         };
         while !cursor.is_empty() {
             let thread = ThreadId(cursor.varint_u32()?);
