@@ -1,5 +1,10 @@
 //! Seeded damage to encoded captures: never a panic or a wrong record, every untouched record survives, and loss is always said.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of a test's helper is the test's failure"
+)]
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

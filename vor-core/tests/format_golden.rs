@@ -191,10 +191,6 @@ fn the_golden_file_is_written_as_ever() {
     }
     encoder.encode(RecordRef::OpenScopes(&open_scopes()), &mut bytes);
     encoder.close(&catalog, &mut bytes);
-    if std::env::var_os("VOR_WRITE_GOLDEN").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden_v3.vor");
-        std::fs::write(path, &bytes).unwrap();
-    }
     assert!(
         bytes == GOLDEN,
         "{} bytes instead of {}",

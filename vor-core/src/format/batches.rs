@@ -48,7 +48,9 @@ pub(super) struct BatchTotals {
 #[derive(Debug, Default)]
 pub(super) struct BatchCoder {
     blocks: BlockCoder,
+    /// Numbers of the texts that the record being written holds.
     written_texts: FxHashMap<Arc<str>, u32>,
+    texts_written: u32,
     read_texts: Vec<Arc<str>>,
 }
 
@@ -116,7 +118,7 @@ impl BatchCoder {
                     || record_blocks == MAX_RECORD_THREADS
                 {
                     end_record(payload);
-                    self.written_texts.clear();
+                    self.forget_texts();
                     (record_spans, record_values, record_blocks) = (0, 0, 0);
                 }
             }
@@ -124,7 +126,7 @@ impl BatchCoder {
         if !payload.is_empty() {
             end_record(payload);
         }
-        self.written_texts.clear();
+        self.forget_texts();
         totals
     }
 
@@ -182,11 +184,17 @@ impl BatchCoder {
         }
         put_varint(out, 0);
         put_text(out, text);
-        // A text beyond the cap, or one that was cut, is written again each time.
-        if self.written_texts.len() < MAX_RECORD_TEXTS / 2 && text.len() <= MAX_TEXT_BYTES {
-            let number = self.written_texts.len() as u32 + 1;
-            self.written_texts.insert(Arc::clone(text), number);
+        // The reader counts every text that is written out, so this does as well; not all of them can be named later.
+        self.texts_written += 1;
+        if self.texts_written < MAX_RECORD_TEXTS as u32 && text.len() <= MAX_TEXT_BYTES {
+            self.written_texts.insert(Arc::clone(text), self.texts_written);
         }
+    }
+
+    /// Forgets the texts of a record.
+    fn forget_texts(&mut self) {
+        self.written_texts.clear();
+        self.texts_written = 0;
     }
 
     /// Reads the payload of a batch record.
