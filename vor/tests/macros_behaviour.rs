@@ -1,6 +1,7 @@
 //! What functions under the attribute macros leave in a recording.
 
 #![cfg(not(feature = "off"))]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::future::Future;
