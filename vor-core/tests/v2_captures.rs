@@ -78,7 +78,10 @@ fn assert_flame(expected: &Value, bytes: &[u8], what: &str) {
             assert_eq!(scope["depth"], span.depth, "{what}");
             assert_eq!(scope["start_ns"], span.start_ns, "{what}");
             assert_eq!(scope["duration_ns"], duration, "{what}");
-            assert_eq!(scope.get("data").map_or("", |data| data.as_str().unwrap()), span.data);
+            assert_eq!(
+                scope.get("data").map_or("", |data| data.as_str().unwrap()),
+                span.data
+            );
             let (depth, start, data) = (span.depth, span.start_ns, &span.data);
             lines += &format!("{depth}\t{start}\t{duration}\t{name}\t{data}\n");
         }
@@ -129,7 +132,12 @@ fn every_capture_reads_back_value_by_value() {
             assert_eq!(column["name"], found.name, "{name}");
             assert_eq!(column["unit"], found.unit, "{name}");
         }
-        assert_eq!(reader.damage().is_none(), name != "torn", "{name}: {:?}", reader.damage());
+        assert_eq!(
+            reader.damage().is_none(),
+            name != "torn",
+            "{name}: {:?}",
+            reader.damage()
+        );
     }
 }
 

@@ -20,9 +20,17 @@ pub(super) struct Assembler {
     /// Sequence numbers of the first and the last batch in `builder`.
     fed: Option<(u64, u64)>,
     /// Batches read since a loss, with their sequence numbers.
-    waiting: Vec<(u64, Vec<ThreadBatch>)>,
+    waiting: Vec<Waiting>,
     waiting_spans: usize,
     after_loss: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    seq: u64,
+    spans: usize,
+    /// Empty when too many spans wait already: then they are only counted.
+    threads: Vec<ThreadBatch>,
 }
 
 /// A frame, and whether all of it is there.
@@ -32,6 +40,24 @@ pub struct Recovered {
     pub frame: Arc<FrameSnapshot>,
     /// Records of the frame that are missing; each held spans, messages or a declaration. 0 says that the frame is whole.
     pub lost_records: u64,
+}
+
+impl Recovered {
+    /// Returns how many spans the trees hold.
+    #[must_use]
+    pub fn held_spans(&self) -> u64 {
+        self.frame
+            .threads
+            .iter()
+            .map(|tree| tree.spans.len() as u64)
+            .sum()
+    }
+
+    /// Returns whether the trees hold every span that ended in the frame.
+    #[must_use]
+    pub fn has_all_spans(&self) -> bool {
+        self.held_spans() == self.frame.span_count
+    }
 }
 
 impl Assembler {
@@ -65,9 +91,9 @@ impl Assembler {
     pub(super) fn batch(&mut self, seq: u64, threads: Vec<ThreadBatch>) {
         if self.after_loss {
             let spans: usize = threads.iter().map(ThreadBatch::len).sum();
-            if self.waiting_spans <= self.max_spans {
-                self.waiting.push((seq, threads));
-            }
+            let full = self.waiting_spans > self.max_spans;
+            let threads = if full { Vec::new() } else { threads };
+            self.waiting.push(Waiting { seq, spans, threads });
             self.waiting_spans += spans;
             return;
         }
@@ -86,17 +112,25 @@ impl Assembler {
         seen: &Seen,
     ) -> Recovered {
         let first_seq = u64::from(record.first_seq);
-        if self.fed.is_some_and(|(first, _)| first < first_seq) {
-            // What is in the builder belongs to a frame whose record is lost.
+        if self
+            .fed
+            .is_some_and(|(first, last)| first < first_seq || last >= seq)
+        {
+            // What is in the builder belongs to a frame whose record is lost or out of place.
             let trees = self.builder.finish();
             self.builder.recycle(trees.threads);
         }
-        self.waiting.sort_by_key(|&(seq, _)| seq);
-        for (batch_seq, threads) in self.waiting.drain(..) {
-            if (first_seq..seq).contains(&batch_seq) {
-                for thread in &threads {
-                    self.builder.add(thread);
-                }
+        self.waiting.sort_by_key(|waiting| waiting.seq);
+        let mut counted_spans = 0;
+        for waiting in self.waiting.drain(..) {
+            if !(first_seq..seq).contains(&waiting.seq) {
+                continue;
+            }
+            if waiting.threads.is_empty() {
+                counted_spans += waiting.spans as u64;
+            }
+            for thread in &waiting.threads {
+                self.builder.add(thread);
             }
         }
         self.fed = None;
@@ -104,7 +138,7 @@ impl Assembler {
         self.after_loss = false;
         let trees = self.builder.finish();
         let mut lost_records = seen.missing(first_seq, seq);
-        if lost_records == 0 && trees.span_count != record.span_count {
+        if lost_records == 0 && trees.span_count + counted_spans != record.span_count {
             // All records are there and yet do not add up: the file contradicts itself.
             lost_records = 1;
         }
