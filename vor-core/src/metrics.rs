@@ -70,7 +70,9 @@ impl Metrics {
     fn declare(&mut self, name: &str) -> Option<&'static Slot> {
         if self.slots.len() >= MAX_METRICS {
             if !std::mem::replace(&mut self.full, true) {
-                eprintln!("vor: more than {MAX_METRICS} metrics; `{name}` and later names are not recorded");
+                crate::drain::report::line(&format!(
+                    "more than {MAX_METRICS} metrics; `{name}` and later names are not recorded"
+                ));
             }
             return None;
         }

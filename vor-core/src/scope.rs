@@ -259,6 +259,11 @@ impl PhaseChain {
         }
         let now = clock::ticks();
         self.phase.record(now);
+        if !switch::is_on() {
+            // The phase is recorded, so its drop must not run.
+            std::mem::forget(std::mem::replace(&mut self.phase, Scope::off()));
+            return;
+        }
         let id = match site.id() {
             0 => register(site, 0),
             id => id,
