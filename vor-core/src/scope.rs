@@ -105,7 +105,6 @@ impl<const ARGS: usize> Scope<ARGS> {
         if let Some(state) = thread::current()
             && duration <= u64::from(u32::MAX)
         {
-            state.pop_open(self.depth);
             let slots = ARGS.div_ceil(2) as u32;
             let first = [self.start_ticks, word1(duration as u32, self.site | slots << SITE_BITS)];
             #[expect(unsafe_code, reason = "the ring trusts its one producer")]
@@ -123,6 +122,8 @@ impl<const ARGS: usize> Scope<ARGS> {
                 }
             };
             if pushed {
+                // After the push: whoever sees the scope closed also sees its record.
+                state.pop_open(self.depth);
                 return;
             }
         }
@@ -140,9 +141,6 @@ fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words:
         BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
         duration = 0;
     }
-    if let Some(state) = thread::current() {
-        state.pop_open(depth);
-    }
     let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
     let mut used = 1;
     for pair in words.chunks(2) {
@@ -158,6 +156,9 @@ fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words:
     tag |= (used as u32 - 1) << SITE_BITS;
     record[0] = [start_ticks, word1(duration as u32, tag)];
     thread::push_anyhow(&record[..used]);
+    if let Some(state) = thread::current() {
+        state.pop_open(depth);
+    }
 }
 
 #[inline(always)]

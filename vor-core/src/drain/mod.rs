@@ -193,6 +193,7 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
 
 /// Takes what is in the rings and the queue of marks now.
 fn pass(engine: &mut Engine) -> Pass {
+    engine.note_open();
     let (marks, now_ticks) = {
         let mut marks = locked(&MARKS);
         // Under the lock: a mark made later has a later tick.
