@@ -149,8 +149,11 @@ struct Owned(Arc<ThreadState>);
 impl Drop for Owned {
     fn drop(&mut self) {
         CURRENT.set(ENDED);
-        self.0.depth.store(0, Ordering::Release);
         self.0.exited.store(true, Ordering::Release);
+        // Rings that wait for the worker are memory that the next threads could use.
+        if ENDED_UNSEEN.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
+            drain::wake(true);
+        }
     }
 }
 
@@ -165,8 +168,11 @@ struct Threads {
     ring_slots: usize,
 }
 
-/// Spare states kept; more are freed.
-const MAX_SPARE: usize = 16;
+/// Spare states kept; more are freed. As many threads may end before the worker is called to take back what they leave.
+const MAX_SPARE: usize = 32;
+
+/// Threads that ended since the worker last looked. Counted by them and reset by the worker, relaxed: a miscount only shifts a wake-up.
+static ENDED_UNSEEN: AtomicU32 = AtomicU32::new(0);
 
 static THREADS: Mutex<Threads> = Mutex::new(Threads {
     live: Vec::new(),
@@ -421,6 +427,7 @@ pub(crate) fn set_ring_slots(slots: usize) {
 
 /// Takes the states that came since the last call, each with what its ring had dropped before.
 pub(crate) fn take_new() -> Vec<(Arc<ThreadState>, u64)> {
+    ENDED_UNSEEN.store(0, Ordering::Relaxed);
     std::mem::take(&mut threads().inbox)
 }
 
@@ -478,13 +485,22 @@ pub struct OpenScope {
 /// faster than they can be read are left out.
 #[must_use]
 pub fn open_scopes() -> Vec<OpenThread> {
+    open_scopes_of(|state| !state.has_exited())
+}
+
+/// Returns the scopes that are open at the end of the process. The thread that ends the process has ended itself by then, inside its scopes.
+pub(crate) fn open_scopes_at_end() -> Vec<OpenThread> {
+    open_scopes_of(|_| true)
+}
+
+fn open_scopes_of(concerns: impl Fn(&ThreadState) -> bool) -> Vec<OpenThread> {
     while_busy(|| {
         let threads = threads();
         let registry = crate::callsite::lock();
         let now = clock::ticks();
         let mut all = Vec::new();
         let mut open = Vec::new();
-        for state in &threads.live {
+        for state in threads.live.iter().filter(|state| concerns(state)) {
             let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
                 site,
                 name: registry.name_of(site).map_or_else(|| "?".into(), |info| info.name.to_string()),

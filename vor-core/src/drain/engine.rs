@@ -68,6 +68,7 @@ pub(super) struct Engine {
     sets: Vec<SetState>,
     frame_spans: u64,
     frame_dropped: u64,
+    keeps_ended: bool,
     pub(super) outputs: Outputs,
 }
 
@@ -113,6 +114,7 @@ impl Engine {
             sets: vec![SetState { next_index: 0, start_ticks }],
             frame_spans: 0,
             frame_dropped: 0,
+            keeps_ended: false,
             outputs: Outputs::default(),
         }
     }
@@ -147,8 +149,15 @@ impl Engine {
         }
         pass.active |= self.collect_until(now_ticks);
         self.settle_statistics();
-        self.release_ended();
+        if !self.keeps_ended {
+            self.release_ended();
+        }
         pass
+    }
+
+    /// Leaves the states of ended threads where they are from now on: at the end of the process, what they have open is still to be told.
+    pub(super) fn keep_ended(&mut self) {
+        self.keeps_ended = true;
     }
 
     /// Reads which scopes are open, for the statistics. To be called before the tick of the pass is fixed: whatever was closed by then is collected.

@@ -52,6 +52,7 @@ pub(super) fn finish() {
     }
     thread::while_busy(|| {
         if let Some(engine) = &mut *locked(&ENGINE) {
+            engine.keep_ended();
             pass(engine);
             engine.outputs.finish();
         }

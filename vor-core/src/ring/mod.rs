@@ -12,6 +12,7 @@
 //! duration needs more than 32 bits (its last extension slot holds the high part), and bits 0 to 5 count the extension slots.
 //! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before.
 
+mod memory;
 pub(crate) mod queue;
 
 pub(crate) use queue::Ring;

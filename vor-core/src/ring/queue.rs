@@ -10,7 +10,8 @@
 #![expect(unsafe_code, reason = "slots are plain memory handed between two threads by head and tail")]
 
 use crate::ring::Slot;
-use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::ring::memory::Slots;
+use crate::sync::{AtomicU64, Ordering};
 
 /// A bounded queue of slots between one producer and one consumer.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct Ring {
     limit: AtomicU64,
     /// Capacity less one; the capacity is a power of two.
     mask: u64,
-    slots: Box<[UnsafeCell<Slot>]>,
+    slots: Slots,
     /// Records dropped for want of room. Written by the producer, read by the consumer, both relaxed: a count, nothing hangs on it.
     dropped: AtomicU64,
     /// Slots ever taken. Written by the consumer (release, so that it is done reading before the producer overwrites), read by the
@@ -57,7 +58,7 @@ impl Ring {
             head: AtomicU64::new(0),
             limit: AtomicU64::new(0),
             mask: capacity as u64 - 1,
-            slots: zeroed_slots(capacity),
+            slots: Slots::zeroed(capacity),
             dropped: AtomicU64::new(0),
             tail: Padded(AtomicU64::new(0)),
         }
@@ -205,18 +206,6 @@ impl Ring {
         self.tail.0.store(tail + taken as u64, Ordering::Release);
         taken
     }
-}
-
-/// Allocates zeroed slots without touching the pages.
-#[cfg(not(loom))]
-fn zeroed_slots(capacity: usize) -> Box<[UnsafeCell<Slot>]> {
-    // SAFETY: all-zero bytes are a valid `UnsafeCell<[u64; 2]>`, which is transparent over plain integers.
-    unsafe { Box::<[UnsafeCell<Slot>]>::new_zeroed_slice(capacity).assume_init() }
-}
-
-#[cfg(loom)]
-fn zeroed_slots(capacity: usize) -> Box<[UnsafeCell<Slot>]> {
-    (0..capacity).map(|_| UnsafeCell::new([0, 0])).collect()
 }
 
 #[cfg(loom)]

@@ -291,7 +291,7 @@ fn open_now() -> Option<crate::format::OpenScopes> {
         let scopes = thread.scopes.iter().map(|scope| (scope.site, scope.start_ticks)).collect();
         (thread.thread, scopes)
     };
-    let threads: Vec<_> = thread::open_scopes().into_iter().map(scopes).collect();
+    let threads: Vec<_> = thread::open_scopes_at_end().into_iter().map(scopes).collect();
     (!threads.is_empty()).then(|| crate::format::OpenScopes { ticks: clock::ticks(), threads })
 }
 
