@@ -97,6 +97,11 @@ impl ThreadState {
         ThreadId(self.id.load(Ordering::Relaxed))
     }
 
+    /// Returns whether any scope is open.
+    pub(crate) fn has_open(&self) -> bool {
+        self.depth.load(Ordering::Acquire) > 0
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         self.exited.load(Ordering::Acquire)
     }

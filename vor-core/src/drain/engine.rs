@@ -39,6 +39,8 @@ struct Source {
     dropped_seen: u64,
     /// Starts of its open scopes as of the last [`Engine::note_open`]; `None` when they could not be read or nobody asked.
     open_start_ticks: Option<Vec<u64>>,
+    /// Passes for which it is kept once its thread has ended inside of scopes.
+    grace_passes: u32,
 }
 
 /// A frame set's progress.
@@ -71,6 +73,9 @@ pub(super) struct Engine {
     keeps_ended: bool,
     pub(super) outputs: Outputs,
 }
+
+/// Passes for which the state of a thread that ended inside of scopes is kept: the process may be about to end, and then they are told.
+const GRACE_PASSES: u32 = 50;
 
 /// Emptied shares kept for the next batches.
 const MAX_SPARE: usize = 64;
@@ -201,7 +206,13 @@ impl Engine {
     /// Brings threads and frame sets that came since the last pass into the catalog.
     fn adopt(&mut self, set_names: &[String]) {
         for (state, dropped_seen) in thread::take_new() {
-            self.sources.push(Source { state, texts: PendingTexts::default(), dropped_seen, open_start_ticks: None });
+            self.sources.push(Source {
+                state,
+                texts: PendingTexts::default(),
+                dropped_seen,
+                open_start_ticks: None,
+                grace_passes: GRACE_PASSES,
+            });
         }
         let infos = thread::infos_after(self.catalog.threads.len());
         if !infos.is_empty() {
@@ -354,9 +365,13 @@ impl Engine {
 
     /// Gives the states of ended threads back once their rings are empty.
     fn release_ended(&mut self) {
-        self.sources.retain(|source| {
+        self.sources.retain_mut(|source| {
             let ended = source.state.has_exited();
             if ended && source.state.ring.len() == 0 && source.state.ring.dropped() == source.dropped_seen {
+                if source.grace_passes > 0 && source.state.has_open() {
+                    source.grace_passes -= 1;
+                    return true;
+                }
                 if let Some(statistics) = &mut self.statistics {
                     statistics.end_thread(source.state.id());
                 }
