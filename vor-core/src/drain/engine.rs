@@ -87,6 +87,8 @@ pub(super) struct Pass {
     pub(super) active: bool,
     /// A ring was over a quarter full.
     pub(super) pressed: bool,
+    /// Marks wait that were not taken.
+    pub(super) more: bool,
 }
 
 impl Engine {
@@ -147,13 +149,16 @@ impl Engine {
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
         let quarter = |source: &Source| source.state.ring.len() > source.state.ring.capacity() / 4;
-        let mut pass = Pass { active: !marks.is_empty(), pressed: self.sources.iter().any(quarter) };
+        let mut pass = Pass { active: !marks.is_empty(), pressed: self.sources.iter().any(quarter), more: false };
         for mark in marks {
             pass.active |= self.collect_until(mark.ticks);
             self.finish_frame(mark);
         }
         pass.active |= self.collect_until(now_ticks);
-        self.settle_statistics();
+        // What was closed when the open scopes were read is collected only where the pass went beyond that moment.
+        if self.open_as_of_ticks <= now_ticks {
+            self.settle_statistics();
+        }
         if !self.keeps_ended {
             self.release_ended();
         }

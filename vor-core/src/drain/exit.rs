@@ -10,7 +10,7 @@ use std::sync::Once;
 
 use crate::{switch, thread};
 
-use super::{ENGINE, locked, pass};
+use super::{lock_engine, pass};
 
 /// Registers for the end of the process and for panics, once.
 pub(super) fn install() {
@@ -51,7 +51,7 @@ pub(super) fn finish() {
         return;
     }
     thread::while_busy(|| {
-        if let Some(engine) = &mut *locked(&ENGINE) {
+        if let Some(engine) = &mut *lock_engine() {
             engine.keep_ended();
             pass(engine);
             engine.outputs.finish();

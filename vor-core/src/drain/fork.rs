@@ -18,7 +18,7 @@ mod unix {
     use std::sync::{MutexGuard, Once};
 
     use super::super::engine::{Engine, Mark};
-    use super::super::{ENGINE, FRAME_SETS, MARKS, SETTINGS, locked, worker};
+    use super::super::{FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
     use crate::{callsite, metrics, switch, thread};
 
     /// All locks, in the order in which they were taken.
@@ -50,7 +50,7 @@ mod unix {
         thread::while_busy(|| {
             let held = Held {
                 _settings: Box::new(locked(&SETTINGS)),
-                engine: locked(&ENGINE),
+                engine: lock_engine(),
                 marks: locked(&MARKS),
                 _others: [
                     Box::new(locked(&FRAME_SETS)),
@@ -85,6 +85,7 @@ mod unix {
         worker::forget();
         thread::forget_all();
         thread::forget_current();
+        super::super::WAITING.store(0, crate::sync::Ordering::SeqCst);
         // What the parent recorded since its last mark is in the parent's next frame.
         thread::while_busy(metrics::forget);
         switch::set_forked(true);

@@ -13,7 +13,7 @@ pub(crate) mod signals;
 mod worker;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::catalog::Catalog;
@@ -23,13 +23,16 @@ use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
 use crate::stats::ScopeStats;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 use crate::{clock, switch, thread};
 
 use engine::{Engine, Mark, Pass};
 
 /// Marks that wait for the worker; beyond, marks of the same set are merged.
 const MAX_MARKS: usize = 4096;
+
+/// Marks that the worker takes before it lets others have the engine.
+const MAX_MARKS_PER_STEP: usize = 64;
 
 /// The settings that outlive `enable`: what the engine needs when it is made, also in the child of a fork.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ struct Settings {
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+/// Threads that wait for the engine beside the worker.
+static WAITING: AtomicU32 = AtomicU32::new(0);
 static MARKS: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
 static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether `frame_mark` drains by itself. Written by `start`, read by marks.
@@ -186,21 +191,57 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 }
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
-    let mut engine = locked(&ENGINE);
+    let mut engine = lock_engine();
     let make = || Engine::new(settings.start_ticks, settings.max_spans_per_frame, settings.statistics);
     work(engine.get_or_insert_with(make))
 }
 
+/// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go first.
+fn lock_engine() -> MutexGuard<'static, Option<Engine>> {
+    match ENGINE.try_lock() {
+        Ok(engine) => engine,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            WAITING.fetch_add(1, Ordering::SeqCst);
+            let engine = locked(&ENGINE);
+            WAITING.fetch_sub(1, Ordering::SeqCst);
+            engine
+        }
+    }
+}
+
 /// Takes what is in the rings and the queue of marks now.
 fn pass(engine: &mut Engine) -> Pass {
+    let mut all = Pass::default();
+    loop {
+        let pass = step(engine);
+        all.active |= pass.active;
+        all.pressed = pass.pressed;
+        if !pass.more {
+            return all;
+        }
+    }
+}
+
+/// Takes what is in the rings up to now, or up to so many marks.
+fn step(engine: &mut Engine) -> Pass {
     engine.note_open();
-    let (marks, now_ticks) = {
+    let (taken, now_ticks, more) = {
         let mut marks = locked(&MARKS);
-        // Under the lock: a mark made later has a later tick.
-        (std::mem::take(&mut *marks), clock::ticks())
+        let count = marks.len().min(MAX_MARKS_PER_STEP);
+        let taken: Vec<Mark> = marks.drain(..count).collect();
+        // Under the lock: a mark made later has a later tick. What ended after the last mark taken waits for the next one.
+        match taken.last() {
+            Some(last) if !marks.is_empty() => {
+                let until_ticks = last.ticks;
+                (taken, until_ticks, true)
+            }
+            _ => (taken, clock::ticks(), false),
+        }
     };
     let names = locked(&FRAME_SETS).clone();
-    engine.pass(marks, now_ticks, &names)
+    let pass = engine.pass(taken, now_ticks, &names);
+    Pass { more, ..pass }
 }
 
 /// Ends a frame of the main set and begins the next.

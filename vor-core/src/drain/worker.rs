@@ -12,7 +12,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::thread;
 
-use super::{Pass, locked, pass, report, signals, with_engine};
+use super::{Pass, WAITING, locked, report, signals, step, with_engine};
 
 /// The worker, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
@@ -25,6 +25,8 @@ static CALLED: AtomicBool = AtomicBool::new(false);
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// Longest sleep.
 const LONG_SLEEP: Duration = Duration::from_secs(5);
+/// How long the worker stays away from the engine when someone waits for it.
+const GIVE_WAY: Duration = Duration::from_micros(100);
 /// How often the clock is compared with the system's.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
@@ -68,16 +70,20 @@ fn run(interval: Duration) {
             if check {
                 engine.check_clock();
             }
-            pass(engine)
+            step(engine)
         });
-        let Some(Pass { active, pressed }) = found else { return };
+        let Some(Pass { active, pressed, more }) = found else { return };
         if check {
             last_check = Instant::now();
         }
         if active {
             last_active = Instant::now();
         }
-        if pressed {
+        if pressed || more {
+            // The lock is not fair: without a pause the worker would have it again before anyone who waits is awake.
+            if WAITING.load(Ordering::SeqCst) > 0 {
+                std::thread::sleep(GIVE_WAY);
+            }
             continue;
         }
         if last_active.elapsed() < IDLE_AFTER {
