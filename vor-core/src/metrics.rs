@@ -263,8 +263,10 @@ impl Histogram {
                 *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
             }
             if let Some(values) = values.as_mut() {
-                // An auto-resizing histogram refuses only what its counters cannot hold; the largest value it has stands in then.
-                values.saturating_record(value);
+                // The histogram grows with its values; one that it cannot grow to is recorded as the largest it can hold.
+                if values.record(value).is_err() {
+                    values.saturating_record(value);
+                }
             }
         });
     }
