@@ -64,25 +64,45 @@ fn kept(counts: &[u64]) -> String {
 #[test]
 fn all_frames_or_none() {
     assert_eq!(kept(&frames_with(CaptureOptions::default())), "#".repeat(20));
-    let none = CaptureOptions { spans: false, ..CaptureOptions::default() };
+    let none = CaptureOptions {
+        spans: false,
+        ..CaptureOptions::default()
+    };
     assert_eq!(kept(&frames_with(none)), ".".repeat(20));
 }
 
 #[test]
 fn one_frame_in_three_and_a_number_of_frames() {
-    let counts = frames_with(CaptureOptions { every: 3, ..CaptureOptions::default() });
+    let counts = frames_with(CaptureOptions {
+        every: 3,
+        ..CaptureOptions::default()
+    });
     let kept_at: Vec<_> = (0..20).filter(|i| counts[*i] > 0).collect();
     // The process has had frames before: one in three of its own count.
-    assert!(kept_at.windows(2).all(|pair| pair[1] == pair[0] + 3) && kept_at[0] < 3, "{}", kept(&counts));
-    let most = frames_with(CaptureOptions { max_frames: Some(5), ..CaptureOptions::default() });
+    assert!(
+        kept_at.windows(2).all(|pair| pair[1] == pair[0] + 3) && kept_at[0] < 3,
+        "{}",
+        kept(&counts)
+    );
+    let most = frames_with(CaptureOptions {
+        max_frames: Some(5),
+        ..CaptureOptions::default()
+    });
     assert_eq!(kept(&most), format!("{}{}", "#".repeat(5), ".".repeat(15)));
-    let zero = frames_with(CaptureOptions { max_frames: Some(0), ..CaptureOptions::default() });
+    let zero = frames_with(CaptureOptions {
+        max_frames: Some(0),
+        ..CaptureOptions::default()
+    });
     assert_eq!(kept(&zero), ".".repeat(20));
 }
 
 #[test]
 fn slow_frames_and_those_before() {
-    let slow = |before| CaptureOptions { slow_ns: Some(400_000_000), before, ..CaptureOptions::default() };
+    let slow = |before| CaptureOptions {
+        slow_ns: Some(400_000_000),
+        before,
+        ..CaptureOptions::default()
+    };
     assert_eq!(kept(&frames_with(slow(2))), ".....###.....###....");
     assert_eq!(kept(&frames_with(slow(0))), ".......#.......#....");
     assert_eq!(kept(&frames_with(slow(1000))), format!("{}....", "#".repeat(16)));
@@ -94,7 +114,10 @@ fn a_frame_of_seconds_loses_nothing() {
     struct Counts(Arc<Mutex<Vec<(u64, u64)>>>);
     impl FrameSink for Counts {
         fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_core::Error> {
-            self.0.lock().unwrap().push((frame.span_count, frame.dropped_spans));
+            self.0
+                .lock()
+                .unwrap()
+                .push((frame.span_count, frame.dropped_spans));
             Ok(())
         }
     }
@@ -116,6 +139,9 @@ fn a_frame_of_seconds_loses_nothing() {
     drain::flush();
     drop(handle);
     let ring_slots = (vor_core::config::DEFAULT_RING_KIB * 1024 / 16) as u64;
-    assert!(made > ring_slots, "{made} spans do not go around a ring of {ring_slots}");
+    assert!(
+        made > ring_slots,
+        "{made} spans do not go around a ring of {ring_slots}"
+    );
     assert_eq!(*counts.0.lock().unwrap(), [(made, 0)]);
 }

@@ -42,7 +42,15 @@ fn flat_out(thread: u64) -> u64 {
             profile_scope!("numbers", a = i, b = 1.5, c = true);
         }
         {
-            profile_scope!("text", number = i, text = if i % 2 == 0 { "short" } else { "a text of more than one slot of the ring" });
+            profile_scope!(
+                "text",
+                number = i,
+                text = if i % 2 == 0 {
+                    "short"
+                } else {
+                    "a text of more than one slot of the ring"
+                }
+            );
         }
         message!("message {i} of {thread}");
     }
@@ -53,10 +61,16 @@ fn flat_out(thread: u64) -> u64 {
 fn recorded_and_dropped_add_up_to_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
-    Config::new().ring_kib(4).capture(&path).sink("adds", Adds).enable();
+    Config::new()
+        .ring_kib(4)
+        .capture(&path)
+        .sink("adds", Adds)
+        .enable();
     // Twice, so that rings with drops of an earlier thread are used again.
     for _ in 0..2 {
-        let threads: Vec<_> = (0..THREADS).map(|thread| std::thread::spawn(move || flat_out(thread))).collect();
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| std::thread::spawn(move || flat_out(thread)))
+            .collect();
         let made: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(made, THREADS * SPANS);
         drain::flush();
@@ -72,7 +86,9 @@ fn recorded_and_dropped_add_up_to_made() {
             dropped += thread.dropped_spans;
             for args in &thread.args {
                 let name = batch.catalog.site_name(thread.sites[args.span as usize]);
-                let [ArgValue::U64(number), rest @ ..] = &args.values[..] else { panic!("{args:?}") };
+                let [ArgValue::U64(number), rest @ ..] = &args.values[..] else {
+                    panic!("{args:?}")
+                };
                 match (name, rest) {
                     ("numbers", [ArgValue::F64(1.5), ArgValue::Bool(true)]) => {}
                     ("text", [ArgValue::Str(text)]) if text.starts_with("(lost") => lost_texts += 1,
@@ -97,5 +113,9 @@ fn recorded_and_dropped_add_up_to_made() {
     assert!(dropped > 0, "the ring was too small on purpose");
     assert_eq!(spans + messages + dropped, made);
     assert_eq!(frame_drops, dropped, "drops reach the frames of the capture");
-    assert_eq!(IN_FRAMES.load(Ordering::Relaxed) + messages, made, "and those of the sinks");
+    assert_eq!(
+        IN_FRAMES.load(Ordering::Relaxed) + messages,
+        made,
+        "and those of the sinks"
+    );
 }

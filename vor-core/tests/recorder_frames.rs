@@ -29,12 +29,16 @@ struct Keeps {
 
 impl FrameSink for Keeps {
     fn interest(&self) -> Interest {
-        Interest { batches: true, trees: true }
+        Interest {
+            batches: true,
+            trees: true,
+        }
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_core::Error> {
         for thread in &batch.threads {
-            self.ends.extend((0..thread.len()).map(|i| (thread.thread.0, thread.end_ticks(i))));
+            self.ends
+                .extend((0..thread.len()).map(|i| (thread.thread.0, thread.end_ticks(i))));
         }
         Ok(())
     }
@@ -43,7 +47,11 @@ impl FrameSink for Keeps {
         if std::mem::take(&mut self.slow) {
             std::thread::sleep(Duration::from_millis(300));
         }
-        let ends = if frame.frame_set == 0 { std::mem::take(&mut self.ends) } else { Vec::new() };
+        let ends = if frame.frame_set == 0 {
+            std::mem::take(&mut self.ends)
+        } else {
+            Vec::new()
+        };
         self.seen.lock().unwrap().push((Arc::clone(frame), ends));
         Ok(())
     }
@@ -56,7 +64,14 @@ fn frames_of(slow: bool, work: impl FnOnce()) -> Vec<Seen> {
     drain::frame_mark();
     // Values left from an earlier test belong to the frame that ended there.
     let _ = drain_io();
-    let handle = drain::add_sink("keeps", Keeps { seen: Arc::clone(&seen), slow, ..Keeps::default() });
+    let handle = drain::add_sink(
+        "keeps",
+        Keeps {
+            seen: Arc::clone(&seen),
+            slow,
+            ..Keeps::default()
+        },
+    );
     work();
     drain::flush();
     drop(handle);
@@ -94,7 +109,10 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
         });
         drain::frame_mark();
     });
-    let frames: Vec<_> = frames.into_iter().filter(|(frame, _)| frame.frame_set == 0).collect();
+    let frames: Vec<_> = frames
+        .into_iter()
+        .filter(|(frame, _)| frame.frame_set == 0)
+        .collect();
     assert_eq!(frames.len(), FRAMES + 1);
     let (mut late, mut count) = (0, 0);
     for pair in frames.windows(2) {
@@ -103,9 +121,15 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
     }
     for (frame, ends) in &frames {
         assert_eq!(frame.span_count, ends.len() as u64);
-        assert_eq!(frame.threads.iter().map(|tree| tree.spans.len()).sum::<usize>(), ends.len());
+        assert_eq!(
+            frame.threads.iter().map(|tree| tree.spans.len()).sum::<usize>(),
+            ends.len()
+        );
         count += frame.span_count + frame.dropped_spans;
-        assert!(ends.iter().all(|(_, end)| *end <= frame.end_ticks), "nothing that ended after the mark");
+        assert!(
+            ends.iter().all(|(_, end)| *end <= frame.end_ticks),
+            "nothing that ended after the mark"
+        );
         late += ends.iter().filter(|(_, end)| *end <= frame.start_ticks).count();
     }
     assert_eq!(count, MADE.load(Ordering::Relaxed));
@@ -137,30 +161,62 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         }
     });
     let sum = |set: u32, of: &dyn Fn(&FrameSnapshot) -> u64| -> u64 {
-        frames.iter().filter(|(frame, _)| frame.frame_set == set).map(|(frame, _)| of(frame)).sum()
+        frames
+            .iter()
+            .filter(|(frame, _)| frame.frame_set == set)
+            .map(|(frame, _)| of(frame))
+            .sum()
     };
     let metric = |name: &'static str| move |frame: &FrameSnapshot| frame.metric(name).unwrap_or(0.0) as u64;
     let main = frames.iter().filter(|(frame, _)| frame.frame_set == 0).count() as u64;
     assert!(main < MARKS, "the sink is slow at first, so marks are merged");
     assert_eq!(sum(0, &|frame| 1 + frame.merged_marks), MARKS);
-    let physics = frames.iter().find(|(frame, _)| frame.frame_set != 0).unwrap().0.clone();
+    let physics = frames
+        .iter()
+        .find(|(frame, _)| frame.frame_set != 0)
+        .unwrap()
+        .0
+        .clone();
     assert_eq!(physics.catalog.frame_sets[physics.frame_set as usize], "physics");
-    assert_eq!(sum(physics.frame_set, &|frame| 1 + frame.merged_marks), marks.len() as u64);
+    assert_eq!(
+        sum(physics.frame_set, &|frame| 1 + frame.merged_marks),
+        marks.len() as u64
+    );
     assert_eq!(sum(0, &|frame| frame.span_count), MARKS);
-    assert_eq!(sum(0, &metric("storm")), 2 * MARKS, "sums of merged marks are added");
+    assert_eq!(
+        sum(0, &metric("storm")),
+        2 * MARKS,
+        "sums of merged marks are added"
+    );
     let io_mb: f64 = frames.iter().filter_map(|(frame, _)| frame.metric("io_MB")).sum();
     assert!((io_mb * 1e6 - 5.0 * MARKS as f64).abs() < 1.0, "{io_mb}");
-    let max = frames.iter().filter_map(|(frame, _)| frame.metric("sizes.max")).fold(0.0, f64::max);
+    let max = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("sizes.max"))
+        .fold(0.0, f64::max);
     assert!((max - MARKS as f64).abs() <= MARKS as f64 / 500.0, "{max}");
     // A merged frame's distribution is that of all its marks: the medians of long stretches of growing values lie in the middle.
     let (widest, _) = frames.iter().max_by_key(|(frame, _)| frame.merged_marks).unwrap();
     let [p50, top] = ["sizes.p50", "sizes.max"].map(|name| widest.metric(name).unwrap());
     let width = widest.merged_marks as f64 + 1.0;
-    assert!(top - p50 > width * 0.4, "p50 {p50} and maximum {top} of {width} values");
-    let last: Vec<_> = frames.iter().filter_map(|(frame, _)| frame.metric("last")).collect();
-    assert!(last.is_sorted() && last.last() == Some(&((MARKS - 1) as f64)), "of merged marks the last value stays");
+    assert!(
+        top - p50 > width * 0.4,
+        "p50 {p50} and maximum {top} of {width} values"
+    );
+    let last: Vec<_> = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("last"))
+        .collect();
+    assert!(
+        last.is_sorted() && last.last() == Some(&((MARKS - 1) as f64)),
+        "of merged marks the last value stays"
+    );
     for set in [0, physics.frame_set] {
-        let ticks: Vec<_> = frames.iter().filter(|(frame, _)| frame.frame_set == set).map(|(frame, _)| frame.end_ticks).collect();
+        let ticks: Vec<_> = frames
+            .iter()
+            .filter(|(frame, _)| frame.frame_set == set)
+            .map(|(frame, _)| frame.end_ticks)
+            .collect();
         assert!(ticks.is_sorted());
     }
 }
@@ -171,7 +227,13 @@ fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
     Config::new().enable();
     let first = Arc::new(Mutex::new(Vec::new()));
     drain::frame_mark();
-    let handle = drain::add_sink("first", Keeps { seen: Arc::clone(&first), ..Keeps::default() });
+    let handle = drain::add_sink(
+        "first",
+        Keeps {
+            seen: Arc::clone(&first),
+            ..Keeps::default()
+        },
+    );
     {
         profile_scope!("for the first sink");
     }
@@ -184,7 +246,11 @@ fn a_sink_that_comes_later_gets_no_spans_of_earlier_frames() {
         }
         drain::frame_mark();
     });
-    let spans: usize = frames.iter().flat_map(|(frame, _)| &frame.threads).map(|tree| tree.spans.len()).sum();
+    let spans: usize = frames
+        .iter()
+        .flat_map(|(frame, _)| &frame.threads)
+        .map(|tree| tree.spans.len())
+        .sum();
     assert_eq!(spans, 1);
 }
 
@@ -214,8 +280,16 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
     });
     assert_eq!(frames.len(), 1);
     let (frame, ends) = &frames[0];
-    assert_eq!(ends.len(), 200, "each time the scope and the phase that were open");
-    let names = frame.threads.iter().flat_map(|tree| &tree.spans).map(|span| frame.catalog.site_name(span.site));
+    assert_eq!(
+        ends.len(),
+        200,
+        "each time the scope and the phase that were open"
+    );
+    let names = frame
+        .threads
+        .iter()
+        .flat_map(|tree| &tree.spans)
+        .map(|span| frame.catalog.site_name(span.site));
     assert_eq!(names.filter(|name| *name == "phase before").count(), 100);
     assert_eq!(frame.metric("never"), None);
 }
@@ -236,13 +310,33 @@ fn a_unit_is_that_of_the_first_value() {
     });
     let column = |name: &str| {
         let columns = &frames[2].0.catalog.columns;
-        columns.iter().find(|column| column.metric.name == name).unwrap().clone()
+        columns
+            .iter()
+            .find(|column| column.metric.name == name)
+            .unwrap()
+            .clone()
     };
-    assert_eq!((column("speed").metric.unit.as_str(), column("speed").system), ("m/s", false));
+    assert_eq!(
+        (column("speed").metric.unit.as_str(), column("speed").system),
+        ("m/s", false)
+    );
     assert_eq!(column("bare").metric.unit, "");
-    let values = |name: &str| frames.iter().map(|(frame, _)| frame.metric(name)).collect::<Vec<_>>();
-    assert_eq!(values("speed"), [Some(1.0), None, None], "a value stands in the frame in which it was recorded");
-    assert_eq!(values("bare"), [Some(2.0), Some(4.0), None], "the last write of a frame wins");
+    let values = |name: &str| {
+        frames
+            .iter()
+            .map(|(frame, _)| frame.metric(name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        values("speed"),
+        [Some(1.0), None, None],
+        "a value stands in the frame in which it was recorded"
+    );
+    assert_eq!(
+        values("bare"),
+        [Some(2.0), Some(4.0), None],
+        "the last write of a frame wins"
+    );
 }
 
 #[test]
@@ -255,7 +349,11 @@ fn a_sink_may_ask_vor_without_waiting_for_itself() {
             drain::frame_mark();
             drop(drain::add_sink("inner", Keeps::default()));
             Config::new().statistics(true).enable();
-            let asked = (drain::stats().len(), drain::catalog().is_none(), drain::failed_sinks());
+            let asked = (
+                drain::stats().len(),
+                drain::catalog().is_none(),
+                drain::failed_sinks(),
+            );
             assert_eq!(asked, (0, true, 0));
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())

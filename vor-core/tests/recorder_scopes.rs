@@ -30,7 +30,12 @@ impl FrameSink for Keeps {
         for thread in &batch.threads {
             *self.1.lock().unwrap() += thread.dropped_spans;
             let first = spans.len();
-            spans.extend(thread.sites.iter().map(|site| (batch.catalog.site_name(*site).to_owned(), Vec::new())));
+            spans.extend(
+                thread
+                    .sites
+                    .iter()
+                    .map(|site| (batch.catalog.site_name(*site).to_owned(), Vec::new())),
+            );
             for args in &thread.args {
                 spans[first + args.span as usize].1 = args.values.clone();
             }
@@ -61,7 +66,11 @@ fn turn() -> std::sync::MutexGuard<'static, ()> {
 
 fn nest(depth: usize, at_bottom: &dyn Fn()) {
     profile_scope!("nest");
-    if depth > 1 { nest(depth - 1, at_bottom) } else { at_bottom() }
+    if depth > 1 {
+        nest(depth - 1, at_bottom)
+    } else {
+        at_bottom()
+    }
 }
 
 fn open_here() -> usize {
@@ -124,7 +133,14 @@ fn arguments_survive_the_end_of_the_ring() {
     let spans = spans_of(|| {
         for i in 0..SPANS {
             {
-                profile_scope!("args", i = i, text = &text(i), negative = -(i as i64), float = i as f32, yes = i % 2 == 0);
+                profile_scope!(
+                    "args",
+                    i = i,
+                    text = &text(i),
+                    negative = -(i as i64),
+                    float = i as f32,
+                    yes = i % 2 == 0
+                );
             }
             if i % 500 == 0 {
                 drain::flush();
@@ -211,7 +227,11 @@ fn the_sum_of_self_times_is_the_total_of_the_roots() {
     let rows = drain::stats();
     let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap().clone();
     let after: u64 = rows.iter().map(|row| row.self_ns).sum();
-    assert_eq!(after - before, of("root of sums").total_ns, "each nanosecond counts once");
+    assert_eq!(
+        after - before,
+        of("root of sums").total_ns,
+        "each nanosecond counts once"
+    );
     let [root, branch, leaf] = ["root", "branch", "leaf"].map(|name| of(&format!("{name} of sums")));
     assert_eq!(root.self_ns, root.total_ns - branch.total_ns);
     assert_eq!(branch.self_ns, branch.total_ns - leaf.total_ns);

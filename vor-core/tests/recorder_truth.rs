@@ -1,7 +1,11 @@
 //! Whether the numbers are true: lengths against the clock around them, and every output against every other.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,7 +52,12 @@ fn frame_of(work: impl FnOnce()) -> Arc<FrameSnapshot> {
 
 /// Ticks per nanosecond, good to some parts per million.
 fn ticks_per_ns(catalog: &Catalog) -> f64 {
-    let rate = catalog.timeline.syncs().last().expect("the clock is calibrated").rate;
+    let rate = catalog
+        .timeline
+        .syncs()
+        .last()
+        .expect("the clock is calibrated")
+        .rate;
     (1_u64 << clock::RATE_BITS) as f64 / rate as f64
 }
 
@@ -69,7 +78,10 @@ fn busy(length_ticks: u64) -> Bounds {
         }
         clock::ticks() - begin
     };
-    Bounds { inside, around: clock::ticks() - around }
+    Bounds {
+        inside,
+        around: clock::ticks() - around,
+    }
 }
 
 #[test]
@@ -77,9 +89,15 @@ fn a_busy_loop_is_as_long_as_the_clock_around_it_says() {
     let _turn = turn();
     // Without optimisation a scope is some dozens of calls.
     let allowed_ns = if cfg!(debug_assertions) { 400.0 } else { 25.0 };
-    for (length_ns, repetitions) in
-        [(100_u64, 2001), (1_000, 2001), (10_000, 501), (100_000, 101), (1_000_000, 51), (100_000_000, 5), (1_000_000_000, 1)]
-    {
+    for (length_ns, repetitions) in [
+        (100_u64, 2001),
+        (1_000, 2001),
+        (10_000, 501),
+        (100_000, 101),
+        (1_000_000, 51),
+        (100_000_000, 5),
+        (1_000_000_000, 1),
+    ] {
         let mut bounds = Vec::new();
         // The first scope of a site and of a thread does more than the others.
         let frame = frame_of(|| {
@@ -100,8 +118,14 @@ fn a_busy_loop_is_as_long_as_the_clock_around_it_says() {
         // A machine that is busy elsewhere adds cache misses to most of the long ones; what is always added shows in the best tenth too.
         let surplus_ns = surplus[surplus.len() / 10] as f64 / per_ns;
         let allowed_ns = allowed_ns + length_ns as f64 / 10_000.0;
-        assert!(surplus_ns <= allowed_ns, "{length_ns} ns: {surplus_ns:.1} ns off, {allowed_ns:.1} allowed");
-        println!("{length_ns} ns: {surplus_ns:.1} ns off, median {:.1}", surplus[surplus.len() / 2] as f64 / per_ns);
+        assert!(
+            surplus_ns <= allowed_ns,
+            "{length_ns} ns: {surplus_ns:.1} ns off, {allowed_ns:.1} allowed"
+        );
+        println!(
+            "{length_ns} ns: {surplus_ns:.1} ns off, median {:.1}",
+            surplus[surplus.len() / 2] as f64 / per_ns
+        );
     }
 }
 
@@ -126,9 +150,15 @@ fn a_second_is_a_second_of_the_systems_clock() {
     });
     let ((begin_ticks, begin), (end_ticks, end)) = bounds.unwrap();
     let expected_ns = (end - begin).as_nanos() as f64;
-    let found_ns = frame.catalog.timeline.duration_ns(begin_ticks, end_ticks - begin_ticks) as f64;
+    let found_ns = frame
+        .catalog
+        .timeline
+        .duration_ns(begin_ticks, end_ticks - begin_ticks) as f64;
     let off = (found_ns - expected_ns).abs();
-    assert!(off <= 25.0 + expected_ns / 10_000.0, "{found_ns} ns for {expected_ns} ns");
+    assert!(
+        off <= 25.0 + expected_ns / 10_000.0,
+        "{found_ns} ns for {expected_ns} ns"
+    );
 }
 
 #[cfg(feature = "puffin")]
@@ -170,7 +200,9 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
     drain::flush();
     let chrome = drain::add_sink("chrome", ChromeExporter::new(json.clone()));
     let frame = frame_of(|| {
-        let threads: Vec<_> = (0..3).map(|depth| std::thread::spawn(move || tree(depth + 4))).collect();
+        let threads: Vec<_> = (0..3)
+            .map(|depth| std::thread::spawn(move || tree(depth + 4)))
+            .collect();
         tree(6);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
@@ -179,9 +211,15 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
     // The capture: the same ticks, and the same tree.
     let mut capture = Capture::open(&path).unwrap();
     let recorded = (0..capture.frame_count()).map(|i| capture.frame(i).unwrap());
-    let recorded = recorded.into_iter().find(|recorded| recorded.index == frame.index).expect("the frame is in the capture");
+    let recorded = recorded
+        .into_iter()
+        .find(|recorded| recorded.index == frame.index)
+        .expect("the frame is in the capture");
     assert_eq!(recorded.threads, frame.threads);
-    assert_eq!((recorded.start_ticks, recorded.end_ticks), (frame.start_ticks, frame.end_ticks));
+    assert_eq!(
+        (recorded.start_ticks, recorded.end_ticks),
+        (frame.start_ticks, frame.end_ticks)
+    );
 
     // All spans as start and length in nanoseconds, as the capture's own timeline maps them.
     let timeline = &recorded.catalog.timeline;
@@ -189,7 +227,10 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
     let mut expected: Vec<_> = spans
         .map(|span| {
             let start_ns = timeline.unix_ns(span.start_ticks);
-            (start_ns, timeline.duration_ns(span.start_ticks, span.duration_ticks))
+            (
+                start_ns,
+                timeline.duration_ns(span.start_ticks, span.duration_ticks),
+            )
         })
         .collect();
     expected.sort_unstable();
@@ -198,29 +239,49 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
     fn walk(stream: &puffin::Stream, reader: puffin::Reader<'_>, out: &mut Vec<(i64, u64)>) {
         for scope in reader {
             let scope = scope.expect("a whole scope");
-            out.push((scope.record.start_ns, u64::try_from(scope.record.duration_ns).unwrap()));
+            out.push((
+                scope.record.start_ns,
+                u64::try_from(scope.record.duration_ns).unwrap(),
+            ));
             let children = puffin::Reader::with_offset(stream, scope.child_begin_position).expect("children");
             walk(stream, children, out);
         }
     }
     let bytes = frame_bytes(&recorded).expect("the frame has spans");
-    assert_eq!(Some(&bytes), frame_bytes(&frame).as_ref(), "live and recorded frames are the same bytes");
-    let data = FrameData::read_next(&mut &bytes[..]).unwrap().unwrap().unpacked().unwrap();
+    assert_eq!(
+        Some(&bytes),
+        frame_bytes(&frame).as_ref(),
+        "live and recorded frames are the same bytes"
+    );
+    let data = FrameData::read_next(&mut &bytes[..])
+        .unwrap()
+        .unwrap()
+        .unpacked()
+        .unwrap();
     let mut in_puffin = Vec::new();
     for info in data.thread_streams.values() {
-        walk(&info.stream, puffin::Reader::from_start(&info.stream), &mut in_puffin);
+        walk(
+            &info.stream,
+            puffin::Reader::from_start(&info.stream),
+            &mut in_puffin,
+        );
     }
     in_puffin.sort_unstable();
     assert_eq!(in_puffin, expected);
 
     let json = json.0.lock().unwrap();
     let events: Vec<serde_json::Value> = serde_json::from_slice(&json).unwrap();
-    let number = |event: &serde_json::Value, key: &str| (event[key].as_f64().unwrap() * 1000.0).round() as i64;
+    let number =
+        |event: &serde_json::Value, key: &str| (event[key].as_f64().unwrap() * 1000.0).round() as i64;
     let spans = events.iter().filter(|event| event["ph"] == "X");
-    let mut in_chrome: Vec<_> = spans.map(|event| (number(event, "ts"), number(event, "dur") as u64)).collect();
+    let mut in_chrome: Vec<_> = spans
+        .map(|event| (number(event, "ts"), number(event, "dur") as u64))
+        .collect();
     in_chrome.sort_unstable();
     // A Chrome trace begins near its start, not in 1970.
     let origin_ns = expected[0].0 - in_chrome[0].0;
-    in_chrome.iter_mut().for_each(|(start_ns, _)| *start_ns += origin_ns);
+    in_chrome
+        .iter_mut()
+        .for_each(|(start_ns, _)| *start_ns += origin_ns);
     assert_eq!(in_chrome, expected);
 }

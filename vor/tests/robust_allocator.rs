@@ -53,7 +53,11 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
     watch();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
-    vor::Config::new().ring_kib(1024).statistics(true).capture(&path).enable();
+    vor::Config::new()
+        .ring_kib(1024)
+        .statistics(true)
+        .capture(&path)
+        .enable();
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
             std::thread::spawn(move || {
@@ -65,7 +69,9 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
                     std::hint::black_box(vec![0_u8; round + 1]);
                     if round % 50 == 0 {
                         vor::frame_mark();
-                        std::thread::spawn(|| std::hint::black_box(vec![1, 2, 3])).join().unwrap();
+                        std::thread::spawn(|| std::hint::black_box(vec![1, 2, 3]))
+                            .join()
+                            .unwrap();
                         std::hint::black_box((vor::open_scopes(), vor::stats()));
                     }
                 }
@@ -81,7 +87,13 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
         let Event::Batch(batch) = event else { continue };
         for thread in &batch.threads {
             dropped += thread.dropped_spans;
-            let named = |name: &str| thread.sites.iter().filter(|site| batch.catalog.site_name(**site) == name).count();
+            let named = |name: &str| {
+                thread
+                    .sites
+                    .iter()
+                    .filter(|site| batch.catalog.site_name(**site) == name)
+                    .count()
+            };
             allocs += named("alloc") as u64;
             rounds += named("round");
         }

@@ -1,7 +1,11 @@
 //! `fork` while recording: each process keeps its own spans in its own file, and none stands twice.
 
 #![cfg(all(unix, not(feature = "off")))]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 #![expect(unsafe_code, reason = "fork is the C library's")]
 
 use std::path::Path;
@@ -137,7 +141,9 @@ fn storm(depth: u32) {
 
 fn play_in_child(test: &str, part: &str, folder: &Path) -> Output {
     let mut command = child(test, part, folder);
-    command.env("VOR_RECORD", folder.join("run.vor")).env("VOR_RECORD_FLAME", "1");
+    command
+        .env("VOR_RECORD", folder.join("run.vor"))
+        .env("VOR_RECORD_FLAME", "1");
     let output = run(&mut command);
     assert!(output.status.success(), "{part}: {output:?}");
     output
@@ -150,7 +156,11 @@ fn read_all(folder: &Path) -> (Summary, Vec<Summary>) {
     let others: Vec<_> = others.map(|path| read(&path)).collect();
     let first = read(&first);
     for summary in others.iter().chain([&first]) {
-        assert!(summary.damage.len() <= usize::from(!summary.closed), "{:?}", summary.damage);
+        assert!(
+            summary.damage.len() <= usize::from(!summary.closed),
+            "{:?}",
+            summary.damage
+        );
     }
     (first, others)
 }
@@ -165,7 +175,10 @@ fn parent_and_child_write_their_own_spans_each() {
         let folder = tempfile::tempdir().unwrap();
         let output = play_in_child(test, part, folder.path());
         let lines = vor_lines(&output);
-        assert!(lines.len() == 1 && lines[0].contains("being written already"), "{lines:?}");
+        assert!(
+            lines.len() == 1 && lines[0].contains("being written already"),
+            "{lines:?}"
+        );
         let (parent, mut children) = read_all(folder.path());
         assert_eq!(children.len(), 1, "{part}");
         let inside = children.pop().unwrap();
@@ -202,9 +215,15 @@ fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
     assert!(parent.count("busy") > 0);
     assert_eq!(children.len(), 20);
     for child in children {
-        assert_eq!((child.count("child"), child.count("parent"), child.count("busy")), (50, 0, 0));
+        assert_eq!(
+            (child.count("child"), child.count("parent"), child.count("busy")),
+            (50, 0, 0)
+        );
         let frame = &child.frames.first().expect("the child's frame").0;
-        assert_eq!((frame.metric("latency.max"), frame.metric("level")), (Some(7.0), Some(2.0)));
+        assert_eq!(
+            (frame.metric("latency.max"), frame.metric("level")),
+            (Some(7.0), Some(2.0))
+        );
     }
 }
 

@@ -54,13 +54,26 @@ fn a_path_that_cannot_be_written_is_one_line() {
         ("tcp://localhost:1", "address"),
     ];
     for (path, reason) in paths {
-        let output = run_with(test, folder.path(), &[("VOR_RECORD", path), ("VOR_RECORD_FLAME", "1")]);
+        let output = run_with(
+            test,
+            folder.path(),
+            &[("VOR_RECORD", path), ("VOR_RECORD_FLAME", "1")],
+        );
         let lines = vor_lines(&output);
         assert_eq!(lines.len(), 1, "{path}: {lines:?}");
         assert!(lines[0].starts_with("vor: VOR_RECORD: "), "{path}: {lines:?}");
-        assert!(lines[0].contains(path) && lines[0].contains(reason), "{path}: {lines:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("done true"), "{path}");
-        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{path}");
+        assert!(
+            lines[0].contains(path) && lines[0].contains(reason),
+            "{path}: {lines:?}"
+        );
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("done true"),
+            "{path}"
+        );
+        assert!(
+            !String::from_utf8_lossy(&output.stderr).contains("panicked"),
+            "{path}"
+        );
     }
 }
 
@@ -78,7 +91,13 @@ fn bad_values_are_one_line_each_and_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let numbers = ["", "x", "-1", "nan", "inf", "1e400", "1.5x", "two\nlines", "0x10"];
     let mut cases = Vec::new();
-    for name in ["VOR_RING_KIB", "VOR_RECORD_EVERY", "VOR_RECORD_MAX_FRAMES", "VOR_RECORD_SLOW_MS", "VOR_RECORD_BEFORE"] {
+    for name in [
+        "VOR_RING_KIB",
+        "VOR_RECORD_EVERY",
+        "VOR_RECORD_MAX_FRAMES",
+        "VOR_RECORD_SLOW_MS",
+        "VOR_RECORD_BEFORE",
+    ] {
         cases.extend(numbers.map(|value| (name, value)));
     }
     cases.extend([
@@ -91,10 +110,17 @@ fn bad_values_are_one_line_each_and_left_out() {
     ]);
     for (i, (name, value)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("run{i}.vor"));
-        let output = run_with(test, folder.path(), &[("VOR_RECORD", path.to_str().unwrap()), (name, value)]);
+        let output = run_with(
+            test,
+            folder.path(),
+            &[("VOR_RECORD", path.to_str().unwrap()), (name, value)],
+        );
         let lines = vor_lines(&output);
         assert_eq!(lines.len(), 1, "{name}={value:?}: {lines:?}");
-        assert!(lines[0].starts_with(&format!("vor: {name}: expected ")), "{name}={value:?}: {lines:?}");
+        assert!(
+            lines[0].starts_with(&format!("vor: {name}: expected ")),
+            "{name}={value:?}: {lines:?}"
+        );
         assert_eq!(read(&path).frames.len(), 3, "{name}={value:?}");
     }
 }
@@ -117,21 +143,37 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
         let path = folder.path().join("run.vor");
         let mut command = child(test, role, folder.path());
         let output = run(command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1"));
-        assert_eq!(output.status.signal(), None, "{role}: the signal of the limit must not kill the program");
+        assert_eq!(
+            output.status.signal(),
+            None,
+            "{role}: the signal of the limit must not kill the program"
+        );
         assert!(output.status.success(), "{role}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("still here, 1 failed"), "{role}: {output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("still here, 1 failed"),
+            "{role}: {output:?}"
+        );
         let lines = vor_lines(&output);
         assert_eq!(lines.len(), 1, "{role}: {lines:?}");
-        assert!(lines[0].contains("VOR_RECORD") && lines[0].contains("File too large"), "{role}: {lines:?}");
+        assert!(
+            lines[0].contains("VOR_RECORD") && lines[0].contains("File too large"),
+            "{role}: {lines:?}"
+        );
         let summary = read(&path);
-        assert!(summary.count("work") > 0 && !summary.closed, "{role}: what fitted can be read");
+        assert!(
+            summary.count("work") > 0 && !summary.closed,
+            "{role}: what fitted can be read"
+        );
         assert!(summary.damage.len() <= 1, "{role}: {:?}", summary.damage);
     }
 }
 
 #[expect(unsafe_code, reason = "limits are set by the C library")]
 fn limit_file_size(bytes: u64) {
-    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
     // SAFETY: the struct is valid and lives across the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
 }
@@ -147,7 +189,10 @@ fn a_closed_stderr_is_no_panic() {
     let mut command = child(test, "child", folder.path());
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    command.env("VOR_RECORD", "/dev/full").env("VOR_RING_KIB", "none").stderr(writer);
+    command
+        .env("VOR_RECORD", "/dev/full")
+        .env("VOR_RING_KIB", "none")
+        .stderr(writer);
     let status = command.stdout(std::process::Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(7));
 }
@@ -169,24 +214,40 @@ fn two_processes_with_one_path_write_two_files() {
     let start = || {
         let mut command = child(test, "child", folder.path());
         command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1");
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        command
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
         let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         wait_for(process.stdout.as_mut().unwrap(), "ready");
         process
     };
     let (first, second) = (start(), start());
     let pid = second.id();
-    let outputs = [first.wait_with_output().unwrap(), second.wait_with_output().unwrap()];
+    let outputs = [
+        first.wait_with_output().unwrap(),
+        second.wait_with_output().unwrap(),
+    ];
     assert!(outputs.iter().all(|output| output.status.success()));
     let own = folder.path().join(format!("run.{pid}.vor"));
     let lines = vor_lines(&outputs[1]);
-    assert!(lines.len() == 1 && lines[0].contains(own.to_str().unwrap()), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].contains(own.to_str().unwrap()),
+        "{lines:?}"
+    );
     let kept = vor_lines(&outputs[0]);
     assert!(kept.len() == 1 && kept[0].contains("run.1.vor"), "{kept:?}");
-    assert_eq!(fs::read(folder.path().join("run.1.vor")).unwrap(), b"an earlier capture");
+    assert_eq!(
+        fs::read(folder.path().join("run.1.vor")).unwrap(),
+        b"an earlier capture"
+    );
     for path in [path, own] {
         let summary = read(&path);
-        assert_eq!((summary.count("work"), summary.closed), (100, true), "{}", path.display());
+        assert_eq!(
+            (summary.count("work"), summary.closed),
+            (100, true),
+            "{}",
+            path.display()
+        );
         assert!(summary.damage.is_empty());
     }
 }
@@ -195,7 +256,12 @@ fn wait_for(stdout: &mut impl std::io::Read, text: &str) {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !String::from_utf8_lossy(&seen).contains(text) {
-        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+        assert_eq!(
+            stdout.read(&mut byte).unwrap(),
+            1,
+            "{}",
+            String::from_utf8_lossy(&seen)
+        );
         seen.push(byte[0]);
     }
 }
@@ -278,7 +344,11 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
         ("uncaught", true, &[("panics", 1)]),
         ("thread", true, &[("panics", 1)]),
         ("abort", false, &[]),
-        ("destructor", true, &[("in a thread", 2), ("in a destructor", 3), ("and inside it", 3)]),
+        (
+            "destructor",
+            true,
+            &[("in a thread", 2), ("in a destructor", 3), ("and inside it", 3)],
+        ),
     ];
     for (how, closed, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
@@ -291,13 +361,21 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
         assert_eq!(summary.frames.len(), 10, "{how}");
         assert_eq!(summary.closed, closed, "{how}: {output:?}");
         // The end record alone is missing where the process could not write it.
-        assert_eq!(summary.damage.len(), usize::from(!closed), "{how}: {:?}", summary.damage);
+        assert_eq!(
+            summary.damage.len(),
+            usize::from(!closed),
+            "{how}: {:?}",
+            summary.damage
+        );
         for (name, count) in expected {
             assert_eq!(summary.count(name), *count, "{how}: {name}");
         }
         if how == "exit" {
             assert_eq!(output.status.code(), Some(3));
-            assert_eq!(summary.open_at_close, 1, "a scope that is open at the end is told");
+            assert_eq!(
+                summary.open_at_close, 1,
+                "a scope that is open at the end is told"
+            );
         }
     }
 }
@@ -330,11 +408,20 @@ fn a_thread_per_task_ten_thousand_times() {
     let summary = read(&path);
     assert_eq!((summary.count("task"), summary.count("step")), (TASKS, TASKS));
     assert_eq!(summary.dropped_in_batches, 0);
-    let mut threads: Vec<_> = summary.spans["task"].iter().map(|(thread, _, _)| *thread).collect();
+    let mut threads: Vec<_> = summary.spans["task"]
+        .iter()
+        .map(|(thread, _, _)| *thread)
+        .collect();
     threads.sort_unstable();
     threads.dedup();
     assert_eq!(threads.len(), TASKS, "each task has its own thread");
-    let peak_kib: u64 = fs::read_to_string(folder.path().join("peak")).unwrap().parse().unwrap();
-    assert!(peak_kib < 64 * 1024, "rings of ended threads are used again: {peak_kib} KiB at most");
+    let peak_kib: u64 = fs::read_to_string(folder.path().join("peak"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        peak_kib < 64 * 1024,
+        "rings of ended threads are used again: {peak_kib} KiB at most"
+    );
     assert_eq!(captures(folder.path()).len(), 1);
 }

@@ -35,7 +35,9 @@ pub(super) fn spawn(interval: Duration) {
     let spawned = signals::for_new_thread(|| builder.spawn(move || run(interval)));
     match spawned {
         Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
-        Err(error) => report::line(&format!("the worker thread cannot be started: {error}; spans are taken at flush only")),
+        Err(error) => report::line(&format!(
+            "the worker thread cannot be started: {error}; spans are taken at flush only"
+        )),
     }
 }
 
@@ -52,10 +54,11 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
 
 pub(super) fn wake(urgent: bool) {
     let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
-    if due && !CALLED.swap(true, Ordering::SeqCst) {
-        if let Some(worker) = &*locked(&WORKER) {
-            worker.unpark();
-        }
+    if due
+        && !CALLED.swap(true, Ordering::SeqCst)
+        && let Some(worker) = &*locked(&WORKER)
+    {
+        worker.unpark();
     }
 }
 
@@ -72,7 +75,14 @@ fn run(interval: Duration) {
             }
             step(engine)
         });
-        let Some(Pass { active, pressed, more }) = found else { return };
+        let Some(Pass {
+            active,
+            pressed,
+            more,
+        }) = found
+        else {
+            return;
+        };
         if check {
             last_check = Instant::now();
         }

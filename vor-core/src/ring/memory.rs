@@ -27,8 +27,16 @@ unsafe impl Send for Slots {}
 impl Slots {
     pub(super) fn zeroed(len: usize) -> Self {
         match map(len) {
-            Some(first) => Self { first, len, is_mapped: true },
-            None => Self { first: NonNull::from(Box::leak(boxed(len))).cast(), len, is_mapped: false },
+            Some(first) => Self {
+                first,
+                len,
+                is_mapped: true,
+            },
+            None => Self {
+                first: NonNull::from(Box::leak(boxed(len))).cast(),
+                len,
+                is_mapped: false,
+            },
         }
     }
 }
@@ -61,11 +69,18 @@ fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
     let bytes = len.checked_mul(size_of::<Slot>())?;
     // SAFETY: new private pages at a place of the system's choice touch nothing that exists.
     let pages = unsafe {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANON,
+        );
         libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0)
     };
     // New pages read as zeros, which are valid cells of plain integers, and are aligned to more than a slot.
-    if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
+    if pages == libc::MAP_FAILED {
+        None
+    } else {
+        NonNull::new(pages.cast())
+    }
 }
 
 #[cfg(all(unix, not(loom), not(miri)))]
