@@ -112,7 +112,9 @@ pub(crate) fn start(config: Config) {
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
                 for (name, sink) in config.sinks {
-                    engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
+                    engine
+                        .outputs
+                        .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
                 }
             });
         }
@@ -135,11 +137,15 @@ fn begin(settings: &Settings) {
 
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
 fn open_capture(settings: &Settings) {
-    let Some((path, options)) = &settings.capture else { return };
+    let Some((path, options)) = &settings.capture else {
+        return;
+    };
     match CaptureSink::create(path, *options) {
         Ok(sink) => with_settings(settings, |engine| {
             let name = format!("the capture {}", sink.path().display());
-            engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            engine
+                .outputs
+                .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
         }),
         Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
     }
@@ -172,7 +178,13 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = locked(&ENGINE);
-    let make = || Engine::new(settings.start_ticks, settings.max_spans_per_frame, settings.statistics);
+    let make = || {
+        Engine::new(
+            settings.start_ticks,
+            settings.max_spans_per_frame,
+            settings.statistics,
+        )
+    };
     work(engine.get_or_insert_with(make))
 }
 
@@ -219,7 +231,12 @@ fn mark(set: u32, taken: Taken) {
                 // The queue stays in order of time: the mark that moved to now goes to the end.
                 marks.sort_by_key(|mark| mark.ticks);
             }
-            None => marks.push(Mark { set, ticks, taken, merged: 0 }),
+            None => marks.push(Mark {
+                set,
+                ticks,
+                taken,
+                merged: 0,
+            }),
         }
     }
     if INLINE.load(Ordering::Relaxed) {
