@@ -1,4 +1,9 @@
 //! Captures of the predecessor, judged by what its own reader and puffin found in them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::path::{Path, PathBuf};
 
