@@ -46,7 +46,37 @@ fn main() {
         archive.display(),
     );
     vor_examples::print_slowest(vor::stats(), 10);
+    if let Err(error) = print_read_back(&capture) {
+        vor_examples::exit_with(&format!("cannot read the capture back: {error}"));
+    }
     vor_examples::print_how_to_open(&capture);
+}
+
+/// Prints what the capture holds, as a program finds it that opens the file.
+fn print_read_back(path: &Path) -> Result<(), vor::Error> {
+    let mut capture = vor::Capture::open(path)?;
+    let info = capture.info();
+    println!(
+        "\nRead back: {} frames, {} spans of {} threads, {} dropped.",
+        info.frames, info.spans, info.threads, info.dropped_spans
+    );
+    let mut slowest = None;
+    for number in 0..capture.frame_count() {
+        let frame = capture.frame(number)?;
+        if slowest
+            .as_ref()
+            .is_none_or(|(_, longest_ns)| frame.duration_ns() > *longest_ns)
+        {
+            slowest = Some((frame.index, frame.duration_ns()));
+        }
+    }
+    if let Some((index, longest_ns)) = slowest {
+        println!(
+            "The slowest frame is {index}: {}.",
+            vor_examples::duration(longest_ns.unsigned_abs())
+        );
+    }
+    Ok(())
 }
 
 /// Returns the folder that the arguments name, or this repository's.
