@@ -6,6 +6,7 @@
 //!
 //! The program moves particles. Most frames sort a few of them, and one in forty all; the sink finds those without being told.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,23 +50,40 @@ impl vor::FrameSink for SlowFrames {
         self.lengths.record_ns(length_ns);
         // The first frames say what is usual.
         if self.lengths.count() > 20 && length_ns as f64 > SLOW * usual_ns as f64 {
-            let energy = frame.metric("energy").unwrap_or(f64::NAN);
-            println!(
-                "frame {}: {} instead of {}, energy {energy:.1}",
-                frame.index,
-                duration(length_ns),
-                duration(usual_ns)
-            );
-            for thread in &frame.threads {
-                print_heaviest(frame, thread);
-            }
+            print_slow(&mut io::stdout().lock(), frame, length_ns, usual_ns)
+                // An error switches this sink off; vor says so once, and the program goes on.
+                .map_err(|error| vor::Error::sink(format!("cannot print: {error}")))?;
         }
         Ok(())
     }
 }
 
+/// Prints a frame and the heaviest calls of its threads.
+fn print_slow(
+    out: &mut impl Write,
+    frame: &vor::FrameSnapshot,
+    length_ns: u64,
+    usual_ns: u64,
+) -> io::Result<()> {
+    let energy = frame.metric("energy").unwrap_or(f64::NAN);
+    let (length, usual) = (duration(length_ns), duration(usual_ns));
+    writeln!(
+        out,
+        "frame {}: {length} instead of {usual}, energy {energy:.1}",
+        frame.index
+    )?;
+    for thread in &frame.threads {
+        print_heaviest(out, frame, thread)?;
+    }
+    Ok(())
+}
+
 /// Prints the longest span of a thread, the longest inside it, and so on.
-fn print_heaviest(frame: &vor::FrameSnapshot, thread: &vor::ThreadTree) {
+fn print_heaviest(
+    out: &mut impl Write,
+    frame: &vor::FrameSnapshot,
+    thread: &vor::ThreadTree,
+) -> io::Result<()> {
     // The spans directly inside `spans[begin..end]`: each is followed by its own subtree.
     let (mut begin, mut end) = (0, thread.spans.len());
     while begin < end {
@@ -83,15 +101,17 @@ fn print_heaviest(frame: &vor::FrameSnapshot, thread: &vor::ThreadTree) {
             .timeline
             .duration_ns(span.start_ticks, span.duration_ticks);
         let indent = 2 + 2 * span.depth as usize;
-        println!(
+        writeln!(
+            out,
             "{:indent$}{} {}{}",
             "",
             duration(length_ns),
             frame.catalog.site_name(span.site),
             arguments(frame, thread, span)
-        );
+        )?;
         (begin, end) = (heaviest + 1, heaviest + span.subtree_len as usize);
     }
+    Ok(())
 }
 
 /// Returns the arguments of a span as `(name = value, …)`.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! First the price of an empty scope beside that of the two clock readings in it, as `calibrate()` measures them on this machine. Then a
-//! checksum over small blocks, without scopes and with one per block.
+//! checksum over small blocks: bare, with a scope around each, and with what people write by hand, two `Instant`s around each.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use std::time::Instant;
 
 /// Bytes of a block: at about 1 ns per byte, work that a scope is worth.
 const BLOCK_BYTES: usize = 256;
-const BLOCKS: usize = 20_000;
-const ROUNDS: usize = 101;
+/// Blocks to a round: few, so that most rounds run without an interruption.
+const BLOCKS: usize = 1000;
+const ROUNDS: usize = 2001;
 
 fn main() {
     let counts = Arc::new(Counts::default());
@@ -36,20 +37,20 @@ fn main() {
     let input: Vec<u8> = (0..BLOCKS * BLOCK_BYTES)
         .map(|_| generator.bits() as u8)
         .collect();
-    let (mut bare, mut measured) = (Vec::new(), Vec::new());
-    // The two take turns, so that a machine that gets busier slows both.
+    let (mut bare, mut measured, mut by_hand) = (Vec::new(), Vec::new(), Vec::new());
+    // They take turns, so that a machine that gets busier slows all.
     for _ in 0..ROUNDS {
         bare.push(nanoseconds_per_block(&input, checksum));
         measured.push(nanoseconds_per_block(&input, checksum_with_scope));
+        by_hand.push(nanoseconds_per_block(&input, checksum_with_instants));
         vor::frame_mark();
     }
     vor::flush();
-    let (bare_ns, measured_ns) = (median(&mut bare), median(&mut measured));
-    println!("\na block of {BLOCK_BYTES} bytes       {bare_ns:>8.1} ns");
-    println!(
-        "  with a scope around it {measured_ns:>8.1} ns, {:.1} ns more",
-        measured_ns - bare_ns
-    );
+    let bare_ns = median(&mut bare);
+    println!("\na block of {BLOCK_BYTES} bytes     {bare_ns:>6.1} ns");
+    for (what, rounds) in [("a scope", &mut measured), ("two Instants", &mut by_hand)] {
+        println!("  with {what:<12}     {:>6.1} ns more", median(rounds) - bare_ns);
+    }
 
     let (spans, dropped) = (
         counts.spans.load(Ordering::Relaxed),
@@ -70,6 +71,14 @@ fn checksum(block: &[u8]) -> u32 {
 fn checksum_with_scope(block: &[u8]) -> u32 {
     vor::profile_scope!("checksum");
     checksum(block)
+}
+
+#[inline(never)]
+fn checksum_with_instants(block: &[u8]) -> u32 {
+    let begin = Instant::now();
+    let sum = checksum(block);
+    black_box(begin.elapsed());
+    sum
 }
 
 fn nanoseconds_per_block(input: &[u8], work: fn(&[u8]) -> u32) -> f64 {
