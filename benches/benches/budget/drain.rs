@@ -31,7 +31,7 @@ pub fn measure(_: &Options, table: &mut Table) {
 fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<dyn std::error::Error>> {
     let batch = shape.batch(SPANS, 1_000_000);
     let spans = batch.span_count() as f64;
-    let mut per_span = |mut work: Box<dyn FnMut() + '_>| {
+    let per_span = |mut work: Box<dyn FnMut() + '_>| {
         work();
         let rounds = (0..ROUNDS).map(|_| {
             let begin = thread_cpu_ns();
