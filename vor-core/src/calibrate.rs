@@ -21,7 +21,7 @@ const ROUNDS: usize = 256;
 /// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it is off, it is switched on for that time without a sink,
 /// so that what is measured is the real thing.
 pub fn calibrate() {
-    let was_on = switch::mode() == switch::ON;
+    let was_on = switch::is_on();
     if !was_on {
         drain::start_without_sinks();
     }
@@ -121,7 +121,8 @@ impl SpanBudget {
         if let Some(max_ns) = self.max_ns
             && scope_ns > max_ns as f64
         {
-            let message = format!("span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns");
+            let message =
+                format!("span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns");
             return Err(Error::config(message));
         }
         let ratio = scope_ns / floor_ns;

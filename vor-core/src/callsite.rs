@@ -69,7 +69,11 @@ impl CallSite {
         self
     }
 
-    /// Adds the names of the arguments, at most [`MAX_ARGS`].
+    /// Adds the names of the arguments.
+    ///
+    /// # Panics
+    ///
+    /// Panics, at compile time where the macros make the static, when there are more than [`MAX_ARGS`].
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
         assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");
@@ -83,12 +87,22 @@ impl CallSite {
         self.name
     }
 
-    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first.
+    /// Returns the id of a site without arguments, 0 when it has to be registered first.
     #[inline(always)]
-    pub(crate) fn id(&self, kinds: Kinds) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
+        self.registered.load(Ordering::Relaxed) as u32
+    }
+
+    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first. `kinds` is not 0.
+    #[inline(always)]
+    pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
         let registered = self.registered.load(Ordering::Relaxed);
-        // An unregistered site has id 0 whatever the kinds, so one comparison of the high half settles both cases.
-        if (registered >> 32) as u32 == kinds { registered as u32 } else { 0 }
+        // Unregistered, the high half is 0, which are nobody's kinds here.
+        if (registered >> 32) as u32 == kinds {
+            registered as u32
+        } else {
+            0
+        }
     }
 
     /// Enters the site into the registry, or finds the id of this combination of kinds.
@@ -102,7 +116,8 @@ impl CallSite {
         let id = registry.push(self.info(), kinds);
         registry.variants.insert(key, id);
         if self.registered.load(Ordering::Relaxed) == 0 {
-            self.registered.store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
+            self.registered
+                .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
         }
         id
     }
@@ -150,7 +165,13 @@ impl Registry {
             _ => {
                 if next == MAX_SITE as usize {
                     let name = Cow::Borrowed("(more than 16 million names)");
-                    self.sites.push((Arc::new(SiteInfo { name, ..SiteInfo::default() }), 0));
+                    self.sites.push((
+                        Arc::new(SiteInfo {
+                            name,
+                            ..SiteInfo::default()
+                        }),
+                        0,
+                    ));
                 }
                 MAX_SITE
             }
@@ -162,7 +183,10 @@ impl Registry {
         if let Some(id) = self.names.get(name) {
             return *id;
         }
-        let info = SiteInfo { name: Cow::Owned(name.to_owned()), ..SiteInfo::default() };
+        let info = SiteInfo {
+            name: Cow::Owned(name.to_owned()),
+            ..SiteInfo::default()
+        };
         let id = self.push(info, 0);
         if id < MAX_SITE {
             self.names.insert(Arc::from(name), id);

@@ -27,7 +27,11 @@ static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) == HARDWARE { hardware_ticks() } else { other_ticks() }
+    if COUNTER.load(Ordering::Relaxed) == HARDWARE {
+        hardware_ticks()
+    } else {
+        other_ticks()
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -44,7 +48,9 @@ fn hardware_ticks() -> u64 {
 fn hardware_ticks() -> u64 {
     let ticks: u64;
     // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
-    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+    };
     ticks
 }
 
@@ -64,7 +70,10 @@ fn has_hardware() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        cfg!(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos", target_os = "android")))
+        cfg!(all(
+            target_arch = "aarch64",
+            any(target_os = "linux", target_os = "macos", target_os = "android")
+        ))
     }
 }
 
@@ -75,7 +84,11 @@ fn other_ticks() -> u64 {
         UNKNOWN => {
             let counter = if has_hardware() { HARDWARE } else { FALLBACK };
             COUNTER.store(counter, Ordering::Relaxed);
-            if counter == HARDWARE { hardware_ticks() } else { fallback().raw() }
+            if counter == HARDWARE {
+                hardware_ticks()
+            } else {
+                fallback().raw()
+            }
         }
         _ => fallback().raw(),
     }
@@ -89,7 +102,7 @@ fn fallback() -> &'static quanta::Clock {
 /// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
 pub(crate) fn approximate_ns(ticks: u64) -> u64 {
     let rate = u128::from(rate());
-    u64::try_from(u128::from(ticks) * rate >> RATE_BITS).unwrap_or(u64::MAX)
+    u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
 }
 
 /// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.
@@ -111,7 +124,9 @@ fn rate() -> u64 {
 fn frequency_rate() -> u64 {
     let hertz: u64;
     // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no effect.
-    unsafe { core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
+    };
     ((1_000_000_000_u128 << RATE_BITS) / u128::from(hertz.max(1))) as u64
 }
 
@@ -124,7 +139,11 @@ fn read_both() -> (u64, i64) {
         let width = ticks().saturating_sub(before);
         if width < best.2 {
             let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-            best = (before + width / 2, i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX), width);
+            best = (
+                before + width / 2,
+                i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+                width,
+            );
         }
     }
     (best.0, best.1)
@@ -150,8 +169,17 @@ impl Synchroniser {
     pub(crate) fn start() -> Self {
         let rate = rate();
         let (ticks, wall_ns) = read_both();
-        let last = ClockSync { ticks, unix_ns: wall_ns, rate, wall_ns };
-        Self { last, checked_ticks: ticks, checked_wall_ns: wall_ns }
+        let last = ClockSync {
+            ticks,
+            unix_ns: wall_ns,
+            rate,
+            wall_ns,
+        };
+        Self {
+            last,
+            checked_ticks: ticks,
+            checked_wall_ns: wall_ns,
+        }
     }
 
     /// Returns the point in force.
@@ -187,18 +215,23 @@ impl Synchroniser {
         let bend = (i128::from(error_ns) << RATE_BITS) / (10 * i128::from(elapsed_ticks).max(1));
         let bend = bend.clamp(-(target / MAX_BEND), target / MAX_BEND);
         let rate = u64::try_from(target + bend).ok()?;
-        self.last = ClockSync { ticks, unix_ns: mapped, rate, wall_ns };
+        self.last = ClockSync {
+            ticks,
+            unix_ns: mapped,
+            rate,
+            wall_ns,
+        };
         Some(self.last)
     }
 }
 
 fn approximate(ticks: u64, rate: u64) -> i64 {
-    i64::try_from(u128::from(ticks) * u128::from(rate) >> RATE_BITS).unwrap_or(i64::MAX)
+    i64::try_from((u128::from(ticks) * u128::from(rate)) >> RATE_BITS).unwrap_or(i64::MAX)
 }
 
 fn map(sync: &ClockSync, ticks: u64) -> i64 {
     let delta = i128::from(ticks) - i128::from(sync.ticks);
-    let ns = i128::from(sync.unix_ns) + (delta * i128::from(sync.rate) >> RATE_BITS);
+    let ns = i128::from(sync.unix_ns) + ((delta * i128::from(sync.rate)) >> RATE_BITS);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 

@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::catalog::{Column, MetricColumn};
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{switch, thread};
 
 /// Most metrics by name; values of later names are lost, and one line on stderr says so.
@@ -77,8 +77,15 @@ impl Metrics {
         let unit = self.units.get(name).cloned().unwrap_or_default();
         let column = u32::try_from(self.slots.len()).ok()?;
         let value = AtomicU64::new(0);
-        let slot = Box::leak(Box::new(Slot { value, written: AtomicBool::new(false), column }));
-        self.columns.push(MetricColumn { name: name.to_owned(), unit });
+        let slot = Box::leak(Box::new(Slot {
+            value,
+            written: AtomicBool::new(false),
+            column,
+        }));
+        self.columns.push(MetricColumn {
+            name: name.to_owned(),
+            unit,
+        });
         self.slots.push(slot);
         Some(slot)
     }
@@ -184,7 +191,12 @@ impl Counter {
     /// Describes a counter. An empty unit means none.
     #[must_use]
     pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, sum: AtomicU64::new(0), known: AtomicBool::new(false) }
+        Self {
+            name,
+            unit,
+            sum: AtomicU64::new(0),
+            known: AtomicBool::new(false),
+        }
     }
 
     /// Adds to the frame that is running. Does nothing while recording is off.
@@ -209,7 +221,10 @@ impl Counter {
             if self.known.swap(true, Ordering::Relaxed) {
                 return;
             }
-            metrics.units.entry(Box::from(self.name)).or_insert_with(|| self.unit.to_owned());
+            metrics
+                .units
+                .entry(Box::from(self.name))
+                .or_insert_with(|| self.unit.to_owned());
             if let Some(slot) = metrics.declare(self.name) {
                 metrics.counters.push((self, slot.column));
             }
@@ -231,7 +246,11 @@ impl Histogram {
     /// Describes a distribution. An empty unit means none.
     #[must_use]
     pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, values: Mutex::new(None) }
+        Self {
+            name,
+            unit,
+            values: Mutex::new(None),
+        }
     }
 
     /// Adds a value to the frame that is running. Does nothing while recording is off.
@@ -256,14 +275,23 @@ impl Histogram {
 
     fn register(&'static self) {
         let mut metrics = metrics();
-        if metrics.histograms.iter().any(|(known, _)| std::ptr::eq(*known, self)) {
+        if metrics
+            .histograms
+            .iter()
+            .any(|(known, _)| std::ptr::eq(*known, self))
+        {
             return;
         }
         let mut columns = [0; 3];
         for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
             let name = format!("{}.{suffix}", self.name);
-            metrics.units.entry(Box::from(name.as_str())).or_insert_with(|| self.unit.to_owned());
-            let Some(slot) = metrics.declare(&name) else { return };
+            metrics
+                .units
+                .entry(Box::from(name.as_str()))
+                .or_insert_with(|| self.unit.to_owned());
+            let Some(slot) = metrics.declare(&name) else {
+                return;
+            };
             *column = slot.column;
         }
         metrics.histograms.push((self, columns));
@@ -305,7 +333,11 @@ pub(crate) fn take() -> Taken {
     }
     let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
-    Taken { values, histograms, io: drain_io() }
+    Taken {
+        values,
+        histograms,
+        io: drain_io(),
+    }
 }
 
 impl Taken {
@@ -324,8 +356,13 @@ impl Taken {
     /// Turns the distributions into values, and puts all values in order of their columns.
     pub(crate) fn settle(&mut self) {
         for (columns, histogram) in self.histograms.drain(..) {
-            let rows = [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()];
-            self.values.extend(columns.into_iter().zip(rows.map(|value| value as f64)));
+            let rows = [
+                histogram.value_at_quantile(0.5),
+                histogram.value_at_quantile(0.99),
+                histogram.max(),
+            ];
+            self.values
+                .extend(columns.into_iter().zip(rows.map(|value| value as f64)));
         }
         self.values.sort_by_key(|(column, _)| *column);
         self.values.dedup_by_key(|(column, _)| *column);
@@ -335,8 +372,17 @@ impl Taken {
 /// Returns the user columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
     let metrics = metrics();
-    let column = |metric: &MetricColumn| Column { metric: metric.clone(), system: false };
-    metrics.columns.get(known..).unwrap_or(&[]).iter().map(column).collect()
+    let column = |metric: &MetricColumn| Column {
+        metric: metric.clone(),
+        system: false,
+    };
+    metrics
+        .columns
+        .get(known..)
+        .unwrap_or(&[])
+        .iter()
+        .map(column)
+        .collect()
 }
 
 /// Returns the number of a frame set, declaring it at its first use.
@@ -355,9 +401,4 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> u32 {
 #[must_use]
 pub fn metric_count() -> usize {
     metrics().slots.len()
-}
-
-/// A number for each use of a static that only grows; shared by the switches that print once.
-pub(crate) fn first_time(flag: &AtomicU32) -> bool {
-    flag.swap(1, Ordering::Relaxed) == 0
 }

@@ -49,7 +49,11 @@ pub fn open(site: &'static CallSite) -> Scope {
     if !switch::is_on() {
         return Scope::off();
     }
-    Scope::enter(site, 0, [])
+    let mut id = site.id();
+    if id == 0 {
+        id = register(site, 0);
+    }
+    Scope::begin(id, [])
 }
 
 /// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
@@ -62,69 +66,48 @@ pub fn open_with<const ARGS: usize>(
         return Scope::off();
     }
     let args = args();
-    Scope::enter(site, args::kinds(&args), args.map(|arg| arg.word))
+    let kinds = args::kinds(&args);
+    let mut id = site.id_with(kinds);
+    if id == 0 {
+        id = register(site, kinds);
+    }
+    Scope::begin(id, args.map(|arg| arg.word))
 }
 
 impl<const ARGS: usize> Scope<ARGS> {
     /// A scope that records nothing.
     #[inline(always)]
     pub const fn off() -> Self {
-        Self { start_ticks: 0, site: 0, depth: 0, words: [0; ARGS], not_send: PhantomData }
-    }
-
-    #[inline(always)]
-    fn enter(site: &'static CallSite, kinds: Kinds, words: [u64; ARGS]) -> Self {
-        let mut id = site.id(kinds);
-        if id == 0 {
-            id = register(site, kinds);
+        Self {
+            start_ticks: 0,
+            site: 0,
+            depth: 0,
+            words: [0; ARGS],
+            not_send: PhantomData,
         }
-        Self::begin(id, words)
     }
 
     /// Opens a scope at a registered site.
     #[inline(always)]
     fn begin(site: u32, words: [u64; ARGS]) -> Self {
-        match thread::current() {
-            Some(state) => {
-                let start_ticks = clock::ticks();
-                let depth = state.push_open(site, start_ticks);
-                Self { start_ticks, site, depth, words, not_send: PhantomData }
-            }
-            None => {
-                let (start_ticks, site, depth) = begin_without_state(site);
-                Self { start_ticks, site, depth, words, not_send: PhantomData }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn record(&self, end_ticks: u64) {
-        let duration = end_ticks.wrapping_sub(self.start_ticks);
-        let Ok(short) = u32::try_from(duration) else {
-            return self.record_long(end_ticks);
+        let Some(state) = thread::current().or_else(thread::set_up) else {
+            let site = if thread::is_busy() { 0 } else { site };
+            return Self {
+                start_ticks: clock::ticks(),
+                site,
+                depth: 0,
+                words,
+                not_send: PhantomData,
+            };
         };
-        let Some(state) = thread::current() else {
-            return self.record_anyhow(duration);
-        };
-        state.pop_open(self.depth);
-        let slots = ARGS.div_ceil(2);
-        let first = [self.start_ticks, word1(short, self.site | (slots as u32) << SITE_BITS)];
-        #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer.
-        let pushed = unsafe {
-            match ARGS {
-                0 => state.ring.push_one(first),
-                1 | 2 => state.ring.push_record(first, &[self.pair(0)]),
-                3 | 4 => state.ring.push_record(first, &[self.pair(0), self.pair(1)]),
-                5 | 6 => state.ring.push_record(first, &[self.pair(0), self.pair(1), self.pair(2)]),
-                _ => {
-                    let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
-                    state.ring.push_record(first, &pairs)
-                }
-            }
-        };
-        if !pushed {
-            self.record_anyhow(duration);
+        let start_ticks = clock::ticks();
+        let depth = state.push_open(site, start_ticks);
+        Self {
+            start_ticks,
+            site,
+            depth,
+            words,
+            not_send: PhantomData,
         }
     }
 
@@ -134,41 +117,70 @@ impl<const ARGS: usize> Scope<ARGS> {
         [word(&self.words, 2 * i), word(&self.words, 2 * i + 1)]
     }
 
-    /// Records a span whose length does not fit 32 bits: it is very long, or the clock stepped back.
-    #[cold]
-    #[inline(never)]
-    fn record_long(&self, end_ticks: u64) {
-        // A difference of more than half the range is a step back, not a span of centuries.
+    #[inline(always)]
+    fn record(&self, end_ticks: u64) {
         let duration = end_ticks.wrapping_sub(self.start_ticks);
-        if duration > u64::MAX / 2 {
-            BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
-            return self.record_anyhow(0);
-        }
-        self.record_anyhow(duration);
-    }
-
-    /// Records a span of any length in whatever state the thread and its ring are.
-    #[cold]
-    #[inline(never)]
-    fn record_anyhow(&self, duration_ticks: u64) {
-        if let Some(state) = thread::current() {
+        if let Some(state) = thread::current()
+            && duration <= u64::from(u32::MAX)
+        {
             state.pop_open(self.depth);
+            let slots = ARGS.div_ceil(2) as u32;
+            let first = [
+                self.start_ticks,
+                word1(duration as u32, self.site | slots << SITE_BITS),
+            ];
+            #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+            // SAFETY: `state` is this thread's own, so this thread is the ring's one producer.
+            let pushed = unsafe {
+                match ARGS {
+                    0 => state.ring.push_one(first),
+                    1 | 2 => state.ring.push_record(first, &[self.pair(0)]),
+                    3 | 4 => state.ring.push_record(first, &[self.pair(0), self.pair(1)]),
+                    5 | 6 => state
+                        .ring
+                        .push_record(first, &[self.pair(0), self.pair(1), self.pair(2)]),
+                    _ => {
+                        let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
+                        state.ring.push_record(first, &pairs)
+                    }
+                }
+            };
+            if pushed {
+                return;
+            }
         }
-        let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
-        let mut used = 1 + ARGS.div_ceil(2);
-        for i in 0..ARGS.div_ceil(2) {
-            record[1 + i] = self.pair(i);
-        }
-        let mut tag = self.site;
-        if duration_ticks > u64::from(u32::MAX) {
-            record[used] = [duration_ticks >> 32, 0];
-            used += 1;
-            tag |= TAG_LONG;
-        }
-        tag |= (used as u32 - 1) << SITE_BITS;
-        record[0] = [self.start_ticks, word1(duration_ticks as u32, tag)];
-        thread::push_anyhow(&record[..used]);
+        record_slowly(self.start_ticks, end_ticks, self.site, self.depth, &self.words);
     }
+}
+
+/// Records a span in the rare cases: the thread has no state, the ring is at its limit, the length does not fit 32 bits, or the clock stepped back.
+#[cold]
+#[inline(never)]
+fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words: &[u64]) {
+    let mut duration = end_ticks.wrapping_sub(start_ticks);
+    // A difference of more than half the range is a step back, not a span of centuries.
+    if duration > u64::MAX / 2 {
+        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
+        duration = 0;
+    }
+    if let Some(state) = thread::current() {
+        state.pop_open(depth);
+    }
+    let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
+    let mut used = 1;
+    for pair in words.chunks(2) {
+        record[used] = [word(pair, 0), word(pair, 1)];
+        used += 1;
+    }
+    let mut tag = site;
+    if duration > u64::from(u32::MAX) {
+        record[used] = [duration >> 32, 0];
+        used += 1;
+        tag |= TAG_LONG;
+    }
+    tag |= (used as u32 - 1) << SITE_BITS;
+    record[0] = [start_ticks, word1(duration as u32, tag)];
+    thread::push_anyhow(&record[..used]);
 }
 
 #[inline(always)]
@@ -192,22 +204,6 @@ fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
         return 0;
     }
     thread::while_busy(|| site.register(kinds))
-}
-
-/// Opens a scope on a thread that has no state: yet, any more, or because it is inside vor.
-#[cold]
-#[inline(never)]
-fn begin_without_state(site: u32) -> (u64, u32, u32) {
-    if thread::is_busy() || site == 0 {
-        return (0, 0, 0);
-    }
-    match thread::set_up() {
-        Some(state) => {
-            let start_ticks = clock::ticks();
-            (start_ticks, site, state.push_open(site, start_ticks))
-        }
-        None => (clock::ticks(), site, 0),
-    }
 }
 
 thread_local! {
@@ -286,7 +282,7 @@ impl PhaseChain {
         }
         let now = clock::ticks();
         self.phase.record(now);
-        let id = match site.id(0) {
+        let id = match site.id() {
             0 => register(site, 0),
             id => id,
         };
@@ -295,7 +291,13 @@ impl PhaseChain {
             None => 0,
         };
         // The old scope is recorded, so its drop must not run.
-        let next = Scope { start_ticks: now, site: id, depth, words: [], not_send: PhantomData };
+        let next = Scope {
+            start_ticks: now,
+            site: id,
+            depth,
+            words: [],
+            not_send: PhantomData,
+        };
         std::mem::forget(std::mem::replace(&mut self.phase, next));
     }
 }
@@ -310,7 +312,10 @@ pub fn message(text: std::fmt::Arguments<'_>) {
     if let Some(text) = text.as_str() {
         return thread::push_message(now, text);
     }
-    let mut line = Line { bytes: [0; args::MAX_STR_BYTES], used: 0 };
+    let mut line = Line {
+        bytes: [0; args::MAX_STR_BYTES],
+        used: 0,
+    };
     // The line refuses what does not fit; what fits is kept.
     let _ = std::fmt::write(&mut line, text);
     thread::push_message(now, line.as_str());
@@ -332,6 +337,10 @@ impl std::fmt::Write for Line {
         let fits = args::cut(text, self.bytes.len() - self.used);
         self.bytes[self.used..self.used + fits.len()].copy_from_slice(fits.as_bytes());
         self.used += fits.len();
-        if fits.len() == text.len() { Ok(()) } else { Err(std::fmt::Error) }
+        if fits.len() == text.len() {
+            Ok(())
+        } else {
+            Err(std::fmt::Error)
+        }
     }
 }

@@ -1,42 +1,35 @@
 //! Whether anything is recorded: the one word that every scope looks at.
 
 use crate::sync::Ordering;
-use crate::sync::global::AtomicU32;
+use crate::sync::global::{AtomicBool, AtomicU32};
 
-/// Nothing is recorded.
-pub(crate) const OFF: u32 = 0;
-/// Scopes are recorded.
-pub(crate) const ON: u32 = 1;
-/// The process was forked while recording was on; the next scope or mark starts the recorder anew in the child.
-pub(crate) const REARM: u32 = 2;
+const OFF: u32 = 0;
+const ON: u32 = 1;
 
-/// Written by `enable`, `disable` and the fork handler, read relaxed by every scope. What a scope needs beyond it, it finds by its own means.
+/// Written by `enable` and `disable`, read relaxed by every scope. What a scope needs beyond it, it finds by its own means.
 static MODE: AtomicU32 = AtomicU32::new(OFF);
 
-/// Returns whether a scope should record, after starting the recorder anew where that is due.
+/// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork handler, cleared by the first scope or mark; looked
+/// at only on cold paths, since the handler also takes the thread's state away.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether scopes are recorded.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
-    match mode() {
-        OFF => false,
-        ON => true,
-        _ => rearm(),
-    }
+    MODE.load(Ordering::Relaxed) != OFF
 }
 
-/// Returns the current mode.
-#[inline(always)]
-pub(crate) fn mode() -> u32 {
-    MODE.load(Ordering::Relaxed)
+/// Switches recording on or off.
+pub(crate) fn set(on: bool) {
+    MODE.store(if on { ON } else { OFF }, Ordering::SeqCst);
 }
 
-/// Sets the mode.
-pub(crate) fn set(mode: u32) {
-    MODE.store(mode, Ordering::SeqCst);
+/// Returns whether the recorder has to be started anew.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Acquire)
 }
 
-#[cold]
-#[inline(never)]
-fn rearm() -> bool {
-    crate::drain::rearm_after_fork();
-    mode() == ON
+/// Notes whether the recorder has to be started anew.
+pub(crate) fn set_forked(forked: bool) {
+    FORKED.store(forked, Ordering::Release);
 }

@@ -52,7 +52,12 @@ impl ThreadState {
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
             id: AtomicU32::new(0),
-            open: [const { OpenSlot { start_ticks: AtomicU64::new(0), site: AtomicU32::new(0) } }; MAX_OPEN],
+            open: [const {
+                OpenSlot {
+                    start_ticks: AtomicU64::new(0),
+                    site: AtomicU32::new(0),
+                }
+            }; MAX_OPEN],
         }
     }
 
@@ -93,7 +98,10 @@ impl ThreadState {
         let read = || -> Vec<(SiteId, u64)> {
             let depth = self.depth.load(Ordering::Acquire) as usize;
             let entry = |slot: &OpenSlot| {
-                (SiteId(slot.site.load(Ordering::Acquire)), slot.start_ticks.load(Ordering::Acquire))
+                (
+                    SiteId(slot.site.load(Ordering::Acquire)),
+                    slot.start_ticks.load(Ordering::Acquire),
+                )
             };
             self.open.iter().take(depth).map(entry).collect()
         };
@@ -195,7 +203,10 @@ pub(crate) fn current() -> Option<&'static ThreadState> {
     Some(deref(state))
 }
 
-#[expect(unsafe_code, reason = "a thread-local without a destructor can only hold a plain pointer")]
+#[expect(
+    unsafe_code,
+    reason = "a thread-local without a destructor can only hold a plain pointer"
+)]
 #[inline(always)]
 fn deref(state: *const ThreadState) -> &'static ThreadState {
     // SAFETY: CURRENT holds an address only between `set_up` and the drop of OWNED on this very thread, and OWNED keeps the state alive for that
@@ -238,6 +249,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     if CURRENT.get() != NEW {
         return current();
     }
+    drain::rearm_if_forked();
     let owned = while_busy(|| {
         let info = describe();
         let mut threads = threads();
@@ -329,7 +341,10 @@ fn push_late(record: &[Slot]) {
     let mut threads = threads();
     let number = match NUMBER.get() {
         0 => {
-            let number = threads.add_info(ThreadInfo { os_id: os_id(), name: String::new() });
+            let number = threads.add_info(ThreadInfo {
+                os_id: os_id(),
+                name: String::new(),
+            });
             NUMBER.set(number + 1);
             number
         }
@@ -342,10 +357,16 @@ fn push_late(record: &[Slot]) {
 
 /// Pushes text into this thread's ring and returns its key, 0 where there was no room.
 pub(crate) fn push_text(text: &str) -> u64 {
-    let Some(state) = current().or_else(set_up) else { return 0 };
+    let Some(state) = current().or_else(set_up) else {
+        return 0;
+    };
     let key = state.next_text.load(Ordering::Relaxed);
     state.next_text.store(key + 1, Ordering::Relaxed);
-    if push_bytes(state, key, Special::Text, text) { key } else { 0 }
+    if push_bytes(state, key, Special::Text, text) {
+        key
+    } else {
+        0
+    }
 }
 
 /// Pushes a message with the time `ticks` into this thread's ring.
@@ -400,7 +421,9 @@ pub(crate) fn infos_after(known: usize) -> Vec<Arc<ThreadInfo>> {
 pub(crate) fn reclaim(state: &Arc<ThreadState>) {
     let mut threads = threads();
     threads.live.retain(|live| !Arc::ptr_eq(live, state));
-    if threads.spare.len() < MAX_SPARE && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two() {
+    if threads.spare.len() < MAX_SPARE
+        && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two()
+    {
         threads.spare.push(Arc::clone(state));
     }
 }
@@ -452,7 +475,9 @@ pub fn open_scopes() -> Vec<OpenThread> {
         for state in &threads.live {
             let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
                 site,
-                name: registry.name_of(site).map_or_else(|| "?".into(), |info| info.name.to_string()),
+                name: registry
+                    .name_of(site)
+                    .map_or_else(|| "?".into(), |info| info.name.to_string()),
                 age_ns: clock::approximate_ns(now.saturating_sub(start_ticks)),
                 start_ticks,
             };
@@ -460,7 +485,11 @@ pub fn open_scopes() -> Vec<OpenThread> {
             if !scopes.is_empty() {
                 let info = threads.infos.get(state.id().0 as usize);
                 let name = info.map_or_else(String::new, |info| info.name.clone());
-                all.push(OpenThread { thread: state.id(), name, scopes });
+                all.push(OpenThread {
+                    thread: state.id(),
+                    name,
+                    scopes,
+                });
             }
         }
         all

@@ -107,7 +107,7 @@ fn timeline(starts: &[(u64, u64)]) -> Timeline {
     let mut previous_rate = 1 << RATE_BITS;
     for &(gap, rate) in starts {
         ticks += gap;
-        unix_ns += i64::try_from((u128::from(gap) * u128::from(previous_rate)) >> RATE_BITS).unwrap();
+        unix_ns += ((u128::from(gap) * u128::from(previous_rate)) >> RATE_BITS) as i64;
         assert!(timeline.push(ClockSync {
             ticks,
             unix_ns,
@@ -355,7 +355,7 @@ fn many_flat_children_across_batches_belong_to_their_root() {
     // A warm-up of flat roots, then a root with 300 000 children; the warm-up may not end up in the root.
     let timeline = Timeline::default();
     let mut stats = StatsBuilder::new();
-    let mut flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[u64]| {
+    let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[u64]| {
         for part in 0..30 {
             let starts: Vec<u64> = (0..10_000).map(|i| from + (part * 10_000 + i) * 10).collect();
             let as_of_ticks = starts[starts.len() - 1] + 8;

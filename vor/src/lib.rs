@@ -25,17 +25,19 @@ pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;
 pub use vor_core::drain::{
-    SinkHandle, add_sink, disable, enable, failed_sinks, flush, flush_recording, frame_mark, frame_mark_named,
-    is_enabled, stats,
+    SinkHandle, add_sink, disable, enable, failed_sinks, flush, flush_recording, frame_mark,
+    frame_mark_named, is_enabled, stats,
 };
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_core::reader::{Frame, Reader};
+pub use vor_core::reader::{Capture, Frame, Reader};
 pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
+#[cfg(feature = "puffin")]
+pub use vor_core::sink::puffin::PuffinSink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};

@@ -5,6 +5,8 @@
 //! to stand at the right place; their wording is that of the `rust-version` of this workspace, so they are checked with that
 //! one alone.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::env;
 use std::process::Command;
 

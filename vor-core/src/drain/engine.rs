@@ -78,7 +78,10 @@ impl Engine {
         let clock = Synchroniser::start();
         let mut timeline = Timeline::default();
         timeline.push(clock.last());
-        let columns = FrameSampler::columns().into_iter().map(|metric| Column { metric, system: true }).collect();
+        let columns = FrameSampler::columns()
+            .into_iter()
+            .map(|metric| Column { metric, system: true })
+            .collect();
         let catalog = Catalog {
             process: Arc::new(describe_process()),
             timeline: Arc::new(timeline),
@@ -97,7 +100,10 @@ impl Engine {
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(StatsBuilder::new),
             sampler: FrameSampler::new(),
-            sets: vec![SetState { next_index: 0, start_ticks }],
+            sets: vec![SetState {
+                next_index: 0,
+                start_ticks,
+            }],
             frame_spans: 0,
             frame_dropped: 0,
             outputs: Outputs::default(),
@@ -113,7 +119,10 @@ impl Engine {
     }
 
     pub(super) fn scope_stats(&self) -> Vec<ScopeStats> {
-        self.statistics.as_ref().map(|stats| stats.scope_stats(&self.catalog)).unwrap_or_default()
+        self.statistics
+            .as_ref()
+            .map(|stats| stats.scope_stats(&self.catalog))
+            .unwrap_or_default()
     }
 
     /// Compares the clock with the system's.
@@ -127,7 +136,10 @@ impl Engine {
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
         let quarter = |source: &Source| source.state.ring.len() > source.state.ring.capacity() / 4;
-        let mut pass = Pass { active: !marks.is_empty(), pressed: self.sources.iter().any(quarter) };
+        let mut pass = Pass {
+            active: !marks.is_empty(),
+            pressed: self.sources.iter().any(quarter),
+        };
         for mark in marks {
             pass.active |= self.collect_until(mark.ticks);
             self.finish_frame(mark);
@@ -153,7 +165,11 @@ impl Engine {
     fn adopt(&mut self, set_names: &[String]) {
         for state in thread::take_new() {
             let dropped_seen = state.ring.dropped();
-            self.sources.push(Source { state, texts: PendingTexts::default(), dropped_seen });
+            self.sources.push(Source {
+                state,
+                texts: PendingTexts::default(),
+                dropped_seen,
+            });
         }
         let infos = thread::infos_after(self.catalog.threads.len());
         if !infos.is_empty() {
@@ -165,7 +181,13 @@ impl Engine {
             let catalog = Arc::make_mut(&mut self.catalog);
             Arc::make_mut(&mut catalog.frame_sets).extend_from_slice(&set_names[known..]);
             let start_ticks = self.sets[0].start_ticks;
-            self.sets.resize(set_names.len() + 1, SetState { next_index: 0, start_ticks });
+            self.sets.resize(
+                set_names.len() + 1,
+                SetState {
+                    next_index: 0,
+                    start_ticks,
+                },
+            );
         }
     }
 
@@ -194,8 +216,11 @@ impl Engine {
             let mut share = self.spare.pop().unwrap_or_default();
             share.thread = source.state.id();
             let dropped = source.state.ring.dropped();
-            let mut context =
-                Context { texts: &mut source.texts, interner: &mut self.interner, kinds: &mut kinds_of };
+            let mut context = Context {
+                texts: &mut source.texts,
+                interner: &mut self.interner,
+                kinds: &mut kinds_of,
+            };
             let mut take = |one: &[_], two: &[_]| {
                 let taken = collect::collect(one, two, limit_ticks, &mut share, &mut context);
                 full |= share.len() >= collect::MAX_SPANS;
@@ -256,9 +281,14 @@ impl Engine {
     }
 
     fn finish_frame(&mut self, mut mark: Mark) {
-        let Some(set) = self.sets.get_mut(mark.set as usize) else { return };
+        let Some(set) = self.sets.get_mut(mark.set as usize) else {
+            return;
+        };
         let (index, start_ticks) = (set.next_index, set.start_ticks);
-        *set = SetState { next_index: index + 1, start_ticks: mark.ticks };
+        *set = SetState {
+            next_index: index + 1,
+            start_ticks: mark.ticks,
+        };
         let mut frame = FrameSnapshot {
             index,
             frame_set: mark.set,
@@ -291,10 +321,16 @@ impl Engine {
     }
 
     fn metric_values(&mut self, taken: &Taken, start_ticks: u64, end_ticks: u64) -> Vec<MetricValue> {
-        let frame_ns = self.catalog.timeline.duration_ns(start_ticks, end_ticks - start_ticks);
+        let frame_ns = self
+            .catalog
+            .timeline
+            .duration_ns(start_ticks, end_ticks - start_ticks);
         let mut values = self.sampler.sample(frame_ns, taken.io);
         let system = FrameSampler::column_count() as u32;
-        let user = taken.values.iter().map(|(column, value)| MetricValue { column: system + column, value: *value });
+        let user = taken.values.iter().map(|(column, value)| MetricValue {
+            column: system + column,
+            value: *value,
+        });
         values.extend(user);
         values
     }
@@ -332,7 +368,9 @@ fn describe_process() -> ProcessInfo {
     let name = executable.as_deref().and_then(|path| path.file_name());
     ProcessInfo {
         pid: std::process::id(),
-        name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        name: name
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

@@ -43,7 +43,7 @@ fn at_exit() {}
 
 /// Takes what is left and finishes every sink.
 pub(super) fn finish() {
-    if thread::is_busy() || switch::mode() == switch::REARM {
+    if thread::is_busy() || switch::is_forked() {
         return;
     }
     thread::while_busy(|| {

@@ -74,9 +74,10 @@ mod unix {
     }
 
     unsafe extern "C" fn in_child() {
-        let was_on = switch::mode() == switch::ON;
-        switch::set(switch::OFF);
-        let Some(mut held) = take() else { return };
+        let Some(mut held) = take() else {
+            switch::set(false);
+            return;
+        };
         // Its sinks hold the parent's files and unwritten buffers.
         std::mem::forget(held.engine.take());
         std::mem::forget(std::mem::take(&mut *held.marks));
@@ -84,8 +85,6 @@ mod unix {
         worker::forget();
         thread::forget_all();
         thread::forget_current();
-        if was_on {
-            switch::set(switch::REARM);
-        }
+        switch::set_forked(true);
     }
 }

@@ -54,7 +54,7 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 
 /// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does nothing where it is on.
 pub fn enable() {
-    if switch::mode() == switch::ON {
+    if switch::is_on() {
         return;
     }
     Config::from_env().enable();
@@ -62,8 +62,8 @@ pub fn enable() {
 
 /// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and go on when recording is switched on again.
 pub fn disable() {
-    if switch::mode() != switch::OFF {
-        switch::set(switch::OFF);
+    if switch::is_on() {
+        switch::set(false);
         flush();
     }
 }
@@ -71,7 +71,7 @@ pub fn disable() {
 /// Returns whether recording is on.
 #[must_use]
 pub fn is_enabled() -> bool {
-    switch::mode() != switch::OFF
+    switch::is_on()
 }
 
 /// Starts the recorder, or adds to it.
@@ -112,12 +112,14 @@ pub(crate) fn start(config: Config) {
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
                 for (name, sink) in config.sinks {
-                    engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
+                    engine
+                        .outputs
+                        .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
                 }
             });
         }
     });
-    switch::set(switch::ON);
+    switch::set(true);
 }
 
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
@@ -135,32 +137,36 @@ fn begin(settings: &Settings) {
 
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
 fn open_capture(settings: &Settings) {
-    let Some((path, options)) = &settings.capture else { return };
+    let Some((path, options)) = &settings.capture else {
+        return;
+    };
     match CaptureSink::create(path, *options) {
         Ok(sink) => with_settings(settings, |engine| {
             let name = format!("the capture {}", sink.path().display());
-            engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            engine
+                .outputs
+                .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
         }),
         Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
     }
 }
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
-pub(crate) fn rearm_after_fork() {
-    if thread::is_busy() {
+pub(crate) fn rearm_if_forked() {
+    if !switch::is_forked() || thread::is_busy() {
         return;
     }
     thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
-        if switch::mode() != switch::REARM {
+        if !switch::is_forked() {
             return;
         }
+        switch::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
             open_capture(settings);
             begin(settings);
         }
-        switch::set(switch::ON);
     });
 }
 
@@ -172,7 +178,13 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = locked(&ENGINE);
-    let make = || Engine::new(settings.start_ticks, settings.max_spans_per_frame, settings.statistics);
+    let make = || {
+        Engine::new(
+            settings.start_ticks,
+            settings.max_spans_per_frame,
+            settings.statistics,
+        )
+    };
     work(engine.get_or_insert_with(make))
 }
 
@@ -192,6 +204,7 @@ fn pass(engine: &mut Engine) -> Pass {
 /// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last mark belong to the frame that ends.
 pub fn frame_mark() {
     if switch::is_on() && !thread::is_busy() {
+        rearm_if_forked();
         thread::while_busy(|| mark(0, metrics::take()));
     }
 }
@@ -199,6 +212,7 @@ pub fn frame_mark() {
 /// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no spans of their own and no metrics.
 pub fn frame_mark_named(name: &str) {
     if switch::is_on() && !thread::is_busy() {
+        rearm_if_forked();
         thread::while_busy(|| mark(metrics::frame_set(name, &FRAME_SETS), Taken::default()));
     }
 }
@@ -217,7 +231,12 @@ fn mark(set: u32, taken: Taken) {
                 // The queue stays in order of time: the mark that moved to now goes to the end.
                 marks.sort_by_key(|mark| mark.ticks);
             }
-            None => marks.push(Mark { set, ticks, taken, merged: 0 }),
+            None => marks.push(Mark {
+                set,
+                ticks,
+                taken,
+                merged: 0,
+            }),
         }
     }
     if INLINE.load(Ordering::Relaxed) {

@@ -29,10 +29,14 @@ const LONG_SLEEP: Duration = Duration::from_secs(5);
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 pub(super) fn spawn(interval: Duration) {
-    let spawned = std::thread::Builder::new().name("vor-drain".into()).spawn(move || run(interval));
+    let spawned = std::thread::Builder::new()
+        .name("vor-drain".into())
+        .spawn(move || run(interval));
     match spawned {
         Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
-        Err(error) => eprintln!("vor: the worker thread cannot be started: {error}; spans are taken at flush only"),
+        Err(error) => {
+            eprintln!("vor: the worker thread cannot be started: {error}; spans are taken at flush only")
+        }
     }
 }
 
@@ -49,10 +53,11 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
 
 pub(super) fn wake(urgent: bool) {
     let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
-    if due && !CALLED.swap(true, Ordering::SeqCst) {
-        if let Some(worker) = &*locked(&WORKER) {
-            worker.unpark();
-        }
+    if due
+        && !CALLED.swap(true, Ordering::SeqCst)
+        && let Some(worker) = &*locked(&WORKER)
+    {
+        worker.unpark();
     }
 }
 
@@ -69,7 +74,9 @@ fn run(interval: Duration) {
             }
             pass(engine)
         });
-        let Some(Pass { active, pressed }) = found else { return };
+        let Some(Pass { active, pressed }) = found else {
+            return;
+        };
         if check {
             last_check = Instant::now();
         }

@@ -26,6 +26,7 @@ const BLOCK_MESSAGES: usize = 1 << 16;
 /// Caps of a record's content when it is read; each is above what the writer puts into one.
 const MAX_RECORD_ARG_VALUES: usize = 1 << 18;
 const MAX_RECORD_MESSAGES: usize = 1 << 18;
+const MAX_RECORD_THREADS: usize = 1 << 16;
 const MAX_RECORD_TEXTS: usize = 1 << 18;
 
 const TAG_FALSE: u8 = 0;
@@ -47,7 +48,9 @@ pub(super) struct BatchTotals {
 #[derive(Debug, Default)]
 pub(super) struct BatchCoder {
     blocks: BlockCoder,
+    /// Numbers of the texts that the record being written holds.
     written_texts: FxHashMap<Arc<str>, u32>,
+    texts_written: u32,
     read_texts: Vec<Arc<str>>,
 }
 
@@ -60,7 +63,7 @@ impl BatchCoder {
         mut end_record: impl FnMut(&mut Vec<u8>),
     ) -> BatchTotals {
         let mut totals = BatchTotals::default();
-        let (mut record_spans, mut record_values) = (0, 0);
+        let (mut record_spans, mut record_values, mut record_blocks) = (0, 0, 0);
         for thread in &batch.threads {
             let len = thread
                 .len()
@@ -106,22 +109,24 @@ impl BatchCoder {
                 }
                 payload[flags_at] = flags;
                 record_spans += to - from;
+                record_blocks += 1;
                 (from, args, messages) = (to, &args[args_here..], &messages[messages_here..]);
                 first = false;
                 if payload.len() >= RECORD_GOAL_BYTES
                     || record_spans > MAX_RECORD_SPANS - BLOCK_SPANS
                     || record_values > MAX_RECORD_ARG_VALUES / 2
+                    || record_blocks == MAX_RECORD_THREADS
                 {
                     end_record(payload);
-                    self.written_texts.clear();
-                    (record_spans, record_values) = (0, 0);
+                    self.forget_texts();
+                    (record_spans, record_values, record_blocks) = (0, 0, 0);
                 }
             }
         }
         if !payload.is_empty() {
             end_record(payload);
         }
-        self.written_texts.clear();
+        self.forget_texts();
         totals
     }
 
@@ -179,11 +184,17 @@ impl BatchCoder {
         }
         put_varint(out, 0);
         put_text(out, text);
-        // A text beyond the cap, or one that was cut, is written again each time.
-        if self.written_texts.len() < MAX_RECORD_TEXTS / 2 && text.len() <= MAX_TEXT_BYTES {
-            let number = self.written_texts.len() as u32 + 1;
-            self.written_texts.insert(Arc::clone(text), number);
+        // The reader counts every text that is written out, so this does as well; not all of them can be named later.
+        self.texts_written += 1;
+        if self.texts_written < MAX_RECORD_TEXTS as u32 && text.len() <= MAX_TEXT_BYTES {
+            self.written_texts.insert(Arc::clone(text), self.texts_written);
         }
+    }
+
+    /// Forgets the texts of a record.
+    fn forget_texts(&mut self) {
+        self.written_texts.clear();
+        self.texts_written = 0;
     }
 
     /// Reads the payload of a batch record.
@@ -195,7 +206,7 @@ impl BatchCoder {
             spans: MAX_RECORD_SPANS,
             values: MAX_RECORD_ARG_VALUES,
             messages: MAX_RECORD_MESSAGES,
-            threads: MAX_RECORD_SPANS,
+            threads: MAX_RECORD_THREADS,
         };
         while !cursor.is_empty() {
             let thread = ThreadId(cursor.varint_u32()?);

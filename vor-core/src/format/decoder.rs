@@ -161,7 +161,11 @@ impl Decoder {
             let scanning = self.skip.is_some();
             let allowed = SCAN_BYTES + SCAN_FACTOR * self.offset();
             let exhausted = scanning && self.scanned_bytes.saturating_add(bytes as u64) > allowed;
-            if exhausted || !head.verify_seeded(self.seed, &rest[RECORD_HEAD_BYTES..bytes]) {
+            if exhausted {
+                self.pass_over(DamageReason::Corrupt);
+                continue;
+            }
+            if !head.verify_seeded(self.seed, &rest[RECORD_HEAD_BYTES..bytes]) {
                 self.scanned_bytes = self.scanned_bytes.saturating_add(bytes as u64);
                 self.pass_over(DamageReason::Corrupt);
                 continue;
@@ -403,4 +407,64 @@ fn decompress<'a>(payload: &[u8], raw: &'a mut Vec<u8>) -> Result<&'a [u8], Erro
         )));
     }
     Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::head::put_record;
+    use super::*;
+
+    /// Heads that are right, all over a file, each of which asks for a checksum of two megabytes.
+    #[test]
+    fn hostile_heads_cannot_make_a_scan_quadratic() {
+        let header = Header::default();
+        let mut record = Vec::new();
+        put_record(
+            &mut record,
+            header.crc_seed(),
+            0,
+            kind::BATCH,
+            CODEC_RAW,
+            &vec![0; 2 << 20],
+        );
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        let begin = bytes.len();
+        for _ in 0..1 << 18 {
+            bytes.extend_from_slice(&record[..RECORD_HEAD_BYTES]);
+        }
+        let mut decoder = Decoder::new();
+        decoder.push(&bytes);
+        let mut passed_over = 0;
+        while let Some(event) = decoder.finish().unwrap() {
+            match event {
+                Event::Damage(damage) => passed_over += damage.bytes,
+                event => assert!(matches!(event, Event::Header(_)), "{event:?}"),
+            }
+        }
+        assert_eq!(passed_over, (bytes.len() - begin) as u64);
+        let allowed = SCAN_BYTES + SCAN_FACTOR * bytes.len() as u64;
+        assert!(
+            decoder.scanned_bytes <= allowed,
+            "{} bytes",
+            decoder.scanned_bytes
+        );
+        assert!(decoder.scanned_bytes > allowed / 2, "the cap was not reached");
+    }
+
+    #[test]
+    fn sequence_numbers_wrap_and_late_ones_close_their_gap() {
+        let mut seqs = Sequence {
+            next: Some(u32::MAX - 1),
+            ..Sequence::default()
+        };
+        assert!(matches!(seqs.see(u32::MAX - 1), Seen::Expected));
+        assert!(matches!(seqs.see(3), Seen::Gap(4)));
+        assert!(matches!(seqs.see(0), Seen::Late));
+        assert!(matches!(seqs.see(0), Seen::Repeated));
+        assert!(matches!(seqs.see(u32::MAX), Seen::Late));
+        assert!(matches!(seqs.see(3), Seen::Repeated));
+        assert_eq!((seqs.lost, seqs.gaps.as_slice()), (2, &[(1, 3)][..]));
+        assert!(matches!(seqs.see(4), Seen::Expected));
+    }
 }

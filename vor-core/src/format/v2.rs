@@ -127,8 +127,12 @@ pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
 }
 
 fn utf8(bytes: &[u8], what: &str) -> Result<String, Error> {
-    String::from_utf8(bytes.to_vec())
-        .map_err(|_| Error::corrupt(format!("{what} should be UTF-8, found {bytes:02x?}")))
+    String::from_utf8(bytes.to_vec()).map_err(|_| {
+        Error::corrupt(format!(
+            "{what} in UTF-8 was expected, found {} bytes that are not",
+            bytes.len()
+        ))
+    })
 }
 
 /// Turns the bytes behind the header into [`Event`]s.

@@ -27,6 +27,8 @@ pub(super) enum Step {
 pub(super) struct Found {
     pub(super) offset: u64,
     pub(super) head: RecordHead,
+    /// Whether the record was read before: only a batch whose first copy could not be used is of interest then.
+    pub(super) again: bool,
     payload: Range<usize>,
 }
 
@@ -52,6 +54,8 @@ pub(super) struct Walker {
     seen: Seen,
     /// Whether the first record may have any number, since it is not known which ones stand before it.
     joins_anywhere: bool,
+    /// Whether damage was passed over since the walk began.
+    damaged_before: bool,
     /// Where the damage begins that is being passed over.
     damaged: Option<u64>,
     /// Bytes of checksums that may still be computed in vain: a file made of heads that only look right would
@@ -80,6 +84,7 @@ impl Walker {
             offset,
             seen: Seen::default(),
             joins_anywhere: false,
+            damaged_before: false,
             damaged: None,
             allowance: ALLOWANCE,
             looked_to: 0,
@@ -95,9 +100,15 @@ impl Walker {
         self.joins_anywhere = seen.is_none();
         self.seen = seen.unwrap_or_default();
         self.damaged = None;
+        self.damaged_before = false;
         self.allowance = ALLOWANCE;
         self.looked_to = 0;
         self.ready.clear();
+    }
+
+    /// Returns the offset of the first byte that was not yet used.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
     }
 
     pub(super) fn header(&self) -> &Header {
@@ -155,7 +166,9 @@ impl Walker {
             None if left > 0 => Some(Loss {
                 offset: self.offset,
                 bytes: left,
-                reason: format!("a whole record was expected, found the end of the file after {left} bytes of it"),
+                reason: format!(
+                    "a whole record was expected, found the end of the file after {left} bytes of it"
+                ),
             }),
             None => None,
         }
@@ -167,8 +180,8 @@ impl Walker {
     }
 
     fn pass_over(&mut self, len: usize) {
-        self.ready
-            .push_back(Step::Loss(corrupt(self.offset, len as u64)));
+        self.damaged_before = true;
+        self.ready.push_back(Step::Loss(corrupt(self.offset, len as u64)));
         self.consume(len);
     }
 
@@ -203,6 +216,7 @@ impl Walker {
                 Place::Whole(_) => {
                     self.consume(at - self.at);
                     self.damaged = None;
+                    self.damaged_before = true;
                     self.ready
                         .push_back(Step::Loss(corrupt(begin, self.offset - begin)));
                     return true;
@@ -233,15 +247,18 @@ impl Walker {
     }
 
     fn take(&mut self, head: RecordHead) {
-        let found = Found {
+        let mut found = Found {
             offset: self.offset,
             head,
+            again: false,
             payload: self.at + RECORD_HEAD_BYTES..self.at + head.record_bytes(),
         };
         self.consume(head.record_bytes());
         let (seq, offset) = (found.seq(), found.offset);
         if std::mem::take(&mut self.joins_anywhere) {
-            self.seen = Seen::up_to(seq);
+            // Damage before the first record took at least one.
+            let lost = u64::from(std::mem::take(&mut self.damaged_before));
+            self.seen = Seen::up_to(seq.saturating_sub(lost));
         }
         let next = self.seen.next();
         if !self.seen.insert(seq) {
@@ -250,11 +267,16 @@ impl Walker {
                 bytes: head.record_bytes() as u64,
                 reason: format!("record {next} was expected, found record {seq} once more"),
             }));
+            found.again = true;
+            self.ready.push_back(Step::Record(found));
             return;
         }
         if seq != next {
             let reason = if seq > next {
-                format!("record {next} was expected, found record {seq}: {} are missing", seq - next)
+                format!(
+                    "record {next} was expected, found record {seq}: {} are missing",
+                    seq - next
+                )
             } else {
                 format!("record {next} was expected, found record {seq}, which belongs further up")
             };

@@ -38,7 +38,13 @@ pub struct CaptureOptions {
 
 impl Default for CaptureOptions {
     fn default() -> Self {
-        Self { spans: true, every: 1, max_frames: None, slow_ns: None, before: 2 }
+        Self {
+            spans: true,
+            every: 1,
+            max_frames: None,
+            slow_ns: None,
+            before: 2,
+        }
     }
 }
 
@@ -80,7 +86,10 @@ struct Waiting {
 
 impl std::fmt::Debug for CaptureSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CaptureSink").field("path", &self.path).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("CaptureSink")
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,7 +102,9 @@ impl CaptureSink {
     pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
         let (file, path) = open(path)?;
         let start_ticks = clock::ticks();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
@@ -104,7 +115,10 @@ impl CaptureSink {
         let mut sink = Self {
             file,
             path,
-            options: CaptureOptions { every: options.every.max(1), ..options },
+            options: CaptureOptions {
+                every: options.every.max(1),
+                ..options
+            },
             encoder: Encoder::new(header),
             buffer: Vec::new(),
             declared: Declared::default(),
@@ -142,22 +156,46 @@ impl CaptureSink {
         known.syncs = catalog.timeline.syncs().len();
         if catalog.columns.len() > known.columns {
             let first = known.columns as u32;
-            encoder.encode(RecordRef::Columns { first, columns: &catalog.columns[known.columns..] }, out);
+            encoder.encode(
+                RecordRef::Columns {
+                    first,
+                    columns: &catalog.columns[known.columns..],
+                },
+                out,
+            );
             known.columns = catalog.columns.len();
         }
         if catalog.frame_sets.len() > known.frame_sets {
             let first = known.frame_sets as u32;
-            encoder.encode(RecordRef::FrameSets { first, names: &catalog.frame_sets[known.frame_sets..] }, out);
+            encoder.encode(
+                RecordRef::FrameSets {
+                    first,
+                    names: &catalog.frame_sets[known.frame_sets..],
+                },
+                out,
+            );
             known.frame_sets = catalog.frame_sets.len();
         }
         if catalog.threads.len() > known.threads {
             let first = ThreadId(known.threads as u32);
-            encoder.encode(RecordRef::Threads { first, threads: &catalog.threads[known.threads..] }, out);
+            encoder.encode(
+                RecordRef::Threads {
+                    first,
+                    threads: &catalog.threads[known.threads..],
+                },
+                out,
+            );
             known.threads = catalog.threads.len();
         }
         if catalog.sites.len() > known.sites {
             let first = SiteId(known.sites as u32 + 1);
-            encoder.encode(RecordRef::Sites { first, sites: &catalog.sites[known.sites..] }, out);
+            encoder.encode(
+                RecordRef::Sites {
+                    first,
+                    sites: &catalog.sites[known.sites..],
+                },
+                out,
+            );
             known.sites = catalog.sites.len();
         }
         self.catalog = Arc::clone(catalog);
@@ -175,7 +213,10 @@ impl CaptureSink {
 
     /// Writes a frame whose spans are not in the file, and says so by their count of zero.
     fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
-        self.put_frame(&FrameSnapshot { span_count: 0, ..frame.clone() });
+        self.put_frame(&FrameSnapshot {
+            span_count: 0,
+            ..frame.clone()
+        });
     }
 
     /// Returns whether every frame keeps its spans, so that batches need not wait.
@@ -186,10 +227,15 @@ impl CaptureSink {
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
     fn settle(&mut self, keep: usize, with_spans: bool) {
         while self.waiting.frames.len() > keep {
-            let Some((frame, batches)) = self.waiting.frames.pop_front() else { break };
+            let Some((frame, batches)) = self.waiting.frames.pop_front() else {
+                break;
+            };
             let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
             self.waiting.spans -= spans;
-            let allowed = self.options.max_frames.is_none_or(|most| self.frames_with_spans < most);
+            let allowed = self
+                .options
+                .max_frames
+                .is_none_or(|most| self.frames_with_spans < most);
             if with_spans && allowed {
                 self.frames_with_spans += 1;
                 batches.iter().for_each(|batch| self.put_batch(batch));
@@ -220,7 +266,11 @@ impl CaptureSink {
 
 impl FrameSink for CaptureSink {
     fn interest(&self) -> Interest {
-        if self.options.spans { Interest::BATCHES } else { Interest::METRICS }
+        if self.options.spans {
+            Interest::BATCHES
+        } else {
+            Interest::METRICS
+        }
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
@@ -256,7 +306,8 @@ impl FrameSink for CaptureSink {
     fn finish(&mut self) -> Result<(), Error> {
         self.settle(0, false);
         if let Some(open) = open_now() {
-            self.encoder.encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+            self.encoder
+                .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
         }
         let catalog = Arc::clone(&self.catalog);
         self.declare(&catalog);
@@ -267,11 +318,18 @@ impl FrameSink for CaptureSink {
 
 fn open_now() -> Option<crate::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
-        let scopes = thread.scopes.iter().map(|scope| (scope.site, scope.start_ticks)).collect();
+        let scopes = thread
+            .scopes
+            .iter()
+            .map(|scope| (scope.site, scope.start_ticks))
+            .collect();
         (thread.thread, scopes)
     };
     let threads: Vec<_> = thread::open_scopes().into_iter().map(scopes).collect();
-    (!threads.is_empty()).then(|| crate::format::OpenScopes { ticks: clock::ticks(), threads })
+    (!threads.is_empty()).then(|| crate::format::OpenScopes {
+        ticks: clock::ticks(),
+        threads,
+    })
 }
 
 /// Makes a number that no other capture has: the hasher's random keys, the process and the time.
@@ -287,7 +345,12 @@ fn file_id() -> u64 {
 fn open(path: &Path) -> Result<(File, PathBuf), Error> {
     let refused = |path: &Path, error| Error::io(format!("cannot write {}", path.display()), error);
     let open_at = |path: &Path| {
-        OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|error| refused(path, error))
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| refused(path, error))
     };
     let file = open_at(path)?;
     let metadata = file.metadata().map_err(|error| refused(path, error))?;
@@ -298,7 +361,11 @@ fn open(path: &Path) -> Result<(File, PathBuf), Error> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             let own = beside(path, &std::process::id().to_string());
-            eprintln!("vor: {} is being written by another process; this one writes {}", path.display(), own.display());
+            eprintln!(
+                "vor: {} is being written by another process; this one writes {}",
+                path.display(),
+                own.display()
+            );
             let (file, own) = keep_earlier(open_at(&own)?, &own, &open_at)?;
             // Nobody else uses a path with this process's number; where locks are unknown the file is written all the same.
             let _ = file.try_lock();
@@ -322,11 +389,23 @@ fn keep_earlier(
     if length == 0 {
         return Ok((file, path.to_owned()));
     }
-    let free = (1_u32..).map(|number| beside(path, &number.to_string())).find(|free| !free.exists());
-    let Some(kept) = free else { return Ok((file, path.to_owned())) };
-    std::fs::rename(path, &kept)
-        .map_err(|error| Error::io(format!("cannot keep the earlier {} as {}", path.display(), kept.display()), error))?;
-    eprintln!("vor: the earlier {} is kept as {}", path.display(), kept.display());
+    let free = (1_u32..)
+        .map(|number| beside(path, &number.to_string()))
+        .find(|free| !free.exists());
+    let Some(kept) = free else {
+        return Ok((file, path.to_owned()));
+    };
+    std::fs::rename(path, &kept).map_err(|error| {
+        Error::io(
+            format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
+            error,
+        )
+    })?;
+    eprintln!(
+        "vor: the earlier {} is kept as {}",
+        path.display(),
+        kept.display()
+    );
     Ok((open_at(path)?, path.to_owned()))
 }
 

@@ -35,10 +35,13 @@ impl Sink for ChromeTraceSink {
     fn install(self) -> Guard {
         match create_chrome_trace(&self.path) {
             Ok(exporter) => {
-                if switch::mode() != switch::ON {
+                if !switch::is_on() {
                     drain::enable();
                 }
-                Guard::new(drain::add_sink(format!("the Chrome trace {}", self.path.display()), exporter))
+                Guard::new(drain::add_sink(
+                    format!("the Chrome trace {}", self.path.display()),
+                    exporter,
+                ))
             }
             Err(error) => {
                 eprintln!("vor: {error}; no Chrome trace is written");

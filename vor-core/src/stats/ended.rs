@@ -135,13 +135,8 @@ impl EndedSpans {
         }
         self.runs.truncate(halved);
         let older = self.recent.len() / 2;
-        for pair in self.recent[..older].chunks(2) {
-            let mut run = Run::from(&pair[0]);
-            if let Some(next) = pair.get(1) {
-                run.append(&Run::from(next));
-            }
-            self.runs.push(run);
-        }
+        let pairs = self.recent[..older].chunks(2);
+        self.runs.extend(pairs.map(|pair| Run::of(&pair[0], pair)));
         self.recent.drain(..older);
     }
 
@@ -160,11 +155,16 @@ impl EndedSpans {
             });
         }
         self.runs.truncate(settled);
-        let known = self
-            .recent
-            .partition_point(|subtree| subtree.start_ticks < as_of_ticks);
-        for subtree in &self.recent[..known] {
-            let run = Run::from(subtree);
+        let began_by = |ticks: u64| move |subtree: &Subtree| subtree.start_ticks < ticks;
+        let known = self.recent.partition_point(began_by(as_of_ticks));
+        let mut rest = &self.recent[..known];
+        while let Some(first) = rest.first() {
+            // Up to the next open scope, all have the same parent.
+            let next_open = open_start_ticks.iter().find(|&&start| start > first.start_ticks);
+            let together = next_open.map_or(rest.len(), |&start| rest.partition_point(began_by(start)));
+            let (siblings, later) = rest.split_at(together);
+            rest = later;
+            let run = Run::of(first, siblings);
             let length = self.runs.len();
             if join_run(&mut self.runs, length, run, &mut open).is_none() {
                 self.runs.push(run);
@@ -202,6 +202,19 @@ fn join_run<'a>(
 }
 
 impl Run {
+    /// Makes a run of consecutive subtrees, the first of which is `first`.
+    fn of(first: &Subtree, siblings: &[Subtree]) -> Self {
+        Self {
+            first_start_ticks: first.start_ticks,
+            last_start_ticks: siblings.last().unwrap_or(first).start_ticks,
+            total_ns: siblings
+                .iter()
+                .fold(0, |sum: u64, subtree| sum.saturating_add(subtree.total_ns)),
+            subtrees: siblings.len() as u64,
+            spans: siblings.iter().map(|subtree| subtree.spans).sum(),
+        }
+    }
+
     /// Appends a later run.
     fn append(&mut self, next: &Self) {
         self.last_start_ticks = next.last_start_ticks;
@@ -233,18 +246,6 @@ impl Run {
             start_ticks - 1
         };
         share
-    }
-}
-
-impl From<&Subtree> for Run {
-    fn from(subtree: &Subtree) -> Self {
-        Self {
-            first_start_ticks: subtree.start_ticks,
-            last_start_ticks: subtree.start_ticks,
-            total_ns: subtree.total_ns,
-            subtrees: 1,
-            spans: subtree.spans,
-        }
     }
 }
 

@@ -20,11 +20,12 @@ pub struct FrameStats {
 impl FrameStats {
     /// Makes statistics of no frames.
     #[must_use]
+    #[expect(
+        clippy::expect_used,
+        clippy::missing_panics_doc,
+        reason = "new fails only for more than 5 significant digits, and this asks for 3"
+    )]
     pub fn new() -> Self {
-        #[expect(
-            clippy::expect_used,
-            reason = "new fails only for more than 5 significant digits, and this asks for 3"
-        )]
         let histogram = Histogram::new(3).expect("3 significant digits are supported");
         Self {
             histogram,

@@ -49,7 +49,7 @@ pub struct FlameSpan {
 }
 
 /// One entry of the scope table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlameScope {
     /// What [`FlameSpan::scope_id`] refers to.
     pub id: Option<u32>,
@@ -109,7 +109,11 @@ pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
     let num_scopes = parse_meta(meta, &mut flame).ok_or("the meta section is not what puffin writes")?;
     flame.threads = parse_streams(&unpack(streams)?)?;
     flame.scopes = parse_table(table).ok_or("the scope table is not what puffin writes")?;
-    let found = flame.threads.iter().map(|thread| thread.spans.len() as u64).sum::<u64>();
+    let found = flame
+        .threads
+        .iter()
+        .map(|thread| thread.spans.len() as u64)
+        .sum::<u64>();
     if found != num_scopes {
         return Err(format!("{num_scopes} spans were announced, found {found}"));
     }
@@ -210,7 +214,10 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
             return Ok(spans);
         };
         let (Some(b')'), Some(end_ns)) = (cursor.u8(), cursor.i64()) else {
-            return Err(format!("the end of a scope was expected before byte {} of a stream", cursor.at()));
+            return Err(format!(
+                "the end of a scope was expected before byte {} of a stream",
+                cursor.at()
+            ));
         };
         let subtree_len = spans.len() - index;
         spans[index].end_ns = end_ns;

@@ -1,0 +1,310 @@
+//! A capture with access to any frame.
+//!
+//! What is kept in memory is the catalog, a bounded number of places to start reading from, and one frame: not more for a large
+//! file than for a small one.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::capture_v2::CaptureV2;
+use super::capture_v3::CaptureV3;
+use super::{CHUNK_BYTES, Damage, Front, Recovered, open_file, read_front, read_some};
+use crate::Error;
+use crate::batch::SpanBatch;
+use crate::catalog::Catalog;
+use crate::frame::FrameSnapshot;
+
+/// Something that can be read anywhere: a file, or bytes in memory.
+pub(super) trait Input: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Input for T {}
+
+/// A file that is read from a place on, piece by piece.
+pub(super) struct Source {
+    input: Box<dyn Input>,
+    chunk: Vec<u8>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    pub(super) fn seek(&mut self, offset: u64) -> Result<(), Error> {
+        match self.input.seek(SeekFrom::Start(offset)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::io(
+                format!("seeking to byte {offset} of the capture"),
+                error,
+            )),
+        }
+    }
+
+    /// Returns the next bytes; none at the end.
+    pub(super) fn read(&mut self) -> Result<&[u8], Error> {
+        let n = read_some(&mut self.input, &mut self.chunk)
+            .map_err(|error| Error::io("reading the capture", error))?;
+        Ok(&self.chunk[..n])
+    }
+
+    pub(super) fn len(&mut self) -> Result<u64, Error> {
+        self.input
+            .seek(SeekFrom::End(0))
+            .map_err(|error| Error::io("finding the end of the capture", error))
+    }
+
+    /// Reads exactly the bytes at `offset`.
+    pub(super) fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.seek(offset)?;
+        self.input.read_exact(bytes).map_err(|error| {
+            Error::io(
+                format!("reading {} bytes at {offset} of the capture", bytes.len()),
+                error,
+            )
+        })
+    }
+}
+
+/// A capture of which any frame can be read.
+#[derive(Debug)]
+pub struct Capture {
+    inner: Inner,
+    frame_set: u32,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per capture, and it is not moved about"
+)]
+enum Inner {
+    V2(CaptureV2),
+    V3(CaptureV3),
+}
+
+/// Totals of a capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Version of the file's format.
+    pub version: u16,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Frames of the main set that can be read.
+    pub frames: u64,
+    /// Spans that ended in those frames, and after them where the index knows.
+    pub spans: u64,
+    /// Threads that recorded something.
+    pub threads: u64,
+    /// From the first mark to the last one.
+    pub duration_ns: u64,
+    /// Spans that were dropped because a ring was full.
+    pub dropped_spans: u64,
+    /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed when it ends with a whole record.
+    pub closed: bool,
+    /// Whether the frames were found through the file's index; otherwise the file was passed over once.
+    pub indexed: bool,
+    /// What could not be read so far. Behind an index, damage shows only when its place is read; see [`Capture::verify`].
+    pub damage: Damage,
+}
+
+impl Capture {
+    /// Opens a capture.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened or read, or what it begins with is not the header of a capture; the text names the path.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file: File = open_file(path).map_err(|error| Error::io(path.display().to_string(), error))?;
+        Self::new(file).map_err(|error| in_file(path, error))
+    }
+
+    /// Makes a capture of anything that can be read and sought.
+    ///
+    /// # Errors
+    ///
+    /// `input` fails, or what it begins with is not the header of a capture.
+    pub fn new(mut input: impl Read + Seek + Send + 'static) -> Result<Self, Error> {
+        input
+            .seek(SeekFrom::Start(0))
+            .map_err(|error| Error::io("finding the beginning of the capture", error))?;
+        let (front, _) = read_front(&mut input)?;
+        let source = Source {
+            input: Box::new(input),
+            chunk: vec![0; CHUNK_BYTES],
+        };
+        let inner = match front {
+            Front::V2(header) => Inner::V2(CaptureV2::new(source, header)?),
+            Front::V3(header, len) => Inner::V3(CaptureV3::new(source, header, len as u64)?),
+        };
+        Ok(Self { inner, frame_set: 0 })
+    }
+
+    /// Returns what ids and ticks refer to.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        match &self.inner {
+            Inner::V2(capture) => capture.catalog(),
+            Inner::V3(capture) => capture.catalog(),
+        }
+    }
+
+    /// Returns the totals, and the damage known so far.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        match &self.inner {
+            Inner::V2(capture) => capture.info(),
+            Inner::V3(capture) => capture.info(),
+        }
+    }
+
+    /// Chooses the frame set that [`frame_count`](Self::frame_count), [`frame`](Self::frame) and [`frames`](Self::frames) speak of: an index into
+    /// [`Catalog::frame_sets`], 0 (the main set) at first. Frames of other sets have no trees.
+    ///
+    /// # Errors
+    ///
+    /// There is no such set, or passing over the file for its frames fails.
+    pub fn select_frame_set(&mut self, frame_set: u32) -> Result<(), Error> {
+        let known = self.catalog().frame_sets.len().max(1);
+        if frame_set as usize >= known {
+            return Err(Error::config(format!(
+                "a frame set below {known} was expected, found {frame_set}"
+            )));
+        }
+        if let Inner::V3(capture) = &mut self.inner {
+            capture.prepare_frame_set(frame_set)?;
+        }
+        self.frame_set = frame_set;
+        Ok(())
+    }
+
+    /// Sets how many spans of a frame are held at most; the rest is counted.
+    pub fn set_max_spans(&mut self, max_spans: usize) {
+        if let Inner::V3(capture) = &mut self.inner {
+            capture.set_max_spans(max_spans);
+        }
+    }
+
+    /// Returns the number of frames of the selected set.
+    #[must_use]
+    pub fn frame_count(&self) -> u64 {
+        match &self.inner {
+            Inner::V2(capture) => capture.frame_count(),
+            Inner::V3(capture) => capture.frame_count(self.frame_set),
+        }
+    }
+
+    /// Returns frame `i` of the selected set, counted from 0 in the order of the file, with its span trees.
+    ///
+    /// # Errors
+    ///
+    /// There is no such frame, the frame was lost to damage ([`Error::is_corrupt`]), or the file cannot be read.
+    pub fn frame(&mut self, i: u64) -> Result<Arc<FrameSnapshot>, Error> {
+        self.recovered(i).map(|recovered| recovered.frame)
+    }
+
+    /// Like [`frame`](Self::frame), and says whether all of the frame is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`frame`](Self::frame).
+    pub fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
+        let count = self.frame_count();
+        if i >= count {
+            return Err(Error::config(format!(
+                "a frame below {count} was expected, found {i}"
+            )));
+        }
+        match &mut self.inner {
+            Inner::V2(capture) => capture.recovered(i),
+            Inner::V3(capture) => capture.recovered(self.frame_set, i),
+        }
+    }
+
+    /// Returns the frames of a range one after the other; what lies beyond the last frame is left out. A lost frame is an error in its place.
+    pub fn frames(&mut self, range: Range<u64>) -> Frames<'_> {
+        let end = range.end.min(self.frame_count());
+        Frames {
+            range: range.start..end,
+            capture: self,
+        }
+    }
+
+    /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture has none.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn batches(&mut self) -> Result<Batches<'_>, Error> {
+        if let Inner::V3(capture) = &mut self.inner {
+            capture.rewind()?;
+        }
+        Ok(Batches { capture: self })
+    }
+
+    /// Reads the whole file and checks every checksum; returns all that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn verify(&mut self) -> Result<Damage, Error> {
+        match &mut self.inner {
+            Inner::V2(capture) => Ok(capture.info().damage),
+            Inner::V3(capture) => capture.verify(),
+        }
+    }
+}
+
+/// Names the file in an error, and keeps its kind.
+fn in_file(path: &Path, error: Error) -> Error {
+    let message = format!("{}: {error}", path.display());
+    if error.is_version() {
+        Error::version(message)
+    } else if error.is_corrupt() {
+        Error::corrupt(message)
+    } else {
+        Error::io(path.display().to_string(), error.into())
+    }
+}
+
+/// The frames of a range; see [`Capture::frames`].
+#[derive(Debug)]
+pub struct Frames<'a> {
+    capture: &'a mut Capture,
+    range: Range<u64>,
+}
+
+impl Iterator for Frames<'_> {
+    type Item = Result<Arc<FrameSnapshot>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let i = self.range.next()?;
+        Some(self.capture.frame(i))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+/// The batches of a capture; see [`Capture::batches`].
+#[derive(Debug)]
+pub struct Batches<'a> {
+    capture: &'a mut Capture,
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<SpanBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.capture.inner {
+            Inner::V2(_) => None,
+            Inner::V3(capture) => capture.next_batch().transpose(),
+        }
+    }
+}

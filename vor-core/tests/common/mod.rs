@@ -1,0 +1,240 @@
+//! Captures made of numbers from a seed, and the frames that they should read back as.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
+
+use std::sync::Arc;
+
+use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+
+/// A small generator (splitmix64), so that every run sees the same cases.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// A capture's bytes, where its records begin, and what it holds.
+pub struct Made {
+    pub bytes: Vec<u8>,
+    /// Offsets of the records, and the file's length.
+    pub records: Vec<usize>,
+    pub frames: Vec<Arc<FrameSnapshot>>,
+    /// Where each frame's record ends in the file, and where its first record begins.
+    pub frame_ends: Vec<usize>,
+    pub spans: u64,
+    pub catalog: Arc<Catalog>,
+    /// Frames of the secondary set.
+    pub ticks_frames: u64,
+}
+
+pub fn catalog() -> Catalog {
+    let mut timeline = Timeline::default();
+    timeline.push(ClockSync {
+        ticks: 1000,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 2 << RATE_BITS,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let site = |name: &str| {
+        Some(Arc::new(SiteInfo {
+            name: name.to_owned().into(),
+            file: "src/lib.rs".into(),
+            line: 7,
+            arg_names: vec!["n".into()],
+            ..SiteInfo::default()
+        }))
+    };
+    let thread = |name: &str| {
+        Some(Arc::new(ThreadInfo {
+            os_id: 11,
+            name: name.into(),
+        }))
+    };
+    let column = |name: &str, unit: &str, system| Column {
+        metric: MetricColumn {
+            name: name.into(),
+            unit: unit.into(),
+        },
+        system,
+    };
+    Catalog {
+        process: Arc::new(ProcessInfo {
+            pid: 5,
+            name: "made".into(),
+            recorder: "0.3.0".into(),
+        }),
+        timeline: Arc::new(timeline),
+        sites: Arc::new(["outer", "inner", "leaf"].map(site).to_vec()),
+        threads: Arc::new(["main", "worker"].map(thread).to_vec()),
+        columns: Arc::new(vec![
+            column("frame_ms", "ms", true),
+            column("loss", "nats", false),
+            column("memory_mb", "MB", true),
+        ]),
+        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
+    }
+}
+
+/// Makes a capture of `frames` frames with up to `spread` spans each.
+pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
+    let mut random = Random(seed);
+    let catalog = Arc::new(catalog());
+    let header = Header {
+        file_id: random.next(),
+        pid: 5,
+        flags: 0,
+        start_unix_ns: 1_700_000_000_000_000_000,
+        start_ticks: 1000,
+    };
+    let mut encoder = Encoder::new(header);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    let header_len = bytes.len();
+    for record in [
+        RecordRef::Process(&catalog.process),
+        RecordRef::Clock(&catalog.timeline.syncs()[0]),
+        RecordRef::Sites {
+            first: SiteId(1),
+            sites: &catalog.sites,
+        },
+        RecordRef::Threads {
+            first: ThreadId(0),
+            threads: &catalog.threads,
+        },
+        RecordRef::Columns {
+            first: 0,
+            columns: &catalog.columns,
+        },
+        RecordRef::FrameSets {
+            first: 0,
+            names: &catalog.frame_sets,
+        },
+    ] {
+        encoder.encode(record, &mut bytes);
+    }
+    let mut made = Made {
+        bytes: Vec::new(),
+        records: Vec::new(),
+        frames: Vec::new(),
+        frame_ends: Vec::new(),
+        spans: 0,
+        catalog: Arc::clone(&catalog),
+        ticks_frames: 0,
+    };
+    let mut now = 2000;
+    for index in 0..frames as u64 {
+        let start_ticks = now;
+        let mut builder = TreeBuilder::new(usize::MAX);
+        for _ in 0..1 + random.below(2) {
+            let batch = SpanBatch {
+                catalog: Arc::clone(&catalog),
+                threads: vec![
+                    thread_batch(&mut random, 0, spread, &mut now),
+                    thread_batch(&mut random, 1, spread, &mut now),
+                ],
+            };
+            builder.add_batch(&batch);
+            encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        }
+        now += 10;
+        let trees = builder.finish();
+        made.spans += trees.span_count;
+        let metrics = vec![
+            MetricValue {
+                column: 0,
+                value: (now - start_ticks) as f64 / 1e6,
+            },
+            MetricValue {
+                column: 1,
+                value: f64::from_bits(random.next()),
+            },
+        ];
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            frame_set: 0,
+            start_ticks,
+            end_ticks: now,
+            metrics,
+            dropped_spans: trees.dropped_spans,
+            merged_marks: 0,
+            span_count: trees.span_count,
+            threads: trees.threads,
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        made.frame_ends.push(bytes.len());
+        made.frames.push(Arc::new(frame));
+        if index % 3 == 0 {
+            let physics = FrameSnapshot {
+                index: index / 3,
+                frame_set: 1,
+                start_ticks,
+                end_ticks: now,
+                ..FrameSnapshot::default()
+            };
+            made.ticks_frames += 1;
+            encoder.encode(RecordRef::Frame(&physics), &mut bytes);
+        }
+    }
+    if close {
+        encoder.close(&catalog, &mut bytes);
+    }
+    let mut at = header_len;
+    while at < bytes.len() {
+        made.records.push(at);
+        at += 4 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    }
+    made.records.push(bytes.len());
+    made.bytes = bytes;
+    made
+}
+
+/// Spans in order of ending: leaves, now and then one around the last few.
+fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
+    let mut batch = ThreadBatch {
+        thread: ThreadId(thread),
+        ..ThreadBatch::default()
+    };
+    let mut open = *now;
+    for span in 0..random.below(spread + 1) as u32 {
+        let parent = random.below(4) == 0;
+        let start = if parent { open } else { *now + 3 };
+        *now = *now + 5 + random.below(900) as u64;
+        batch.start_ticks.push(start);
+        batch.duration_ticks.push(*now - start);
+        batch.sites.push(SiteId(if parent { 1 } else { 2 + span % 2 }));
+        if parent {
+            open = *now + 1;
+        }
+        if span % 5 == 0 {
+            batch.args.push(SpanArgs {
+                span,
+                values: vec![ArgValue::U64(random.next())],
+            });
+        }
+    }
+    if random.below(8) == 0 {
+        batch.messages.push(Message {
+            ticks: *now,
+            text: format!("message {}", random.below(100)).into(),
+        });
+    }
+    batch
+}
