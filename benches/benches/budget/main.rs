@@ -31,17 +31,27 @@ pub struct Options {
 
 impl Options {
     fn from_args(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { seconds: 10.0, only: String::new() };
+        let mut options = Self {
+            seconds: 10.0,
+            only: String::new(),
+        };
         while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("expected a value after {arg}, found the end"));
+            let mut value = || {
+                args.next()
+                    .ok_or_else(|| format!("expected a value after {arg}, found the end"))
+            };
             match arg.as_str() {
                 // Cargo passes it to every bench.
                 "--bench" => {}
                 "--only" => options.only = value()?,
                 "--seconds" => {
                     let text = value()?;
-                    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-                    options.seconds = seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
+                    let seconds = text
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|seconds| (0.1..=3600.0).contains(seconds));
+                    options.seconds =
+                        seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
                 }
                 _ => return Err(format!("expected --seconds S or --only TEXT, found `{arg}`")),
             }
@@ -79,5 +89,9 @@ fn main() -> ExitCode {
             measure(&options, &mut table);
         }
     }
-    if table.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if table.conclude() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
