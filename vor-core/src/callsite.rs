@@ -70,6 +70,10 @@ impl CallSite {
     }
 
     /// Adds the names of the arguments, at most [`MAX_ARGS`].
+    ///
+    /// # Panics
+    ///
+    /// When there are more; in a static, that is an error of the compiler.
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
         assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");

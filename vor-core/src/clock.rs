@@ -102,7 +102,7 @@ fn fallback() -> &'static quanta::Clock {
 /// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
 pub(crate) fn approximate_ns(ticks: u64) -> u64 {
     let rate = u128::from(rate());
-    u64::try_from(u128::from(ticks) * rate >> RATE_BITS).unwrap_or(u64::MAX)
+    u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
 }
 
 /// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.
@@ -226,12 +226,12 @@ impl Synchroniser {
 }
 
 fn approximate(ticks: u64, rate: u64) -> i64 {
-    i64::try_from(u128::from(ticks) * u128::from(rate) >> RATE_BITS).unwrap_or(i64::MAX)
+    i64::try_from((u128::from(ticks) * u128::from(rate)) >> RATE_BITS).unwrap_or(i64::MAX)
 }
 
 fn map(sync: &ClockSync, ticks: u64) -> i64 {
     let delta = i128::from(ticks) - i128::from(sync.ticks);
-    let ns = i128::from(sync.unix_ns) + (delta * i128::from(sync.rate) >> RATE_BITS);
+    let ns = i128::from(sync.unix_ns) + ((delta * i128::from(sync.rate)) >> RATE_BITS);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 

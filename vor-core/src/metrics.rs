@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::catalog::{Column, MetricColumn};
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{switch, thread};
 
 /// Most metrics by name; values of later names are lost, and one line on stderr says so.
@@ -401,9 +401,4 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> u32 {
 #[must_use]
 pub fn metric_count() -> usize {
     metrics().slots.len()
-}
-
-/// A number for each use of a static that only grows; shared by the switches that print once.
-pub(crate) fn first_time(flag: &AtomicU32) -> bool {
-    flag.swap(1, Ordering::Relaxed) == 0
 }

@@ -53,10 +53,11 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
 
 pub(super) fn wake(urgent: bool) {
     let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
-    if due && !CALLED.swap(true, Ordering::SeqCst) {
-        if let Some(worker) = &*locked(&WORKER) {
-            worker.unpark();
-        }
+    if due
+        && !CALLED.swap(true, Ordering::SeqCst)
+        && let Some(worker) = &*locked(&WORKER)
+    {
+        worker.unpark();
     }
 }
 
