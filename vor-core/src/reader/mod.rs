@@ -251,18 +251,8 @@ fn only_v3() -> io::Error {
 
 /// Notes a frame of which something is missing.
 fn note_lost(damage: &mut Damage, recovered: &Recovered) {
-    if recovered.lost_records > 0 {
-        damage.add(Loss {
-            offset: 0,
-            bytes: 0,
-            reason: format!(
-                "all of frame {} was expected, found {} of its {} spans; {} of its records are missing",
-                recovered.frame.index,
-                recovered.held_spans(),
-                recovered.frame.span_count,
-                recovered.lost_records
-            ),
-        });
+    if let Some(loss) = recovered.loss() {
+        damage.add(loss);
     }
 }
 

@@ -105,6 +105,13 @@ impl PuffinSink {
     }
 }
 
+impl crate::sink::Sink for PuffinSink {
+    fn install(self) -> crate::sink::Guard {
+        crate::drain::enable();
+        crate::sink::Guard::new(crate::drain::add_sink("puffin", self))
+    }
+}
+
 impl FrameSink for PuffinSink {
     fn interest(&self) -> Interest {
         Interest::FRAMES
