@@ -79,7 +79,7 @@ fn has_hardware() -> bool {
 
 /// Returns whether [`ticks`] is [`hardware_ticks`].
 pub(crate) fn is_hardware() -> bool {
-    ticks();
+    let _ = ticks();
     COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
@@ -108,7 +108,7 @@ fn fallback() -> &'static quanta::Clock {
 /// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
 pub(crate) fn approximate_ns(ticks: u64) -> u64 {
     let rate = u128::from(rate());
-    u64::try_from(u128::from(ticks) * rate >> RATE_BITS).unwrap_or(u64::MAX)
+    u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
 }
 
 /// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.
@@ -259,7 +259,7 @@ impl Synchroniser {
 }
 
 fn approximate(ticks: u64, rate: u64) -> i64 {
-    i64::try_from(u128::from(ticks) * u128::from(rate) >> RATE_BITS).unwrap_or(i64::MAX)
+    i64::try_from((u128::from(ticks) * u128::from(rate)) >> RATE_BITS).unwrap_or(i64::MAX)
 }
 
 fn map(sync: &ClockSync, ticks: u64) -> i64 {
