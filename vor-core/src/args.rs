@@ -74,7 +74,10 @@ impl private::Sealed for &str {}
 impl Arg for &str {
     #[inline]
     fn encode(self) -> ArgWord {
-        ArgWord { word: thread::push_text(self), kind: TEXT }
+        ArgWord {
+            word: thread::push_text(self),
+            kind: TEXT,
+        }
     }
 }
 

@@ -94,7 +94,11 @@ impl CallSite {
     pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
         let registered = self.registered.load(Ordering::Relaxed);
         // Unregistered, the high half is 0, which are nobody's kinds here.
-        if (registered >> 32) as u32 == kinds { registered as u32 } else { 0 }
+        if (registered >> 32) as u32 == kinds {
+            registered as u32
+        } else {
+            0
+        }
     }
 
     /// Enters the site into the registry, or finds the id of this combination of kinds.
@@ -108,7 +112,8 @@ impl CallSite {
         let id = registry.push(self.info(), kinds);
         registry.variants.insert(key, id);
         if self.registered.load(Ordering::Relaxed) == 0 {
-            self.registered.store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
+            self.registered
+                .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
         }
         id
     }
@@ -156,7 +161,13 @@ impl Registry {
             _ => {
                 if next == MAX_SITE as usize {
                     let name = Cow::Borrowed("(more than 16 million names)");
-                    self.sites.push((Arc::new(SiteInfo { name, ..SiteInfo::default() }), 0));
+                    self.sites.push((
+                        Arc::new(SiteInfo {
+                            name,
+                            ..SiteInfo::default()
+                        }),
+                        0,
+                    ));
                 }
                 MAX_SITE
             }
@@ -168,7 +179,10 @@ impl Registry {
         if let Some(id) = self.names.get(name) {
             return *id;
         }
-        let info = SiteInfo { name: Cow::Owned(name.to_owned()), ..SiteInfo::default() };
+        let info = SiteInfo {
+            name: Cow::Owned(name.to_owned()),
+            ..SiteInfo::default()
+        };
         let id = self.push(info, 0);
         if id < MAX_SITE {
             self.names.insert(Arc::from(name), id);

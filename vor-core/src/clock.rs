@@ -27,7 +27,11 @@ static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) == HARDWARE { hardware_ticks() } else { other_ticks() }
+    if COUNTER.load(Ordering::Relaxed) == HARDWARE {
+        hardware_ticks()
+    } else {
+        other_ticks()
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -44,7 +48,9 @@ fn hardware_ticks() -> u64 {
 fn hardware_ticks() -> u64 {
     let ticks: u64;
     // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
-    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+    };
     ticks
 }
 
@@ -64,7 +70,10 @@ fn has_hardware() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        cfg!(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos", target_os = "android")))
+        cfg!(all(
+            target_arch = "aarch64",
+            any(target_os = "linux", target_os = "macos", target_os = "android")
+        ))
     }
 }
 
@@ -75,7 +84,11 @@ fn other_ticks() -> u64 {
         UNKNOWN => {
             let counter = if has_hardware() { HARDWARE } else { FALLBACK };
             COUNTER.store(counter, Ordering::Relaxed);
-            if counter == HARDWARE { hardware_ticks() } else { fallback().raw() }
+            if counter == HARDWARE {
+                hardware_ticks()
+            } else {
+                fallback().raw()
+            }
         }
         _ => fallback().raw(),
     }
@@ -111,7 +124,9 @@ fn rate() -> u64 {
 fn frequency_rate() -> u64 {
     let hertz: u64;
     // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no effect.
-    unsafe { core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
+    };
     ((1_000_000_000_u128 << RATE_BITS) / u128::from(hertz.max(1))) as u64
 }
 
@@ -124,7 +139,11 @@ fn read_both() -> (u64, i64) {
         let width = ticks().saturating_sub(before);
         if width < best.2 {
             let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-            best = (before + width / 2, i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX), width);
+            best = (
+                before + width / 2,
+                i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+                width,
+            );
         }
     }
     (best.0, best.1)
@@ -167,8 +186,19 @@ impl Synchroniser {
     }
 
     fn from_reading(ticks: u64, wall_ns: i64, rate: u64) -> Self {
-        let last = ClockSync { ticks, unix_ns: wall_ns, rate, wall_ns };
-        Self { last, rate, set_ns: 0, checked_ticks: ticks, checked_wall_ns: wall_ns }
+        let last = ClockSync {
+            ticks,
+            unix_ns: wall_ns,
+            rate,
+            wall_ns,
+        };
+        Self {
+            last,
+            rate,
+            set_ns: 0,
+            checked_ticks: ticks,
+            checked_wall_ns: wall_ns,
+        }
     }
 
     /// Returns the point in force.
@@ -183,7 +213,9 @@ impl Synchroniser {
     }
 
     fn check_reading(&mut self, ticks: u64, wall_ns: i64) -> Option<ClockSync> {
-        let elapsed_ticks = ticks.checked_sub(self.checked_ticks).filter(|elapsed| *elapsed > 0)?;
+        let elapsed_ticks = ticks
+            .checked_sub(self.checked_ticks)
+            .filter(|elapsed| *elapsed > 0)?;
         let elapsed_ns = wall_ns.saturating_sub(self.checked_wall_ns);
         let expected_ns = approximate(elapsed_ticks, self.rate);
         self.checked_ticks = ticks;
@@ -210,7 +242,12 @@ impl Synchroniser {
         let bend = (i128::from(error_ns) << RATE_BITS) / (LOOKS_TO_CORRECT * i128::from(elapsed_ticks));
         let bend = bend.clamp(-(rate / MAX_BEND), rate / MAX_BEND);
         let rate = u64::try_from(rate + bend).ok()?;
-        self.last = ClockSync { ticks, unix_ns: mapped, rate, wall_ns };
+        self.last = ClockSync {
+            ticks,
+            unix_ns: mapped,
+            rate,
+            wall_ns,
+        };
         Some(self.last)
     }
 }
@@ -310,7 +347,10 @@ mod tests {
 
     impl World {
         fn noise(&mut self, range: f64) -> f64 {
-            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.seed = self
+                .seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             ((self.seed >> 11) as f64 / (1_u64 << 53) as f64 - 0.5) * 2.0 * range
         }
 
@@ -327,7 +367,12 @@ mod tests {
     }
 
     fn world() -> (World, Synchroniser, Timeline) {
-        let world = World { seed: 7, ticks: 1 << 40, true_ns: 0.0, start_ns: 1_700_000_000_000_000_000 };
+        let world = World {
+            seed: 7,
+            ticks: 1 << 40,
+            true_ns: 0.0,
+            start_ns: 1_700_000_000_000_000_000,
+        };
         // The calibration is 20 parts per million off.
         let synchroniser = Synchroniser::from_reading(world.ticks, world.start_ns, RATE + RATE / 50_000);
         let mut timeline = Timeline::default();
@@ -353,7 +398,11 @@ mod tests {
             worst = worst.max((mapped - wall_ns).abs());
             if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
                 assert!(timeline.push(sync));
-                assert_eq!(timeline.unix_ns(world.ticks), mapped, "a new point continues the line");
+                assert_eq!(
+                    timeline.unix_ns(world.ticks),
+                    mapped,
+                    "a new point continues the line"
+                );
             }
         }
         assert!(worst < 1_000_000, "at most 1 ms was expected, found {worst} ns");
@@ -364,7 +413,11 @@ mod tests {
         for sign in [1.0, -1.0] {
             let (mut world, mut synchroniser, mut timeline) = world();
             for second in 0..200 {
-                let ppm = if (50..150).contains(&second) { 500.0 * sign } else { 0.0 };
+                let ppm = if (50..150).contains(&second) {
+                    500.0 * sign
+                } else {
+                    0.0
+                };
                 world.pass(1.0, ppm);
                 let wall_ns = world.wall_ns();
                 let error = timeline.unix_ns(world.ticks) - wall_ns;
@@ -390,7 +443,10 @@ mod tests {
                 }
                 let wall_ns = world.wall_ns();
                 let error = timeline.unix_ns(world.ticks) - (wall_ns - unset_ns);
-                assert!(error.abs() < 1_000_000, "second {second}, set by {step_ns}: {error} ns");
+                assert!(
+                    error.abs() < 1_000_000,
+                    "second {second}, set by {step_ns}: {error} ns"
+                );
                 if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
                     timeline.push(sync);
                 }
@@ -404,7 +460,12 @@ mod tests {
             for unix_ns in [i64::MIN, 0, i64::MAX] {
                 for ticks in [0, 1, u64::MAX] {
                     let mut timeline = Timeline::default();
-                    timeline.push(ClockSync { ticks, unix_ns, rate, wall_ns: unix_ns });
+                    timeline.push(ClockSync {
+                        ticks,
+                        unix_ns,
+                        rate,
+                        wall_ns: unix_ns,
+                    });
                     for at in [0, 1, u64::MAX / 2, u64::MAX] {
                         let ends = (timeline.unix_ns(at), timeline.unix_ns(at.saturating_add(5)));
                         assert!(ends.0 <= ends.1);

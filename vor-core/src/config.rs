@@ -54,7 +54,10 @@ impl std::fmt::Debug for Config {
             .field("ring_kib", &self.ring_kib)
             .field("capture", &self.capture)
             .field("spans", &self.spans)
-            .field("sinks", &self.sinks.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field(
+                "sinks",
+                &self.sinks.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -107,7 +110,9 @@ impl Config {
             match text.trim().parse::<f64>() {
                 Ok(value) if accept(value) => Some(value),
                 _ => {
-                    report(&format!("{name}: expected {expected}, found `{text}`; it is ignored"));
+                    report(&format!(
+                        "{name}: expected {expected}, found `{text}`; it is ignored"
+                    ));
                     None
                 }
             }
@@ -119,15 +124,23 @@ impl Config {
         if let Some(kib) = ring {
             config.ring_kib = kib as usize;
         }
-        let every = number("VOR_RECORD_EVERY", "a whole number of at least 1", &|v| whole(v) && v >= 1.0);
+        let every = number("VOR_RECORD_EVERY", "a whole number of at least 1", &|v| {
+            whole(v) && v >= 1.0
+        });
         if let Some(every) = every {
             config.every = every as u64;
         }
         if let Some(most) = number("VOR_RECORD_MAX_FRAMES", "a whole number", &whole) {
             config.max_frames = Some(most as u64);
         }
-        let slow = number("VOR_RECORD_SLOW_MS", "a number of milliseconds of at least 0", &|v| (0.0..1e12).contains(&v));
-        if let Some(before) = number("VOR_RECORD_BEFORE", "a whole number up to 1000", &|v| whole(v) && v <= 1000.0) {
+        let slow = number(
+            "VOR_RECORD_SLOW_MS",
+            "a number of milliseconds of at least 0",
+            &|v| (0.0..1e12).contains(&v),
+        );
+        if let Some(before) = number("VOR_RECORD_BEFORE", "a whole number up to 1000", &|v| {
+            whole(v) && v <= 1000.0
+        }) {
             config.before = before as usize;
         }
         let flame = get("VOR_RECORD_FLAME");
@@ -137,15 +150,21 @@ impl Config {
             && !value.is_empty()
         {
             let text = value.to_string_lossy();
-            report(&format!("VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"));
+            report(&format!(
+                "VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"
+            ));
         }
         config.slow_ns = slow.map(|ms| (ms * 1e6) as u64);
         config.spans = flame.is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
-            Some(path) if path.is_empty() => report("VOR_RECORD: expected a path, found nothing; no capture is written"),
+            Some(path) if path.is_empty() => {
+                report("VOR_RECORD: expected a path, found nothing; no capture is written")
+            }
             Some(path) if path.to_string_lossy().starts_with("tcp://") => {
                 let text = path.to_string_lossy();
-                report(&format!("VOR_RECORD: expected a path, found the address `{text}`; no capture is written"));
+                report(&format!(
+                    "VOR_RECORD: expected a path, found the address `{text}`; no capture is written"
+                ));
             }
             path => {
                 config.from_env = path.is_some();

@@ -36,8 +36,8 @@ pub mod __private {
     pub use crate::args::Arg;
     pub use crate::callsite::CallSite;
     pub use crate::future::ProfiledFuture;
-    pub use crate::scope::{PhaseChain, Scope, open, open_with};
     pub use crate::scope::message;
+    pub use crate::scope::{PhaseChain, Scope, open, open_with};
     pub use crate::{__vor_call_site as call_site, __vor_tap as tap};
     #[cfg(feature = "tracing")]
     pub use tracing;

@@ -58,7 +58,11 @@ fn metrics() -> MutexGuard<'static, Metrics> {
 /// Locks the metrics and all histograms for the time of a fork.
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     let metrics = metrics();
-    let histograms: Vec<_> = metrics.histograms.iter().map(|(histogram, _)| histogram.lock()).collect();
+    let histograms: Vec<_> = metrics
+        .histograms
+        .iter()
+        .map(|(histogram, _)| histogram.lock())
+        .collect();
     (histograms, metrics)
 }
 
@@ -86,8 +90,15 @@ impl Metrics {
         let unit = self.units.get(name).cloned().unwrap_or_default();
         let column = u32::try_from(self.slots.len()).ok()?;
         let value = AtomicU64::new(0);
-        let slot = Box::leak(Box::new(Slot { value, written: AtomicBool::new(false), column }));
-        self.columns.push(MetricColumn { name: name.to_owned(), unit });
+        let slot = Box::leak(Box::new(Slot {
+            value,
+            written: AtomicBool::new(false),
+            column,
+        }));
+        self.columns.push(MetricColumn {
+            name: name.to_owned(),
+            unit,
+        });
         self.slots.push(slot);
         Some(slot)
     }
@@ -196,7 +207,12 @@ impl Counter {
     /// Describes a counter. An empty unit means none.
     #[must_use]
     pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, sum: AtomicU64::new(0), known: AtomicBool::new(false) }
+        Self {
+            name,
+            unit,
+            sum: AtomicU64::new(0),
+            known: AtomicBool::new(false),
+        }
     }
 
     /// Adds to the frame that is running. Does nothing while recording is off.
@@ -221,7 +237,10 @@ impl Counter {
             if self.known.swap(true, Ordering::Relaxed) {
                 return;
             }
-            metrics.units.entry(Box::from(self.name)).or_insert_with(|| self.unit.to_owned());
+            metrics
+                .units
+                .entry(Box::from(self.name))
+                .or_insert_with(|| self.unit.to_owned());
             if let Some(slot) = metrics.declare(self.name) {
                 metrics.counters.push((self, slot.column));
             }
@@ -246,7 +265,12 @@ impl Histogram {
     /// Describes a distribution. An empty unit means none.
     #[must_use]
     pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self { name, unit, known: AtomicBool::new(false), values: Mutex::new(None) }
+        Self {
+            name,
+            unit,
+            known: AtomicBool::new(false),
+            values: Mutex::new(None),
+        }
     }
 
     /// Adds a value to the frame that is running. Does nothing while recording is off.
@@ -282,8 +306,13 @@ impl Histogram {
         let mut columns = [0; 3];
         for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
             let name = format!("{}.{suffix}", self.name);
-            metrics.units.entry(Box::from(name.as_str())).or_insert_with(|| self.unit.to_owned());
-            let Some(slot) = metrics.declare(&name) else { return false };
+            metrics
+                .units
+                .entry(Box::from(name.as_str()))
+                .or_insert_with(|| self.unit.to_owned());
+            let Some(slot) = metrics.declare(&name) else {
+                return false;
+            };
             *column = slot.column;
         }
         metrics.histograms.push((self, columns));
@@ -328,7 +357,12 @@ pub(crate) fn take() -> Taken {
     }
     let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
-    Taken { values, sums, histograms, io: drain_io() }
+    Taken {
+        values,
+        sums,
+        histograms,
+        io: drain_io(),
+    }
 }
 
 impl Taken {
@@ -358,10 +392,16 @@ impl Taken {
 
     /// Turns sums and distributions into values, and puts all values in order of their columns.
     pub(crate) fn settle(&mut self) {
-        self.values.extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
+        self.values
+            .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
         for (columns, histogram) in self.histograms.drain(..) {
-            let rows = [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()];
-            self.values.extend(columns.into_iter().zip(rows.map(|value| value as f64)));
+            let rows = [
+                histogram.value_at_quantile(0.5),
+                histogram.value_at_quantile(0.99),
+                histogram.max(),
+            ];
+            self.values
+                .extend(columns.into_iter().zip(rows.map(|value| value as f64)));
         }
         self.values.sort_by_key(|(column, _)| *column);
         self.values.dedup_by_key(|(column, _)| *column);
@@ -371,8 +411,17 @@ impl Taken {
 /// Returns the user columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
     let metrics = metrics();
-    let column = |metric: &MetricColumn| Column { metric: metric.clone(), system: false };
-    metrics.columns.get(known..).unwrap_or(&[]).iter().map(column).collect()
+    let column = |metric: &MetricColumn| Column {
+        metric: metric.clone(),
+        system: false,
+    };
+    metrics
+        .columns
+        .get(known..)
+        .unwrap_or(&[])
+        .iter()
+        .map(column)
+        .collect()
 }
 
 /// Returns the number of a frame set, declaring it at its first use.

@@ -78,7 +78,13 @@ impl<const ARGS: usize> Scope<ARGS> {
     /// A scope that records nothing.
     #[inline(always)]
     pub const fn off() -> Self {
-        Self { start_ticks: 0, site: 0, depth: 0, words: [0; ARGS], not_send: PhantomData }
+        Self {
+            start_ticks: 0,
+            site: 0,
+            depth: 0,
+            words: [0; ARGS],
+            not_send: PhantomData,
+        }
     }
 
     /// Opens a scope at a registered site.
@@ -86,11 +92,23 @@ impl<const ARGS: usize> Scope<ARGS> {
     fn begin(site: u32, words: [u64; ARGS]) -> Self {
         let Some(state) = thread::current().or_else(thread::set_up) else {
             let site = if thread::is_busy() { 0 } else { site };
-            return Self { start_ticks: clock::ticks(), site, depth: 0, words, not_send: PhantomData };
+            return Self {
+                start_ticks: clock::ticks(),
+                site,
+                depth: 0,
+                words,
+                not_send: PhantomData,
+            };
         };
         let start_ticks = clock::ticks();
         let depth = state.push_open(site, start_ticks);
-        Self { start_ticks, site, depth, words, not_send: PhantomData }
+        Self {
+            start_ticks,
+            site,
+            depth,
+            words,
+            not_send: PhantomData,
+        }
     }
 
     /// Returns the words of arguments `2 i` and `2 i + 1`.
@@ -106,7 +124,10 @@ impl<const ARGS: usize> Scope<ARGS> {
             && duration <= u64::from(u32::MAX)
         {
             let slots = ARGS.div_ceil(2) as u32;
-            let first = [self.start_ticks, word1(duration as u32, self.site | slots << SITE_BITS)];
+            let first = [
+                self.start_ticks,
+                word1(duration as u32, self.site | slots << SITE_BITS),
+            ];
             #[expect(unsafe_code, reason = "the ring trusts its one producer")]
             // SAFETY: `state` is this thread's own, so this thread is the ring's one producer.
             let pushed = unsafe {
@@ -114,7 +135,9 @@ impl<const ARGS: usize> Scope<ARGS> {
                     0 => state.ring.push_one(first),
                     1 | 2 => state.ring.push_record(first, &[self.pair(0)]),
                     3 | 4 => state.ring.push_record(first, &[self.pair(0), self.pair(1)]),
-                    5 | 6 => state.ring.push_record(first, &[self.pair(0), self.pair(1), self.pair(2)]),
+                    5 | 6 => state
+                        .ring
+                        .push_record(first, &[self.pair(0), self.pair(1), self.pair(2)]),
                     _ => {
                         let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
                         state.ring.push_record(first, &pairs)
@@ -274,7 +297,13 @@ impl PhaseChain {
             None => 0,
         };
         // The old scope is recorded, so its drop must not run.
-        let next = Scope { start_ticks: now, site: id, depth, words: [], not_send: PhantomData };
+        let next = Scope {
+            start_ticks: now,
+            site: id,
+            depth,
+            words: [],
+            not_send: PhantomData,
+        };
         std::mem::forget(std::mem::replace(&mut self.phase, next));
     }
 }
@@ -289,7 +318,10 @@ pub fn message(text: std::fmt::Arguments<'_>) {
     if let Some(text) = text.as_str() {
         return thread::push_message(now, text);
     }
-    let mut line = Line { bytes: [0; args::MAX_STR_BYTES], used: 0 };
+    let mut line = Line {
+        bytes: [0; args::MAX_STR_BYTES],
+        used: 0,
+    };
     // The line refuses what does not fit; what fits is kept.
     let _ = std::fmt::write(&mut line, text);
     thread::push_message(now, line.as_str());
@@ -311,6 +343,10 @@ impl std::fmt::Write for Line {
         let fits = args::cut(text, self.bytes.len() - self.used);
         self.bytes[self.used..self.used + fits.len()].copy_from_slice(fits.as_bytes());
         self.used += fits.len();
-        if fits.len() == text.len() { Ok(()) } else { Err(std::fmt::Error) }
+        if fits.len() == text.len() {
+            Ok(())
+        } else {
+            Err(std::fmt::Error)
+        }
     }
 }

@@ -53,7 +53,12 @@ impl ThreadState {
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
             id: AtomicU32::new(0),
-            open: [const { OpenSlot { start_ticks: AtomicU64::new(0), site: AtomicU32::new(0) } }; MAX_OPEN],
+            open: [const {
+                OpenSlot {
+                    start_ticks: AtomicU64::new(0),
+                    site: AtomicU32::new(0),
+                }
+            }; MAX_OPEN],
         }
     }
 
@@ -86,10 +91,13 @@ impl ThreadState {
     fn inherit(&self, before: &Self) {
         let depth = before.depth.load(Ordering::Relaxed);
         for (mine, slot) in self.open.iter().zip(&before.open).take(depth as usize) {
-            mine.start_ticks.store(slot.start_ticks.load(Ordering::Relaxed), Ordering::Release);
-            mine.site.store(slot.site.load(Ordering::Relaxed), Ordering::Release);
+            mine.start_ticks
+                .store(slot.start_ticks.load(Ordering::Relaxed), Ordering::Release);
+            mine.site
+                .store(slot.site.load(Ordering::Relaxed), Ordering::Release);
         }
-        self.next_text.store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.next_text
+            .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Release);
     }
 
@@ -124,7 +132,10 @@ impl ThreadState {
 
 impl OpenSlot {
     fn read(&self) -> (SiteId, u64) {
-        (SiteId(self.site.load(Ordering::Acquire)), self.start_ticks.load(Ordering::Acquire))
+        (
+            SiteId(self.site.load(Ordering::Acquire)),
+            self.start_ticks.load(Ordering::Acquire),
+        )
     }
 }
 
@@ -214,7 +225,10 @@ pub(crate) fn current() -> Option<&'static ThreadState> {
     Some(deref(state))
 }
 
-#[expect(unsafe_code, reason = "a thread-local without a destructor can only hold a plain pointer")]
+#[expect(
+    unsafe_code,
+    reason = "a thread-local without a destructor can only hold a plain pointer"
+)]
 #[inline(always)]
 fn deref(state: *const ThreadState) -> &'static ThreadState {
     // SAFETY: CURRENT holds an address only between `set_up` and the drop of OWNED on this very thread, and OWNED keeps the state alive for that
@@ -364,7 +378,10 @@ fn push_late(record: &[Slot]) {
     let mut threads = threads();
     let number = match NUMBER.get() {
         0 => {
-            let number = threads.add_info(ThreadInfo { os_id: os_id(), name: String::new() });
+            let number = threads.add_info(ThreadInfo {
+                os_id: os_id(),
+                name: String::new(),
+            });
             NUMBER.set(number + 1);
             number
         }
@@ -378,10 +395,16 @@ fn push_late(record: &[Slot]) {
 /// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if
 /// there is still no room when the scope ends, the span is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
-    let Some(state) = current().or_else(set_up) else { return 0 };
+    let Some(state) = current().or_else(set_up) else {
+        return 0;
+    };
     let key = state.next_text.load(Ordering::Relaxed);
     state.next_text.store(key + 1, Ordering::Relaxed);
-    if push_bytes(state, key, Special::Text, text) { key } else { 0 }
+    if push_bytes(state, key, Special::Text, text) {
+        key
+    } else {
+        0
+    }
 }
 
 /// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
@@ -433,7 +456,9 @@ pub(crate) fn infos_after(known: usize) -> Vec<Arc<ThreadInfo>> {
 pub(crate) fn reclaim(state: &Arc<ThreadState>) {
     let mut threads = threads();
     threads.live.retain(|live| !Arc::ptr_eq(live, state));
-    if threads.spare.len() < MAX_SPARE && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two() {
+    if threads.spare.len() < MAX_SPARE
+        && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two()
+    {
         threads.spare.push(Arc::clone(state));
     }
 }
@@ -487,7 +512,9 @@ pub fn open_scopes() -> Vec<OpenThread> {
         for state in &threads.live {
             let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
                 site,
-                name: registry.name_of(site).map_or_else(|| "?".into(), |info| info.name.to_string()),
+                name: registry
+                    .name_of(site)
+                    .map_or_else(|| "?".into(), |info| info.name.to_string()),
                 age_ns: clock::approximate_ns(now.saturating_sub(start_ticks)),
                 start_ticks,
             };
@@ -496,7 +523,11 @@ pub fn open_scopes() -> Vec<OpenThread> {
             if !scopes.is_empty() {
                 let info = threads.infos.get(state.id().0 as usize);
                 let name = info.map_or_else(String::new, |info| info.name.clone());
-                all.push(OpenThread { thread: state.id(), name, scopes });
+                all.push(OpenThread {
+                    thread: state.id(),
+                    name,
+                    scopes,
+                });
             }
         }
         all

@@ -1,7 +1,11 @@
 //! Who may write a capture where, and what a capture says of spans that it gave up.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::{Arc, Barrier};
 
@@ -41,7 +45,12 @@ fn many_writers_at_once_never_share_a_file() {
             let path = path.unwrap().path();
             let mut reader = Reader::open(&path).unwrap();
             while reader.next_event().unwrap().is_some() {}
-            assert!(reader.damage().is_none(), "round {round}, {}: {:?}", path.display(), reader.damage());
+            assert!(
+                reader.damage().is_none(),
+                "round {round}, {}: {:?}",
+                path.display(),
+                reader.damage()
+            );
         }
     }
 }
@@ -52,7 +61,11 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
     const BATCHES: u64 = 20;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
-    let options = CaptureOptions { slow_ns: Some(0), before: 0, ..CaptureOptions::default() };
+    let options = CaptureOptions {
+        slow_ns: Some(0),
+        before: 0,
+        ..CaptureOptions::default()
+    };
     let mut sink = CaptureSink::create(&path, options).unwrap();
     for batch in 0..BATCHES {
         let starts = (0..BATCH).map(|i| (batch * BATCH + i) * 10).collect();
@@ -62,10 +75,18 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
             sites: vec![SiteId(1); BATCH as usize],
             ..ThreadBatch::default()
         };
-        sink.accept_batch(&SpanBatch { threads: vec![thread], ..SpanBatch::default() }).unwrap();
+        sink.accept_batch(&SpanBatch {
+            threads: vec![thread],
+            ..SpanBatch::default()
+        })
+        .unwrap();
     }
     let end_ticks = BATCH * BATCHES * 10;
-    let frame = FrameSnapshot { end_ticks, span_count: BATCH * BATCHES, ..FrameSnapshot::default() };
+    let frame = FrameSnapshot {
+        end_ticks,
+        span_count: BATCH * BATCHES,
+        ..FrameSnapshot::default()
+    };
     sink.accept_frame(&Arc::new(frame)).unwrap();
     sink.finish().unwrap();
 
@@ -73,7 +94,10 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
     let recovered = reader.next_recovered().unwrap().expect("the frame is there");
     assert_eq!(recovered.lost_records, 0, "what was given up is no damage");
     assert!(recovered.has_all_spans());
-    assert_eq!(recovered.frame.span_count + recovered.frame.dropped_spans, BATCH * BATCHES);
+    assert_eq!(
+        recovered.frame.span_count + recovered.frame.dropped_spans,
+        BATCH * BATCHES
+    );
     assert_eq!(recovered.frame.span_count, 1 << 20, "what may wait is kept");
     assert!(reader.damage().is_none());
 }

@@ -1,7 +1,11 @@
 //! A process that is killed loses what its rings held since the last drain, and no more.
 
 #![cfg(all(unix, not(feature = "off")))]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,8 +27,15 @@ fn now_ns() -> u64 {
 fn record_flat_out() {
     let mut progress = std::fs::File::create(folder().join("progress")).unwrap();
     // Without optimisation the worker takes some hundred nanoseconds per span, so a ring of the default size holds more than an interval's work.
-    let ring_kib = if cfg!(debug_assertions) { 256 } else { vor_core::config::DEFAULT_RING_KIB };
-    vor::Config::new().ring_kib(ring_kib).capture(folder().join("run.vor")).enable();
+    let ring_kib = if cfg!(debug_assertions) {
+        256
+    } else {
+        vor_core::config::DEFAULT_RING_KIB
+    };
+    vor::Config::new()
+        .ring_kib(ring_kib)
+        .capture(folder().join("run.vor"))
+        .enable();
     let mut made = 0_u64;
     let mut noted = Instant::now();
     loop {
@@ -70,20 +81,37 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
 
         let notes = std::fs::read(&progress).unwrap();
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-        let notes: Vec<_> = notes.chunks_exact(16).map(|note| (number(&note[..8]), number(&note[8..]))).collect();
+        let notes: Vec<_> = notes
+            .chunks_exact(16)
+            .map(|note| (number(&note[..8]), number(&note[8..])))
+            .collect();
         let (made_last, last_ns) = *notes.last().unwrap();
         let summary = read(&folder.path().join("run.vor"));
-        assert!(summary.damage.len() <= 1, "kill {kill}: at most one torn record was expected: {:?}", summary.damage);
+        assert!(
+            summary.damage.len() <= 1,
+            "kill {kill}: at most one torn record was expected: {:?}",
+            summary.damage
+        );
         assert!(!summary.closed, "kill {kill}");
         let held = summary.count("work") as u64 + summary.dropped_in_batches;
         assert!(held > 0, "kill {kill}: nothing was held of {made_last} spans");
         // No span is made up: the last note is at most a millisecond and one preemption before the kill.
-        let missing_since = notes.iter().find(|(made, _)| *made > held).map_or(last_ns, |(_, ns)| *ns);
+        let missing_since = notes
+            .iter()
+            .find(|(made, _)| *made > held)
+            .map_or(last_ns, |(_, ns)| *ns);
         late.push(last_ns - missing_since);
     }
     late.sort_unstable();
-    println!("lost before the kill: median {} us, worst {} us", late[KILLS / 2] / 1000, late[KILLS - 1] / 1000);
+    println!(
+        "lost before the kill: median {} us, worst {} us",
+        late[KILLS / 2] / 1000,
+        late[KILLS - 1] / 1000
+    );
     // The worker of a machine that is busy elsewhere may come late now and then; one that is at fault comes late always.
     let kept = late.iter().filter(|ns| **ns <= INTERVAL_NS).count();
-    assert!(kept >= KILLS * 4 / 5, "{kept} of {KILLS} kills kept the interval; ns lost: {late:?}");
+    assert!(
+        kept >= KILLS * 4 / 5,
+        "{kept} of {KILLS} kills kept the interval; ns lost: {late:?}"
+    );
 }

@@ -27,14 +27,20 @@ fn scopes_reach_the_capture() {
     let (mut spans, mut frames, mut args, mut messages) = (0, 0, 0, 0);
     while let Some(event) = decoder.next().unwrap() {
         match event {
-            Event::Record { record: Record::Batch(threads), .. } => {
+            Event::Record {
+                record: Record::Batch(threads),
+                ..
+            } => {
                 for thread in threads {
                     spans += thread.len();
                     args += thread.args.len();
                     messages += thread.messages.len();
                 }
             }
-            Event::Record { record: Record::Frame(_), .. } => frames += 1,
+            Event::Record {
+                record: Record::Frame(_),
+                ..
+            } => frames += 1,
             Event::Damage(damage) => panic!("{damage:?}"),
             _ => {}
         }

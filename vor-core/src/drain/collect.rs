@@ -85,7 +85,11 @@ pub(super) fn collect(
     let mut at = 0;
     let total = one.len() + two.len();
     while at < total && out.len() < MAX_SPANS {
-        let rest = if at < one.len() { &one[at..] } else { &two[at - one.len()..] };
+        let rest = if at < one.len() {
+            &one[at..]
+        } else {
+            &two[at - one.len()..]
+        };
         let room = MAX_SPANS - out.len();
         let plain = plain_run(&rest[..rest.len().min(RUN).min(room)], limit_ticks);
         append_plain(&rest[..plain], out);
@@ -94,7 +98,9 @@ pub(super) fn collect(
             continue;
         }
         let slot = |i: usize| if i < one.len() { one[i] } else { two[i - one.len()] };
-        let Some(len) = take_record(&slot, at, total, limit_ticks, out, context) else { break };
+        let Some(len) = take_record(&slot, at, total, limit_ticks, out, context) else {
+            break;
+        };
         at += len;
     }
     at
@@ -107,13 +113,19 @@ fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     };
     // Mostly all are; then one pass without a branch per slot tells.
     let all = slots.iter().fold(true, |all, slot| all & is_plain(&slot));
-    if all { slots.len() } else { slots.iter().take_while(is_plain).count() }
+    if all {
+        slots.len()
+    } else {
+        slots.iter().take_while(is_plain).count()
+    }
 }
 
 fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {
     out.start_ticks.extend(slots.iter().map(|slot| slot[0]));
-    out.duration_ticks.extend(slots.iter().map(|slot| slot[1] & 0xffff_ffff));
-    out.sites.extend(slots.iter().map(|slot| SiteId((slot[1] >> 32) as u32)));
+    out.duration_ticks
+        .extend(slots.iter().map(|slot| slot[1] & 0xffff_ffff));
+    out.sites
+        .extend(slots.iter().map(|slot| SiteId((slot[1] >> 32) as u32)));
 }
 
 /// Takes one record of any kind at `at`; returns its length in slots, or `None` when it ended after the limit.
@@ -167,7 +179,10 @@ fn take_record(
         .map(|i| {
             let word = slot((at + 1 + i / 2).min(total - 1))[i % 2];
             args::decode(kinds, i, word, |key| {
-                context.texts.take(key).unwrap_or_else(|| context.interner.intern(LOST_TEXT))
+                context
+                    .texts
+                    .take(key)
+                    .unwrap_or_else(|| context.interner.intern(LOST_TEXT))
             })
         })
         .collect();

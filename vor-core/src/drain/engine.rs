@@ -88,7 +88,10 @@ impl Engine {
         let clock = Synchroniser::start();
         let mut timeline = Timeline::default();
         timeline.push(clock.last());
-        let columns = FrameSampler::columns().into_iter().map(|metric| Column { metric, system: true }).collect();
+        let columns = FrameSampler::columns()
+            .into_iter()
+            .map(|metric| Column { metric, system: true })
+            .collect();
         let catalog = Catalog {
             process: Arc::new(describe_process()),
             timeline: Arc::new(timeline),
@@ -110,7 +113,10 @@ impl Engine {
             start_ticks,
             open_as_of_ticks: 0,
             open: Vec::new(),
-            sets: vec![SetState { next_index: 0, start_ticks }],
+            sets: vec![SetState {
+                next_index: 0,
+                start_ticks,
+            }],
             frame_spans: 0,
             frame_dropped: 0,
             outputs: Outputs::default(),
@@ -126,7 +132,10 @@ impl Engine {
     }
 
     pub(super) fn scope_stats(&self) -> Vec<ScopeStats> {
-        self.statistics.as_ref().map(|stats| stats.scope_stats(&self.catalog)).unwrap_or_default()
+        self.statistics
+            .as_ref()
+            .map(|stats| stats.scope_stats(&self.catalog))
+            .unwrap_or_default()
     }
 
     /// Compares the clock with the system's.
@@ -140,7 +149,10 @@ impl Engine {
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
         let quarter = |source: &Source| source.state.ring.len() > source.state.ring.capacity() / 4;
-        let mut pass = Pass { active: !marks.is_empty(), pressed: self.sources.iter().any(quarter) };
+        let mut pass = Pass {
+            active: !marks.is_empty(),
+            pressed: self.sources.iter().any(quarter),
+        };
         for mark in marks {
             pass.active |= self.collect_until(mark.ticks);
             self.finish_frame(mark);
@@ -169,7 +181,9 @@ impl Engine {
     }
 
     fn settle_statistics(&mut self) {
-        let Some(statistics) = &mut self.statistics else { return };
+        let Some(statistics) = &mut self.statistics else {
+            return;
+        };
         for source in &self.sources {
             if let Some(open) = &source.open_start_ticks {
                 statistics.settle(source.state.id(), self.open_as_of_ticks, open);
@@ -192,7 +206,12 @@ impl Engine {
     /// Brings threads and frame sets that came since the last pass into the catalog.
     fn adopt(&mut self, set_names: &[String]) {
         for (state, dropped_seen) in thread::take_new() {
-            self.sources.push(Source { state, texts: PendingTexts::default(), dropped_seen, open_start_ticks: None });
+            self.sources.push(Source {
+                state,
+                texts: PendingTexts::default(),
+                dropped_seen,
+                open_start_ticks: None,
+            });
         }
         let infos = thread::infos_after(self.catalog.threads.len());
         if !infos.is_empty() {
@@ -203,7 +222,10 @@ impl Engine {
             let known = self.catalog.frame_sets.len() - 1;
             let catalog = Arc::make_mut(&mut self.catalog);
             Arc::make_mut(&mut catalog.frame_sets).extend_from_slice(&set_names[known..]);
-            let start = SetState { next_index: 0, start_ticks: self.start_ticks };
+            let start = SetState {
+                next_index: 0,
+                start_ticks: self.start_ticks,
+            };
             self.sets.resize(set_names.len() + 1, start);
         }
     }
@@ -233,8 +255,11 @@ impl Engine {
             let mut share = self.spare.pop().unwrap_or_default();
             share.thread = source.state.id();
             let dropped = source.state.ring.dropped();
-            let mut context =
-                Context { texts: &mut source.texts, interner: &mut self.interner, kinds: &mut kinds_of };
+            let mut context = Context {
+                texts: &mut source.texts,
+                interner: &mut self.interner,
+                kinds: &mut kinds_of,
+            };
             let mut take = |one: &[_], two: &[_]| {
                 let taken = collect::collect(one, two, limit_ticks, &mut share, &mut context);
                 full |= share.len() >= collect::MAX_SPANS;
@@ -297,9 +322,14 @@ impl Engine {
     }
 
     fn finish_frame(&mut self, mut mark: Mark) {
-        let Some(set) = self.sets.get_mut(mark.set as usize) else { return };
+        let Some(set) = self.sets.get_mut(mark.set as usize) else {
+            return;
+        };
         let (index, start_ticks) = (set.next_index, set.start_ticks);
-        *set = SetState { next_index: index + 1, start_ticks: mark.ticks };
+        *set = SetState {
+            next_index: index + 1,
+            start_ticks: mark.ticks,
+        };
         let mut frame = FrameSnapshot {
             index,
             frame_set: mark.set,
@@ -335,10 +365,16 @@ impl Engine {
     }
 
     fn metric_values(&mut self, taken: &Taken, start_ticks: u64, end_ticks: u64) -> Vec<MetricValue> {
-        let frame_ns = self.catalog.timeline.duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
+        let frame_ns = self
+            .catalog
+            .timeline
+            .duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
         let mut values = self.sampler.sample(frame_ns, taken.io);
         let system = FrameSampler::column_count() as u32;
-        let user = taken.values.iter().map(|(column, value)| MetricValue { column: system + column, value: *value });
+        let user = taken.values.iter().map(|(column, value)| MetricValue {
+            column: system + column,
+            value: *value,
+        });
         values.extend(user);
         values
     }
@@ -374,7 +410,9 @@ fn describe_process() -> ProcessInfo {
     let name = executable.as_deref().and_then(|path| path.file_name());
     ProcessInfo {
         pid: std::process::id(),
-        name: name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        name: name
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

@@ -64,7 +64,11 @@ pub fn enable() {
         return;
     }
     static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
-    let config = if ENVIRONMENT_READ.swap(true, Ordering::SeqCst) { Config::new() } else { Config::from_env() };
+    let config = if ENVIRONMENT_READ.swap(true, Ordering::SeqCst) {
+        Config::new()
+    } else {
+        Config::from_env()
+    };
     config.enable();
 }
 
@@ -126,7 +130,9 @@ pub(crate) fn start(config: Config) {
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
                 for (name, sink) in config.sinks {
-                    engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
+                    engine
+                        .outputs
+                        .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
                 }
             });
         }
@@ -149,12 +155,20 @@ fn begin(settings: &Settings) {
 
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
 fn open_capture(settings: &Settings) {
-    let Some((path, options)) = &settings.capture else { return };
-    let variable = if settings.capture_from_env { "VOR_RECORD: " } else { "" };
+    let Some((path, options)) = &settings.capture else {
+        return;
+    };
+    let variable = if settings.capture_from_env {
+        "VOR_RECORD: "
+    } else {
+        ""
+    };
     match CaptureSink::create(path, *options) {
         Ok(sink) => with_settings(settings, |engine| {
             let name = format!("{variable}the capture {}", sink.path().display());
-            engine.outputs.add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            engine
+                .outputs
+                .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
         }),
         Err(error) => report::line(&format!("{variable}{error}; no capture is written")),
     }
@@ -187,7 +201,13 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = locked(&ENGINE);
-    let make = || Engine::new(settings.start_ticks, settings.max_spans_per_frame, settings.statistics);
+    let make = || {
+        Engine::new(
+            settings.start_ticks,
+            settings.max_spans_per_frame,
+            settings.statistics,
+        )
+    };
     work(engine.get_or_insert_with(make))
 }
 
@@ -235,7 +255,12 @@ fn mark(set: u32, taken: Taken) {
                 // The queue stays in order of time: the mark that moved to now goes to the end.
                 marks.sort_by_key(|mark| mark.ticks);
             }
-            None => marks.push(Mark { set, ticks, taken, merged: 0 }),
+            None => marks.push(Mark {
+                set,
+                ticks,
+                taken,
+                merged: 0,
+            }),
         }
     }
     if INLINE.load(Ordering::Relaxed) {
@@ -275,7 +300,9 @@ pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> Sink
     let name = name.into();
     if thread::is_busy() {
         // The engine is locked by this very thread.
-        report::line(&format!("{name} cannot be added from inside a sink; it stays off"));
+        report::line(&format!(
+            "{name} cannot be added from inside a sink; it stays off"
+        ));
         return SinkHandle { number };
     }
     thread::while_busy(|| {

@@ -10,7 +10,11 @@ pub(crate) fn line(text: &str) {
     let mut line = String::with_capacity(text.len() + 6);
     line.push_str("vor: ");
     for character in text.chars() {
-        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
+        if character.is_control() {
+            line.extend(character.escape_default())
+        } else {
+            line.push(character)
+        }
     }
     line.push('\n');
     write(line.as_bytes());

@@ -25,7 +25,11 @@ impl FrameSampler {
     pub(super) fn new() -> Self {
         let mut process = ProcessSampler::new();
         let last = process.sample();
-        Self { process, last, sampled_at: Instant::now() }
+        Self {
+            process,
+            last,
+            sampled_at: Instant::now(),
+        }
     }
 
     pub(super) fn columns() -> Vec<MetricColumn> {
@@ -54,7 +58,12 @@ impl FrameSampler {
         sample.frame_ns = frame_ns;
         sample.io_ns = io.elapsed_ns;
         sample.io_bytes = io.bytes;
-        let value = |(column, value): (u32, Option<f64>)| Some(MetricValue { column, value: value? });
+        let value = |(column, value): (u32, Option<f64>)| {
+            Some(MetricValue {
+                column,
+                value: value?,
+            })
+        };
         (0..).zip(sample.values()).filter_map(value).collect()
     }
 }

@@ -27,8 +27,14 @@ mod unix {
 
     const OF_WRITES: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
     /// Faults of the thread itself; blocking them would only hide the handler that reports a crash.
-    const FAULTS: [libc::c_int; 6] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+    const FAULTS: [libc::c_int; 6] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+    ];
 
     fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
         let mut set = MaybeUninit::uninit();
@@ -64,7 +70,8 @@ mod unix {
     fn pending() -> [bool; 2] {
         let mut set = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
-        OF_WRITES.map(|signal| unsafe { libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1 })
+        OF_WRITES
+            .map(|signal| unsafe { libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1 })
     }
 
     /// Runs a write of which the program must not die. The signals that it raises are taken back.

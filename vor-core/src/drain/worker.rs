@@ -33,7 +33,9 @@ pub(super) fn spawn(interval: Duration) {
     let spawned = signals::for_new_thread(|| builder.spawn(move || run(interval)));
     match spawned {
         Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
-        Err(error) => report::line(&format!("the worker thread cannot be started: {error}; spans are taken at flush only")),
+        Err(error) => report::line(&format!(
+            "the worker thread cannot be started: {error}; spans are taken at flush only"
+        )),
     }
 }
 
@@ -70,7 +72,9 @@ fn run(interval: Duration) {
             }
             pass(engine)
         });
-        let Some(Pass { active, pressed }) = found else { return };
+        let Some(Pass { active, pressed }) = found else {
+            return;
+        };
         if check {
             last_check = Instant::now();
         }

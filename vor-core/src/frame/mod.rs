@@ -99,7 +99,9 @@ impl FrameSnapshot {
     #[must_use]
     pub fn duration_ns(&self) -> i64 {
         // The ticks of a damaged capture may lie anywhere.
-        self.catalog.unix_ns(self.end_ticks).saturating_sub(self.catalog.unix_ns(self.start_ticks))
+        self.catalog
+            .unix_ns(self.end_ticks)
+            .saturating_sub(self.catalog.unix_ns(self.start_ticks))
     }
 
     /// Returns the value of the metric called `name`, if the frame has one.

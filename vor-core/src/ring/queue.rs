@@ -7,7 +7,10 @@
 //!
 //! When there is no room the newest record is dropped and counted; nothing ever blocks, and nothing is overwritten.
 
-#![expect(unsafe_code, reason = "slots are plain memory handed between two threads by head and tail")]
+#![expect(
+    unsafe_code,
+    reason = "slots are plain memory handed between two threads by head and tail"
+)]
 
 use crate::ring::Slot;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
@@ -153,7 +156,11 @@ impl Ring {
         }
         let stride = (self.capacity() / 4).max(needed);
         self.limit.store(end.min(head + stride), Ordering::Relaxed);
-        if used >= self.capacity() / 4 { Room::Filling } else { Room::Plenty }
+        if used >= self.capacity() / 4 {
+            Room::Filling
+        } else {
+            Room::Plenty
+        }
     }
 
     /// Counts a record that found no room. Called by the producer.
@@ -170,12 +177,15 @@ impl Ring {
 
     /// Makes the producer's next push take its cold path. Called by the consumer.
     pub(crate) fn arm(&self) {
-        self.limit.store(self.tail.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.limit
+            .store(self.tail.0.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Returns the number of published slots that are not yet taken. Exact for the consumer, a lower bound for others.
     pub(crate) fn len(&self) -> u64 {
-        self.head.load(Ordering::Acquire).wrapping_sub(self.tail.0.load(Ordering::Relaxed))
+        self.head
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.tail.0.load(Ordering::Relaxed))
     }
 
     /// Shows the consumer what is published, as two slices in order; it returns how many slots it took.

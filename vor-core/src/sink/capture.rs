@@ -16,10 +16,10 @@ use std::sync::Arc;
 use crate::Error;
 use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::drain::{report, signals};
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
-use crate::drain::{report, signals};
 use crate::{clock, thread};
 
 /// Which spans a capture keeps.
@@ -39,7 +39,13 @@ pub struct CaptureOptions {
 
 impl Default for CaptureOptions {
     fn default() -> Self {
-        Self { spans: true, every: 1, max_frames: None, slow_ns: None, before: 2 }
+        Self {
+            spans: true,
+            every: 1,
+            max_frames: None,
+            slow_ns: None,
+            before: 2,
+        }
     }
 }
 
@@ -91,7 +97,10 @@ struct WaitingFrame {
 
 impl std::fmt::Debug for CaptureSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CaptureSink").field("path", &self.path).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("CaptureSink")
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,7 +113,9 @@ impl CaptureSink {
     pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
         let (file, path) = open(path)?;
         let start_ticks = clock::ticks();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
@@ -115,7 +126,10 @@ impl CaptureSink {
         let mut sink = Self {
             file,
             path,
-            options: CaptureOptions { every: options.every.max(1), ..options },
+            options: CaptureOptions {
+                every: options.every.max(1),
+                ..options
+            },
             encoder: Encoder::new(header),
             buffer: Vec::new(),
             declared: Declared::default(),
@@ -154,22 +168,46 @@ impl CaptureSink {
         known.syncs = catalog.timeline.syncs().len();
         if catalog.columns.len() > known.columns {
             let first = known.columns as u32;
-            encoder.encode(RecordRef::Columns { first, columns: &catalog.columns[known.columns..] }, out);
+            encoder.encode(
+                RecordRef::Columns {
+                    first,
+                    columns: &catalog.columns[known.columns..],
+                },
+                out,
+            );
             known.columns = catalog.columns.len();
         }
         if catalog.frame_sets.len() > known.frame_sets {
             let first = known.frame_sets as u32;
-            encoder.encode(RecordRef::FrameSets { first, names: &catalog.frame_sets[known.frame_sets..] }, out);
+            encoder.encode(
+                RecordRef::FrameSets {
+                    first,
+                    names: &catalog.frame_sets[known.frame_sets..],
+                },
+                out,
+            );
             known.frame_sets = catalog.frame_sets.len();
         }
         if catalog.threads.len() > known.threads {
             let first = ThreadId(known.threads as u32);
-            encoder.encode(RecordRef::Threads { first, threads: &catalog.threads[known.threads..] }, out);
+            encoder.encode(
+                RecordRef::Threads {
+                    first,
+                    threads: &catalog.threads[known.threads..],
+                },
+                out,
+            );
             known.threads = catalog.threads.len();
         }
         if catalog.sites.len() > known.sites {
             let first = SiteId(known.sites as u32 + 1);
-            encoder.encode(RecordRef::Sites { first, sites: &catalog.sites[known.sites..] }, out);
+            encoder.encode(
+                RecordRef::Sites {
+                    first,
+                    sites: &catalog.sites[known.sites..],
+                },
+                out,
+            );
             known.sites = catalog.sites.len();
         }
         self.catalog = Arc::clone(catalog);
@@ -187,7 +225,10 @@ impl CaptureSink {
 
     /// Writes a frame whose spans are not in the file, and says so by their count of zero.
     fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
-        self.put_frame(&FrameSnapshot { span_count: 0, ..frame.clone() });
+        self.put_frame(&FrameSnapshot {
+            span_count: 0,
+            ..frame.clone()
+        });
     }
 
     /// Returns whether every frame keeps its spans, so that batches need not wait.
@@ -198,10 +239,20 @@ impl CaptureSink {
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
     fn settle(&mut self, keep: usize, with_spans: bool) {
         while self.waiting.frames.len() > keep {
-            let Some(WaitingFrame { frame, batches, given_up }) = self.waiting.frames.pop_front() else { break };
+            let Some(WaitingFrame {
+                frame,
+                batches,
+                given_up,
+            }) = self.waiting.frames.pop_front()
+            else {
+                break;
+            };
             let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
             self.waiting.spans -= spans;
-            let allowed = self.options.max_frames.is_none_or(|most| self.frames_with_spans < most);
+            let allowed = self
+                .options
+                .max_frames
+                .is_none_or(|most| self.frames_with_spans < most);
             if with_spans && allowed {
                 self.frames_with_spans += 1;
                 batches.iter().for_each(|batch| self.put_batch(batch));
@@ -210,7 +261,11 @@ impl CaptureSink {
                 } else {
                     let span_count = frame.span_count.saturating_sub(given_up);
                     let dropped_spans = frame.dropped_spans + given_up;
-                    self.put_frame(&FrameSnapshot { span_count, dropped_spans, ..(*frame).clone() });
+                    self.put_frame(&FrameSnapshot {
+                        span_count,
+                        dropped_spans,
+                        ..(*frame).clone()
+                    });
                 }
             } else {
                 self.put_frame_without_spans(&frame);
@@ -222,7 +277,11 @@ impl CaptureSink {
         let batches = std::mem::take(&mut self.waiting.running);
         let chosen = frame.index.is_multiple_of(self.options.every);
         let given_up = std::mem::take(&mut self.waiting.given_up);
-        self.waiting.frames.push_back(WaitingFrame { frame: Arc::clone(frame), batches, given_up });
+        self.waiting.frames.push_back(WaitingFrame {
+            frame: Arc::clone(frame),
+            batches,
+            given_up,
+        });
         match self.options.slow_ns {
             None => self.settle(0, chosen),
             Some(limit_ns) => {
@@ -239,7 +298,11 @@ impl CaptureSink {
 
 impl FrameSink for CaptureSink {
     fn interest(&self) -> Interest {
-        if self.options.spans { Interest::BATCHES } else { Interest::METRICS }
+        if self.options.spans {
+            Interest::BATCHES
+        } else {
+            Interest::METRICS
+        }
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
@@ -254,7 +317,9 @@ impl FrameSink for CaptureSink {
         }
         // One frame alone is over the bound: its beginning is given up, and its frame's record will count it as dropped.
         while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
-            let Some(given_up) = self.waiting.running.pop_front() else { break };
+            let Some(given_up) = self.waiting.running.pop_front() else {
+                break;
+            };
             self.waiting.spans -= given_up.span_count();
             self.waiting.given_up += given_up.span_count() as u64;
         }
@@ -277,7 +342,8 @@ impl FrameSink for CaptureSink {
     fn finish(&mut self) -> Result<(), Error> {
         self.settle(0, false);
         if let Some(open) = open_now() {
-            self.encoder.encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+            self.encoder
+                .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
         }
         let catalog = Arc::clone(&self.catalog);
         self.declare(&catalog);
@@ -288,11 +354,18 @@ impl FrameSink for CaptureSink {
 
 fn open_now() -> Option<crate::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
-        let scopes = thread.scopes.iter().map(|scope| (scope.site, scope.start_ticks)).collect();
+        let scopes = thread
+            .scopes
+            .iter()
+            .map(|scope| (scope.site, scope.start_ticks))
+            .collect();
         (thread.thread, scopes)
     };
     let threads: Vec<_> = thread::open_scopes().into_iter().map(scopes).collect();
-    (!threads.is_empty()).then(|| crate::format::OpenScopes { ticks: clock::ticks(), threads })
+    (!threads.is_empty()).then(|| crate::format::OpenScopes {
+        ticks: clock::ticks(),
+        threads,
+    })
 }
 
 /// Makes a number that no other capture has: the hasher's random keys, the process and the time.
@@ -314,7 +387,11 @@ fn open(path: &Path) -> Result<(File, PathBuf), Error> {
     }
     for number in 1..=MAX_OWN_NAMES {
         let pid = std::process::id();
-        let infix = if number == 1 { pid.to_string() } else { format!("{pid}-{number}") };
+        let infix = if number == 1 {
+            pid.to_string()
+        } else {
+            format!("{pid}-{number}")
+        };
         let own = beside(path, &infix);
         if let Some(file) = take(&own)? {
             report::line(&format!(
@@ -325,7 +402,10 @@ fn open(path: &Path) -> Result<(File, PathBuf), Error> {
             return Ok((file, own));
         }
     }
-    let busy = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "it is being written, and so are all names beside it");
+    let busy = std::io::Error::new(
+        std::io::ErrorKind::ResourceBusy,
+        "it is being written, and so are all names beside it",
+    );
     Err(Error::io(format!("cannot write {}", path.display()), busy))
 }
 
@@ -334,7 +414,12 @@ fn take(path: &Path) -> Result<Option<File>, Error> {
     let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
     // Another process may rename or create the file between two steps; then they are taken again.
     for _ in 0..100 {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(refused)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(refused)?;
         let metadata = file.metadata().map_err(refused)?;
         // A device or a pipe has neither a length nor a second writer to fear.
         if !metadata.is_file() {
@@ -352,12 +437,21 @@ fn take(path: &Path) -> Result<Option<File>, Error> {
         if file.metadata().map_err(refused)?.len() == 0 {
             return Ok(Some(file));
         }
-        let free = (1_u32..).map(|number| beside(path, &number.to_string())).find(|free| !free.exists());
+        let free = (1_u32..)
+            .map(|number| beside(path, &number.to_string()))
+            .find(|free| !free.exists());
         let Some(kept) = free else { break };
         std::fs::rename(path, &kept).map_err(|error| {
-            Error::io(format!("cannot keep the earlier {} as {}", path.display(), kept.display()), error)
+            Error::io(
+                format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
+                error,
+            )
         })?;
-        report::line(&format!("the earlier {} is kept as {}", path.display(), kept.display()));
+        report::line(&format!(
+            "the earlier {} is kept as {}",
+            path.display(),
+            kept.display()
+        ));
     }
     Ok(None)
 }
@@ -366,7 +460,9 @@ fn take(path: &Path) -> Result<Option<File>, Error> {
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: std::io::Result<std::fs::Metadata>| Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()));
+    let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+        Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()))
+    };
     let found = identity(std::fs::metadata(path));
     found.is_some() && found == identity(file.metadata())
 }

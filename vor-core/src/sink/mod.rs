@@ -101,7 +101,9 @@ pub struct Guard {
 impl Guard {
     /// Wraps any value whose drop flushes.
     pub fn new<T: 'static>(flush: T) -> Self {
-        Self { _held: Box::new(flush) }
+        Self {
+            _held: Box::new(flush),
+        }
     }
 }
 

@@ -26,7 +26,12 @@ struct Output {
 impl Outputs {
     pub(crate) fn add(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
         let interest = sink.interest();
-        self.sinks.push(Output { name, number, interest, sink });
+        self.sinks.push(Output {
+            name,
+            number,
+            interest,
+            sink,
+        });
         self.settle();
     }
 

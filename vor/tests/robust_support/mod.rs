@@ -34,7 +34,10 @@ pub fn child(test: &str, role: &str, folder: &Path) -> Command {
         }
     }
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, role).env(FOLDER, folder).env("RUST_BACKTRACE", "0");
+    command
+        .env(ROLE, role)
+        .env(FOLDER, folder)
+        .env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::null());
     command
 }
@@ -47,7 +50,10 @@ pub fn run(command: &mut Command) -> Output {
 /// Returns the lines that vor itself wrote to stderr.
 pub fn vor_lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
-    text.lines().filter(|line| line.starts_with("vor: ")).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| line.starts_with("vor: "))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// What a capture holds.
@@ -95,7 +101,9 @@ pub fn read(path: &Path) -> Summary {
             Event::Batch(batch) => {
                 for thread in &batch.threads {
                     summary.dropped_in_batches += thread.dropped_spans;
-                    summary.messages.extend(thread.messages.iter().map(|message| message.text.to_string()));
+                    summary
+                        .messages
+                        .extend(thread.messages.iter().map(|message| message.text.to_string()));
                     for i in 0..thread.len() {
                         let name = batch.catalog.site_name(thread.sites[i]).to_owned();
                         let span = (thread.thread.0, thread.start_ticks[i], thread.duration_ticks[i]);
@@ -113,13 +121,20 @@ pub fn read(path: &Path) -> Summary {
                     summary.other_frames.push(frame);
                 }
             }
-            Event::OpenScopes(open) => summary.open_at_close = open.threads.iter().map(|(_, open)| open.len()).sum(),
+            Event::OpenScopes(open) => {
+                summary.open_at_close = open.threads.iter().map(|(_, open)| open.len()).sum()
+            }
             Event::Loss(_) => {}
         }
     }
     summary.trailing = since_frame.len();
     let damage = reader.damage();
-    summary.damage = damage.losses.iter().chain(&damage.tail).map(|loss| loss.reason.clone()).collect();
+    summary.damage = damage
+        .losses
+        .iter()
+        .chain(&damage.tail)
+        .map(|loss| loss.reason.clone())
+        .collect();
     summary.closed = Capture::open(path).expect("the capture opens").info().closed;
     summary
 }
