@@ -140,7 +140,6 @@ impl<const ARGS: usize> Scope<ARGS> {
         if let Some(state) = thread::current()
             && duration <= u64::from(u32::MAX)
         {
-            state.pop_open(self.depth);
             let slots = ARGS.div_ceil(2) as u32;
             let first = [
                 self.start_ticks,
@@ -163,6 +162,8 @@ impl<const ARGS: usize> Scope<ARGS> {
                 }
             };
             if pushed {
+                // After the push: whoever sees the scope closed also sees its record.
+                state.pop_open(self.depth);
                 return;
             }
         }
@@ -204,9 +205,6 @@ fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words:
         BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
         duration = 0;
     }
-    if let Some(state) = thread::current() {
-        state.pop_open(depth);
-    }
     let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
     let mut used = 1;
     for pair in words.chunks(2) {
@@ -222,6 +220,9 @@ fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words:
     tag |= (used as u32 - 1) << SITE_BITS;
     record[0] = [start_ticks, word1(duration as u32, tag)];
     thread::push_anyhow(&record[..used]);
+    if let Some(state) = thread::current() {
+        state.pop_open(depth);
+    }
 }
 
 #[inline(always)]
@@ -328,7 +329,7 @@ impl PhaseChain {
             return self.next_slowly(site);
         };
         // Site 0 is off and the top bit the other clock; registered ids lie between.
-        if self.phase.site.wrapping_sub(1) >= MAX_SITE || id == 0 {
+        if self.phase.site.wrapping_sub(1) >= MAX_SITE || id == 0 || !switch::is_on() {
             return self.next_slowly(site);
         }
         let now = clock::hardware_ticks();
