@@ -18,7 +18,9 @@ pub fn bare_ticks() -> u64 {
 pub fn bare_ticks() -> u64 {
     let ticks: u64;
     // SAFETY: cntvct_el0 is readable in user mode on the systems that the benches run on, and reading it has no effect.
-    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+    };
     ticks
 }
 
@@ -51,11 +53,18 @@ pub fn process_cpu_ns() -> u64 {
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "the CPU clocks are a system call")]
 fn cpu_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
     let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
     // A clock that failed leaves the time at zero; a rate made of it is infinite and cannot pass for a measurement.
-    if failed { 0 } else { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+    if failed {
+        0
+    } else {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
 }
 
 #[cfg(not(unix))]

@@ -61,7 +61,13 @@ mod tests {
     fn a_child_that_worked_is_charged() {
         let before = children_cpu_ns().unwrap();
         let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
-        assert!(std::process::Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("sh")
+                .args(["-c", busy])
+                .status()
+                .unwrap()
+                .success()
+        );
         assert!(children_cpu_ns().unwrap() > before);
     }
 }

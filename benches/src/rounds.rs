@@ -28,7 +28,9 @@ pub fn contest(
         for (contestant, times) in contestants.iter_mut().zip(&mut times) {
             let begin = Instant::now();
             contestant(iterations);
-            times.0.push(begin.elapsed().as_nanos() as f64 / f64::from(iterations));
+            times
+                .0
+                .push(begin.elapsed().as_nanos() as f64 / f64::from(iterations));
         }
         if round % every == every - 1 {
             between();
@@ -47,13 +49,25 @@ impl Times {
     /// Returns the median over the rounds of this contestant's time divided by the other's.
     #[must_use]
     pub fn ratio_to(&self, other: &Self) -> f64 {
-        median(self.0.iter().zip(&other.0).map(|(this, other)| this / other).collect())
+        median(
+            self.0
+                .iter()
+                .zip(&other.0)
+                .map(|(this, other)| this / other)
+                .collect(),
+        )
     }
 
     /// Returns the median over the rounds of this contestant's time less the other's, in nanoseconds per pass.
     #[must_use]
     pub fn more_than_ns(&self, other: &Self) -> f64 {
-        median(self.0.iter().zip(&other.0).map(|(this, other)| this - other).collect())
+        median(
+            self.0
+                .iter()
+                .zip(&other.0)
+                .map(|(this, other)| this - other)
+                .collect(),
+        )
     }
 }
 
@@ -80,7 +94,13 @@ mod tests {
     #[test]
     fn every_contestant_runs_in_every_round() {
         let (mut a, mut b, mut pauses) = (0, 0, 0);
-        contest(6, 10, &mut [Box::new(|n| a += n), Box::new(|n| b += 2 * n)], 3, &mut || pauses += 1);
+        contest(
+            6,
+            10,
+            &mut [Box::new(|n| a += n), Box::new(|n| b += 2 * n)],
+            3,
+            &mut || pauses += 1,
+        );
         // One round more than asked for warms up.
         assert_eq!((a, b, pauses), (70, 140, 2));
     }

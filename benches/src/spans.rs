@@ -27,7 +27,11 @@ impl Shape {
     /// Makes a batch of at least `count` spans of one thread, beginning at `start_ticks`.
     #[must_use]
     pub fn batch(self, count: usize, start_ticks: u64) -> SpanBatch {
-        let mut made = Made { now: start_ticks, random: Sequence::new(7), thread: ThreadBatch::default() };
+        let mut made = Made {
+            now: start_ticks,
+            random: Sequence::new(7),
+            thread: ThreadBatch::default(),
+        };
         while made.thread.len() < count {
             made.now += 18 + made.random.below(4);
             match self {
@@ -35,7 +39,10 @@ impl Shape {
                 Self::Trees => made.tree(1),
             }
         }
-        SpanBatch { catalog: catalog(), threads: vec![made.thread] }
+        SpanBatch {
+            catalog: catalog(),
+            threads: vec![made.thread],
+        }
     }
 }
 
@@ -73,13 +80,26 @@ impl Made {
 
 fn catalog() -> Arc<Catalog> {
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync { ticks: 1, unix_ns: 1_700_000_000_000_000_000, rate: 1 << 40, wall_ns: 1_700_000_000_000_000_000 });
-    let site = |i| SiteInfo { name: format!("function_{i}").into(), file: "src/lib.rs".into(), line: 1, ..SiteInfo::default() };
+    timeline.push(ClockSync {
+        ticks: 1,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 1 << 40,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let site = |i| SiteInfo {
+        name: format!("function_{i}").into(),
+        file: "src/lib.rs".into(),
+        line: 1,
+        ..SiteInfo::default()
+    };
     Arc::new(Catalog {
         process: Arc::new(ProcessInfo::default()),
         timeline: Arc::new(timeline),
         sites: Arc::new((0..SITES).map(|i| Some(Arc::new(site(i)))).collect()),
-        threads: Arc::new(vec![Some(Arc::new(ThreadInfo { os_id: 1, name: "main".into() }))]),
+        threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+            os_id: 1,
+            name: "main".into(),
+        }))]),
         columns: Arc::default(),
         frame_sets: Arc::new(vec![String::new()]),
     })
@@ -90,7 +110,11 @@ fn catalog() -> Arc<Catalog> {
 pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
     trees.add_batch(batch);
     let made = trees.finish();
-    let start_ticks = batch.threads.iter().filter_map(|thread| thread.start_ticks.iter().min()).min();
+    let start_ticks = batch
+        .threads
+        .iter()
+        .filter_map(|thread| thread.start_ticks.iter().min())
+        .min();
     let last = |thread: &ThreadBatch| thread.len().checked_sub(1).map(|i| thread.end_ticks(i));
     FrameSnapshot {
         catalog: Arc::clone(&batch.catalog),
@@ -132,18 +156,29 @@ pub fn totals(path: &Path) -> Result<Totals, Box<dyn std::error::Error>> {
 ///
 /// The bytes are no capture, or a damaged one.
 pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
-    let mut totals = Totals { bytes: bytes.len() as u64, ..Totals::default() };
+    let mut totals = Totals {
+        bytes: bytes.len() as u64,
+        ..Totals::default()
+    };
     let mut decoder = Decoder::new();
     for chunk in bytes.chunks(1 << 20) {
         decoder.push(chunk);
         while let Some(event) = decoder.next()? {
             match event {
-                Event::Record { record: Record::Batch(threads), .. } => {
+                Event::Record {
+                    record: Record::Batch(threads),
+                    ..
+                } => {
                     totals.spans += threads.iter().map(|thread| thread.len() as u64).sum::<u64>();
                     totals.dropped_spans += threads.iter().map(|thread| thread.dropped_spans).sum::<u64>();
                 }
-                Event::Record { record: Record::Frame(frame), .. } => totals.frames += u64::from(frame.frame_set == 0),
-                Event::Damage(damage) => return Err(format!("a whole capture was expected, found {damage:?}").into()),
+                Event::Record {
+                    record: Record::Frame(frame),
+                    ..
+                } => totals.frames += u64::from(frame.frame_set == 0),
+                Event::Damage(damage) => {
+                    return Err(format!("a whole capture was expected, found {damage:?}").into());
+                }
                 _ => {}
             }
         }

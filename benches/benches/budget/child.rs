@@ -46,8 +46,15 @@ const TASKS: [(&str, Task); 6] = [
 ];
 
 /// Runs a child and returns what it printed.
-pub fn spawn(task: Task, seconds: f64, capture: &Path) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
-    let name = TASKS.iter().find(|(_, known)| *known == task).map_or("", |(name, _)| name);
+pub fn spawn(
+    task: Task,
+    seconds: f64,
+    capture: &Path,
+) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
+    let name = TASKS
+        .iter()
+        .find(|(_, known)| *known == task)
+        .map_or("", |(name, _)| name);
     let output = Command::new(std::env::current_exe()?)
         .args([FLAG, name, &seconds.to_string()])
         .arg(capture)
@@ -59,7 +66,9 @@ pub fn spawn(task: Task, seconds: f64, capture: &Path) -> Result<HashMap<String,
     let text = String::from_utf8(output.stdout)?;
     let mut values = HashMap::new();
     for line in text.lines() {
-        let (key, value) = line.split_once(' ').ok_or_else(|| format!("expected `key value`, found `{line}`"))?;
+        let (key, value) = line
+            .split_once(' ')
+            .ok_or_else(|| format!("expected `key value`, found `{line}`"))?;
         values.insert(key.to_owned(), value.parse()?);
     }
     Ok(values)
@@ -67,7 +76,9 @@ pub fn spawn(task: Task, seconds: f64, capture: &Path) -> Result<HashMap<String,
 
 /// Is the child.
 pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
-    let task = args.next().and_then(|name| TASKS.iter().find(|(known, _)| *known == name));
+    let task = args
+        .next()
+        .and_then(|name| TASKS.iter().find(|(known, _)| *known == name));
     let seconds = args.next().and_then(|text| text.parse::<f64>().ok());
     let (Some((_, task)), Some(seconds), Some(path)) = (task, seconds, args.next()) else {
         eprintln!("budget: expected {FLAG} TASK SECONDS PATH");
@@ -148,7 +159,13 @@ fn tree(random: &mut Sequence, depth: u32) -> u64 {
 /// Prints the median time of a mark after different numbers of spans.
 fn marks(path: &str) {
     vor::Config::new().capture(path).enable();
-    for (spans, rounds) in [(0, 301), (1_000, 301), (10_000, 201), (100_000, 101), (1_000_000, 41)] {
+    for (spans, rounds) in [
+        (0, 301),
+        (1_000, 301),
+        (10_000, 201),
+        (100_000, 101),
+        (1_000_000, 41),
+    ] {
         let mut times = Vec::with_capacity(rounds);
         for _ in 0..rounds {
             for i in 0..spans {

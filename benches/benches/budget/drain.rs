@@ -45,9 +45,20 @@ fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<
     let path = folder.path().join("made.vor");
     let mut failed = None;
     let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
-    let ns = per_span(Box::new(|| failed = sink.accept_batch(&batch).err().or(failed.take())));
-    let (most_ns, most_bytes) = if shape == Shape::Flat { (15.0, 2.2) } else { (15.0, 3.6) };
-    table.add(format!("batch to .vor, {name}, per span"), Target::AtMost(most_ns), ns, "ns");
+    let ns = per_span(Box::new(|| {
+        failed = sink.accept_batch(&batch).err().or(failed.take())
+    }));
+    let (most_ns, most_bytes) = if shape == Shape::Flat {
+        (15.0, 2.2)
+    } else {
+        (15.0, 3.6)
+    };
+    table.add(
+        format!("batch to .vor, {name}, per span"),
+        Target::AtMost(most_ns),
+        ns,
+        "ns",
+    );
     sink.finish()?;
     drop(sink);
     let file = std::fs::read(&path)?;
@@ -55,9 +66,19 @@ fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<
     let totals = decode(&file)?;
     let decode_ns = (thread_cpu_ns() - begin) as f64;
     let bytes = totals.bytes as f64 / totals.spans as f64;
-    table.add(format!("bytes per span in the file, made {name}"), Target::AtMost(most_bytes), bytes, "B");
+    table.add(
+        format!("bytes per span in the file, made {name}"),
+        Target::AtMost(most_bytes),
+        bytes,
+        "B",
+    );
     let rate = totals.spans as f64 / decode_ns * 1000.0;
-    table.add(format!("decoding, {name}"), Target::AtLeast(20.0), rate, "M spans/s");
+    table.add(
+        format!("decoding, {name}"),
+        Target::AtLeast(20.0),
+        rate,
+        "M spans/s",
+    );
 
     let mut trees = TreeBuilder::new(usize::MAX);
     let frame = Arc::new(frame_of(&batch, &mut trees));
@@ -65,12 +86,31 @@ fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<
         let made = frame_of(&batch, &mut trees);
         trees.recycle(made.threads);
     }));
-    table.add(format!("batch to trees, {name}, per span"), Target::None, ns, "ns");
+    table.add(
+        format!("batch to trees, {name}, per span"),
+        Target::None,
+        ns,
+        "ns",
+    );
     let mut puffin = PuffinSink::new();
-    let ns = per_span(Box::new(|| failed = puffin.accept_frame(&frame).err().or(failed.take())));
-    table.add(format!("frame to puffin, {name}, per span"), Target::AtMost(45.0), ns, "ns");
+    let ns = per_span(Box::new(|| {
+        failed = puffin.accept_frame(&frame).err().or(failed.take())
+    }));
+    table.add(
+        format!("frame to puffin, {name}, per span"),
+        Target::AtMost(45.0),
+        ns,
+        "ns",
+    );
     let mut chrome = ChromeExporter::new(std::io::sink());
-    let ns = per_span(Box::new(|| failed = chrome.accept_batch(&batch).err().or(failed.take())));
-    table.add(format!("batch to Chrome JSON, {name}, per span"), Target::AtMost(90.0), ns, "ns");
+    let ns = per_span(Box::new(|| {
+        failed = chrome.accept_batch(&batch).err().or(failed.take())
+    }));
+    table.add(
+        format!("batch to Chrome JSON, {name}, per span"),
+        Target::AtMost(90.0),
+        ns,
+        "ns",
+    );
     failed.map_or(Ok(()), |error| Err(error.into()))
 }

@@ -16,7 +16,8 @@ const SCOPES: u32 = 1000;
 /// Steps of the chain that makes about 200 ns.
 const WORK_STEPS: u32 = 105;
 
-fn two_ticks(passes: u32) {
+/// The floor.
+pub fn two_ticks(passes: u32) {
     for _ in 0..passes {
         black_box(bare_ticks());
         black_box(bare_ticks());
@@ -29,14 +30,16 @@ fn nothing(passes: u32) {
     }
 }
 
-fn empty(passes: u32) {
+/// Empty scopes.
+pub fn empty(passes: u32) {
     for i in 0..passes {
         vor::profile_scope!("empty");
         black_box(i);
     }
 }
 
-fn two_args(passes: u32) {
+/// Scopes with two integers.
+pub fn two_args(passes: u32) {
     for i in 0..passes {
         vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
         black_box(i);
@@ -94,7 +97,12 @@ pub fn measure(_: &Options, table: &mut Table) {
     assert!(!vor::is_enabled(), "the switched-off scope is measured first");
     let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(empty)];
     let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
-    table.add("scope switched off, over the empty loop", Target::AtMost(0.5), times[1].more_than_ns(&times[0]), "ns");
+    table.add(
+        "scope switched off, over the empty loop",
+        Target::AtMost(0.5),
+        times[1].more_than_ns(&times[0]),
+        "ns",
+    );
 
     vor::Config::new().enable();
     // A flush after every few rounds keeps the rings from filling where the worker gets no core, so that no round measures drops.
@@ -109,23 +117,64 @@ pub fn measure(_: &Options, table: &mut Table) {
         Box::new(phases),
     ];
     let times = contest(ROUNDS, SCOPES, &mut contestants, 16, &mut vor::flush);
-    let [floor, empty, args, nested, bare, scoped, tick, phase] = &times[..] else { return };
-    table.add("two clock reads (the floor)", Target::None, floor.median_ns(), "ns");
+    let [floor, empty, args, nested, bare, scoped, tick, phase] = &times[..] else {
+        return;
+    };
+    table.add(
+        "two clock reads (the floor)",
+        Target::None,
+        floor.median_ns(),
+        "ns",
+    );
     table.add("empty scope", Target::None, empty.median_ns(), "ns");
-    table.add("empty scope / two clock reads", Target::AtMost(1.10), empty.ratio_to(floor), "x");
-    table.add("scope nested 10 deep / two clock reads", Target::AtMost(1.10), nested.ratio_to(floor), "x");
-    table.add("scope with 2 integer arguments / two clock reads", Target::AtMost(1.25), args.ratio_to(floor), "x");
+    table.add(
+        "empty scope / two clock reads",
+        Target::AtMost(1.10),
+        empty.ratio_to(floor),
+        "x",
+    );
+    table.add(
+        "scope nested 10 deep / two clock reads",
+        Target::AtMost(1.10),
+        nested.ratio_to(floor),
+        "x",
+    );
+    table.add(
+        "scope with 2 integer arguments / two clock reads",
+        Target::AtMost(1.25),
+        args.ratio_to(floor),
+        "x",
+    );
     // These two ran a tenth of the passes that their times were divided by.
-    let note = format!("the work: {:.0} ns", 10.0 * (bare.median_ns()) - floor.median_ns());
+    let note = format!(
+        "the work: {:.0} ns",
+        10.0 * (bare.median_ns()) - floor.median_ns()
+    );
     let more = 10.0 * scoped.more_than_ns(bare);
-    table.add_noted("scope around 200 ns of work, over two clock reads", Target::AtMost(3.0), more, "ns", note);
-    table.add("phase / one clock read", Target::AtMost(1.15), phase.ratio_to(tick), "x");
+    table.add_noted(
+        "scope around 200 ns of work, over two clock reads",
+        Target::AtMost(3.0),
+        more,
+        "ns",
+        note,
+    );
+    table.add(
+        "phase / one clock read",
+        Target::AtMost(1.15),
+        phase.ratio_to(tick),
+        "x",
+    );
     vor::disable();
 
     let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(self::empty)];
     let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
     let more = times[1].more_than_ns(&times[0]);
-    table.add("scope switched off again, over the empty loop", Target::AtMost(0.5), more, "ns");
+    table.add(
+        "scope switched off again, over the empty loop",
+        Target::AtMost(0.5),
+        more,
+        "ns",
+    );
 }
 
 static COUNTER: vor::Counter = vor::Counter::new("budget_counter", "");
@@ -153,9 +202,24 @@ pub fn measure_metrics(_: &Options, table: &mut Table) {
         }),
     ];
     let times = contest(ROUNDS, SCOPES, &mut contestants, 64, &mut vor::frame_mark);
-    table.add("record_metric by name", Target::AtMost(25.0), times[1].more_than_ns(&times[0]), "ns");
-    table.add("Counter::add", Target::AtMost(5.0), times[2].more_than_ns(&times[0]), "ns");
-    table.add("Histogram::record", Target::None, times[3].more_than_ns(&times[0]), "ns");
+    table.add(
+        "record_metric by name",
+        Target::AtMost(25.0),
+        times[1].more_than_ns(&times[0]),
+        "ns",
+    );
+    table.add(
+        "Counter::add",
+        Target::AtMost(5.0),
+        times[2].more_than_ns(&times[0]),
+        "ns",
+    );
+    table.add(
+        "Histogram::record",
+        Target::None,
+        times[3].more_than_ns(&times[0]),
+        "ns",
+    );
     vor::flush();
     vor::disable();
 }

@@ -8,11 +8,13 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `marks`, `metrics`, `threads`, `drain`, `recording`, `idle`.
+//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
 mod hot;
+#[cfg(feature = "peers")]
+mod peers;
 mod recording;
 mod table;
 mod threads;
@@ -31,17 +33,27 @@ pub struct Options {
 
 impl Options {
     fn from_args(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { seconds: 10.0, only: String::new() };
+        let mut options = Self {
+            seconds: 10.0,
+            only: String::new(),
+        };
         while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("expected a value after {arg}, found the end"));
+            let mut value = || {
+                args.next()
+                    .ok_or_else(|| format!("expected a value after {arg}, found the end"))
+            };
             match arg.as_str() {
                 // Cargo passes it to every bench.
                 "--bench" => {}
                 "--only" => options.only = value()?,
                 "--seconds" => {
                     let text = value()?;
-                    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-                    options.seconds = seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
+                    let seconds = text
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|seconds| (0.1..=3600.0).contains(seconds));
+                    options.seconds =
+                        seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
                 }
                 _ => return Err(format!("expected --seconds S or --only TEXT, found `{arg}`")),
             }
@@ -64,7 +76,7 @@ fn main() -> ExitCode {
     };
     let mut table = Table::default();
     type Group = fn(&Options, &mut Table);
-    let groups: [(&str, Group); 7] = [
+    let groups: &[(&str, Group)] = &[
         ("hot", hot::measure),
         ("metrics", hot::measure_metrics),
         ("threads", threads::measure),
@@ -72,6 +84,8 @@ fn main() -> ExitCode {
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
         ("idle", recording::measure_idle),
+        #[cfg(feature = "peers")]
+        ("peers", peers::measure),
     ];
     println!("{:<58} {:>10} {:>12}", "", "target", "measured");
     for (name, measure) in groups {
@@ -79,5 +93,9 @@ fn main() -> ExitCode {
             measure(&options, &mut table);
         }
     }
-    if table.conclude() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if table.conclude() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

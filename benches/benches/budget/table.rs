@@ -53,7 +53,13 @@ impl Table {
         unit: &'static str,
         note: String,
     ) {
-        let row = Row { question: question.into(), target, measured, unit, note };
+        let row = Row {
+            question: question.into(),
+            target,
+            measured,
+            unit,
+            note,
+        };
         println!("{}", line(&row));
         self.rows.push(row);
     }
@@ -67,9 +73,21 @@ impl Table {
 
     /// Prints what is exceeded, and returns whether nothing is.
     pub fn conclude(&self) -> bool {
-        let exceeded: Vec<&Row> = self.rows.iter().filter(|row| !row.target.holds(row.measured)).collect();
-        let asked = self.rows.iter().filter(|row| !matches!(row.target, Target::None)).count();
-        println!("\n{asked} targets, {} missed, {} not measured", exceeded.len(), self.unmeasured.len());
+        let exceeded: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter(|row| !row.target.holds(row.measured))
+            .collect();
+        let asked = self
+            .rows
+            .iter()
+            .filter(|row| !matches!(row.target, Target::None))
+            .count();
+        println!(
+            "\n{asked} targets, {} missed, {} not measured",
+            exceeded.len(),
+            self.unmeasured.len()
+        );
         for row in &exceeded {
             println!("missed: {}", line(row).trim_end());
         }
@@ -88,6 +106,13 @@ fn line(row: &Row) -> String {
         target if target.holds(row.measured) => "ok",
         _ => "MISSED",
     };
-    let measured = if row.measured.abs() >= 1000.0 { format!("{:.0}", row.measured) } else { format!("{:.3}", row.measured) };
-    format!("{:<58} {target:>10} {measured:>12} {:<10} {verdict:<7} {}", row.question, row.unit, row.note)
+    let measured = if row.measured.abs() >= 1000.0 {
+        format!("{:.0}", row.measured)
+    } else {
+        format!("{:.3}", row.measured)
+    };
+    format!(
+        "{:<58} {target:>10} {measured:>12} {:<10} {verdict:<7} {}",
+        row.question, row.unit, row.note
+    )
 }
