@@ -8,13 +8,14 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
 mod hot;
 #[cfg(feature = "peers")]
 mod peers;
+mod real;
 mod recording;
 mod table;
 mod threads;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
         ("idle", recording::measure_idle),
+        ("real", real::measure),
         #[cfg(feature = "peers")]
         ("peers", peers::measure),
     ];
