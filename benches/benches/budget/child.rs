@@ -69,11 +69,7 @@ pub fn spawn(
 /// Reads lines of `key value`.
 pub fn values_of(output: &[u8]) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
     let mut values = HashMap::new();
-<<<<<<< HEAD
     for line in std::str::from_utf8(output)?.lines() {
-=======
-    for line in text.lines() {
->>>>>>> main
         let (key, value) = line
             .split_once(' ')
             .ok_or_else(|| format!("expected `key value`, found `{line}`"))?;
