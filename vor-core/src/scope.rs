@@ -111,6 +111,24 @@ impl<const ARGS: usize> Scope<ARGS> {
         }
     }
 
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    #[inline(always)]
+    pub(crate) fn begun(&self) -> Option<(u32, u64)> {
+        (self.site != 0).then_some((self.site, self.start_ticks))
+    }
+
+    /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
+    #[inline(always)]
+    pub(crate) fn close(self) -> Option<u64> {
+        // The span is recorded here, so the drop must not run.
+        let scope = std::mem::ManuallyDrop::new(self);
+        (scope.site != 0).then(|| {
+            let end_ticks = clock::ticks();
+            scope.record(end_ticks);
+            end_ticks
+        })
+    }
+
     /// Returns the words of arguments `2 i` and `2 i + 1`.
     #[inline(always)]
     fn pair(&self, i: usize) -> Slot {
@@ -153,16 +171,22 @@ impl<const ARGS: usize> Scope<ARGS> {
     }
 }
 
+/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock stepped back.
+pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
+    let elapsed = end_ticks.wrapping_sub(start_ticks);
+    // A difference of more than half the range is a step back, not a span of centuries.
+    if elapsed > u64::MAX / 2 {
+        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    elapsed
+}
+
 /// Records a span in the rare cases: the thread has no state, the ring is at its limit, the length does not fit 32 bits, or the clock stepped back.
 #[cold]
 #[inline(never)]
 fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words: &[u64]) {
-    let mut duration = end_ticks.wrapping_sub(start_ticks);
-    // A difference of more than half the range is a step back, not a span of centuries.
-    if duration > u64::MAX / 2 {
-        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
-        duration = 0;
-    }
+    let duration = elapsed_ticks(start_ticks, end_ticks);
     if let Some(state) = thread::current() {
         state.pop_open(depth);
     }

@@ -264,6 +264,7 @@ impl Engine {
             share.sites.clear();
             share.args.clear();
             share.messages.clear();
+            share.async_spans.clear();
             self.spare.push(share);
         }
     }

@@ -48,7 +48,7 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Spans that may wait for their frame's verdict; beyond, the oldest are given up.
+/// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
 /// Writes a capture.
@@ -108,7 +108,7 @@ impl CaptureSink {
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
-            flags: 0,
+            flags: if options.spans { Header::KEEPS_SPANS } else { 0 },
             start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
             start_ticks,
         };
@@ -230,7 +230,7 @@ impl CaptureSink {
             let Some((frame, batches)) = self.waiting.frames.pop_front() else {
                 break;
             };
-            let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
+            let spans: usize = batches.iter().map(weight).sum();
             self.waiting.spans -= spans;
             let allowed = self
                 .options
@@ -278,14 +278,14 @@ impl FrameSink for CaptureSink {
             self.put_batch(batch);
             return self.write_out();
         }
-        self.waiting.spans += batch.span_count();
+        self.waiting.spans += weight(batch);
         self.waiting.running.push(batch.clone());
         while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
             self.settle(self.waiting.frames.len() - 1, false);
         }
         // One frame alone is over the bound: its beginning is given up, and its frame record will not promise it.
         if self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
-            self.waiting.spans -= self.waiting.running.remove(0).span_count();
+            self.waiting.spans -= weight(&self.waiting.running.remove(0));
         }
         self.write_out()
     }
@@ -314,6 +314,11 @@ impl FrameSink for CaptureSink {
         self.encoder.close(&catalog, &mut self.buffer);
         self.write_out()
     }
+}
+
+/// Returns how many spans and tasks a waiting batch holds.
+fn weight(batch: &SpanBatch) -> usize {
+    batch.span_count() + batch.async_span_count()
 }
 
 fn open_now() -> Option<crate::format::OpenScopes> {
