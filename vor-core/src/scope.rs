@@ -227,10 +227,31 @@ fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
     if thread::is_busy() {
         return 0;
     }
-    thread::while_busy(|| site.register(kinds))
+    if kinds == 0 {
+        return thread::while_busy(|| site.register(0));
+    }
+    let key = (std::ptr::from_ref(site).addr(), kinds);
+    let cached = VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied());
+    if let Ok(Some(id)) = cached {
+        return id;
+    }
+    thread::while_busy(|| {
+        let id = site.register(kinds);
+        // A cache that is gone or in use only means the lock next time.
+        let _ = VARIANTS.try_with(|variants| {
+            if let Ok(mut variants) = variants.try_borrow_mut() {
+                variants.insert(key, id);
+            }
+        });
+        id
+    })
 }
 
 thread_local! {
+    /// Ids of sites for argument kinds other than the first ones they had: of a generic function, or of an option. The site itself
+    /// knows one combination; there are as many more as the program's source has.
+    static VARIANTS: RefCell<HashMap<(usize, Kinds), u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
     /// Ids of the names this thread has used.
     static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
         const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
