@@ -4,8 +4,8 @@
 //! (the system's monotonic clock, or `performance.now()` on the web) everywhere else. Scopes read it raw; only the drain's worker converts.
 //!
 //! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the fallback. *Drift*: the rate is calibrated by `quanta` when
-//! recording starts and compared with the system's wall clock about once a second; the error is taken out by
-//! bending the line by at most 50 parts per million, so that lengths stay true and time never steps ([`Timeline`]).
+//! recording starts and compared with the system's wall clock about once a second. The line follows the wall clock's rate, and the error is taken out by
+//! bending it by at most 50 parts per million more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not followed.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -37,7 +37,7 @@ pub fn ticks() -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     // SAFETY: every x86-64 processor has RDTSC, and it only reads a counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
@@ -45,7 +45,7 @@ fn hardware_ticks() -> u64 {
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     let ticks: u64;
     // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
     unsafe {
@@ -56,7 +56,7 @@ fn hardware_ticks() -> u64 {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     other_ticks()
 }
 
@@ -75,6 +75,12 @@ fn has_hardware() -> bool {
             any(target_os = "linux", target_os = "macos", target_os = "android")
         ))
     }
+}
+
+/// Returns whether [`ticks`] is [`hardware_ticks`].
+pub(crate) fn is_hardware() -> bool {
+    let _ = ticks();
+    COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
 #[cold]
@@ -150,25 +156,42 @@ fn read_both() -> (u64, i64) {
 }
 
 /// Keeps a [`Timeline`] true to the wall clock. Owned by the worker.
+///
+/// At each look it measures how fast the wall clock ran since the last one, and follows that rate, so that a clock which NTP slews is followed
+/// within a look or two. What error is left is taken out by bending the line a little more. A wall clock that was *set* in between ran
+/// at an impossible rate; the difference is remembered, and the line stays parallel to the clock from then on.
 #[derive(Debug)]
 pub(crate) struct Synchroniser {
     last: ClockSync,
+    /// The rate of the wall clock without the bend, in the unit of [`ClockSync::rate`].
+    rate: u64,
+    /// By how much the wall clock was set since the start.
+    set_ns: i64,
     checked_ticks: u64,
     checked_wall_ns: i64,
 }
 
 /// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per million.
 const MAX_BEND: i128 = 20_000;
-/// A wall clock that is off by more was set, not drifting; the timeline does not follow it.
-const MAX_ERROR_NS: i64 = 20_000_000;
+/// The most by which the rate of a wall clock that runs, however it is slewed, differs from the one in force, as a divisor: NTP slews by at most 500
+/// parts per million, up or down.
+const MAX_SLEW: i128 = 1_000;
+/// What two readings may be off beyond that.
+const MAX_NOISE_NS: i64 = 100_000;
 /// Errors below are noise of the reading.
 const MIN_ERROR_NS: i64 = 5_000;
+/// Time over which an error is taken out, in looks.
+const LOOKS_TO_CORRECT: i128 = 10;
 
 impl Synchroniser {
     /// Calibrates and returns the first point. Takes some milliseconds.
     pub(crate) fn start() -> Self {
         let rate = rate();
         let (ticks, wall_ns) = read_both();
+        Self::from_reading(ticks, wall_ns, rate)
+    }
+
+    fn from_reading(ticks: u64, wall_ns: i64, rate: u64) -> Self {
         let last = ClockSync {
             ticks,
             unix_ns: wall_ns,
@@ -177,6 +200,8 @@ impl Synchroniser {
         };
         Self {
             last,
+            rate,
+            set_ns: 0,
             checked_ticks: ticks,
             checked_wall_ns: wall_ns,
         }
@@ -194,27 +219,35 @@ impl Synchroniser {
     }
 
     fn check_reading(&mut self, ticks: u64, wall_ns: i64) -> Option<ClockSync> {
-        let elapsed_ticks = ticks.checked_sub(self.checked_ticks)?;
-        let elapsed_ns = wall_ns - self.checked_wall_ns;
-        let mapped = map(&self.last, ticks);
-        let error_ns = wall_ns - mapped;
-        let expected_ns = approximate(elapsed_ticks, self.last.rate);
+        let elapsed_ticks = ticks
+            .checked_sub(self.checked_ticks)
+            .filter(|elapsed| *elapsed > 0)?;
+        let elapsed_ns = wall_ns.saturating_sub(self.checked_wall_ns);
+        let expected_ns = approximate(elapsed_ticks, self.rate);
         self.checked_ticks = ticks;
         self.checked_wall_ns = wall_ns;
-        // A clock that was set since the last look says nothing about the rate: begin to measure from here.
-        if (elapsed_ns - expected_ns).abs() > MAX_ERROR_NS || elapsed_ticks == 0 || elapsed_ns <= 0 {
+        let surplus_ns = elapsed_ns.saturating_sub(expected_ns);
+        let possible = i128::from(expected_ns) / MAX_SLEW + i128::from(MAX_NOISE_NS);
+        if i128::from(surplus_ns).abs() > possible {
+            // A clock that was set says nothing about the rate.
+            self.set_ns = self.set_ns.saturating_add(surplus_ns);
             return None;
         }
-        if error_ns.abs() < MIN_ERROR_NS || error_ns.abs() > MAX_ERROR_NS {
-            return None;
-        }
+        let old = i128::from(self.rate);
         let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
-        let old = i128::from(self.last.rate);
-        // A reading is good to some tens of nanoseconds, so a second's rate is good to a tenth of a part per million.
-        let target = measured.clamp(old - old / MAX_BEND, old + old / MAX_BEND);
-        let bend = (i128::from(error_ns) << RATE_BITS) / (10 * i128::from(elapsed_ticks).max(1));
-        let bend = bend.clamp(-(target / MAX_BEND), target / MAX_BEND);
-        let rate = u64::try_from(target + bend).ok()?;
+        let measured = measured.clamp(old - old / MAX_SLEW, old + old / MAX_SLEW);
+        // Three quarters of the way at once: a single bad reading must not become the rate.
+        let rate = old + (measured - old) * 3 / 4;
+        self.rate = u64::try_from(rate).ok()?;
+
+        let mapped = map(&self.last, ticks);
+        let error_ns = wall_ns.saturating_sub(self.set_ns).saturating_sub(mapped);
+        if error_ns.abs() < MIN_ERROR_NS {
+            return None;
+        }
+        let bend = (i128::from(error_ns) << RATE_BITS) / (LOOKS_TO_CORRECT * i128::from(elapsed_ticks));
+        let bend = bend.clamp(-(rate / MAX_BEND), rate / MAX_BEND);
+        let rate = u64::try_from(rate + bend).ok()?;
         self.last = ClockSync {
             ticks,
             unix_ns: mapped,
@@ -231,7 +264,9 @@ fn approximate(ticks: u64, rate: u64) -> i64 {
 
 fn map(sync: &ClockSync, ticks: u64) -> i64 {
     let delta = i128::from(ticks) - i128::from(sync.ticks);
-    let ns = i128::from(sync.unix_ns) + ((delta * i128::from(sync.rate)) >> RATE_BITS);
+    // Both factors may have 64 bits in a damaged capture; the product saturates, and so does the sum.
+    let elapsed = delta.saturating_mul(i128::from(sync.rate)) >> RATE_BITS;
+    let ns = i128::from(sync.unix_ns) + elapsed;
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
@@ -296,6 +331,159 @@ impl Timeline {
     #[must_use]
     pub fn duration_ns(&self, start_ticks: u64, duration_ticks: u64) -> u64 {
         let end = start_ticks.saturating_add(duration_ticks);
-        u64::try_from(self.unix_ns(end) - self.unix_ns(start_ticks)).unwrap_or(0)
+        u64::try_from(i128::from(self.unix_ns(end)) - i128::from(self.unix_ns(start_ticks))).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2.5 ticks per nanosecond.
+    const RATE: u64 = (1 << RATE_BITS) * 2 / 5;
+    const SECOND_TICKS: u64 = 2_500_000_000;
+
+    /// A wall clock beside a counter, with a seeded noise.
+    struct World {
+        seed: u64,
+        ticks: u64,
+        true_ns: f64,
+        start_ns: i64,
+    }
+
+    impl World {
+        fn noise(&mut self, range: f64) -> f64 {
+            self.seed = self
+                .seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((self.seed >> 11) as f64 / (1_u64 << 53) as f64 - 0.5) * 2.0 * range
+        }
+
+        /// Lets time pass; the wall clock runs `ppm` too fast.
+        fn pass(&mut self, seconds: f64, ppm: f64) {
+            self.ticks += (seconds * SECOND_TICKS as f64) as u64;
+            self.true_ns += seconds * 1e9 * (1.0 + ppm / 1e6);
+        }
+
+        fn wall_ns(&mut self) -> i64 {
+            let noise = self.noise(200.0);
+            self.start_ns + (self.true_ns + noise) as i64
+        }
+    }
+
+    fn world() -> (World, Synchroniser, Timeline) {
+        let world = World {
+            seed: 7,
+            ticks: 1 << 40,
+            true_ns: 0.0,
+            start_ns: 1_700_000_000_000_000_000,
+        };
+        // The calibration is 20 parts per million off.
+        let synchroniser = Synchroniser::from_reading(world.ticks, world.start_ns, RATE + RATE / 50_000);
+        let mut timeline = Timeline::default();
+        timeline.push(synchroniser.last());
+        (world, synchroniser, timeline)
+    }
+
+    #[test]
+    fn a_day_of_slewing_stays_within_a_millisecond_and_never_steps() {
+        let (mut world, mut synchroniser, mut timeline) = world();
+        let (mut worst, mut last_ns, mut ppm) = (0, i64::MIN, 0.0);
+        for second in 0..86_400 {
+            if second % 600 == 0 {
+                ppm = [0.0, 500.0, 480.0, -500.0, -20.0, 130.0][second / 600 % 6] / 2.0;
+            }
+            let length = 1.0 + world.noise(0.02);
+            world.pass(length, ppm);
+            let wall_ns = world.wall_ns();
+            // Just before the look, when the error is largest.
+            let mapped = timeline.unix_ns(world.ticks);
+            assert!(mapped > last_ns, "time goes on");
+            last_ns = mapped;
+            worst = worst.max((mapped - wall_ns).abs());
+            if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
+                assert!(timeline.push(sync));
+                assert_eq!(
+                    timeline.unix_ns(world.ticks),
+                    mapped,
+                    "a new point continues the line"
+                );
+            }
+        }
+        assert!(worst < 1_000_000, "at most 1 ms was expected, found {worst} ns");
+    }
+
+    #[test]
+    fn a_slew_of_500_ppm_that_sets_in_at_once_is_followed() {
+        for sign in [1.0, -1.0] {
+            let (mut world, mut synchroniser, mut timeline) = world();
+            for second in 0..200 {
+                let ppm = if (50..150).contains(&second) {
+                    500.0 * sign
+                } else {
+                    0.0
+                };
+                world.pass(1.0, ppm);
+                let wall_ns = world.wall_ns();
+                let error = timeline.unix_ns(world.ticks) - wall_ns;
+                assert!(error.abs() < 1_000_000, "second {second}: {error} ns");
+                if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
+                    timeline.push(sync);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_not_followed_but_its_rate_is() {
+        for step_ns in [7_200_000_000_000, -7_200_000_000_000, 30_000_000, -2_000_000] {
+            let (mut world, mut synchroniser, mut timeline) = world();
+            let mut unset_ns = 0;
+            for second in 0..2_000 {
+                // The wall clock runs fast all the time, and is set once.
+                world.pass(1.0, 40.0);
+                if second == 1_000 {
+                    world.start_ns += step_ns;
+                    unset_ns = step_ns;
+                }
+                let wall_ns = world.wall_ns();
+                let error = timeline.unix_ns(world.ticks) - (wall_ns - unset_ns);
+                assert!(
+                    error.abs() < 1_000_000,
+                    "second {second}, set by {step_ns}: {error} ns"
+                );
+                if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
+                    timeline.push(sync);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_points_saturate() {
+        for rate in [0, 1, RATE, u64::MAX] {
+            for unix_ns in [i64::MIN, 0, i64::MAX] {
+                for ticks in [0, 1, u64::MAX] {
+                    let mut timeline = Timeline::default();
+                    timeline.push(ClockSync {
+                        ticks,
+                        unix_ns,
+                        rate,
+                        wall_ns: unix_ns,
+                    });
+                    for at in [0, 1, u64::MAX / 2, u64::MAX] {
+                        let ends = (timeline.unix_ns(at), timeline.unix_ns(at.saturating_add(5)));
+                        assert!(ends.0 <= ends.1);
+                        assert!(timeline.duration_ns(at, 0) == 0);
+                        assert!(timeline.duration_ns(0, at) <= timeline.duration_ns(0, u64::MAX));
+                    }
+                    let mut synchroniser = Synchroniser::from_reading(ticks, unix_ns, rate);
+                    synchroniser.check_reading(u64::MAX, i64::MIN);
+                    synchroniser.check_reading(u64::MAX, i64::MAX);
+                    assert!(synchroniser.last().rate <= rate.saturating_add(rate / 500));
+                }
+            }
+        }
     }
 }

@@ -60,7 +60,7 @@ mod on {
     use std::task::Poll;
 
     use crate::callsite::CallSite;
-    use crate::{clock, scope, switch, thread};
+    use crate::{clock, scope, thread};
 
     /// What is known of a task between two polls.
     #[derive(Debug)]
@@ -92,16 +92,6 @@ mod on {
 
         #[inline]
         pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-            if !switch::is_on() {
-                if matches!(self.stage, Stage::Unpolled) {
-                    self.stage = Stage::Over;
-                }
-                let polled = poll();
-                if polled.is_ready() {
-                    self.end();
-                }
-                return polled;
-            }
             let scope = scope::open(self.site);
             if matches!(self.stage, Stage::Unpolled) {
                 self.stage = match scope.begun() {
@@ -112,6 +102,7 @@ mod on {
             let polled = poll();
             let end_ticks = scope.close();
             if polled.is_ready() {
+                // The last poll and the task end at the same reading of the clock.
                 match end_ticks {
                     Some(end_ticks) => self.end_at(end_ticks),
                     None => self.end(),

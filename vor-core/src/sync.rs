@@ -4,9 +4,12 @@
 //! no constant constructors; they take theirs from [`global`].
 
 #[cfg(loom)]
-pub(crate) use loom::{cell::UnsafeCell, sync::atomic::AtomicU64};
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU64},
+};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use std::sync::atomic::Ordering;
 

@@ -14,8 +14,8 @@ use crate::args;
 use crate::catalog::{SiteId, ThreadId, ThreadInfo};
 use crate::ring::queue::Room;
 use crate::ring::{MAX_EXTENSIONS, Ring, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, Ordering};
 use crate::{clock, drain};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
@@ -53,7 +53,7 @@ struct OpenSlot {
 }
 
 impl ThreadState {
-    fn new(ring_slots: usize) -> Self {
+    pub(crate) fn new(ring_slots: usize) -> Self {
         Self {
             ring: Ring::new(ring_slots),
             depth: AtomicU32::new(0),
@@ -109,6 +109,12 @@ impl ThreadState {
         ThreadId(self.id.load(Ordering::Relaxed))
     }
 
+    /// Says that the thread records no more. Called by the thread, after its last push.
+    pub(crate) fn end(&self) {
+        self.depth.store(0, Ordering::Release);
+        self.exited.store(true, Ordering::Release);
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         self.exited.load(Ordering::Acquire)
     }
@@ -158,8 +164,7 @@ struct Owned(Arc<ThreadState>);
 impl Drop for Owned {
     fn drop(&mut self) {
         CURRENT.set(ENDED);
-        self.0.depth.store(0, Ordering::Release);
-        self.0.exited.store(true, Ordering::Release);
+        self.0.end();
     }
 }
 

@@ -102,7 +102,10 @@ impl FrameSnapshot {
     /// Returns the time between its two marks, in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> i64 {
-        self.catalog.unix_ns(self.end_ticks) - self.catalog.unix_ns(self.start_ticks)
+        // The ticks of a damaged capture may lie anywhere.
+        self.catalog
+            .unix_ns(self.end_ticks)
+            .saturating_sub(self.catalog.unix_ns(self.start_ticks))
     }
 
     /// Returns the value of the metric called `name`, if the frame has one.

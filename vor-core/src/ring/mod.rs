@@ -13,6 +13,8 @@
 //! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before.
 
 pub(crate) mod queue;
+#[cfg(all(test, loom))]
+mod models;
 
 pub(crate) use queue::Ring;
 

@@ -1,0 +1,117 @@
+//! A process that is killed loses what its rings held since the last drain, and no more.
+
+#![cfg(all(unix, not(feature = "off")))]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+mod robust_support;
+use robust_support::{child, folder, read, role};
+
+/// Kills in one run of the test.
+const KILLS: usize = 50;
+/// The promise: what ended longer before the kill is in the file.
+const INTERVAL_NS: u64 = 50_000_000;
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_nanos()).unwrap()
+}
+
+/// Records at full speed for ever; a line of progress each millisecond: how many spans had ended, and when that was.
+fn record_flat_out() {
+    let mut progress = std::fs::File::create(folder().join("progress")).unwrap();
+    // Without optimisation the worker takes some hundred nanoseconds per span, so a ring of the default size holds more than an interval's work.
+    let ring_kib = if cfg!(debug_assertions) {
+        256
+    } else {
+        vor_core::config::DEFAULT_RING_KIB
+    };
+    vor::Config::new()
+        .ring_kib(ring_kib)
+        .capture(folder().join("run.vor"))
+        .enable();
+    let mut made = 0_u64;
+    let mut noted = Instant::now();
+    loop {
+        for _ in 0..100 {
+            vor::profile_scope!("work");
+        }
+        made += 100;
+        if made.is_multiple_of(10_000) {
+            vor::frame_mark();
+        }
+        if noted.elapsed() > Duration::from_millis(1) {
+            noted = Instant::now();
+            let mut line = [0; 16];
+            line[..8].copy_from_slice(&made.to_le_bytes());
+            line[8..].copy_from_slice(&now_ns().to_le_bytes());
+            progress.write_all(&line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_loses_one_drain_interval_at_most() {
+    if role().is_some() {
+        return record_flat_out();
+    }
+    let mut seed = now_ns();
+    let mut late = Vec::new();
+    for kill in 0..KILLS {
+        let folder = tempfile::tempdir().unwrap();
+        let test = "a_killed_process_loses_one_drain_interval_at_most";
+        let mut process = child(test, "flat out", folder.path());
+        process.stdout(std::process::Stdio::null());
+        let mut process = process.spawn().unwrap();
+        let progress = folder.path().join("progress");
+        let noted = || std::fs::metadata(&progress).map_or(0, |metadata| metadata.len());
+        while noted() < 16 * 60 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros((seed >> 33) % 50_000));
+        process.kill().unwrap();
+        process.wait().unwrap();
+
+        let notes = std::fs::read(&progress).unwrap();
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        let notes: Vec<_> = notes
+            .chunks_exact(16)
+            .map(|note| (number(&note[..8]), number(&note[8..])))
+            .collect();
+        let (made_last, last_ns) = *notes.last().unwrap();
+        let summary = read(&folder.path().join("run.vor"));
+        assert!(
+            summary.damage.len() <= 1,
+            "kill {kill}: at most one torn record was expected: {:?}",
+            summary.damage
+        );
+        assert!(!summary.closed, "kill {kill}");
+        let held = summary.count("work") as u64 + summary.dropped_in_batches;
+        assert!(held > 0, "kill {kill}: nothing was held of {made_last} spans");
+        // No span is made up: the last note is at most a millisecond and one preemption before the kill.
+        let missing_since = notes
+            .iter()
+            .find(|(made, _)| *made > held)
+            .map_or(last_ns, |(_, ns)| *ns);
+        late.push(last_ns - missing_since);
+    }
+    late.sort_unstable();
+    println!(
+        "lost before the kill: median {} us, worst {} us",
+        late[KILLS / 2] / 1000,
+        late[KILLS - 1] / 1000
+    );
+    // The worker of a machine that is busy elsewhere may come late now and then; one that is at fault comes late always.
+    let kept = late.iter().filter(|ns| **ns <= INTERVAL_NS).count();
+    assert!(
+        kept >= KILLS * 4 / 5,
+        "{kept} of {KILLS} kills kept the interval; ns lost: {late:?}"
+    );
+}
