@@ -453,7 +453,7 @@ pub(crate) fn push_async(site: u32, start_ticks: u64, duration_ticks: u64) {
     // SAFETY: `state` is this thread's own.
     let pushed = unsafe { state.ring.push_slots(&record) };
     if !pushed {
-        push_slowly(state, &record);
+        push_or_drop(state, &record);
     }
 }
 

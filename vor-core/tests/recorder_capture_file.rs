@@ -1,11 +1,6 @@
 //! Who may write a capture where, and what a capture says of spans that it gave up.
 
 #![cfg(not(feature = "off"))]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
 
 use std::sync::{Arc, Barrier};
 
