@@ -363,7 +363,7 @@ mod tests {
         );
         // 40 blocks, two for the file just above one, and one for each of the other five.
         assert_eq!(totals.frames, 47_u64.div_ceil(BATCH_BLOCKS));
-        // The magic and the end are no blocks.
+        // The magic before the blocks, the end mark behind them.
         assert_eq!(totals.packed_bytes, bytes.len() as u64 - 8 - 2);
     }
 
