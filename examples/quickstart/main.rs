@@ -15,7 +15,7 @@ use std::time::Instant;
 fn main() {
     let folder = folder_to_pack().unwrap_or_else(|message| vor_examples::exit_with(&message));
     let capture = vor_examples::capture_path("quickstart");
-    let archive = capture.with_extension("vorpack");
+    let archive = archive_path(&capture);
 
     // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the other variables hold.
     vor::Config::from_env()
@@ -50,6 +50,16 @@ fn main() {
         vor_examples::exit_with(&format!("cannot read the capture back: {error}"));
     }
     vor_examples::print_how_to_open(&capture);
+}
+
+/// Returns where the archive goes: into the temporary folder, whatever stands in the way of the capture.
+fn archive_path(capture: &Path) -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let name = capture
+        .file_name()
+        .filter(|_| capture.parent() == Some(&temporary));
+    let name = name.unwrap_or("vor-quickstart".as_ref());
+    temporary.join(name).with_extension("vorpack")
 }
 
 /// Prints what the capture holds, as a program finds it that opens the file.
