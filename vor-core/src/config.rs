@@ -29,6 +29,8 @@ pub struct Config {
     pub(crate) drain_interval: Duration,
     pub(crate) max_spans_per_frame: usize,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
+    /// Whether the capture's path comes from `VOR_RECORD`, for messages.
+    pub(crate) from_env: bool,
 }
 
 /// Default size of a thread's ring, in KiB.
@@ -77,6 +79,7 @@ impl Config {
             drain_interval: DEFAULT_DRAIN_INTERVAL,
             max_spans_per_frame: DEFAULT_MAX_SPANS_PER_FRAME,
             sinks: Vec::new(),
+            from_env: false,
         }
     }
 
@@ -93,7 +96,7 @@ impl Config {
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     #[must_use]
     pub fn from_env() -> Self {
-        Self::from_variables(|name| std::env::var_os(name), |line| eprintln!("vor: {line}"))
+        Self::from_variables(|name| std::env::var_os(name), drain::report::line)
     }
 
     pub(crate) fn from_variables(
@@ -163,7 +166,10 @@ impl Config {
                     "VOR_RECORD: expected a path, found the address `{text}`; no capture is written"
                 ));
             }
-            path => config.capture = path.map(PathBuf::from),
+            path => {
+                config.from_env = path.is_some();
+                config.capture = path.map(PathBuf::from);
+            }
         }
         config
     }
@@ -172,6 +178,7 @@ impl Config {
     #[must_use]
     pub fn capture(mut self, path: impl Into<PathBuf>) -> Self {
         self.capture = Some(path.into());
+        self.from_env = false;
         self
     }
 

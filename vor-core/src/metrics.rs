@@ -55,9 +55,20 @@ fn metrics() -> MutexGuard<'static, Metrics> {
     METRICS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the metrics for the time of a fork.
+/// Locks the metrics and all histograms for the time of a fork.
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
-    metrics()
+    let metrics = metrics();
+    let histograms: Vec<_> = metrics
+        .histograms
+        .iter()
+        .map(|(histogram, _)| histogram.lock())
+        .collect();
+    (histograms, metrics)
+}
+
+/// Forgets what was recorded since the last mark: for the child of a fork.
+pub(crate) fn forget() {
+    drop(take());
 }
 
 thread_local! {
@@ -70,7 +81,9 @@ impl Metrics {
     fn declare(&mut self, name: &str) -> Option<&'static Slot> {
         if self.slots.len() >= MAX_METRICS {
             if !std::mem::replace(&mut self.full, true) {
-                eprintln!("vor: more than {MAX_METRICS} metrics; `{name}` and later names are not recorded");
+                crate::drain::report::line(&format!(
+                    "more than {MAX_METRICS} metrics; `{name}` and later names are not recorded"
+                ));
             }
             return None;
         }
@@ -136,6 +149,9 @@ impl Slot {
 pub fn record_metric_unit(name: &str, unit: &str) {
     let name = crate::args::cut(name, MAX_NAME_BYTES);
     let unit = crate::args::cut(unit, MAX_NAME_BYTES);
+    if thread::is_busy() {
+        return;
+    }
     thread::while_busy(|| {
         metrics().units.insert(Box::from(name), unit.to_owned());
     });
@@ -239,6 +255,9 @@ impl Counter {
 pub struct Histogram {
     name: &'static str,
     unit: &'static str,
+    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is there.
+    known: AtomicBool,
+    /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
     values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
 }
 
@@ -249,6 +268,7 @@ impl Histogram {
         Self {
             name,
             unit,
+            known: AtomicBool::new(false),
             values: Mutex::new(None),
         }
     }
@@ -259,12 +279,12 @@ impl Histogram {
             return;
         }
         thread::while_busy(|| {
-            let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+            if !self.known.load(Ordering::Acquire) && !self.register() {
+                return;
+            }
+            let mut values = self.lock();
             if values.is_none() {
                 *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
-                drop(values);
-                self.register();
-                values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
             }
             if let Some(values) = values.as_mut() {
                 // An auto-resizing histogram refuses only what its counters cannot hold; the largest value it has stands in then.
@@ -273,14 +293,15 @@ impl Histogram {
         });
     }
 
-    fn register(&'static self) {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<hdrhistogram::Histogram<u64>>>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters it into the list; returns `false` where there are too many metrics.
+    fn register(&'static self) -> bool {
         let mut metrics = metrics();
-        if metrics
-            .histograms
-            .iter()
-            .any(|(known, _)| std::ptr::eq(*known, self))
-        {
-            return;
+        if self.known.load(Ordering::Acquire) {
+            return true;
         }
         let mut columns = [0; 3];
         for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
@@ -290,16 +311,18 @@ impl Histogram {
                 .entry(Box::from(name.as_str()))
                 .or_insert_with(|| self.unit.to_owned());
             let Some(slot) = metrics.declare(&name) else {
-                return;
+                return false;
             };
             *column = slot.column;
         }
         metrics.histograms.push((self, columns));
+        self.known.store(true, Ordering::Release);
+        true
     }
 
     /// Takes the values since the last mark, leaving an empty histogram.
     fn take(&self) -> Option<Box<hdrhistogram::Histogram<u64>>> {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.lock();
         if values.as_ref()?.is_empty() {
             return None;
         }
@@ -311,8 +334,10 @@ impl Histogram {
 /// What the program recorded between two marks of the main frame set.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Values by user column, ascending.
+    /// Latest values by user column.
     pub(crate) values: Vec<(u32, f64)>,
+    /// Sums of counters by user column.
+    pub(crate) sums: Vec<(u32, u64)>,
     /// Distributions, with the columns of their p50, p99 and maximum.
     pub(crate) histograms: Vec<([u32; 3], Box<hdrhistogram::Histogram<u64>>)>,
     pub(crate) io: IoTick,
@@ -321,40 +346,54 @@ pub(crate) struct Taken {
 /// Takes what was recorded since the last mark.
 pub(crate) fn take() -> Taken {
     let metrics = metrics();
-    let mut values = Vec::new();
+    let (mut values, mut sums) = (Vec::new(), Vec::new());
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
             values.push((slot.column, f64::from_bits(slot.value.load(Ordering::Relaxed))));
         }
     }
     for (counter, column) in &metrics.counters {
-        let sum = counter.sum.swap(0, Ordering::Relaxed);
-        values.push((*column, sum as f64));
+        sums.push((*column, counter.sum.swap(0, Ordering::Relaxed)));
     }
     let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
     Taken {
         values,
+        sums,
         histograms,
         io: drain_io(),
     }
 }
 
 impl Taken {
-    /// Adds an earlier interval that had no frame of its own: its values where this one has none, and its I/O.
+    /// Adds an earlier interval that had no frame of its own: its values where this one has none, its sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
         for (column, value) in earlier.values {
             if !self.values.iter().any(|(known, _)| *known == column) {
                 self.values.push((column, value));
             }
         }
-        self.histograms.extend(earlier.histograms);
-        self.io.elapsed_ns += earlier.io.elapsed_ns;
-        self.io.bytes += earlier.io.bytes;
+        for (column, sum) in earlier.sums {
+            match self.sums.iter_mut().find(|(known, _)| *known == column) {
+                Some((_, mine)) => *mine = mine.saturating_add(sum),
+                None => self.sums.push((column, sum)),
+            }
+        }
+        for (columns, histogram) in earlier.histograms {
+            match self.histograms.iter_mut().find(|(known, _)| *known == columns) {
+                // Both resize themselves, so neither has a value that the other cannot hold.
+                Some((_, mine)) => mine.add(&*histogram).unwrap_or(()),
+                None => self.histograms.push((columns, histogram)),
+            }
+        }
+        self.io.elapsed_ns = self.io.elapsed_ns.saturating_add(earlier.io.elapsed_ns);
+        self.io.bytes = self.io.bytes.saturating_add(earlier.io.bytes);
     }
 
-    /// Turns the distributions into values, and puts all values in order of their columns.
+    /// Turns sums and distributions into values, and puts all values in order of their columns.
     pub(crate) fn settle(&mut self) {
+        self.values
+            .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
         for (columns, histogram) in self.histograms.drain(..) {
             let rows = [
                 histogram.value_at_quantile(0.5),

@@ -128,6 +128,32 @@ impl<const ARGS: usize> Scope<ARGS> {
         }
     }
 
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    #[inline(always)]
+    pub(crate) fn begun(&self) -> Option<(u32, u64)> {
+        (self.site != 0).then_some((self.site & !OTHER_CLOCK, self.start_ticks))
+    }
+
+    /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
+    #[inline(always)]
+    pub(crate) fn close(self) -> Option<u64> {
+        // The span is recorded here, so the drop must not run.
+        let scope = std::mem::ManuallyDrop::new(self);
+        (scope.site != 0).then(|| scope.end())
+    }
+
+    /// Records the span as ending now; returns when that is, in ticks.
+    #[inline(always)]
+    fn end(&self) -> u64 {
+        if self.site & OTHER_CLOCK == 0 {
+            let end_ticks = clock::hardware_ticks();
+            self.record(end_ticks);
+            return end_ticks;
+        }
+        let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
+        end_with_other_clock(self.start_ticks, self.site, self.depth, words)
+    }
+
     /// Returns the words of arguments `2 i` and `2 i + 1`.
     #[inline(always)]
     fn pair(&self, i: usize) -> Slot {
@@ -140,7 +166,6 @@ impl<const ARGS: usize> Scope<ARGS> {
         if let Some(state) = thread::current()
             && duration <= u64::from(u32::MAX)
         {
-            state.pop_open(self.depth);
             let slots = ARGS.div_ceil(2) as u32;
             let first = [
                 self.start_ticks,
@@ -163,12 +188,25 @@ impl<const ARGS: usize> Scope<ARGS> {
                 }
             };
             if pushed {
+                // After the push: whoever sees the scope closed also sees its record.
+                state.pop_open(self.depth);
                 return;
             }
         }
         let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
         record_slowly(self.start_ticks, end_ticks, self.site, self.depth, words);
     }
+}
+
+/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock stepped back.
+pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
+    let elapsed = end_ticks.wrapping_sub(start_ticks);
+    // A difference of more than half the range is a step back, not a span of centuries.
+    if elapsed > u64::MAX / 2 {
+        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    elapsed
 }
 
 /// Opens a scope in the rare cases: the thread has no state, or the clock is not the hardware's. Returns the start, 0 inside vor, and the depth.
@@ -187,26 +225,20 @@ fn begin_slowly(site: u32) -> (u64, u32) {
     )
 }
 
-/// Ends a scope that was begun with the other clock.
+/// Ends a scope that was begun with the other clock; returns when, in ticks.
 #[cold]
 #[inline(never)]
-fn end_with_other_clock(start_ticks: u64, site: u32, depth: u32, words: &[u64]) {
-    record_slowly(start_ticks, clock::ticks(), site & !OTHER_CLOCK, depth, words);
+fn end_with_other_clock(start_ticks: u64, site: u32, depth: u32, words: &[u64]) -> u64 {
+    let end_ticks = clock::ticks();
+    record_slowly(start_ticks, end_ticks, site & !OTHER_CLOCK, depth, words);
+    end_ticks
 }
 
 /// Records a span in the rare cases: the thread has no state, the ring is at its limit, the length does not fit 32 bits, or the clock stepped back.
 #[cold]
 #[inline(never)]
 fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words: &[u64]) {
-    let mut duration = end_ticks.wrapping_sub(start_ticks);
-    // A difference of more than half the range is a step back, not a span of centuries.
-    if duration > u64::MAX / 2 {
-        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
-        duration = 0;
-    }
-    if let Some(state) = thread::current() {
-        state.pop_open(depth);
-    }
+    let duration = elapsed_ticks(start_ticks, end_ticks);
     let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
     let mut used = 1;
     for pair in words.chunks(2) {
@@ -222,6 +254,9 @@ fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words:
     tag |= (used as u32 - 1) << SITE_BITS;
     record[0] = [start_ticks, word1(duration as u32, tag)];
     thread::push_anyhow(&record[..used]);
+    if let Some(state) = thread::current() {
+        state.pop_open(depth);
+    }
 }
 
 #[inline(always)]
@@ -232,14 +267,8 @@ fn word(words: &[u64], i: usize) -> u64 {
 impl<const ARGS: usize> Drop for Scope<ARGS> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.site == 0 {
-            return;
-        }
-        if self.site & OTHER_CLOCK == 0 {
-            self.record(clock::hardware_ticks());
-        } else {
-            let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
-            end_with_other_clock(self.start_ticks, self.site, self.depth, words);
+        if self.site != 0 {
+            self.end();
         }
     }
 }
@@ -250,10 +279,31 @@ fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
     if thread::is_busy() {
         return 0;
     }
-    thread::while_busy(|| site.register(kinds))
+    if kinds == 0 {
+        return thread::while_busy(|| site.register(0));
+    }
+    let key = (std::ptr::from_ref(site).addr(), kinds);
+    let cached = VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied());
+    if let Ok(Some(id)) = cached {
+        return id;
+    }
+    thread::while_busy(|| {
+        let id = site.register(kinds);
+        // A cache that is gone or in use only means the lock next time.
+        let _ = VARIANTS.try_with(|variants| {
+            if let Ok(mut variants) = variants.try_borrow_mut() {
+                variants.insert(key, id);
+            }
+        });
+        id
+    })
 }
 
 thread_local! {
+    /// Ids of sites for argument kinds other than the first ones they had: of a generic function, or of an option. The site itself
+    /// knows one combination; there are as many more as the program's source has.
+    static VARIANTS: RefCell<HashMap<(usize, Kinds), u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
     /// Ids of the names this thread has used.
     static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
         const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
@@ -328,7 +378,7 @@ impl PhaseChain {
             return self.next_slowly(site);
         };
         // Site 0 is off and the top bit the other clock; registered ids lie between.
-        if self.phase.site.wrapping_sub(1) >= MAX_SITE || id == 0 {
+        if self.phase.site.wrapping_sub(1) >= MAX_SITE || id == 0 || !switch::is_on() {
             return self.next_slowly(site);
         }
         let now = clock::hardware_ticks();

@@ -14,12 +14,18 @@ use crate::args;
 use crate::catalog::{SiteId, ThreadId, ThreadInfo};
 use crate::ring::queue::Room;
 use crate::ring::{MAX_EXTENSIONS, Ring, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
-use crate::sync::global::{AtomicU32, AtomicU64};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 use crate::{clock, drain};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
 pub const MAX_OPEN: usize = 128;
+
+/// Ids of tasks that a thread takes at once.
+const TASK_BLOCK: u64 = 1 << 16;
+
+/// The next block of ids of tasks. Threads take from it (relaxed): all that counts is that no block is taken twice.
+static NEXT_TASK_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// What one thread records into.
 #[derive(Debug)]
@@ -32,12 +38,15 @@ pub(crate) struct ThreadState {
     exited: AtomicBool,
     /// Next key of a pushed text. The thread alone reads and writes it.
     next_text: AtomicU64,
+    /// Id of the next task that ends here, 0 before the first block of them is taken. The thread alone reads and writes it.
+    next_task: AtomicU64,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
     id: AtomicU32,
     open: [OpenSlot; MAX_OPEN],
 }
 
-/// A scope that is open now. Both fields are written by the thread (relaxed) and read by anyone, who detects a change by reading twice.
+/// A scope that is open now. Both fields are written by the thread, the start first, and read by anyone, who detects a change by reading twice. The
+/// stores are releases, so that whoever sees one of them also sees the depth from before, at which the slot was not in use.
 #[derive(Debug, Default)]
 struct OpenSlot {
     start_ticks: AtomicU64,
@@ -45,12 +54,13 @@ struct OpenSlot {
 }
 
 impl ThreadState {
-    pub(crate) fn new(ring_slots: usize) -> Self {
+    fn new(ring_slots: usize) -> Self {
         Self {
             ring: Ring::new(ring_slots),
             depth: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
+            next_task: AtomicU64::new(0),
             id: AtomicU32::new(0),
             open: [const {
                 OpenSlot {
@@ -74,52 +84,78 @@ impl ThreadState {
     #[inline(always)]
     pub(crate) fn set_open(&self, depth: u32, site: u32, start_ticks: u64) {
         if let Some(slot) = self.open.get(depth as usize) {
-            slot.start_ticks.store(start_ticks, Ordering::Relaxed);
+            slot.start_ticks.store(start_ticks, Ordering::Release);
             slot.site.store(site, Ordering::Release);
         }
     }
 
-    /// Closes the scope at `depth` and all that were opened in it.
+    /// Closes the scope at `depth` and all that were opened in it. A scope that outlived the one around it finds itself closed already.
     #[inline(always)]
     pub(crate) fn pop_open(&self, depth: u32) {
+        let open = self.depth.load(Ordering::Relaxed);
+        self.depth.store(open.min(depth), Ordering::Release);
+    }
+
+    /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts are taken.
+    fn inherit(&self, before: &Self) {
+        let depth = before.depth.load(Ordering::Relaxed);
+        for (mine, slot) in self.open.iter().zip(&before.open).take(depth as usize) {
+            mine.start_ticks
+                .store(slot.start_ticks.load(Ordering::Relaxed), Ordering::Release);
+            mine.site
+                .store(slot.site.load(Ordering::Relaxed), Ordering::Release);
+        }
+        self.next_text
+            .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Release);
+    }
+
+    /// Returns an id that no other task of the process has.
+    fn task_id(&self) -> u64 {
+        let mut id = self.next_task.load(Ordering::Relaxed);
+        // Threads share the counter of blocks once in as many tasks as a block has ids. Block 0 is never given, so that 0 means none.
+        if id.is_multiple_of(TASK_BLOCK) {
+            id = NEXT_TASK_BLOCK.fetch_add(1, Ordering::Relaxed) * TASK_BLOCK;
+        }
+        self.next_task.store(id + 1, Ordering::Relaxed);
+        id
     }
 
     pub(crate) fn id(&self) -> ThreadId {
         ThreadId(self.id.load(Ordering::Relaxed))
     }
 
-    /// Says that the thread records no more. Called by the thread, after its last push.
-    pub(crate) fn end(&self) {
-        self.depth.store(0, Ordering::Release);
-        self.exited.store(true, Ordering::Release);
-    }
-
     pub(crate) fn has_exited(&self) -> bool {
         self.exited.load(Ordering::Acquire)
     }
 
-    /// Reads the open scopes, outermost first. Retries while the thread opens and closes; gives up with what it saw last after a bounded number of times.
-    fn read_open(&self) -> Vec<(SiteId, u64)> {
-        let read = || -> Vec<(SiteId, u64)> {
-            let depth = self.depth.load(Ordering::Acquire) as usize;
-            let entry = |slot: &OpenSlot| {
-                (
-                    SiteId(slot.site.load(Ordering::Acquire)),
-                    slot.start_ticks.load(Ordering::Acquire),
-                )
-            };
-            self.open.iter().take(depth).map(entry).collect()
-        };
-        let mut last = read();
+    /// Reads the open scopes into `out`, outermost first, and returns whether these are all that were open at one moment.
+    ///
+    /// A scope is taken when two readings agree on its start and its site, which no two scopes of a slot share. Where the thread
+    /// opens and closes too fast for that, the inner scopes are left out.
+    pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
         for _ in 0..64 {
-            let again = read();
-            if again == last {
-                break;
+            let depth = self.depth.load(Ordering::Acquire) as usize;
+            out.clear();
+            out.extend(self.open.iter().take(depth).map(OpenSlot::read));
+            let still = (self.depth.load(Ordering::Acquire) as usize).min(out.len());
+            let same = out.iter().zip(&self.open).take(still);
+            let same = same.take_while(|(seen, slot)| **seen == slot.read()).count();
+            if same == depth {
+                return true;
             }
-            last = again;
+            out.truncate(same);
         }
-        last
+        false
+    }
+}
+
+impl OpenSlot {
+    fn read(&self) -> (SiteId, u64) {
+        (
+            SiteId(self.site.load(Ordering::Acquire)),
+            self.start_ticks.load(Ordering::Acquire),
+        )
     }
 }
 
@@ -144,15 +180,16 @@ struct Owned(Arc<ThreadState>);
 impl Drop for Owned {
     fn drop(&mut self) {
         CURRENT.set(ENDED);
-        self.0.end();
+        self.0.depth.store(0, Ordering::Release);
+        self.0.exited.store(true, Ordering::Release);
     }
 }
 
 /// The states of all threads.
 struct Threads {
     live: Vec<Arc<ThreadState>>,
-    /// States whose thread has come since the worker last asked.
-    inbox: Vec<Arc<ThreadState>>,
+    /// States whose thread has come since the worker last asked, with what their rings had dropped for earlier threads.
+    inbox: Vec<(Arc<ThreadState>, u64)>,
     /// Emptied states for the next threads.
     spare: Vec<Arc<ThreadState>>,
     infos: Vec<Arc<ThreadInfo>>,
@@ -187,7 +224,7 @@ impl Threads {
         state.exited.store(false, Ordering::Release);
         state.depth.store(0, Ordering::Release);
         self.live.push(Arc::clone(&state));
-        self.inbox.push(Arc::clone(&state));
+        self.inbox.push((Arc::clone(&state), state.ring.dropped()));
         state
     }
 
@@ -265,8 +302,12 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     let pointer = Arc::as_ptr(&owned.0);
     let kept = while_busy(|| {
         OWNED.try_with(|cell| {
-            // In the child of a fork the cell still holds the state from before; it is left alone, since guards may point to it.
-            std::mem::forget(cell.replace(Some(owned)));
+            let state = Arc::clone(&owned.0);
+            // In the child of a fork the cell still holds the state from before. It is never freed: the list of threads let go of it.
+            if let Some(before) = cell.replace(Some(owned)) {
+                state.inherit(&before.0);
+                std::mem::forget(before);
+            }
         })
     });
     match kept {
@@ -314,20 +355,31 @@ fn os_id() -> u64 {
     0
 }
 
-/// Pushes a record that did not fit under the limit, or counts it as dropped, and sees to it that the worker comes.
+/// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns whether there was room.
 #[cold]
 #[inline(never)]
-pub(crate) fn push_slowly(state: &ThreadState, record: &[Slot]) {
-    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` comes from `current` or `set_up` of this thread, or is held exclusively under the list's lock.
-    let (room, pushed) = unsafe {
-        let room = state.ring.look_up(record.len() as u64);
-        (room, room != Room::None && state.ring.push_slots(record))
+fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
+    let room = loop {
+        #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+        // SAFETY: `state` comes from `current` or `set_up` of this thread, or is held exclusively under the list's lock.
+        let (room, pushed) = unsafe {
+            let room = state.ring.look_up(record.len() as u64);
+            (room, room != Room::None && state.ring.push_slots(record))
+        };
+        // Between the look and the push the worker may have armed the ring; it does so once in a while, so the next look holds.
+        if pushed || room == Room::None {
+            break room;
+        }
     };
-    if !pushed {
+    drain::wake(room != Room::Plenty);
+    room != Room::None
+}
+
+/// Pushes a record that is dropped and counted where there is no room.
+fn push_or_drop(state: &ThreadState, record: &[Slot]) {
+    if !push_slowly(state, record) {
         state.ring.count_drop();
     }
-    drain::wake(room != Room::Plenty);
 }
 
 /// Pushes a record of any length on this thread, whatever state the thread is in.
@@ -335,7 +387,7 @@ pub(crate) fn push_slowly(state: &ThreadState, record: &[Slot]) {
 #[inline(never)]
 pub(crate) fn push_anyhow(record: &[Slot]) {
     match current().or_else(set_up) {
-        Some(state) => push_slowly(state, record),
+        Some(state) => push_or_drop(state, record),
         None if CURRENT.get() == ENDED => while_busy(|| push_late(record)),
         None => {}
     }
@@ -356,11 +408,12 @@ fn push_late(record: &[Slot]) {
         number => number - 1,
     };
     let state = threads.take_state(number);
-    push_slowly(&state, record);
+    push_or_drop(&state, record);
     state.exited.store(true, Ordering::Release);
 }
 
-/// Pushes text into this thread's ring and returns its key, 0 where there was no room.
+/// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if
+/// there is still no room when the scope ends, the span is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
     let Some(state) = current().or_else(set_up) else {
         return 0;
@@ -374,10 +427,33 @@ pub(crate) fn push_text(text: &str) -> u64 {
     }
 }
 
-/// Pushes a message with the time `ticks` into this thread's ring.
+/// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
 pub(crate) fn push_message(ticks: u64, text: &str) {
-    if let Some(state) = current().or_else(set_up) {
-        push_bytes(state, ticks, Special::Message, text);
+    if let Some(state) = current().or_else(set_up)
+        && !push_bytes(state, ticks, Special::Message, text)
+    {
+        state.ring.count_drop();
+    }
+}
+
+/// Pushes the life of a task that ended on this thread.
+pub(crate) fn push_async(site: u32, start_ticks: u64, duration_ticks: u64) {
+    let tag = TAG_SPECIAL | 1 << SITE_BITS | Special::Async as u32;
+    let first = [start_ticks, word1(site, tag)];
+    let Some(state) = current().or_else(set_up) else {
+        // Without a state of its own the thread is inside vor, or at its very end.
+        if CURRENT.get() == ENDED {
+            let block = NEXT_TASK_BLOCK.fetch_add(1, Ordering::Relaxed);
+            push_anyhow(&[first, [block * TASK_BLOCK, duration_ticks]]);
+        }
+        return;
+    };
+    let record = [first, [state.task_id(), duration_ticks]];
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: `state` is this thread's own.
+    let pushed = unsafe { state.ring.push_slots(&record) };
+    if !pushed {
+        push_slowly(state, &record);
     }
 }
 
@@ -397,12 +473,7 @@ fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> 
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
     // SAFETY: `state` is this thread's own.
     let pushed = unsafe { state.ring.push_slots(&record[..used]) };
-    if !pushed {
-        let dropped = state.ring.dropped();
-        push_slowly(state, &record[..used]);
-        return state.ring.dropped() == dropped;
-    }
-    true
+    pushed || push_slowly(state, &record[..used])
 }
 
 /// Sets the capacity of the rings of threads that come from now on, in slots.
@@ -412,8 +483,8 @@ pub(crate) fn set_ring_slots(slots: usize) {
     threads.spare.clear();
 }
 
-/// Takes the states that came since the last call.
-pub(crate) fn take_new() -> Vec<Arc<ThreadState>> {
+/// Takes the states that came since the last call, each with what its ring had dropped before.
+pub(crate) fn take_new() -> Vec<(Arc<ThreadState>, u64)> {
     std::mem::take(&mut threads().inbox)
 }
 
@@ -469,7 +540,8 @@ pub struct OpenScope {
     pub start_ticks: u64,
 }
 
-/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`] per thread.
+/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`] per thread; scopes that come and go
+/// faster than they can be read are left out.
 #[must_use]
 pub fn open_scopes() -> Vec<OpenThread> {
     while_busy(|| {
@@ -477,6 +549,7 @@ pub fn open_scopes() -> Vec<OpenThread> {
         let registry = crate::callsite::lock();
         let now = clock::ticks();
         let mut all = Vec::new();
+        let mut open = Vec::new();
         for state in &threads.live {
             let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
                 site,
@@ -486,7 +559,8 @@ pub fn open_scopes() -> Vec<OpenThread> {
                 age_ns: clock::approximate_ns(now.saturating_sub(start_ticks)),
                 start_ticks,
             };
-            let scopes: Vec<_> = state.read_open().into_iter().map(scope).collect();
+            state.read_open(&mut open);
+            let scopes: Vec<_> = open.iter().copied().map(scope).collect();
             if !scopes.is_empty() {
                 let info = threads.infos.get(state.id().0 as usize);
                 let name = info.map_or_else(String::new, |info| info.name.clone());

@@ -20,7 +20,7 @@
 //! vor::flush();
 //! ```
 
-pub use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+pub use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;

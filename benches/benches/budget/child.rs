@@ -63,9 +63,13 @@ pub fn spawn(
     if !output.status.success() {
         return Err(format!("the child `{name}` ended with {}", output.status).into());
     }
-    let text = String::from_utf8(output.stdout)?;
+    values_of(&output.stdout)
+}
+
+/// Reads lines of `key value`.
+pub fn values_of(output: &[u8]) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
     let mut values = HashMap::new();
-    for line in text.lines() {
+    for line in std::str::from_utf8(output)?.lines() {
         let (key, value) = line
             .split_once(' ')
             .ok_or_else(|| format!("expected `key value`, found `{line}`"))?;

@@ -16,7 +16,8 @@ const SCOPES: u32 = 1000;
 /// Steps of the chain that makes about 200 ns.
 const WORK_STEPS: u32 = 105;
 
-fn two_ticks(passes: u32) {
+/// The floor.
+pub fn two_ticks(passes: u32) {
     for _ in 0..passes {
         black_box(bare_ticks());
         black_box(bare_ticks());
@@ -29,14 +30,16 @@ fn nothing(passes: u32) {
     }
 }
 
-fn empty(passes: u32) {
+/// Empty scopes.
+pub fn empty(passes: u32) {
     for i in 0..passes {
         vor::profile_scope!("empty");
         black_box(i);
     }
 }
 
-fn two_args(passes: u32) {
+/// Scopes with two integers.
+pub fn two_args(passes: u32) {
     for i in 0..passes {
         vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
         black_box(i);

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `marks`, `metrics`, `threads`, `drain`, `recording`, `idle`.
+//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
 mod hot;
+#[cfg(feature = "peers")]
+mod peers;
+mod real;
 mod recording;
 mod table;
 mod threads;
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
     };
     let mut table = Table::default();
     type Group = fn(&Options, &mut Table);
-    let groups: [(&str, Group); 7] = [
+    let groups: &[(&str, Group)] = &[
         ("hot", hot::measure),
         ("metrics", hot::measure_metrics),
         ("threads", threads::measure),
@@ -82,6 +85,9 @@ fn main() -> ExitCode {
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
         ("idle", recording::measure_idle),
+        ("real", real::measure),
+        #[cfg(feature = "peers")]
+        ("peers", peers::measure),
     ];
     println!("{:<58} {:>10} {:>12}", "", "target", "measured");
     for (name, measure) in groups {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::args;
-use crate::batch::{ArgValue, Message, SpanArgs, ThreadBatch};
+use crate::batch::{ArgValue, AsyncSpan, Message, SpanArgs, ThreadBatch};
 use crate::callsite::Kinds;
 use crate::catalog::SiteId;
 use crate::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
 
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;
+
+/// What stands for the text of an argument for which the ring had no room.
+const LOST_TEXT: &str = "(lost: the ring was full)";
 
 /// Slots looked at together: they stay in the first-level cache for the passes over them.
 const RUN: usize = 512;
@@ -20,8 +23,6 @@ const RUN: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct PendingTexts {
     by_key: FxHashMap<u64, Arc<str>>,
-    /// Keys below are gone: their spans were dropped.
-    oldest: u64,
 }
 
 /// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes with text, and what dropped spans leave behind.
@@ -30,8 +31,8 @@ const MAX_PENDING: usize = 1 << 14;
 impl PendingTexts {
     fn insert(&mut self, key: u64, text: Arc<str>) {
         if self.by_key.len() >= MAX_PENDING {
-            self.oldest = key - MAX_PENDING as u64 / 2;
-            let oldest = self.oldest;
+            // The older half: most of it belongs to spans that were dropped.
+            let oldest = key.saturating_sub(MAX_PENDING as u64 / 2);
             self.by_key.retain(|key, _| *key >= oldest);
         }
         self.by_key.insert(key, text);
@@ -157,6 +158,19 @@ fn take_record(
                 let text = read_text(slot, at, len, low as usize, context.interner);
                 out.messages.push(Message { ticks: word0, text });
             }
+            Some(Special::Async) => {
+                let [id, duration_ticks] = slot((at + 1).min(total - 1));
+                let task = AsyncSpan {
+                    id,
+                    site: SiteId(low as u32),
+                    start_ticks: word0,
+                    duration_ticks,
+                };
+                if task.end_ticks() > limit_ticks {
+                    return None;
+                }
+                out.async_spans.push(task);
+            }
             None => {}
         }
         return Some(len);
@@ -178,7 +192,10 @@ fn take_record(
         .map(|i| {
             let word = slot((at + 1 + i / 2).min(total - 1))[i % 2];
             args::decode(kinds, i, word, |key| {
-                context.texts.take(key).unwrap_or_else(|| Arc::from(""))
+                context
+                    .texts
+                    .take(key)
+                    .unwrap_or_else(|| context.interner.intern(LOST_TEXT))
             })
         })
         .collect();

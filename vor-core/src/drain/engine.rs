@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::callsite::{self, Kinds};
 use crate::catalog::{Catalog, Column, ProcessInfo};
-use crate::clock::{Synchroniser, Timeline};
+use crate::clock::{self, Synchroniser, Timeline};
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::metrics::{self, Taken};
 use crate::sink::Outputs;
@@ -37,6 +37,8 @@ struct Source {
     state: Arc<ThreadState>,
     texts: PendingTexts,
     dropped_seen: u64,
+    /// Starts of its open scopes as of the last [`Engine::note_open`]; `None` when they could not be read or nobody asked.
+    open_start_ticks: Option<Vec<u64>>,
 }
 
 /// A frame set's progress.
@@ -58,11 +60,19 @@ pub(super) struct Engine {
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
     sampler: FrameSampler,
+    start_ticks: u64,
+    /// When the open scopes were last read.
+    open_as_of_ticks: u64,
+    /// Kept between readings of open scopes.
+    open: Vec<(crate::catalog::SiteId, u64)>,
     sets: Vec<SetState>,
     frame_spans: u64,
     frame_dropped: u64,
     pub(super) outputs: Outputs,
 }
+
+/// Emptied shares kept for the next batches.
+const MAX_SPARE: usize = 64;
 
 /// What a pass found, for the worker's choice of its next sleep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +110,9 @@ impl Engine {
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(StatsBuilder::new),
             sampler: FrameSampler::new(),
+            start_ticks,
+            open_as_of_ticks: 0,
+            open: Vec::new(),
             sets: vec![SetState {
                 next_index: 0,
                 start_ticks,
@@ -145,8 +158,37 @@ impl Engine {
             self.finish_frame(mark);
         }
         pass.active |= self.collect_until(now_ticks);
+        self.settle_statistics();
         self.release_ended();
         pass
+    }
+
+    /// Reads which scopes are open, for the statistics. To be called before the tick of the pass is fixed: whatever was closed by then is collected.
+    pub(super) fn note_open(&mut self) {
+        if self.statistics.is_none() {
+            return;
+        }
+        self.open_as_of_ticks = clock::ticks();
+        for source in &mut self.sources {
+            let mut starts = source.open_start_ticks.take().unwrap_or_default();
+            starts.clear();
+            // Beyond the depth that is kept, scopes are open of which nothing is known.
+            if source.state.read_open(&mut self.open) && self.open.len() < thread::MAX_OPEN {
+                starts.extend(self.open.iter().map(|(_, start_ticks)| *start_ticks));
+                source.open_start_ticks = Some(starts);
+            }
+        }
+    }
+
+    fn settle_statistics(&mut self) {
+        let Some(statistics) = &mut self.statistics else {
+            return;
+        };
+        for source in &self.sources {
+            if let Some(open) = &source.open_start_ticks {
+                statistics.settle(source.state.id(), self.open_as_of_ticks, open);
+            }
+        }
     }
 
     /// Makes the next push of every thread wake the worker.
@@ -163,12 +205,12 @@ impl Engine {
 
     /// Brings threads and frame sets that came since the last pass into the catalog.
     fn adopt(&mut self, set_names: &[String]) {
-        for state in thread::take_new() {
-            let dropped_seen = state.ring.dropped();
+        for (state, dropped_seen) in thread::take_new() {
             self.sources.push(Source {
                 state,
                 texts: PendingTexts::default(),
                 dropped_seen,
+                open_start_ticks: None,
             });
         }
         let infos = thread::infos_after(self.catalog.threads.len());
@@ -180,14 +222,11 @@ impl Engine {
             let known = self.catalog.frame_sets.len() - 1;
             let catalog = Arc::make_mut(&mut self.catalog);
             Arc::make_mut(&mut catalog.frame_sets).extend_from_slice(&set_names[known..]);
-            let start_ticks = self.sets[0].start_ticks;
-            self.sets.resize(
-                set_names.len() + 1,
-                SetState {
-                    next_index: 0,
-                    start_ticks,
-                },
-            );
+            let start = SetState {
+                next_index: 0,
+                start_ticks: self.start_ticks,
+            };
+            self.sets.resize(set_names.len() + 1, start);
         }
     }
 
@@ -264,7 +303,10 @@ impl Engine {
             share.sites.clear();
             share.args.clear();
             share.messages.clear();
-            self.spare.push(share);
+            share.async_spans.clear();
+            if self.spare.len() < MAX_SPARE {
+                self.spare.push(share);
+            }
         }
     }
 
@@ -305,6 +347,9 @@ impl Engine {
             frame.span_count = std::mem::take(&mut self.frame_spans);
             if self.outputs.wants_trees() {
                 frame.threads = self.trees.finish().threads;
+            } else if self.trees.span_count() > 0 {
+                // The sink that wanted trees is gone; the next one must not get what this frame began with.
+                self.trees.finish();
             }
         }
         frame.catalog = Arc::clone(&self.catalog);
@@ -324,7 +369,7 @@ impl Engine {
         let frame_ns = self
             .catalog
             .timeline
-            .duration_ns(start_ticks, end_ticks - start_ticks);
+            .duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
         let mut values = self.sampler.sample(frame_ns, taken.io);
         let system = FrameSampler::column_count() as u32;
         let user = taken.values.iter().map(|(column, value)| MetricValue {
@@ -337,19 +382,17 @@ impl Engine {
 
     /// Gives the states of ended threads back once their rings are empty.
     fn release_ended(&mut self) {
-        let mut kept = Vec::with_capacity(self.sources.len());
-        for source in self.sources.drain(..) {
+        self.sources.retain(|source| {
             let ended = source.state.has_exited();
             if ended && source.state.ring.len() == 0 && source.state.ring.dropped() == source.dropped_seen {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.end_thread(source.state.id());
                 }
                 thread::reclaim(&source.state);
-            } else {
-                kept.push(source);
+                return false;
             }
-        }
-        self.sources = kept;
+            true
+        });
     }
 }
 

@@ -17,6 +17,10 @@ pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         at_exit();
+        // The hook cannot be changed during a panic; whoever enables recording in the course of one goes without.
+        if std::thread::panicking() {
+            return;
+        }
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             super::flush();

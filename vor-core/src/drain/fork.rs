@@ -85,6 +85,8 @@ mod unix {
         worker::forget();
         thread::forget_all();
         thread::forget_current();
+        // What the parent recorded since its last mark is in the parent's next frame.
+        thread::while_busy(metrics::forget);
         switch::set_forked(true);
     }
 }

@@ -7,7 +7,9 @@ mod collect;
 mod engine;
 mod exit;
 mod fork;
+pub(crate) mod report;
 mod sampler;
+pub(crate) mod signals;
 mod worker;
 
 use std::path::PathBuf;
@@ -38,6 +40,8 @@ struct Settings {
     max_spans_per_frame: usize,
     statistics: bool,
     capture: Option<(PathBuf, CaptureOptions)>,
+    /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
+    capture_from_env: bool,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -53,11 +57,19 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 }
 
 /// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does nothing where it is on.
+///
+/// The environment is read at the first call; a later one only undoes a [`disable`].
 pub fn enable() {
     if switch::is_on() {
         return;
     }
-    Config::from_env().enable();
+    static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+    let config = if ENVIRONMENT_READ.swap(true, Ordering::SeqCst) {
+        Config::new()
+    } else {
+        Config::from_env()
+    };
+    config.enable();
 }
 
 /// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and go on when recording is switched on again.
@@ -74,8 +86,12 @@ pub fn is_enabled() -> bool {
     switch::is_on()
 }
 
-/// Starts the recorder, or adds to it.
+/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine locked.
 pub(crate) fn start(config: Config) {
+    if thread::is_busy() {
+        report::line("recording cannot be configured from inside a sink; the call is ignored");
+        return;
+    }
     thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
         let is_first = settings.is_none();
@@ -89,6 +105,7 @@ pub(crate) fn start(config: Config) {
             max_spans_per_frame: config.max_spans_per_frame,
             statistics: config.statistics,
             capture: None,
+            capture_from_env: config.from_env,
         });
         if is_first {
             begin(settings);
@@ -107,6 +124,7 @@ pub(crate) fn start(config: Config) {
                 before: config.before,
             };
             settings.capture = Some((path, options));
+            settings.capture_from_env = config.from_env;
             open_capture(settings);
         }
         if !config.sinks.is_empty() {
@@ -140,14 +158,19 @@ fn open_capture(settings: &Settings) {
     let Some((path, options)) = &settings.capture else {
         return;
     };
+    let variable = if settings.capture_from_env {
+        "VOR_RECORD: "
+    } else {
+        ""
+    };
     match CaptureSink::create(path, *options) {
         Ok(sink) => with_settings(settings, |engine| {
-            let name = format!("the capture {}", sink.path().display());
+            let name = format!("{variable}the capture {}", sink.path().display());
             engine
                 .outputs
                 .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
         }),
-        Err(error) => eprintln!("vor: VOR_RECORD: {error}; no capture is written"),
+        Err(error) => report::line(&format!("{variable}{error}; no capture is written")),
     }
 }
 
@@ -190,6 +213,7 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
 
 /// Takes what is in the rings and the queue of marks now.
 fn pass(engine: &mut Engine) -> Pass {
+    engine.note_open();
     let (marks, now_ticks) = {
         let mut marks = locked(&MARKS);
         // Under the lock: a mark made later has a later tick.
@@ -269,10 +293,18 @@ pub(crate) fn wake(urgent: bool) {
     worker::wake(urgent);
 }
 
-/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be on: the sink then waits.
+/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be on: the sink then waits. From inside a sink
+/// nothing can be added.
 pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
     let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
     let name = name.into();
+    if thread::is_busy() {
+        // The engine is locked by this very thread.
+        report::line(&format!(
+            "{name} cannot be added from inside a sink; it stays off"
+        ));
+        return SinkHandle { number };
+    }
     thread::while_busy(|| {
         with_engine(|engine| {
             pass(engine);
@@ -304,29 +336,35 @@ impl Drop for SinkHandle {
     }
 }
 
-/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] is on.
+/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
         pass(engine);
         engine.scope_stats()
     };
-    thread::while_busy(|| with_engine(read)).unwrap_or_default()
+    outside(read).unwrap_or_default()
 }
 
-/// Returns the catalog as of the last pass, `None` before recording was first enabled.
+/// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a sink.
 #[must_use]
 pub fn catalog() -> Option<Arc<Catalog>> {
-    thread::while_busy(|| {
-        with_engine(|engine| {
-            pass(engine);
-            Arc::clone(engine.catalog())
-        })
+    outside(|engine| {
+        pass(engine);
+        Arc::clone(engine.catalog())
     })
 }
 
 /// Returns how many sinks were switched off because they failed.
 #[must_use]
 pub fn failed_sinks() -> u64 {
-    thread::while_busy(|| with_engine(|engine| engine.outputs.failed())).unwrap_or(0)
+    outside(|engine| engine.outputs.failed()).unwrap_or(0)
+}
+
+/// Asks the engine on behalf of the program. `None` inside a sink, where this very thread has the engine locked.
+fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    if thread::is_busy() {
+        return None;
+    }
+    thread::while_busy(|| with_engine(ask))
 }

@@ -2,7 +2,7 @@
 //!
 //! While the program records, a pass follows the last after the drain interval, or at once when a ring has filled by a quarter. After a second without
 //! anything to do the worker arms the rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
-//! with the arming can go unnoticed until the next wake-up of that sleep, so one is made every few seconds.
+//! with the arming can go unnoticed, so the worker looks again one interval later before it sleeps for long.
 
 use std::sync::Mutex;
 use std::thread::Thread;
@@ -12,7 +12,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::thread;
 
-use super::{Pass, locked, pass, with_engine};
+use super::{Pass, locked, pass, report, signals, with_engine};
 
 /// The worker, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
@@ -29,14 +29,13 @@ const LONG_SLEEP: Duration = Duration::from_secs(5);
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 pub(super) fn spawn(interval: Duration) {
-    let spawned = std::thread::Builder::new()
-        .name("vor-drain".into())
-        .spawn(move || run(interval));
+    let builder = std::thread::Builder::new().name("vor-drain".into());
+    let spawned = signals::for_new_thread(|| builder.spawn(move || run(interval)));
     match spawned {
         Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
-        Err(error) => {
-            eprintln!("vor: the worker thread cannot be started: {error}; spans are taken at flush only")
-        }
+        Err(error) => report::line(&format!(
+            "the worker thread cannot be started: {error}; spans are taken at flush only"
+        )),
     }
 }
 
@@ -96,7 +95,10 @@ fn run(interval: Duration) {
             engine.has_news()
         });
         if news == Some(false) {
-            std::thread::park_timeout(LONG_SLEEP);
+            std::thread::park_timeout(interval);
+            if with_engine(|engine| engine.has_news()) == Some(false) && !CALLED.load(Ordering::SeqCst) {
+                std::thread::park_timeout(LONG_SLEEP);
+            }
         }
         ASLEEP.store(false, Ordering::SeqCst);
     }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | span | `X` on its thread, with its arguments |
 //! | message | `i` on its thread, of category `message` |
+//! | task | `b` and `e` of category `task` under its id, since tasks overlap |
 //! | frame | `b` and `e` of category `frame`, on a track of its own |
 //! | metric | `C` at the begin of the frame that it describes |
 //! | dropped spans | `C` named `dropped_spans`, from the first loss on |
@@ -172,7 +173,7 @@ impl<W: Write> ChromeExporter<W> {
     }
 
     fn write_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
-        if batch.start_ticks.is_empty() && batch.messages.is_empty() {
+        if batch.start_ticks.is_empty() && batch.messages.is_empty() && batch.async_spans.is_empty() {
             return Ok(());
         }
         self.declare_thread(catalog, batch.thread);
@@ -235,6 +236,20 @@ impl<W: Write> ChromeExporter<W> {
             self.out.extend_from_slice(&track.middle);
             push_us(&mut self.out, since_origin_ns(message.ticks));
             self.out.push(b'}');
+        }
+        for task in &batch.async_spans {
+            let start_ns = since_origin_ns(task.start_ticks);
+            let end_ns = since_origin_ns(task.end_ticks()).max(start_ns);
+            let name = catalog.site_name(task.site);
+            for (phase, ns) in [(b'b', start_ns), (b'e', end_ns)] {
+                push_task(&mut self.out, phase, task.id, name);
+                self.out.extend_from_slice(&track.middle);
+                push_us(&mut self.out, ns);
+                self.out.push(b'}');
+            }
+            if result.is_ok() {
+                result = self.hand_over(PIECE_BYTES);
+            }
         }
         self.threads.insert(batch.thread, track);
         result
@@ -400,6 +415,16 @@ fn push_span(out: &mut Vec<u8>, head: &[u8], middle: &[u8], times_ns: (u64, u64)
     push_us(out, times_ns.0);
     out.extend_from_slice(b",\"dur\":");
     push_us(out, times_ns.1);
+}
+
+/// Appends the begin or the end of a task, up to its thread.
+fn push_task(out: &mut Vec<u8>, phase: u8, id: u64, name: &str) {
+    out.extend_from_slice(b",\n{\"ph\":\"");
+    out.push(phase);
+    out.extend_from_slice(b"\",\"cat\":\"task\",\"id2\":{\"local\":\"");
+    push_u64(out, id);
+    out.extend_from_slice(b"\"},\"name\":");
+    push_json_str(out, name);
 }
 
 fn push_place(out: &mut Vec<u8>, pid: u32, tid: u64) {

@@ -48,6 +48,7 @@ impl IndexBuilder {
     pub(super) fn add_batch(&mut self, totals: &BatchTotals) {
         self.index.spans += totals.spans;
         self.index.messages += totals.messages;
+        self.index.async_spans += totals.async_spans;
         self.index.dropped_spans = self.index.dropped_spans.saturating_add(totals.dropped_spans);
     }
 

@@ -197,6 +197,8 @@ pub struct Index {
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,
+    /// Tasks in all batches.
+    pub async_spans: u64,
     /// Records before the index.
     pub records: u64,
     /// First tick of the main set's first frame; 0 without one.

@@ -125,7 +125,14 @@ pub(super) fn put_index(out: &mut Vec<u8>, index: &Index) {
     for &frames in &index.frames {
         put_varint(out, frames);
     }
-    for total in [index.spans, index.dropped_spans, index.messages, index.records] {
+    let totals = [
+        index.spans,
+        index.dropped_spans,
+        index.messages,
+        index.async_spans,
+        index.records,
+    ];
+    for total in totals {
         put_varint(out, total);
     }
     put_varint(out, index.start_ticks);
@@ -334,7 +341,7 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
     let count = cursor.count(1, MAX_INDEXED_SETS)?;
     let frames = (0..count).map(|_| cursor.varint()).collect::<Result<_, _>>()?;
     let (spans, dropped_spans) = (cursor.varint()?, cursor.varint()?);
-    let (messages, records) = (cursor.varint()?, cursor.varint()?);
+    let (messages, async_spans, records) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
     let (start_ticks, end_ticks) = (cursor.varint()?, cursor.varint()?);
     let count = cursor.count(4, MAX_SEEKS)?;
     let mut seek = Seek::default();
@@ -355,6 +362,7 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
         spans,
         dropped_spans,
         messages,
+        async_spans,
         records,
         start_ticks,
         end_ticks,

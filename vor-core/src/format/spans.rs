@@ -1,7 +1,7 @@
 //! Blocks of spans: the columns of up to 4096 spans of one thread, with their arguments and messages.
 //!
 //! ```text
-//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages]
+//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
 //! times  = gaps, durations                                        flat: no span begins before the previous one ended
 //!        | children, gaps, durations of leaves, leads of parents  tree
 //! ```
@@ -40,6 +40,8 @@ pub(super) const FLAG_ARGS: u8 = 1 << 4;
 pub(super) const FLAG_MESSAGES: u8 = 1 << 5;
 /// A count of dropped spans follows.
 pub(super) const FLAG_DROPS: u8 = 1 << 6;
+/// Tasks follow.
+pub(super) const FLAG_ASYNC: u8 = 1 << 7;
 
 /// Codes the times and sites of blocks, and keeps the room for it.
 #[derive(Debug)]

@@ -151,11 +151,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns whether frames may have flames; no frame need have one. Captures of version 3 do not tell beforehand.
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says whether it keeps spans; without the feature
+    /// `puffin` no flame is made of them.
     pub const fn flame_enabled(&self) -> bool {
         match &self.stream {
             Stream::V2 { header, .. } => header.flame_enabled,
-            Stream::V3(_) => cfg!(feature = "puffin"),
+            Stream::V3(stream) => stream.header().keeps_spans() && cfg!(feature = "puffin"),
         }
     }
 

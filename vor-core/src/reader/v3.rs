@@ -61,6 +61,10 @@ impl StreamV3 {
         Ok(())
     }
 
+    pub(super) const fn header(&self) -> &Header {
+        self.walker.header()
+    }
+
     pub(super) fn columns(&self) -> &[MetricColumn] {
         &self.columns
     }

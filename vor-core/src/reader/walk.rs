@@ -111,7 +111,7 @@ impl Walker {
         self.offset
     }
 
-    pub(super) fn header(&self) -> &Header {
+    pub(super) const fn header(&self) -> &Header {
         &self.header
     }
 

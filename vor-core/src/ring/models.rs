@@ -2,7 +2,8 @@
 //!
 //! The producer is one model thread and the consumer another, as in a program: the thread that records, and the worker. Slots carry their
 //! number, so that what arrives tells what was lost, repeated or put in another order; a slot that both sides touch at once, or a publication
-//! that does not order the writes before it, loom reports by itself. Rings have the smallest capacity, 4 slots: it wraps and fills soon.
+//! that does not order the writes before it, loom reports by itself. Rings have 8 slots: few
+//! enough to wrap and fill soon, and as many as it takes for a look-up to allow the next push its fast path.
 
 #![expect(
     unsafe_code,
@@ -17,7 +18,7 @@ use super::{SITE_BITS, Slot, extensions, word1};
 use crate::thread::ThreadState;
 
 /// Capacity of the modelled rings.
-const SLOTS: usize = 4;
+const SLOTS: usize = 8;
 
 fn slot(n: u64) -> Slot {
     [n, !n]
@@ -71,14 +72,14 @@ fn what_is_pushed_arrives_once_and_in_order() {
         let ring = Arc::new(Ring::new(SLOTS));
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (0..4).all(|n| push(&ring, &[slot(n)])))
+            thread::spawn(move || (0..5).all(|n| push(&ring, &[slot(n)])))
         };
         let mut seen = Vec::new();
         drain(&ring, 1, &mut seen);
         drain(&ring, SLOTS, &mut seen);
-        assert!(producer.join().unwrap(), "4 slots fit into a ring of 4");
+        assert!(producer.join().unwrap(), "5 slots fit into a ring of 8");
         drain(&ring, SLOTS, &mut seen);
-        assert_eq!(numbers(&seen), [0, 1, 2, 3]);
+        assert_eq!(numbers(&seen), [0, 1, 2, 3, 4]);
         assert_eq!(ring.dropped(), 0);
         assert_eq!(ring.len(), 0);
     });
@@ -88,23 +89,23 @@ fn what_is_pushed_arrives_once_and_in_order() {
 fn a_full_ring_drops_the_newest_and_counts_it() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
-        for n in 0..3 {
+        for n in 0..7 {
             assert!(push(&ring, &[slot(n)]));
         }
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (3..6).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+            thread::spawn(move || (7..11).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
         };
         let mut seen = Vec::new();
         drain(&ring, 2, &mut seen);
         let kept = producer.join().unwrap();
         drain(&ring, SLOTS, &mut seen);
-        let expected: Vec<u64> = (0..3).chain(kept.iter().copied()).collect();
+        let expected: Vec<u64> = (0..7).chain(kept.iter().copied()).collect();
         assert_eq!(numbers(&seen), expected);
-        assert_eq!(kept[0], 3, "the fourth slot always fits");
+        assert_eq!(kept[0], 7, "the eighth slot always fits");
         assert_eq!(
             ring.dropped() + kept.len() as u64,
-            3,
+            4,
             "every push is kept or counted"
         );
     });
@@ -114,11 +115,11 @@ fn a_full_ring_drops_the_newest_and_counts_it() {
 fn a_full_ring_with_nobody_draining_keeps_the_oldest() {
     loom::model(|| {
         let ring = Ring::new(SLOTS);
-        let kept = (0..6).filter(|&n| push(&ring, &[slot(n)])).count();
-        assert_eq!((kept, ring.dropped()), (4, 2));
+        let kept = (0..10).filter(|&n| push(&ring, &[slot(n)])).count();
+        assert_eq!((kept, ring.dropped()), (8, 2));
         let mut seen = Vec::new();
         drain(&ring, SLOTS, &mut seen);
-        assert_eq!(numbers(&seen), [0, 1, 2, 3]);
+        assert_eq!(numbers(&seen), [0, 1, 2, 3, 4, 5, 6, 7]);
     });
 }
 
@@ -126,12 +127,12 @@ fn a_full_ring_with_nobody_draining_keeps_the_oldest() {
 fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
-        for n in 0..2 {
+        for n in 0..6 {
             assert!(push(&ring, &[slot(n)]));
         }
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (2..6).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+            thread::spawn(move || (6..11).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
         };
         let mut seen = Vec::new();
         drain(&ring, 2, &mut seen);
@@ -139,9 +140,9 @@ fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
         drain(&ring, SLOTS, &mut seen);
         let kept = producer.join().unwrap();
         drain(&ring, SLOTS, &mut seen);
-        let expected: Vec<u64> = (0..2).chain(kept.iter().copied()).collect();
+        let expected: Vec<u64> = (0..6).chain(kept.iter().copied()).collect();
         assert_eq!(numbers(&seen), expected);
-        assert_eq!(ring.dropped() + kept.len() as u64, 4);
+        assert_eq!(ring.dropped() + kept.len() as u64, 5);
     });
 }
 
@@ -162,8 +163,8 @@ fn an_armed_ring_makes_the_next_push_look_up() {
 fn a_record_of_several_slots_is_seen_whole() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
-        // Two single slots first, so that the three-slot record wraps around the end.
-        for n in 0..2 {
+        // Single slots first, so that the three-slot record wraps around the end.
+        for n in 0..6 {
             assert!(push(&ring, &[[n, word1(0, 1)]]));
         }
         drain(&ring, SLOTS, &mut Vec::new());
@@ -176,7 +177,9 @@ fn a_record_of_several_slots_is_seen_whole() {
                     ring.look_up(3);
                     assert!(ring.push_record(first, &[[70, 71], [72, 73]]));
                 }
-                push(&ring, &[[8, word1(0, 1 << SITE_BITS | 1)], [80, 81]])
+                let mut second = vec![[8, word1(0, 5 << SITE_BITS | 1)]];
+                second.extend((0..5).map(|i| [80 + 2 * i, 81 + 2 * i]));
+                push(&ring, &second)
             })
         };
         let mut records = Vec::new();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::drain::{report, signals};
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
@@ -48,7 +49,7 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Spans that may wait for their frame's verdict; beyond, the oldest are given up.
+/// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
 /// Writes a capture.
@@ -79,9 +80,19 @@ struct Declared {
 /// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame that is running.
 #[derive(Debug, Default)]
 struct Waiting {
-    frames: VecDeque<(Arc<FrameSnapshot>, Vec<SpanBatch>)>,
-    running: Vec<SpanBatch>,
+    frames: VecDeque<WaitingFrame>,
+    running: VecDeque<SpanBatch>,
+    /// Spans given up of the frame that is running.
+    given_up: u64,
     spans: usize,
+}
+
+#[derive(Debug)]
+struct WaitingFrame {
+    frame: Arc<FrameSnapshot>,
+    batches: VecDeque<SpanBatch>,
+    /// Spans that are not in `batches` any more.
+    given_up: u64,
 }
 
 impl std::fmt::Debug for CaptureSink {
@@ -108,7 +119,7 @@ impl CaptureSink {
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
-            flags: 0,
+            flags: if options.spans { Header::KEEPS_SPANS } else { 0 },
             start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
             start_ticks,
         };
@@ -138,7 +149,8 @@ impl CaptureSink {
     }
 
     fn write_out(&mut self) -> Result<(), Error> {
-        let written = self.file.write_all(&self.buffer);
+        // Whichever thread drains, the program must not be killed by what its capture does.
+        let written = signals::without_signals(|| self.file.write_all(&self.buffer));
         self.buffer.clear();
         written.map_err(|error| Error::io(format!("cannot write {}", self.path.display()), error))
     }
@@ -227,10 +239,15 @@ impl CaptureSink {
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
     fn settle(&mut self, keep: usize, with_spans: bool) {
         while self.waiting.frames.len() > keep {
-            let Some((frame, batches)) = self.waiting.frames.pop_front() else {
+            let Some(WaitingFrame {
+                frame,
+                batches,
+                given_up,
+            }) = self.waiting.frames.pop_front()
+            else {
                 break;
             };
-            let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
+            let spans: usize = batches.iter().map(weight).sum();
             self.waiting.spans -= spans;
             let allowed = self
                 .options
@@ -239,7 +256,17 @@ impl CaptureSink {
             if with_spans && allowed {
                 self.frames_with_spans += 1;
                 batches.iter().for_each(|batch| self.put_batch(batch));
-                self.put_frame(&frame);
+                if given_up == 0 {
+                    self.put_frame(&frame);
+                } else {
+                    let span_count = frame.span_count.saturating_sub(given_up);
+                    let dropped_spans = frame.dropped_spans + given_up;
+                    self.put_frame(&FrameSnapshot {
+                        span_count,
+                        dropped_spans,
+                        ..(*frame).clone()
+                    });
+                }
             } else {
                 self.put_frame_without_spans(&frame);
             }
@@ -249,7 +276,12 @@ impl CaptureSink {
     fn judge(&mut self, frame: &Arc<FrameSnapshot>) {
         let batches = std::mem::take(&mut self.waiting.running);
         let chosen = frame.index.is_multiple_of(self.options.every);
-        self.waiting.frames.push_back((Arc::clone(frame), batches));
+        let given_up = std::mem::take(&mut self.waiting.given_up);
+        self.waiting.frames.push_back(WaitingFrame {
+            frame: Arc::clone(frame),
+            batches,
+            given_up,
+        });
         match self.options.slow_ns {
             None => self.settle(0, chosen),
             Some(limit_ns) => {
@@ -278,14 +310,18 @@ impl FrameSink for CaptureSink {
             self.put_batch(batch);
             return self.write_out();
         }
-        self.waiting.spans += batch.span_count();
-        self.waiting.running.push(batch.clone());
+        self.waiting.spans += weight(batch);
+        self.waiting.running.push_back(batch.clone());
         while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
             self.settle(self.waiting.frames.len() - 1, false);
         }
-        // One frame alone is over the bound: its beginning is given up, and its frame record will not promise it.
-        if self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
-            self.waiting.spans -= self.waiting.running.remove(0).span_count();
+        // One frame alone is over the bound: its beginning is given up, and its frame's record will count it as dropped.
+        while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
+            let Some(given_up) = self.waiting.running.pop_front() else {
+                break;
+            };
+            self.waiting.spans -= weight(&given_up);
+            self.waiting.given_up += given_up.span_count() as u64;
         }
         self.write_out()
     }
@@ -316,6 +352,11 @@ impl FrameSink for CaptureSink {
     }
 }
 
+/// Returns how many spans and tasks a waiting batch holds.
+fn weight(batch: &SpanBatch) -> usize {
+    batch.span_count() + batch.async_span_count()
+}
+
 fn open_now() -> Option<crate::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
         let scopes = thread
@@ -341,72 +382,100 @@ fn file_id() -> u64 {
     hasher.finish()
 }
 
+/// Names of its own that a writer tries where others are being written.
+const MAX_OWN_NAMES: u32 = 100;
+
 /// Opens the file to write, and returns it with its final path.
 fn open(path: &Path) -> Result<(File, PathBuf), Error> {
-    let refused = |path: &Path, error| Error::io(format!("cannot write {}", path.display()), error);
-    let open_at = |path: &Path| {
-        OpenOptions::new()
+    if let Some(file) = take(path)? {
+        return Ok((file, path.to_owned()));
+    }
+    for number in 1..=MAX_OWN_NAMES {
+        let pid = std::process::id();
+        let infix = if number == 1 {
+            pid.to_string()
+        } else {
+            format!("{pid}-{number}")
+        };
+        let own = beside(path, &infix);
+        if let Some(file) = take(&own)? {
+            report::line(&format!(
+                "{} is being written already; this process writes {}",
+                path.display(),
+                own.display()
+            ));
+            return Ok((file, own));
+        }
+    }
+    let busy = std::io::Error::new(
+        std::io::ErrorKind::ResourceBusy,
+        "it is being written, and so are all names beside it",
+    );
+    Err(Error::io(format!("cannot write {}", path.display()), busy))
+}
+
+/// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was there before is kept under another name.
+fn take(path: &Path) -> Result<Option<File>, Error> {
+    let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
+    // Another process may rename or create the file between two steps; then they are taken again.
+    for _ in 0..100 {
+        let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(|error| refused(path, error))
-    };
-    let file = open_at(path)?;
-    let metadata = file.metadata().map_err(|error| refused(path, error))?;
-    // A device or a pipe has neither a length nor a second writer to fear.
-    if !metadata.is_file() {
-        return Ok((file, path.to_owned()));
-    }
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let own = beside(path, &std::process::id().to_string());
-            eprintln!(
-                "vor: {} is being written by another process; this one writes {}",
-                path.display(),
-                own.display()
-            );
-            let (file, own) = keep_earlier(open_at(&own)?, &own, &open_at)?;
-            // Nobody else uses a path with this process's number; where locks are unknown the file is written all the same.
-            let _ = file.try_lock();
-            return Ok((file, own));
+            .map_err(refused)?;
+        let metadata = file.metadata().map_err(refused)?;
+        // A device or a pipe has neither a length nor a second writer to fear.
+        if !metadata.is_file() {
+            return Ok(Some(file));
         }
-        // Some file systems have no locks.
-        Err(TryLockError::Error(_)) | Ok(()) => {}
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        // Only while the locked file is the one that the path names, nobody else can be about to write it or to put it aside.
+        if !is_at(&file, path) {
+            continue;
+        }
+        if file.metadata().map_err(refused)?.len() == 0 {
+            return Ok(Some(file));
+        }
+        let free = (1_u32..)
+            .map(|number| beside(path, &number.to_string()))
+            .find(|free| !free.exists());
+        let Some(kept) = free else { break };
+        std::fs::rename(path, &kept).map_err(|error| {
+            Error::io(
+                format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
+                error,
+            )
+        })?;
+        report::line(&format!(
+            "the earlier {} is kept as {}",
+            path.display(),
+            kept.display()
+        ));
     }
-    let (file, path) = keep_earlier(file, path, &open_at)?;
-    let _ = file.try_lock();
-    Ok((file, path))
+    Ok(None)
 }
 
-/// Gives what the file holds from before another name, and makes it anew.
-fn keep_earlier(
-    file: File,
-    path: &Path,
-    open_at: &dyn Fn(&Path) -> Result<File, Error>,
-) -> Result<(File, PathBuf), Error> {
-    let length = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-    if length == 0 {
-        return Ok((file, path.to_owned()));
-    }
-    let free = (1_u32..)
-        .map(|number| beside(path, &number.to_string()))
-        .find(|free| !free.exists());
-    let Some(kept) = free else {
-        return Ok((file, path.to_owned()));
+/// Returns whether an open file is the one that `path` leads to.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+        Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()))
     };
-    std::fs::rename(path, &kept).map_err(|error| {
-        Error::io(
-            format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
-            error,
-        )
-    })?;
-    eprintln!(
-        "vor: the earlier {} is kept as {}",
-        path.display(),
-        kept.display()
-    );
-    Ok((open_at(path)?, path.to_owned()))
+    let found = identity(std::fs::metadata(path));
+    found.is_some() && found == identity(file.metadata())
+}
+
+/// Elsewhere a file that is open is not renamed by others.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 /// Returns `run.<infix>.vor` for `run.vor`.

@@ -86,7 +86,7 @@ impl Outputs {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "it panicked".to_owned(),
             };
-            eprintln!("vor: {} is switched off: {reason}", output.name);
+            crate::drain::report::line(&format!("{} is switched off: {reason}", output.name));
             false
         });
         if self.sinks.len() != before {

@@ -1,0 +1,106 @@
+//! Signals that vor must not cause or take.
+//!
+//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE; both end the program unless it says otherwise. It is vor's
+//! write and not the program's, so the program must not die of it: the signals are blocked around the write, which then returns an
+//! error, and the sink is switched off. Ignoring them instead would change the whole process and what it passes on to its children.
+
+#[cfg(not(unix))]
+pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
+    write()
+}
+
+/// Runs `start` such that a thread started in it takes none of the program's signals.
+#[cfg(not(unix))]
+pub(super) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+    start()
+}
+
+#[cfg(unix)]
+pub(super) use unix::for_new_thread;
+#[cfg(unix)]
+pub(crate) use unix::without_signals;
+
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "signal masks are the C library's")]
+mod unix {
+    use std::mem::MaybeUninit;
+
+    const OF_WRITES: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
+    /// Faults of the thread itself; blocking them would only hide the handler that reports a crash.
+    const FAULTS: [libc::c_int; 6] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+    ];
+
+    fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: `sigemptyset` initialises the set that it is given, and `sigaddset` only changes a set that is initialised.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), *signal);
+            }
+            set.assume_init()
+        }
+    }
+
+    /// Restores the thread's mask, also when what ran under it panics.
+    struct Masked(libc::sigset_t);
+
+    impl Masked {
+        fn block(set: &libc::sigset_t) -> Self {
+            let mut before = set_of(&[]);
+            // SAFETY: both sets are initialised and live across the call, which changes nothing but this thread's mask and `before`.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, &mut before) };
+            Self(before)
+        }
+    }
+
+    impl Drop for Masked {
+        fn drop(&mut self) {
+            // SAFETY: the set was filled by `block`; the call changes nothing but this thread's mask.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+        }
+    }
+
+    fn pending() -> [bool; 2] {
+        let mut set = set_of(&[]);
+        // SAFETY: the set is initialised and live across the calls.
+        OF_WRITES
+            .map(|signal| unsafe { libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1 })
+    }
+
+    /// Runs a write of which the program must not die. The signals that it raises are taken back.
+    pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
+        let masked = Masked::block(&set_of(&OF_WRITES));
+        let before = pending();
+        let result = write();
+        for ((signal, was), is) in OF_WRITES.into_iter().zip(before).zip(pending()) {
+            if is && !was {
+                let mut taken = 0;
+                // SAFETY: the signal is blocked and pending, so the call takes it and returns at once.
+                unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
+            }
+        }
+        drop(masked);
+        result
+    }
+
+    /// Runs `start` such that a thread started in it takes none of the program's signals: their handlers expect a thread of the program.
+    pub(in super::super) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+        let mut all = set_of(&[]);
+        // SAFETY: the set is initialised and live across the calls.
+        unsafe {
+            libc::sigfillset(&mut all);
+            for fault in FAULTS {
+                libc::sigdelset(&mut all, fault);
+            }
+        }
+        let _masked = Masked::block(&all);
+        start()
+    }
+}
