@@ -23,18 +23,10 @@ const RADIUS: f32 = 0.798;
 fn main() {
     let capture = vor_examples::capture_path("headless");
     vor::Config::from_env().capture(&capture).enable();
-    vor::record_metric_unit("samples_per_s", "1/s");
 
     let mut generator = Generator::new(1);
     let mut network = Network::new(&mut generator);
-    for _ in 0..STEPS {
-        let begin = Instant::now();
-        let batch = generate(&mut generator);
-        let loss = network.train(&batch);
-        vor::record_metric("loss", f64::from(loss));
-        vor::record_metric("samples_per_s", BATCH as f64 / begin.elapsed().as_secs_f64());
-        vor::frame_mark();
-    }
+    train(&mut network, &mut generator, STEPS);
     vor::flush();
 
     let unseen = generate(&mut generator);
@@ -44,6 +36,22 @@ fn main() {
     );
     print_capture(&capture).unwrap_or_else(|error| vor_examples::exit_with(&error));
     vor_examples::print_how_to_open(&capture);
+}
+
+/// Trains, a frame per step, and returns the loss of each.
+fn train(network: &mut Network, generator: &mut Generator, steps: usize) -> Vec<f32> {
+    vor::record_metric_unit("samples_per_s", "1/s");
+    let mut losses = Vec::with_capacity(steps);
+    for _ in 0..steps {
+        let begin = Instant::now();
+        let batch = generate(generator);
+        let loss = network.train(&batch);
+        losses.push(loss);
+        vor::record_metric("loss", f64::from(loss));
+        vor::record_metric("samples_per_s", BATCH as f64 / begin.elapsed().as_secs_f64());
+        vor::frame_mark();
+    }
+    losses
 }
 
 /// Reads the capture back: the columns, and every hundredth frame.
@@ -198,16 +206,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_network_learns_the_circle() {
+    fn the_network_learns_the_circle_and_the_capture_says_how() {
         let mut generator = Generator::new(1);
         let mut network = Network::new(&mut generator);
         let unseen = generate(&mut Generator::new(2));
         let before = network.accuracy(&unseen);
-        for _ in 0..STEPS {
-            network.train(&generate(&mut generator));
-        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        vor::Config::new().capture(&path).spans(false).enable();
+        let losses = train(&mut network, &mut generator, STEPS);
+        vor::disable();
         let after = network.accuracy(&unseen);
         assert!(before < 0.8 && after > 0.95, "{before} before, {after} after");
+
+        // The capture says the same, step by step and to the bit.
+        let mut reader = vor::Reader::open(&path).unwrap();
+        let mut read_back = Vec::new();
+        while let Some(frame) = reader.next_frame().unwrap() {
+            let loss = frame.user.iter().find(|(name, _)| name == "loss").unwrap().1;
+            assert!(
+                frame
+                    .user
+                    .iter()
+                    .any(|(name, speed)| name == "samples_per_s" && *speed > 0.0)
+            );
+            read_back.push(loss as f32);
+        }
+        assert_eq!(read_back, losses);
+        let speed = reader
+            .user_columns()
+            .iter()
+            .find(|column| column.name == "samples_per_s")
+            .unwrap();
+        assert_eq!(speed.unit, "1/s");
+        let bytes_per_frame = std::fs::metadata(&path).unwrap().len() as usize / STEPS;
+        assert!(
+            bytes_per_frame < 100,
+            "{bytes_per_frame} bytes per frame of metrics only"
+        );
     }
 
     #[test]

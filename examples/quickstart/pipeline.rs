@@ -314,12 +314,20 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::archive::tests::unpack;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Keeps the recorder to one test: it is the process's.
+    pub fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn what_was_packed_comes_back() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("input");
         let mut generator = vor_examples::Generator::new(1);
@@ -369,12 +377,14 @@ mod tests {
 
     #[test]
     fn an_archive_that_cannot_be_made_is_an_error() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         assert!(pack(folder.path(), &folder.path().join("no/such/folder"), &[]).is_err());
     }
 
     #[test]
     fn the_archive_and_the_capture_are_not_packed() {
+        let _alone = alone();
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().canonicalize().unwrap();
         for name in ["a", "run.vor"] {

@@ -121,6 +121,11 @@ impl Generator {
     }
 }
 
+/// The code in the README compiles, and runs where it may.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use super::*;
