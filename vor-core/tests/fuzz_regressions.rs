@@ -2,6 +2,8 @@
 //!
 //! The targets are in `fuzz/fuzz_targets`; a new finding goes from `fuzz/artifacts` into `fuzz/corpus` under a name that says what is wrong with it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../../fuzz/bodies/mod.rs"]
 mod bodies;
 mod common;
