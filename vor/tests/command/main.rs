@@ -4,6 +4,7 @@
 //! What the command says is compared with what a second sink of the same recorder saw (`recording`).
 
 #![cfg(feature = "cli")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod recording;
 

@@ -157,7 +157,7 @@ fn drive() {
 fn decode(item: u32) {
     vor::profile_scope!("decode", item = item, codec = "lz4");
     spin(Duration::from_nanos(200 * u64::from(item % 5)));
-    if item % 2 == 0 {
+    if item.is_multiple_of(2) {
         vor::profile_scope!("inner, \"quoted\"");
         spin(Duration::from_nanos(300));
     }

@@ -37,7 +37,7 @@ pub(crate) fn count(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (i, digit) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i) % 3 == 0 {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -68,7 +68,7 @@ pub(crate) fn metric(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() || value == 0.0 {
         format!("{value}")
-    } else if size < 1e-3 || size >= 1e9 {
+    } else if !(1e-3..1e9).contains(&size) {
         format!("{value:.2e}")
     } else if value.fract() == 0.0 {
         format!("{value:.0}")
