@@ -68,8 +68,8 @@ struct ColumnJson {
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
-    let mut source = Source::open(&args.path)?;
-    let info = gather(&mut source)?;
+    let source = Source::open(&args.path)?;
+    let info = gather(&source);
     if args.json {
         json::write_pretty(out, &info)?;
     } else {
@@ -78,8 +78,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     Ok(Outcome::Fine)
 }
 
-fn gather(source: &mut Source) -> Result<InfoJson, Failure> {
-    let catalog = std::sync::Arc::clone(source.capture.catalog());
+fn gather(source: &Source) -> InfoJson {
+    let catalog = source.capture.catalog();
     let info = &source.info;
     let mut gathered = InfoJson {
         file: source.path.display().to_string(),
@@ -92,7 +92,8 @@ fn gather(source: &mut Source) -> Result<InfoJson, Failure> {
             pid: catalog.process.pid,
             name: catalog.process.name.clone(),
         },
-        start_unix_ns: None,
+        // A version-2 file without spans knows lengths only.
+        start_unix_ns: catalog.timeline.syncs().first().map(|sync| sync.unix_ns),
         duration_ns: info.duration_ns,
         frames: info.frames,
         frame_sets: catalog.frame_sets.iter().skip(1).cloned().collect(),
@@ -105,7 +106,7 @@ fn gather(source: &mut Source) -> Result<InfoJson, Failure> {
     };
     for (id, thread) in (0..).zip(catalog.threads.iter()) {
         gathered.threads.push(ThreadJson {
-            name: thread_label(&catalog, ThreadId(id)).into_owned(),
+            name: thread_label(catalog, ThreadId(id)).into_owned(),
             os_id: thread.as_ref().map_or(0, |thread| thread.os_id),
         });
     }
@@ -116,24 +117,7 @@ fn gather(source: &mut Source) -> Result<InfoJson, Failure> {
             system: column.system,
         });
     }
-    gathered.start_unix_ns = start_unix_ns(source);
-    Ok(gathered)
-}
-
-/// Returns when the recording began, where the file says so: a version-2 file without spans knows lengths only.
-fn start_unix_ns(source: &mut Source) -> Option<i64> {
-    let by_clock = source
-        .capture
-        .catalog()
-        .timeline
-        .syncs()
-        .first()
-        .map(|sync| sync.unix_ns);
-    if by_clock.is_some() || source.info.spans == 0 {
-        return by_clock;
-    }
-    let first = source.capture.frame(0).ok()?;
-    Some(first.catalog.unix_ns(first.start_ticks))
+    gathered
 }
 
 fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Result<()> {

@@ -165,6 +165,16 @@ impl Source {
         Ok(from..to)
     }
 
+    /// Returns a range with the number of its last frame as the end, so that what follows the last frame is not in it.
+    pub(crate) fn bounded(&mut self, range: FrameRange) -> Result<FrameRange, Failure> {
+        let positions = self.positions(range)?;
+        let last = self.index_at(positions.end - 1)?;
+        Ok(FrameRange {
+            from: range.from,
+            to: Some(last.saturating_add(1)),
+        })
+    }
+
     /// Returns the position of the first frame whose number is not below `index`.
     fn position(&mut self, index: u64, first: u64, last: u64, count: u64) -> Result<u64, Failure> {
         if index <= first {
@@ -188,19 +198,21 @@ impl Source {
         Ok(low)
     }
 
-    /// Returns the number of the frame at a position, or of the next one that can be read.
+    /// Returns the number of the frame at a position, or of the nearest one that can be read, later ones first.
     fn index_at(&mut self, position: u64) -> Result<u64, Failure> {
-        let count = self.capture.frame_count();
-        let mut result = self.capture.frame(position);
-        let mut behind = position + 1;
-        while behind < count && result.as_ref().is_err_and(vor_core::Error::is_corrupt) {
-            result = self.capture.frame(behind);
-            behind += 1;
+        let later = position..self.capture.frame_count();
+        let mut failure = None;
+        for near in later.chain((0..position).rev()) {
+            match self.capture.frame(near) {
+                Ok(frame) => return Ok(frame.index),
+                Err(error) if error.is_corrupt() => failure = failure.or(Some(error)),
+                Err(error) => return Err(self.failure(error)),
+            }
         }
-        match result {
-            Ok(frame) => Ok(frame.index),
-            Err(error) => Err(self.failure(error)),
-        }
+        Err(match failure {
+            Some(error) => self.failure(error),
+            None => self.failure("frames were expected, found none"),
+        })
     }
 
     /// Says on stderr that not all of the file could be read.

@@ -199,11 +199,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
 }
 
 fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failure> {
-    let range = args.frames.unwrap_or(FrameRange::ALL);
-    if args.frames.is_some() {
-        // Says at once when no frame has such a number.
-        source.positions(range)?;
-    }
+    // Without a range, what ended after the last mark counts as well.
+    let range = match args.frames {
+        Some(range) => source.bounded(range)?,
+        None => FrameRange::ALL,
+    };
     if let Some(name) = &args.thread {
         known_thread(source, name)?;
     }

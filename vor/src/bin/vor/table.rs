@@ -239,16 +239,10 @@ mod tests {
         assert_eq!(
             lines(&columns, &rows, Some(32)),
             [
-                "scope              count     mean",
-                "decode                12  1.00 µs",
-                "a_rather_…_a_scope  1,200     5 ns",
+                "scope             count     mean",
+                "decode               12  1.00 µs",
+                "a_rather…a_scope  1,200     5 ns",
             ]
-            .map(|line| line.replacen("  ", " ", 1))
-            .map(|line| line.replace("decode  ", "decode "))
-            .to_vec()
-            .iter()
-            .map(|line| line.trim_end().to_owned())
-            .collect::<Vec<_>>()
         );
     }
 
