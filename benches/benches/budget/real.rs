@@ -150,20 +150,21 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     Ok(scopes)
 }
 
-/// Returns whether a file parses single tokens: with these in, there is a scope per 66 ns, which nobody would write.
+/// Returns whether a file parses single tokens and what stands around them: with all of these in, there is a scope per 66 ns.
 fn is_token_level(file: &Path) -> bool {
     let stem = file
         .file_stem()
         .map(|stem| stem.to_string_lossy())
         .unwrap_or_default();
     [
-        "token",
+        "attr",
         "ident",
-        "lookahead",
         "lifetime",
+        "lookahead",
+        "op",
         "parse",
         "restriction",
-        "op",
+        "token",
     ]
     .contains(&stem.as_ref())
 }
