@@ -1,8 +1,4 @@
 //! A small hostile file gets no more memory than its bytes justify, tables of declarations included.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a failed step of a helper is the test's failure"
-)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Cursor;
