@@ -57,10 +57,34 @@ pub(crate) use off::Task;
 
 #[cfg(not(feature = "off"))]
 mod on {
+    use std::cell::Cell;
     use std::task::Poll;
 
     use crate::callsite::CallSite;
+    use crate::ring::{SITE_BITS, Special, TAG_SPECIAL, word1};
+    use crate::sync::Ordering;
+    use crate::sync::global::AtomicU64;
     use crate::{clock, scope, thread};
+
+    /// Ids that a thread takes at once, so that threads share the counter below once in as many tasks.
+    const ID_BLOCK: u64 = 1 << 16;
+
+    /// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is taken twice. Block 0 is not given, so no task has id 0.
+    static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
+
+    thread_local! {
+        /// Id of the next task that ends on this thread; at the begin of a block another one is taken.
+        static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn new_id() -> u64 {
+        let mut id = NEXT_ID.get();
+        if id.is_multiple_of(ID_BLOCK) {
+            id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
+        }
+        NEXT_ID.set(id + 1);
+        id
+    }
 
     /// What is known of a task between two polls.
     #[derive(Debug)]
@@ -120,7 +144,18 @@ mod on {
 
         fn end_at(&mut self, end_ticks: u64) {
             if let Stage::Begun { site, start_ticks } = std::mem::replace(&mut self.stage, Stage::Over) {
-                thread::push_async(site, start_ticks, scope::elapsed_ticks(start_ticks, end_ticks));
+                let duration_ticks = scope::elapsed_ticks(start_ticks, end_ticks);
+                let tag = TAG_SPECIAL | 1 << SITE_BITS | Special::Async as u32;
+                let record = [[start_ticks, word1(site, tag)], [new_id(), duration_ticks]];
+                match thread::current().or_else(thread::set_up) {
+                    Some(state) => {
+                        // A record that finds no room is counted by the ring.
+                        if !thread::push(state, &record) {
+                            state.ring.count_drop();
+                        }
+                    }
+                    None => thread::push_anyhow(&record),
+                }
             }
         }
     }

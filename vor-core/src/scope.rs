@@ -129,12 +129,14 @@ impl<const ARGS: usize> Scope<ARGS> {
     }
 
     /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    #[cfg(not(feature = "off"))]
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<(u32, u64)> {
         (self.site != 0).then_some((self.site & !OTHER_CLOCK, self.start_ticks))
     }
 
     /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
+    #[cfg(not(feature = "off"))]
     #[inline(always)]
     pub(crate) fn close(self) -> Option<u64> {
         // The span is recorded here, so the drop must not run.

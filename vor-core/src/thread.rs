@@ -21,12 +21,6 @@ use crate::{clock, drain};
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
 pub const MAX_OPEN: usize = 128;
 
-/// Ids of tasks that a thread takes at once.
-const TASK_BLOCK: u64 = 1 << 16;
-
-/// The next block of ids of tasks. Threads take from it (relaxed): all that counts is that no block is taken twice.
-static NEXT_TASK_BLOCK: AtomicU64 = AtomicU64::new(1);
-
 /// What one thread records into.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -38,8 +32,6 @@ pub(crate) struct ThreadState {
     exited: AtomicBool,
     /// Next key of a pushed text. The thread alone reads and writes it.
     next_text: AtomicU64,
-    /// Id of the next task that ends here, 0 before the first block of them is taken. The thread alone reads and writes it.
-    next_task: AtomicU64,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
     id: AtomicU32,
     open: [OpenSlot; MAX_OPEN],
@@ -60,7 +52,6 @@ impl ThreadState {
             depth: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
-            next_task: AtomicU64::new(0),
             id: AtomicU32::new(0),
             open: [const {
                 OpenSlot {
@@ -108,17 +99,6 @@ impl ThreadState {
         self.next_text
             .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Release);
-    }
-
-    /// Returns an id that no other task of the process has.
-    fn task_id(&self) -> u64 {
-        let mut id = self.next_task.load(Ordering::Relaxed);
-        // Threads share the counter of blocks once in as many tasks as a block has ids. Block 0 is never given, so that 0 means none.
-        if id.is_multiple_of(TASK_BLOCK) {
-            id = NEXT_TASK_BLOCK.fetch_add(1, Ordering::Relaxed) * TASK_BLOCK;
-        }
-        self.next_task.store(id + 1, Ordering::Relaxed);
-        id
     }
 
     pub(crate) fn id(&self) -> ThreadId {
@@ -436,27 +416,6 @@ pub(crate) fn push_message(ticks: u64, text: &str) {
     }
 }
 
-/// Pushes the life of a task that ended on this thread.
-pub(crate) fn push_async(site: u32, start_ticks: u64, duration_ticks: u64) {
-    let tag = TAG_SPECIAL | 1 << SITE_BITS | Special::Async as u32;
-    let first = [start_ticks, word1(site, tag)];
-    let Some(state) = current().or_else(set_up) else {
-        // Without a state of its own the thread is inside vor, or at its very end.
-        if CURRENT.get() == ENDED {
-            let block = NEXT_TASK_BLOCK.fetch_add(1, Ordering::Relaxed);
-            push_anyhow(&[first, [block * TASK_BLOCK, duration_ticks]]);
-        }
-        return;
-    };
-    let record = [first, [state.task_id(), duration_ticks]];
-    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own.
-    let pushed = unsafe { state.ring.push_slots(&record) };
-    if !pushed {
-        push_or_drop(state, &record);
-    }
-}
-
 fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> bool {
     let text = args::cut(text, args::MAX_STR_BYTES);
     let mut record = [[0_u64; 2]; MAX_EXTENSIONS + 1];
@@ -470,10 +429,15 @@ fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> 
     }
     let tag = TAG_SPECIAL | (used as u32 - 1) << SITE_BITS | special as u32;
     record[0] = [word0, word1(text.len() as u32, tag)];
+    push(state, &record[..used])
+}
+
+/// Pushes a record of any length; returns `false` where there was no room, which the caller counts. `state` is this thread's own.
+pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own.
-    let pushed = unsafe { state.ring.push_slots(&record[..used]) };
-    pushed || push_slowly(state, &record[..used])
+    // SAFETY: `state` comes from `current` or `set_up` of this thread.
+    let pushed = unsafe { state.ring.push_slots(record) };
+    pushed || push_slowly(state, record)
 }
 
 /// Sets the capacity of the rings of threads that come from now on, in slots.

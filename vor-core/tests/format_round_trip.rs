@@ -14,8 +14,8 @@ use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadB
 use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::ClockSync;
 use vor_core::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, OpenScopes, Record, RecordHead, RecordRef, decode_payload,
-    parse_end,
+    Decoder, Encoder, Event, FrameRecord, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes,
+    Record, RecordHead, RecordRef, decode_payload, parse_end,
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
@@ -392,6 +392,36 @@ fn a_compressed_payload_cannot_ask_for_more_than_it_can_hold() {
         error.is_corrupt() && error.to_string().contains("4194304"),
         "{error}"
     );
+}
+
+/// The ids that a table holds at most, and those that it refuses.
+#[test]
+fn a_declaration_beyond_its_table_is_refused() {
+    // Kind, cap, and one entry of that kind.
+    let tables: [(u8, u32, &[u8]); 4] = [
+        (2, MAX_DECLARED_ID, &[0; 7]),
+        (3, MAX_DECLARED_ID, &[0; 2]),
+        (4, MAX_COLUMNS, &[0; 3]),
+        (5, MAX_FRAME_SETS, &[0; 1]),
+    ];
+    for (kind, cap, entry) in tables {
+        for (first, fits) in [(cap - 1, true), (cap, false), (u32::MAX, false)] {
+            let mut payload: Vec<u8> = (0..5)
+                .map(|i| (first >> (7 * i)) as u8 & 0x7f | if i < 4 { 0x80 } else { 0 })
+                .collect();
+            payload.push(1);
+            payload.extend_from_slice(entry);
+            let bytes = sealed(0, kind, 0, &payload);
+            let head = RecordHead::parse(&HEADER, &bytes).unwrap();
+            match decode_payload(&HEADER, &head, &payload) {
+                Ok(record) => assert!(fits && record.is_some(), "kind {kind}, id {first}"),
+                Err(error) => {
+                    assert!(!fits && error.is_corrupt(), "kind {kind}, id {first}: {error}");
+                    assert!(error.to_string().contains(&cap.to_string()), "{error}");
+                }
+            }
+        }
+    }
 }
 
 /// A batch of every awkward size at once: more spans than a record takes, long texts, many messages.

@@ -17,8 +17,8 @@ use crate::Error;
 use crate::batch::SpanBatch;
 use crate::catalog::Catalog;
 use crate::format::{
-    END_RECORD_BYTES, FrameRecord, Header, Index, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead, Seek,
-    parse_end,
+    END_RECORD_BYTES, FrameRecord, Header, Index, MAX_FRAME_SETS, RECORD_HEAD_BYTES, Record, RecordDecoder,
+    RecordHead, Seek, parse_end,
 };
 
 /// A place from which a frame set can be read, and the records that stood before it.
@@ -517,13 +517,10 @@ struct Scan {
     damage: Damage,
 }
 
-/// Most frame sets; a program has a handful.
-const MAX_FRAME_SETS: usize = 256;
-
 impl Scan {
     fn add(&mut self, frame: &FrameRecord, begin: Place) {
         let set = frame.frame_set as usize;
-        if set >= MAX_FRAME_SETS {
+        if frame.frame_set >= MAX_FRAME_SETS {
             return;
         }
         if self.sets.len() <= set {
