@@ -1,1 +1,9 @@
-//! What the benches share.
+//! What the benches share: the bare clock, interleaved rounds, work of known shape, and what the system says of the process.
+
+pub mod clock;
+#[cfg(feature = "peers")]
+pub mod peers;
+pub mod process;
+pub mod rounds;
+pub mod spans;
+pub mod work;

@@ -3,6 +3,9 @@
 //! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is pushed into the thread's ring at once, under a key, and the
 //! word is that key, so that no argument is borrowed while its scope is open and nothing is allocated.
 
+use std::borrow::Cow;
+use std::num::NonZero;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::batch::ArgValue;
@@ -26,15 +29,33 @@ const SIGNED: u32 = 2;
 const UNSIGNED: u32 = 3;
 const FLOAT: u32 = 4;
 const TEXT: u32 = 5;
+const NONE: u32 = 6;
 
 /// Bits of one argument in [`Kinds`].
 const KIND_BITS: u32 = 4;
 
-/// A type that can be an argument of a scope: `bool`, integers up to 64 bits, floats and text.
+/// A type that can be an argument of a scope.
+///
+/// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and text. A reference, box or shared pointer
+/// to an argument is one as well, and so is an `Option` of one: it is recorded as its value, or as the text `None`. Arguments are
+/// looked at where the scope opens, and neither moved nor kept.
+///
+/// # Examples
+///
+/// ```
+/// # use std::borrow::Cow;
+/// let (name, size) = (String::from("a.bin"), &mut 4096_u32);
+/// vor_core::profile_scope!("read", name = name, size = size, from = Cow::Borrowed("disk"), retry = None::<u8>);
+/// assert_eq!((name.len(), *size), (5, 4096));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a scope",
+    note = "arguments are `bool`, integers up to 64 bits, floats, `char`, text, and references and options of these"
+)]
 pub trait Arg: private::Sealed {
     /// Makes the record's word. Called only while recording is on.
     #[doc(hidden)]
-    fn encode(self) -> ArgWord;
+    fn encode(&self) -> ArgWord;
 }
 
 mod private {
@@ -46,9 +67,9 @@ macro_rules! plain_args {
         impl private::Sealed for $type {}
         impl Arg for $type {
             #[inline(always)]
-            fn encode(self) -> ArgWord {
+            fn encode(&self) -> ArgWord {
                 let word: fn($type) -> u64 = $word;
-                ArgWord { word: word(self), kind: $kind }
+                ArgWord { word: word(*self), kind: $kind }
             }
         }
     )*};
@@ -70,10 +91,24 @@ plain_args! {
     f64 => FLOAT, f64::to_bits;
 }
 
-impl private::Sealed for &str {}
-impl Arg for &str {
+macro_rules! nonzero_args {
+    ($($type:ty)*) => {$(
+        impl private::Sealed for NonZero<$type> {}
+        impl Arg for NonZero<$type> {
+            #[inline(always)]
+            fn encode(&self) -> ArgWord {
+                self.get().encode()
+            }
+        }
+    )*};
+}
+
+nonzero_args! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize }
+
+impl private::Sealed for str {}
+impl Arg for str {
     #[inline]
-    fn encode(self) -> ArgWord {
+    fn encode(&self) -> ArgWord {
         ArgWord {
             word: thread::push_text(self),
             kind: TEXT,
@@ -81,11 +116,54 @@ impl Arg for &str {
     }
 }
 
-impl private::Sealed for &String {}
-impl Arg for &String {
+impl private::Sealed for String {}
+impl Arg for String {
     #[inline]
-    fn encode(self) -> ArgWord {
+    fn encode(&self) -> ArgWord {
         self.as_str().encode()
+    }
+}
+
+impl private::Sealed for char {}
+impl Arg for char {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        let mut bytes = [0; 4];
+        let text: &str = self.encode_utf8(&mut bytes);
+        text.encode()
+    }
+}
+
+macro_rules! pointer_args {
+    ($($pointer:ty)*) => {$(
+        impl<T: private::Sealed + ?Sized> private::Sealed for $pointer {}
+        impl<T: Arg + ?Sized> Arg for $pointer {
+            #[inline(always)]
+            fn encode(&self) -> ArgWord {
+                (**self).encode()
+            }
+        }
+    )*};
+}
+
+pointer_args! { &T &mut T Box<T> Rc<T> Arc<T> }
+
+impl<T: private::Sealed + ToOwned + ?Sized> private::Sealed for Cow<'_, T> {}
+impl<T: Arg + ToOwned + ?Sized> Arg for Cow<'_, T> {
+    #[inline(always)]
+    fn encode(&self) -> ArgWord {
+        (**self).encode()
+    }
+}
+
+impl<T: private::Sealed> private::Sealed for Option<T> {}
+impl<T: Arg> Arg for Option<T> {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        match self {
+            Some(value) => value.encode(),
+            None => ArgWord { word: 0, kind: NONE },
+        }
     }
 }
 
@@ -113,6 +191,7 @@ pub(crate) fn decode(kinds: Kinds, i: usize, word: u64, text: impl FnOnce(u64) -
         SIGNED => ArgValue::I64(word as i64),
         FLOAT => ArgValue::F64(f64::from_bits(word)),
         TEXT => ArgValue::Str(text(word)),
+        NONE => ArgValue::Str(Arc::from("None")),
         _ => ArgValue::U64(word),
     }
 }

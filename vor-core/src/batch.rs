@@ -4,17 +4,19 @@
 //! of each describes the span that *ended* as the `i`-th on that thread. Children therefore precede their
 //! parents (post-order). Arguments are sparse, since few spans have any. Streaming sinks take batches, so that a frame of
 //! an hour needs no more memory than one of a millisecond.
+//!
+//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages.
 
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, SiteId, ThreadId};
 
-/// The spans and messages that one drain took from the rings, all of which ended in the same frame.
+/// The spans, messages and ended tasks that one drain took from the rings, all of which ended in the same frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanBatch {
     /// Resolves the ids and ticks below.
     pub catalog: Arc<Catalog>,
-    /// One entry per thread that finished a span, wrote a message or dropped something.
+    /// One entry per thread that finished a span or a task, wrote a message or dropped something.
     pub threads: Vec<ThreadBatch>,
 }
 
@@ -33,7 +35,9 @@ pub struct ThreadBatch {
     pub args: Vec<SpanArgs>,
     /// Messages, ascending by time.
     pub messages: Vec<Message>,
-    /// Spans lost since the previous batch of this thread because the ring was full.
+    /// Tasks that ended on the thread, ascending by their end.
+    pub async_spans: Vec<AsyncSpan>,
+    /// Spans of either kind, and messages, lost since the previous batch of this thread because the ring was full.
     pub dropped_spans: u64,
 }
 
@@ -70,17 +74,43 @@ pub struct Message {
     pub text: Arc<str>,
 }
 
+/// The whole life of an asynchronous task: from the first time it was polled to its completion, or to its drop before that.
+///
+/// The times at which it was polled are ordinary spans of the same call site, on the threads that polled it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsyncSpan {
+    /// Tells it from all other tasks of the same process run.
+    pub id: u64,
+    /// Where it stands in the source.
+    pub site: SiteId,
+    /// When it was first polled.
+    pub start_ticks: u64,
+    /// Time from then to its end, waiting included.
+    pub duration_ticks: u64,
+}
+
+impl AsyncSpan {
+    /// Returns when it ended, in ticks.
+    #[must_use]
+    pub fn end_ticks(&self) -> u64 {
+        self.start_ticks.saturating_add(self.duration_ticks)
+    }
+}
+
 impl ThreadBatch {
-    /// Returns the number of spans.
+    /// Returns the number of spans, tasks left out.
     #[must_use]
     pub fn len(&self) -> usize {
         self.start_ticks.len()
     }
 
-    /// Returns whether there is neither a span nor a message nor a drop.
+    /// Returns whether there is neither a span nor a message nor a task nor a drop.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.start_ticks.is_empty() && self.messages.is_empty() && self.dropped_spans == 0
+        self.start_ticks.is_empty()
+            && self.messages.is_empty()
+            && self.async_spans.is_empty()
+            && self.dropped_spans == 0
     }
 
     /// Returns when span `i` ended, in ticks.
@@ -95,10 +125,16 @@ impl ThreadBatch {
 }
 
 impl SpanBatch {
-    /// Returns the number of spans of all threads.
+    /// Returns the number of spans of all threads, tasks left out.
     #[must_use]
     pub fn span_count(&self) -> usize {
         self.threads.iter().map(ThreadBatch::len).sum()
+    }
+
+    /// Returns the number of ended tasks of all threads.
+    #[must_use]
+    pub fn async_span_count(&self) -> usize {
+        self.threads.iter().map(|thread| thread.async_spans.len()).sum()
     }
 
     /// Returns whether no thread has anything.

@@ -69,11 +69,11 @@ impl CallSite {
         self
     }
 
-    /// Adds the names of the arguments, at most [`MAX_ARGS`].
+    /// Adds the names of the arguments.
     ///
     /// # Panics
     ///
-    /// Panics when there are more; in a static that is an error of the build.
+    /// Panics, at compile time where the macros make the static, when there are more than [`MAX_ARGS`].
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
         assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");

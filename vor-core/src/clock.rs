@@ -37,7 +37,7 @@ pub fn ticks() -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     // SAFETY: every x86-64 processor has RDTSC, and it only reads a counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
@@ -45,7 +45,7 @@ fn hardware_ticks() -> u64 {
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     let ticks: u64;
     // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
     unsafe {
@@ -56,7 +56,7 @@ fn hardware_ticks() -> u64 {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
-fn hardware_ticks() -> u64 {
+pub(crate) fn hardware_ticks() -> u64 {
     other_ticks()
 }
 
@@ -75,6 +75,12 @@ fn has_hardware() -> bool {
             any(target_os = "linux", target_os = "macos", target_os = "android")
         ))
     }
+}
+
+/// Returns whether [`ticks`] is [`hardware_ticks`].
+pub(crate) fn is_hardware() -> bool {
+    let _ = ticks();
+    COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
 #[cold]

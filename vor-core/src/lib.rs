@@ -3,6 +3,11 @@
 //! The modules stand in the order in which the data passes them. Programs use the facade crate `vor`;
 //! this crate is for sinks, viewers and bindings.
 
+#![cfg_attr(
+    feature = "off",
+    allow(dead_code, reason = "the recorder is built, and nothing calls into it")
+)]
+
 pub mod error;
 pub(crate) mod sync;
 pub(crate) mod switch;
@@ -36,8 +41,8 @@ pub mod __private {
     pub use crate::args::Arg;
     pub use crate::callsite::CallSite;
     pub use crate::future::ProfiledFuture;
-    pub use crate::scope::{PhaseChain, Scope, open, open_with};
     pub use crate::scope::message;
+    pub use crate::scope::{PhaseChain, Scope, open, open_with};
     pub use crate::{__vor_call_site as call_site, __vor_tap as tap};
     #[cfg(feature = "tracing")]
     pub use tracing;

@@ -2,8 +2,8 @@
 
 /// Opens a scope that lasts to the end of the enclosing block.
 ///
-/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits, floats or text; at most 8, and none is evaluated
-/// while recording is off. `@category = "…"` and `@color = 0xRRGGBB` may stand between the name and the arguments.
+/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits, floats, `char` or text, and references and options
+/// of these ([`Arg`](crate::args::Arg)); at most 8. None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color = 0xRRGGBB` may stand between the name and the arguments.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ macro_rules! profile_scope {
             $crate::__private::call_site!(
                 $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
             ),
-            || [$($crate::__private::Arg::encode($value)),+],
+            || [$($crate::__private::Arg::encode(&$value)),+],
         );
     };
 }

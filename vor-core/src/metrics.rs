@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxBuildHasher;
 
 use crate::catalog::{Column, MetricColumn};
+use crate::format::MAX_FRAME_SETS;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{switch, thread};
@@ -426,20 +427,53 @@ pub(crate) fn columns_after(known: usize) -> Vec<Column> {
         .collect()
 }
 
-/// Returns the number of a frame set, declaring it at its first use.
-pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> u32 {
+/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The main set has no name here.
+pub const MAX_NAMED_FRAME_SETS: usize = MAX_FRAME_SETS as usize - 1;
+
+/// Whether the line on stderr about too many frame sets was written.
+static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
+
+/// Returns the number of a frame set, declaring it at its first use; `None` when there are too many.
+pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
+    let name = crate::args::cut(name, MAX_NAME_BYTES);
     let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = sets.iter().position(|known| known == name);
-    let index = found.unwrap_or_else(|| {
-        sets.push(name.to_owned());
-        sets.len() - 1
-    });
-    // Set 0 is the main one, which has no name here.
-    u32::try_from(index + 1).unwrap_or(u32::MAX)
+    let index = match sets.iter().position(|known| known == name) {
+        Some(index) => index,
+        None if sets.len() >= MAX_NAMED_FRAME_SETS => {
+            if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
+                eprintln!(
+                    "vor: more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
+                );
+            }
+            return None;
+        }
+        None => {
+            sets.push(name.to_owned());
+            sets.len() - 1
+        }
+    };
+    // Set 0 is the main one.
+    u32::try_from(index + 1).ok()
 }
 
 /// Counts for tests and overviews how many metrics exist.
 #[must_use]
 pub fn metric_count() -> usize {
     metrics().slots.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_sets_beyond_the_cap_are_refused_and_known_ones_are_not() {
+        let sets = Mutex::new(Vec::new());
+        for i in 1..=MAX_NAMED_FRAME_SETS {
+            assert_eq!(frame_set(&format!("set {i}"), &sets), Some(i as u32));
+        }
+        assert_eq!(frame_set("one more", &sets), None);
+        assert_eq!(frame_set("set 7", &sets), Some(7));
+        assert_eq!(sets.into_inner().unwrap().len(), MAX_NAMED_FRAME_SETS);
+    }
 }

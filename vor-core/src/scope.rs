@@ -12,10 +12,11 @@ use rustc_hash::FxBuildHasher;
 
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite, Kinds};
-use crate::ring::{SITE_BITS, Slot, TAG_LONG, word1};
+use crate::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
+use crate::switch::{self, Way};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use crate::{clock, switch, thread};
+use crate::{clock, thread};
 
 /// An open scope; dropping it ends the span.
 ///
@@ -43,17 +44,22 @@ pub fn backward_ticks() -> u64 {
     BACKWARD_TICKS.load(Ordering::Relaxed)
 }
 
+/// Bit of [`Scope::site`] that marks a scope begun with the other clock.
+const OTHER_CLOCK: u32 = 1 << 31;
+
 /// Opens a scope at a call site.
 #[inline(always)]
 pub fn open(site: &'static CallSite) -> Scope {
-    if !switch::is_on() {
-        return Scope::off();
-    }
+    let is_hardware = match switch::way() {
+        Way::Off => return Scope::off(),
+        Way::Hardware => true,
+        Way::Other => false,
+    };
     let mut id = site.id();
     if id == 0 {
         id = register(site, 0);
     }
-    Scope::begin(id, [])
+    Scope::begin(id, [], is_hardware)
 }
 
 /// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
@@ -62,16 +68,18 @@ pub fn open_with<const ARGS: usize>(
     site: &'static CallSite,
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
-    if !switch::is_on() {
-        return Scope::off();
-    }
+    let is_hardware = match switch::way() {
+        Way::Off => return Scope::off(),
+        Way::Hardware => true,
+        Way::Other => false,
+    };
     let args = args();
     let kinds = args::kinds(&args);
     let mut id = site.id_with(kinds);
     if id == 0 {
         id = register(site, kinds);
     }
-    Scope::begin(id, args.map(|arg| arg.word))
+    Scope::begin(id, args.map(|arg| arg.word), is_hardware)
 }
 
 impl<const ARGS: usize> Scope<ARGS> {
@@ -89,26 +97,63 @@ impl<const ARGS: usize> Scope<ARGS> {
 
     /// Opens a scope at a registered site.
     #[inline(always)]
-    fn begin(site: u32, words: [u64; ARGS]) -> Self {
-        let Some(state) = thread::current().or_else(thread::set_up) else {
-            let site = if thread::is_busy() { 0 } else { site };
-            return Self {
-                start_ticks: clock::ticks(),
-                site,
-                depth: 0,
-                words,
-                not_send: PhantomData,
-            };
-        };
-        let start_ticks = clock::ticks();
-        let depth = state.push_open(site, start_ticks);
-        Self {
-            start_ticks,
-            site,
-            depth,
-            words,
-            not_send: PhantomData,
+    fn begin(site: u32, words: [u64; ARGS], is_hardware: bool) -> Self {
+        match thread::current() {
+            Some(state) if is_hardware => {
+                let start_ticks = clock::hardware_ticks();
+                let depth = state.push_open(site, start_ticks);
+                Self {
+                    start_ticks,
+                    site,
+                    depth,
+                    words,
+                    not_send: PhantomData,
+                }
+            }
+            _ => {
+                let (start_ticks, depth) = begin_slowly(site);
+                let site = match start_ticks {
+                    0 => 0,
+                    _ if is_hardware => site,
+                    _ => site | OTHER_CLOCK,
+                };
+                Self {
+                    start_ticks,
+                    site,
+                    depth,
+                    words,
+                    not_send: PhantomData,
+                }
+            }
         }
+    }
+
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    #[cfg(not(feature = "off"))]
+    #[inline(always)]
+    pub(crate) fn begun(&self) -> Option<(u32, u64)> {
+        (self.site != 0).then_some((self.site & !OTHER_CLOCK, self.start_ticks))
+    }
+
+    /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
+    #[cfg(not(feature = "off"))]
+    #[inline(always)]
+    pub(crate) fn close(self) -> Option<u64> {
+        // The span is recorded here, so the drop must not run.
+        let scope = std::mem::ManuallyDrop::new(self);
+        (scope.site != 0).then(|| scope.end())
+    }
+
+    /// Records the span as ending now; returns when that is, in ticks.
+    #[inline(always)]
+    fn end(&self) -> u64 {
+        if self.site & OTHER_CLOCK == 0 {
+            let end_ticks = clock::hardware_ticks();
+            self.record(end_ticks);
+            return end_ticks;
+        }
+        let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
+        end_with_other_clock(self.start_ticks, self.site, self.depth, words)
     }
 
     /// Returns the words of arguments `2 i` and `2 i + 1`.
@@ -150,20 +195,52 @@ impl<const ARGS: usize> Scope<ARGS> {
                 return;
             }
         }
-        record_slowly(self.start_ticks, end_ticks, self.site, self.depth, &self.words);
+        let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
+        record_slowly(self.start_ticks, end_ticks, self.site, self.depth, words);
     }
+}
+
+/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock stepped back.
+pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
+    let elapsed = end_ticks.wrapping_sub(start_ticks);
+    // A difference of more than half the range is a step back, not a span of centuries.
+    if elapsed > u64::MAX / 2 {
+        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
+        return 0;
+    }
+    elapsed
+}
+
+/// Opens a scope in the rare cases: the thread has no state, or the clock is not the hardware's. Returns the start, 0 inside vor, and the depth.
+#[cold]
+#[inline(never)]
+fn begin_slowly(site: u32) -> (u64, u32) {
+    if site == 0 || thread::is_busy() {
+        return (0, 0);
+    }
+    let state = thread::current().or_else(thread::set_up);
+    // Tick 0 is taken for "nothing", and no clock stands there.
+    let start_ticks = clock::ticks().max(1);
+    (
+        start_ticks,
+        state.map_or(0, |state| state.push_open(site, start_ticks)),
+    )
+}
+
+/// Ends a scope that was begun with the other clock; returns when, in ticks.
+#[cold]
+#[inline(never)]
+fn end_with_other_clock(start_ticks: u64, site: u32, depth: u32, words: &[u64]) -> u64 {
+    let end_ticks = clock::ticks();
+    record_slowly(start_ticks, end_ticks, site & !OTHER_CLOCK, depth, words);
+    end_ticks
 }
 
 /// Records a span in the rare cases: the thread has no state, the ring is at its limit, the length does not fit 32 bits, or the clock stepped back.
 #[cold]
 #[inline(never)]
 fn record_slowly(start_ticks: u64, end_ticks: u64, site: u32, depth: u32, words: &[u64]) {
-    let mut duration = end_ticks.wrapping_sub(start_ticks);
-    // A difference of more than half the range is a step back, not a span of centuries.
-    if duration > u64::MAX / 2 {
-        BACKWARD_TICKS.fetch_add(1, Ordering::Relaxed);
-        duration = 0;
-    }
+    let duration = elapsed_ticks(start_ticks, end_ticks);
     let mut record = [[0; 2]; callsite::MAX_ARGS / 2 + 2];
     let mut used = 1;
     for pair in words.chunks(2) {
@@ -193,7 +270,7 @@ impl<const ARGS: usize> Drop for Scope<ARGS> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.site != 0 {
-            self.record(clock::ticks());
+            self.end();
         }
     }
 }
@@ -204,10 +281,31 @@ fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
     if thread::is_busy() {
         return 0;
     }
-    thread::while_busy(|| site.register(kinds))
+    if kinds == 0 {
+        return thread::while_busy(|| site.register(0));
+    }
+    let key = (std::ptr::from_ref(site).addr(), kinds);
+    let cached = VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied());
+    if let Ok(Some(id)) = cached {
+        return id;
+    }
+    thread::while_busy(|| {
+        let id = site.register(kinds);
+        // A cache that is gone or in use only means the lock next time.
+        let _ = VARIANTS.try_with(|variants| {
+            if let Ok(mut variants) = variants.try_borrow_mut() {
+                variants.insert(key, id);
+            }
+        });
+        id
+    })
 }
 
 thread_local! {
+    /// Ids of sites for argument kinds other than the first ones they had: of a generic function, or of an option. The site itself
+    /// knows one combination; there are as many more as the program's source has.
+    static VARIANTS: RefCell<HashMap<(usize, Kinds), u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
     /// Ids of the names this thread has used.
     static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
         const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
@@ -226,10 +324,11 @@ const MAX_CACHED_NAMES: usize = 4096;
 /// ```
 #[inline]
 pub fn scope(name: &str) -> ScopeGuard {
-    if !switch::is_on() {
-        return Scope::off();
+    match switch::way() {
+        Way::Off => Scope::off(),
+        Way::Hardware => Scope::begin(name_id(name), [], true),
+        Way::Other => Scope::begin(name_id(name), [], false),
     }
-    Scope::begin(name_id(name), [])
 }
 
 /// Returns the id of a name made at run time, 0 inside vor.
@@ -277,25 +376,16 @@ impl PhaseChain {
     /// Ends the phase that is open and begins another, at the same tick.
     #[inline(always)]
     pub fn next(&mut self, site: &'static CallSite) {
-        if self.phase.site == 0 {
-            self.phase = open(site);
-            return;
+        let (Some(state), id) = (thread::current(), site.id()) else {
+            return self.next_slowly(site);
+        };
+        // Site 0 is off and the top bit the other clock; registered ids lie between.
+        if self.phase.site.wrapping_sub(1) >= MAX_SITE || id == 0 || !switch::is_on() {
+            return self.next_slowly(site);
         }
-        let now = clock::ticks();
+        let now = clock::hardware_ticks();
         self.phase.record(now);
-        if !switch::is_on() {
-            // The phase is recorded, so its drop must not run.
-            std::mem::forget(std::mem::replace(&mut self.phase, Scope::off()));
-            return;
-        }
-        let id = match site.id() {
-            0 => register(site, 0),
-            id => id,
-        };
-        let depth = match thread::current() {
-            Some(state) => state.push_open(id, now),
-            None => 0,
-        };
+        let depth = state.push_open(id, now);
         // The old scope is recorded, so its drop must not run.
         let next = Scope {
             start_ticks: now,
@@ -305,6 +395,14 @@ impl PhaseChain {
             not_send: PhantomData,
         };
         std::mem::forget(std::mem::replace(&mut self.phase, next));
+    }
+
+    /// Ends the phase and begins another, with a clock reading each.
+    #[cold]
+    #[inline(never)]
+    fn next_slowly(&mut self, site: &'static CallSite) {
+        drop(std::mem::replace(&mut self.phase, Scope::off()));
+        self.phase = open(site);
     }
 }
 

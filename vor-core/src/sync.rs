@@ -4,7 +4,10 @@
 //! no constant constructors; they take theirs from [`global`].
 
 #[cfg(loom)]
-pub(crate) use loom::{cell::UnsafeCell, sync::atomic::AtomicU64};
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU64},
+};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::AtomicU64;
 
@@ -12,7 +15,7 @@ pub(crate) use std::sync::atomic::Ordering;
 
 /// Atomics for statics and for fields that live in them.
 pub(crate) mod global {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 }
 
 /// The standard cell with loom's closure interface.
@@ -23,15 +26,6 @@ pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    #[inline(always)]
-    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-        read(self.0.get())
-    }
-
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())

@@ -440,10 +440,15 @@ fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> 
     }
     let tag = TAG_SPECIAL | (used as u32 - 1) << SITE_BITS | special as u32;
     record[0] = [word0, word1(text.len() as u32, tag)];
+    push(state, &record[..used])
+}
+
+/// Pushes a record of any length; returns `false` where there was no room, which the caller counts. `state` is this thread's own.
+pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own.
-    let pushed = unsafe { state.ring.push_slots(&record[..used]) };
-    pushed || push_slowly(state, &record[..used])
+    // SAFETY: `state` comes from `current` or `set_up` of this thread.
+    let pushed = unsafe { state.ring.push_slots(record) };
+    pushed || push_slowly(state, record)
 }
 
 /// Sets the capacity of the rings of threads that come from now on, in slots.

@@ -13,7 +13,7 @@ use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::export::chrome::ChromeExporter;
-use vor_core::frame::{FrameSnapshot, MetricValue};
+use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_core::sink::chrome::create_chrome_trace;
 use vor_core::sink::{FrameSink, Interest};
 
@@ -127,7 +127,7 @@ fn every_span_is_there_with_its_time_place_and_name() {
             let mut list = Vec::new();
             for _ in 0..300 {
                 let (pause_bits, length_bits) = (draw(20), draw(30));
-                now += draw(1 << pause_bits);
+                now += 3 + draw(1 << pause_bits);
                 list.push((now, draw(1 << length_bits), draw(5) as u32));
             }
             threads.push(spans(thread, &list));
@@ -188,7 +188,10 @@ fn arguments_and_messages_survive_whatever_they_hold() {
         vec![ArgValue::Bool(false); 5],
         Vec::new(),
     ];
-    let mut thread = spans(0, &vec![(3_000, 3, 1); 2 * lists.len()]);
+    let list: Vec<_> = (0..2 * lists.len() as u64)
+        .map(|i| (3_000 + 6 * i, 3, 1))
+        .collect();
+    let mut thread = spans(0, &list);
     for (i, values) in lists.into_iter().enumerate() {
         thread.args.push(SpanArgs {
             span: 2 * i as u32,
@@ -291,6 +294,40 @@ fn metrics_frames_and_drops_become_counters_and_tracks() {
 }
 
 #[test]
+fn of_spans_with_equal_times_the_parent_comes_first() {
+    let mut thread = spans(
+        0,
+        &[(3_000, 30, 2), (3_001, 30, 3), (3_000, 33, 2), (3_000, 33, 1)],
+    );
+    for (span, value) in [(0, 10), (2, 12), (3, 13)] {
+        thread.args.push(SpanArgs {
+            span,
+            values: vec![ArgValue::I64(value)],
+        });
+    }
+    let json = export(&[batch(vec![thread])], Vec::new());
+    let events = events(&json);
+    let found: Vec<(&Value, Option<i64>)> = of_phase(&events, "X")
+        .into_iter()
+        .map(|event| (&event["name"], event["args"].get("a").and_then(Value::as_i64)))
+        .collect();
+    // The first span ends a nanosecond before the others, whose ticks fall into the same nanoseconds.
+    let found: Vec<(Option<&str>, Option<i64>)> = found
+        .into_iter()
+        .map(|(name, value)| (name.as_str(), value))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Some(NASTY), Some(10)),
+            (Some("step"), Some(13)),
+            (Some(NASTY), Some(12)),
+            (Some("?"), None),
+        ]
+    );
+}
+
+#[test]
 fn a_span_from_before_the_recording_begins_with_it() {
     let batch = batch(vec![spans(0, &[(0, 1_500, 1), (1_500, 4_500, 1)])]);
     let json = export(&[batch], Vec::new());
@@ -386,4 +423,97 @@ fn a_file_that_cannot_be_created_is_named() {
     exporter.finish().expect("a writable file");
     let json = std::fs::read(&path).expect("the file");
     assert_eq!(of_phase(&events(&json), "X").len(), 1);
+}
+
+/// Nested spans of three threads, with arguments. Where `VOR_ORACLE_DIR` names a folder, the trace and what must be found in it are
+/// left there, for a comparison with what other programs see.
+#[test]
+fn nested_spans_are_found_where_they_were_recorded() {
+    let mut state = 77_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let catalog = catalog();
+    let mut builder = TreeBuilder::new(1 << 20);
+    let mut batches = Vec::new();
+    for thread in 0..3 {
+        let (mut now, mut open, mut ended) = (3_000, Vec::new(), Vec::new());
+        let mut opened = false;
+        for _ in 0..4_000 {
+            // Scopes often open or close together, and a nanosecond or more lies between the end of one and the start of the next.
+            let opens = open.is_empty() || (draw(2) == 0 && open.len() < 30);
+            now += draw(3) * draw(2_000) + draw(2) + if opens != opened { 6 } else { 0 };
+            opened = opens;
+            if opens {
+                open.push(now);
+            } else if let Some(start) = open.pop() {
+                ended.push((start, now - start, 1 + draw(2) as u32));
+            }
+        }
+        let mut list = spans(thread, &ended);
+        list.args = (0..list.len() as u32)
+            .step_by(5)
+            .map(|span| SpanArgs {
+                span,
+                values: vec![ArgValue::U64(u64::from(span)), ArgValue::Str(NASTY.into())],
+            })
+            .collect();
+        builder.add(&list);
+        batches.push(batch(vec![list]));
+    }
+    let json = export(&batches, Vec::new());
+    let mut expected = Vec::new();
+    for tree in builder.finish().threads {
+        let tid = [42, 43, (1 << 30) + 2][tree.thread.0 as usize];
+        for span in &tree.spans {
+            let start_ns = catalog.unix_ns(span.start_ticks);
+            expected.push(serde_json::json!({
+                "tid": tid,
+                "ts": start_ns - START_NS,
+                "dur": catalog.unix_ns(span.end_ticks()) - start_ns,
+                "depth": span.depth,
+                "name": catalog.site_name(span.site),
+                "a": tree.args(span).first().map(|value| match value {
+                    ArgValue::U64(value) => *value,
+                    other => panic!("an unsigned argument, not {other:?}"),
+                }),
+            }));
+        }
+    }
+    let key = |span: &Value| {
+        let number = |key: &str| span[key].as_i64();
+        (
+            number("tid"),
+            number("ts"),
+            number("dur"),
+            span["name"].to_string(),
+            span["a"].as_u64(),
+        )
+    };
+    let events = events(&json);
+    let mut found: Vec<_> = of_phase(&events, "X")
+        .into_iter()
+        .map(|event| {
+            key(&serde_json::json!({
+                "tid": event["tid"],
+                "ts": ns(&event["ts"]),
+                "dur": ns(&event["dur"]),
+                "name": event["name"],
+                "a": event["args"]["a"],
+            }))
+        })
+        .collect();
+    let mut sorted: Vec<_> = expected.iter().map(key).collect();
+    found.sort();
+    sorted.sort();
+    assert!(found.len() > 5_000);
+    assert_eq!(found, sorted);
+
+    if let Some(folder) = std::env::var_os("VOR_ORACLE_DIR") {
+        let folder = std::path::PathBuf::from(folder);
+        std::fs::write(folder.join("trace.json"), &json).expect("a writable folder");
+        let expected = serde_json::to_vec(&expected).expect("plain values");
+        std::fs::write(folder.join("expected.json"), expected).expect("a writable folder");
+    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::{ClockSync, Timeline};
 use vor_core::format::{
@@ -17,7 +17,7 @@ const GOLDEN: &[u8] = include_bytes!("data/golden_v3.vor");
 const HEADER: Header = Header {
     file_id: 0x1122_3344_5566_7788,
     pid: 4321,
-    flags: 0,
+    flags: Header::KEEPS_SPANS,
     start_unix_ns: 1_760_000_000_123_456_789,
     start_ticks: 9_007_199_254_740_993,
 };
@@ -116,6 +116,20 @@ fn batch() -> SpanBatch {
             Message {
                 ticks: 119,
                 text: "lz4".into(),
+            },
+        ],
+        async_spans: vec![
+            AsyncSpan {
+                id: 1 << 16,
+                site: SiteId(2),
+                start_ticks: 90,
+                duration_ticks: 300,
+            },
+            AsyncSpan {
+                id: 7 << 16,
+                site: SiteId(1),
+                start_ticks: 95,
+                duration_ticks: 1 << 40,
             },
         ],
         dropped_spans: 12,
@@ -265,5 +279,8 @@ fn the_golden_file_reads_as_ever() {
         (index.frames.as_slice(), index.spans, index.messages),
         (&[3, 3][..], 921, 6)
     );
-    assert_eq!((index.dropped_spans, index.seeks.len()), (36, 3));
+    assert_eq!(
+        (index.dropped_spans, index.async_spans, index.seeks.len()),
+        (36, 6, 3)
+    );
 }

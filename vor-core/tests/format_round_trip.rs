@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::ClockSync;
 use vor_core::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, OpenScopes, Record, RecordHead, RecordRef, decode_payload,
-    parse_end,
+    Decoder, Encoder, Event, FrameRecord, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes,
+    Record, RecordHead, RecordRef, decode_payload, parse_end,
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
@@ -74,6 +74,7 @@ fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
                 last.duration_ticks.extend(part.duration_ticks);
                 last.sites.extend(part.sites);
                 last.messages.extend(part.messages);
+                last.async_spans.extend(part.async_spans);
                 last.dropped_spans += part.dropped_spans;
                 last.args.extend(part.args.into_iter().map(|args| SpanArgs {
                     span: args.span + shift,
@@ -149,6 +150,7 @@ prop_compose! {
         site_step in prop_oneof![Just(1_u32), Just(0x1_0001)],
         args in vec((0..30_u32, vec(arg(), 0..4)), 0..6),
         messages in vec((ticks(), text()), 0..4),
+        tasks in vec((any::<u64>(), any::<u32>(), ticks(), ticks()), 0..5),
         dropped_spans in prop_oneof![Just(0_u64), any::<u32>().prop_map(u64::from)],
     ) -> ThreadBatch {
         let mut next = 0;
@@ -162,6 +164,7 @@ prop_compose! {
             sites: (0..spans.len() as u32).map(|i| SiteId((i * i % site_count).wrapping_mul(site_step))).collect(),
             args: args.take_while(|args| (args.span as usize) < spans.len()).collect(),
             messages: messages.into_iter().map(|(ticks, text)| Message { ticks, text: text.into() }).collect(),
+            async_spans: tasks.into_iter().map(|(id, site, start_ticks, duration_ticks)| AsyncSpan { id, site: SiteId(site), start_ticks, duration_ticks }).collect(),
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
             dropped_spans,
@@ -391,6 +394,36 @@ fn a_compressed_payload_cannot_ask_for_more_than_it_can_hold() {
     );
 }
 
+/// The ids that a table holds at most, and those that it refuses.
+#[test]
+fn a_declaration_beyond_its_table_is_refused() {
+    // Kind, cap, and one entry of that kind.
+    let tables: [(u8, u32, &[u8]); 4] = [
+        (2, MAX_DECLARED_ID, &[0; 7]),
+        (3, MAX_DECLARED_ID, &[0; 2]),
+        (4, MAX_COLUMNS, &[0; 3]),
+        (5, MAX_FRAME_SETS, &[0; 1]),
+    ];
+    for (kind, cap, entry) in tables {
+        for (first, fits) in [(cap - 1, true), (cap, false), (u32::MAX, false)] {
+            let mut payload: Vec<u8> = (0..5)
+                .map(|i| (first >> (7 * i)) as u8 & 0x7f | if i < 4 { 0x80 } else { 0 })
+                .collect();
+            payload.push(1);
+            payload.extend_from_slice(entry);
+            let bytes = sealed(0, kind, 0, &payload);
+            let head = RecordHead::parse(&HEADER, &bytes).unwrap();
+            match decode_payload(&HEADER, &head, &payload) {
+                Ok(record) => assert!(fits && record.is_some(), "kind {kind}, id {first}"),
+                Err(error) => {
+                    assert!(!fits && error.is_corrupt(), "kind {kind}, id {first}: {error}");
+                    assert!(error.to_string().contains(&cap.to_string()), "{error}");
+                }
+            }
+        }
+    }
+}
+
 /// A batch of every awkward size at once: more spans than a record takes, long texts, many messages.
 #[test]
 fn a_large_batch_is_split_and_loses_nothing() {
@@ -403,6 +436,12 @@ fn a_large_batch_is_split_and_loses_nothing() {
         ticks: i,
         text: format!("message {i}").into(),
     });
+    let tasks = (0..300_000_u64).map(|i| AsyncSpan {
+        id: i * i,
+        site: SiteId(1 + (i % 3) as u32),
+        start_ticks: i * 1000,
+        duration_ticks: i * 7919 % 100_000,
+    });
     let thread = ThreadBatch {
         thread: ThreadId(1),
         start_ticks: (0..count).map(|i| i * 1000 + i * i % 97).collect(),
@@ -410,6 +449,7 @@ fn a_large_batch_is_split_and_loses_nothing() {
         sites: (0..count).map(|i| SiteId(1 + (i % 5) as u32)).collect(),
         args: args.collect(),
         messages: messages.collect(),
+        async_spans: tasks.collect(),
         dropped_spans: 5,
     };
     let second = ThreadBatch {
@@ -476,6 +516,10 @@ fn a_closed_file_is_found_through_its_index() {
         start_ticks: vec![10, 20],
         duration_ticks: vec![5, 5],
         sites: vec![SiteId(1), SiteId(2)],
+        async_spans: vec![AsyncSpan {
+            id: 7,
+            ..AsyncSpan::default()
+        }],
         dropped_spans: 3,
         ..ThreadBatch::default()
     };
@@ -508,8 +552,13 @@ fn a_closed_file_is_found_through_its_index() {
     let Some(Record::Index(index)) = decode_payload(&HEADER, &head, payload).unwrap() else {
         panic!("no index")
     };
-    let totals = (index.spans, index.dropped_spans, index.messages);
-    assert_eq!(totals, (2 * frames, 3 * frames, 0));
+    let totals = (
+        index.spans,
+        index.dropped_spans,
+        index.messages,
+        index.async_spans,
+    );
+    assert_eq!(totals, (2 * frames, 3 * frames, 0, frames));
     assert_eq!(index.frames, [frames, frames]);
     assert_eq!((index.start_ticks, index.end_ticks), (0, frames * 100));
     assert_eq!(index.tables_offset, before_close as u64);

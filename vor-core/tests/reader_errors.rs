@@ -1,4 +1,9 @@
 //! What is not a capture gets one line that says what was expected and what was found.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::path::Path;
 

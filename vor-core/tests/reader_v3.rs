@@ -1,4 +1,9 @@
 //! Captures of version 3, through both readers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 mod common;
 

@@ -1,10 +1,15 @@
 //! Captures of the predecessor, judged by what its own reader and puffin found in them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use vor_core::format::v2::flame::{self, Flame};
-use vor_core::reader::Reader;
+use vor_core::reader::{Capture, Reader};
 
 const NAMES: [&str; 6] = [
     "metrics_only",
@@ -148,4 +153,91 @@ fn a_torn_capture_names_its_unfinished_record() {
     let damage = reader.damage();
     assert_eq!(damage.count, 0);
     assert_eq!(damage.tail.as_ref().unwrap().bytes, 223);
+}
+
+/// A flame that repeats the one before it is no new one.
+fn fresh_flames(expected: &Value) -> Vec<Option<&Value>> {
+    let mut last = None;
+    let frames = array(&expected["frames"]).iter();
+    let fresh = frames.map(|frame| {
+        let flame = frame["flame"].is_object().then_some(&frame["flame"])?;
+        let repeats = last == Some(&flame["frame_index"]);
+        last = Some(&flame["frame_index"]);
+        (!repeats).then_some(flame)
+    });
+    fresh.collect()
+}
+
+#[test]
+fn captures_give_any_frame_with_its_trees() {
+    for name in NAMES {
+        let expected = expected(name);
+        let flames = fresh_flames(&expected);
+        let mut capture = Capture::open(data(&format!("{name}.vor"))).unwrap();
+        let info = capture.info();
+        assert_eq!(info.version, 2);
+        assert_eq!(info.closed, name != "torn", "{name}");
+        assert_eq!(capture.frame_count(), flames.len() as u64, "{name}");
+        let spans: u64 = flames
+            .iter()
+            .flatten()
+            .map(|flame| flame["num_scopes"].as_u64().unwrap())
+            .sum();
+        assert_eq!(info.spans, spans, "{name}");
+        // From the back, so that every frame is sought; then in order.
+        for i in (0..flames.len()).rev().chain(0..flames.len()) {
+            let frame = capture.frame(i as u64).unwrap();
+            let what = format!("{name}, frame {i}");
+            assert_eq!(frame.index, i as u64, "{what}");
+            let values = &expected["frames"][i];
+            for (column, value) in array(&expected["columns"]).iter().zip(array(&values["system"])) {
+                assert_number(
+                    value,
+                    frame.metric(column["name"].as_str().unwrap()).unwrap(),
+                    &what,
+                );
+            }
+            for pair in array(&values["user"]) {
+                assert_number(&pair[1], frame.metric(pair[0].as_str().unwrap()).unwrap(), &what);
+            }
+            let threads = flames[i].map_or(&[][..], |flame| array(&flame["threads"]));
+            assert_eq!(frame.threads.len(), threads.len(), "{what}");
+            for tree in &frame.threads {
+                let name = capture.catalog().thread_name(tree.thread);
+                let thread = threads.iter().find(|thread| thread["name"] == name).expect(&what);
+                let scopes = array(&thread["scopes"]);
+                assert_eq!(scopes.len(), tree.spans.len(), "{what}");
+                for (scope, span) in scopes.iter().zip(&tree.spans) {
+                    assert_eq!(scope["name"], frame.catalog.site_name(span.site), "{what}");
+                    assert_eq!(scope["depth"], span.depth, "{what}");
+                    assert_eq!(scope["start_ns"], span.start_ticks, "{what}");
+                    assert_eq!(scope["duration_ns"], span.duration_ticks, "{what}");
+                    assert!(span.end_ticks() <= frame.end_ticks, "{what}");
+                }
+            }
+            assert!(frame.start_ticks <= frame.end_ticks, "{what}");
+        }
+        let frames: Vec<_> = capture.frames(0..u64::MAX).map(Result::unwrap).collect();
+        for pair in frames.windows(2) {
+            assert_eq!(pair[0].end_ticks, pair[1].start_ticks, "{name}");
+        }
+    }
+}
+
+#[test]
+fn flames_are_what_puffin_reads() {
+    for name in ["flame", "every3_threads", "max5", "torn"] {
+        let mut reader = Reader::open(data(&format!("{name}.vor"))).unwrap();
+        while let Some(frame) = reader.next_frame().unwrap() {
+            let Some(bytes) = frame.flame else { continue };
+            let ours = flame::parse(&bytes).unwrap();
+            let theirs = puffin::FrameData::read_next(&mut bytes.as_slice())
+                .unwrap()
+                .unwrap();
+            assert_eq!(ours.frame_index, theirs.meta().frame_index);
+            assert_eq!(ours.range_ns, theirs.meta().range_ns);
+            let spans: usize = ours.threads.iter().map(|thread| thread.spans.len()).sum();
+            assert_eq!(spans, theirs.meta().num_scopes);
+        }
+    }
 }

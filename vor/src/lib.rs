@@ -20,7 +20,7 @@
 //! vor::flush();
 //! ```
 
-pub use vor_core::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+pub use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;
@@ -32,10 +32,12 @@ pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_core::reader::{Frame, Reader};
+pub use vor_core::reader::{Capture, Frame, Reader};
 pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
+#[cfg(feature = "puffin")]
+pub use vor_core::sink::puffin::PuffinSink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};

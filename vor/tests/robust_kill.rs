@@ -43,7 +43,7 @@ fn record_flat_out() {
             vor::profile_scope!("work");
         }
         made += 100;
-        if made % 10_000 == 0 {
+        if made.is_multiple_of(10_000) {
             vor::frame_mark();
         }
         if noted.elapsed() > Duration::from_millis(1) {

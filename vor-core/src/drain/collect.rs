@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::args;
-use crate::batch::{ArgValue, Message, SpanArgs, ThreadBatch};
+use crate::batch::{ArgValue, AsyncSpan, Message, SpanArgs, ThreadBatch};
 use crate::callsite::Kinds;
 use crate::catalog::SiteId;
 use crate::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
@@ -157,6 +157,19 @@ fn take_record(
                 }
                 let text = read_text(slot, at, len, low as usize, context.interner);
                 out.messages.push(Message { ticks: word0, text });
+            }
+            Some(Special::Async) => {
+                let [id, duration_ticks] = slot((at + 1).min(total - 1));
+                let task = AsyncSpan {
+                    id,
+                    site: SiteId(low as u32),
+                    start_ticks: word0,
+                    duration_ticks,
+                };
+                if task.end_ticks() > limit_ticks {
+                    return None;
+                }
+                out.async_spans.push(task);
             }
             None => {}
         }

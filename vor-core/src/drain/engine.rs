@@ -324,6 +324,7 @@ impl Engine {
             share.sites.clear();
             share.args.clear();
             share.messages.clear();
+            share.async_spans.clear();
             if self.spare.len() < MAX_SPARE {
                 self.spare.push(share);
             }

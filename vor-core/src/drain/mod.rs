@@ -278,7 +278,11 @@ pub fn frame_mark() {
 pub fn frame_mark_named(name: &str) {
     if switch::is_on() && !thread::is_busy() {
         rearm_if_forked();
-        thread::while_busy(|| mark(metrics::frame_set(name, &FRAME_SETS), Taken::default()));
+        thread::while_busy(|| {
+            if let Some(set) = metrics::frame_set(name, &FRAME_SETS) {
+                mark(set, Taken::default());
+            }
+        });
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) fn origin_ns(catalog: &Catalog) -> i64 {
 }
 
 /// Returns what a viewer calls a thread: its name, or one made of its number.
-pub(crate) fn thread_label(catalog: &Catalog, id: ThreadId) -> Cow<'_, str> {
+#[must_use]
+pub fn thread_label(catalog: &Catalog, id: ThreadId) -> Cow<'_, str> {
     match catalog.thread(id) {
         Some(thread) if !thread.name.is_empty() => Cow::Borrowed(&thread.name),
         Some(thread) if thread.os_id != 0 => Cow::Owned(format!("thread {}", thread.os_id)),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::spans::{BLOCK_SPANS, BlockCoder, FLAG_ARGS, FLAG_DROPS, FLAG_FIRST, FLAG_MESSAGES};
+use super::spans::{BLOCK_SPANS, BlockCoder, FLAG_ARGS, FLAG_ASYNC, FLAG_DROPS, FLAG_FIRST, FLAG_MESSAGES};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
 use super::{MAX_RECORD_SPANS, MAX_TEXT_BYTES};
 use crate::Error;
-use crate::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
-use crate::catalog::ThreadId;
+use crate::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
+use crate::catalog::{SiteId, ThreadId};
 
 /// Payload size from which on a record is ended and another begun.
 const RECORD_GOAL_BYTES: usize = 256 << 10;
@@ -23,9 +23,12 @@ const BLOCK_ARG_VALUES: usize = 1 << 16;
 const MAX_SPAN_ARGS: usize = 256;
 /// Most messages in a block.
 const BLOCK_MESSAGES: usize = 1 << 16;
+/// Most tasks in a block.
+const BLOCK_TASKS: usize = 1 << 14;
 /// Caps of a record's content when it is read; each is above what the writer puts into one.
 const MAX_RECORD_ARG_VALUES: usize = 1 << 18;
 const MAX_RECORD_MESSAGES: usize = 1 << 18;
+const MAX_RECORD_TASKS: usize = 1 << 18;
 const MAX_RECORD_THREADS: usize = 1 << 16;
 const MAX_RECORD_TEXTS: usize = 1 << 18;
 
@@ -41,6 +44,7 @@ const TAG_TEXT: u8 = 5;
 pub(super) struct BatchTotals {
     pub(super) spans: u64,
     pub(super) messages: u64,
+    pub(super) async_spans: u64,
     pub(super) dropped_spans: u64,
 }
 
@@ -71,10 +75,12 @@ impl BatchCoder {
                 .min(thread.sites.len());
             totals.spans += len as u64;
             totals.messages += thread.messages.len() as u64;
+            totals.async_spans += thread.async_spans.len() as u64;
             totals.dropped_spans += thread.dropped_spans;
             let (mut from, mut args, mut messages) = (0, &thread.args[..], &thread.messages[..]);
+            let mut tasks = &thread.async_spans[..];
             let mut first = true;
-            while first || from < len || !messages.is_empty() {
+            while first || from < len || !messages.is_empty() || !tasks.is_empty() {
                 let (to, args_here) = block_end(from, len, args);
                 let messages_here = messages_that_fit(messages);
                 let begins_record = payload.is_empty();
@@ -107,10 +113,16 @@ impl BatchCoder {
                     flags |= FLAG_MESSAGES;
                     self.put_messages(payload, &messages[..messages_here]);
                 }
+                let tasks_here = tasks.len().min(BLOCK_TASKS);
+                if tasks_here > 0 {
+                    flags |= FLAG_ASYNC;
+                    put_tasks(payload, &tasks[..tasks_here]);
+                }
                 payload[flags_at] = flags;
                 record_spans += to - from;
                 record_blocks += 1;
                 (from, args, messages) = (to, &args[args_here..], &messages[messages_here..]);
+                tasks = &tasks[tasks_here..];
                 first = false;
                 if payload.len() >= RECORD_GOAL_BYTES
                     || record_spans > MAX_RECORD_SPANS - BLOCK_SPANS
@@ -206,6 +218,7 @@ impl BatchCoder {
             spans: MAX_RECORD_SPANS,
             values: MAX_RECORD_ARG_VALUES,
             messages: MAX_RECORD_MESSAGES,
+            tasks: MAX_RECORD_TASKS,
             threads: MAX_RECORD_THREADS,
         };
         while !cursor.is_empty() {
@@ -271,6 +284,9 @@ impl BatchCoder {
                 let text = self.get_text(cursor)?;
                 into.messages.push(Message { ticks, text });
             }
+        }
+        if flags & FLAG_ASYNC != 0 {
+            get_tasks(cursor, into, room)?;
         }
         Ok(())
     }
@@ -341,11 +357,46 @@ impl BatchCoder {
     }
 }
 
+fn put_tasks(out: &mut Vec<u8>, tasks: &[AsyncSpan]) {
+    put_varint(out, tasks.len() as u64);
+    let (mut next_id, mut before_ticks) = (0_u64, 0_u64);
+    for task in tasks {
+        let end_ticks = task.start_ticks.wrapping_add(task.duration_ticks);
+        put_varint(out, zigzag(task.id.wrapping_sub(next_id) as i64));
+        put_varint(out, u64::from(task.site.0));
+        put_varint(out, zigzag(end_ticks.wrapping_sub(before_ticks) as i64));
+        put_varint(out, task.duration_ticks);
+        (next_id, before_ticks) = (task.id.wrapping_add(1), end_ticks);
+    }
+}
+
+fn get_tasks(cursor: &mut Cursor<'_>, into: &mut ThreadBatch, room: &mut Room) -> Result<(), Error> {
+    let count = cursor.count(4, room.tasks)?;
+    room.tasks -= count;
+    into.async_spans.reserve_exact(count);
+    let (mut next_id, mut end_ticks) = (0_u64, 0_u64);
+    for _ in 0..count {
+        let id = next_id.wrapping_add(unzigzag(cursor.varint()?) as u64);
+        let site = SiteId(cursor.varint_u32()?);
+        end_ticks = end_ticks.wrapping_add(unzigzag(cursor.varint()?) as u64);
+        let duration_ticks = cursor.varint()?;
+        next_id = id.wrapping_add(1);
+        into.async_spans.push(AsyncSpan {
+            id,
+            site,
+            start_ticks: end_ticks.wrapping_sub(duration_ticks),
+            duration_ticks,
+        });
+    }
+    Ok(())
+}
+
 /// What a record may still hold.
 struct Room {
     spans: usize,
     values: usize,
     messages: usize,
+    tasks: usize,
     threads: usize,
 }
 

@@ -1,5 +1,7 @@
 //! Records in, bytes out.
 
+use std::ops::Range;
+
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 use super::batches::BatchCoder;
@@ -10,7 +12,7 @@ use super::records::{
     put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
-use super::{Header, Index, MAX_DECLARED_ID, RecordRef};
+use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 
 /// Payload size from which on a declaration goes on in another record.
@@ -189,22 +191,28 @@ impl Encoder {
             RecordRef::Sites { first, sites } => {
                 let sites = sites.iter().map(Option::as_deref);
                 let mut end = |payload: &[u8]| frames.put_copies(out, kind::SITES, payload, copies);
-                put_table(payload, first.0, sites, put_site, &mut end);
+                put_table(payload, first.0..MAX_DECLARED_ID, sites, put_site, &mut end);
             }
             RecordRef::Threads { first, threads } => {
                 let threads = threads.iter().map(Option::as_deref);
                 let mut end = |payload: &[u8]| frames.put_copies(out, kind::THREADS, payload, copies);
-                put_table(payload, first.0, threads, put_thread, &mut end);
+                put_table(payload, first.0..MAX_DECLARED_ID, threads, put_thread, &mut end);
             }
             RecordRef::Columns { first, columns } => {
                 let columns = columns.iter().map(Some);
                 let mut end = |payload: &[u8]| frames.put_copies(out, kind::COLUMNS, payload, copies);
-                put_table(payload, first, columns, put_column, &mut end);
+                put_table(payload, first..MAX_COLUMNS, columns, put_column, &mut end);
             }
             RecordRef::FrameSets { first, names } => {
                 let names = names.iter().map(Some);
                 let mut end = |payload: &[u8]| frames.put_copies(out, kind::FRAME_SETS, payload, copies);
-                put_table(payload, first, names, |out, name| put_text(out, name), &mut end);
+                put_table(
+                    payload,
+                    first..MAX_FRAME_SETS,
+                    names,
+                    |out, name| put_text(out, name),
+                    &mut end,
+                );
             }
             RecordRef::Batch(_) | RecordRef::Frame(_) | RecordRef::OpenScopes(_) => {}
         }
@@ -250,10 +258,10 @@ impl Framer {
     }
 }
 
-/// Writes entries with consecutive ids as one or more declarations; a `None` is passed over.
+/// Writes entries with consecutive ids, as far as there are any, as one or more declarations; a `None` is passed over.
 fn put_table<'a, T: ?Sized + 'a>(
     payload: &mut Vec<u8>,
-    first: u32,
+    ids: Range<u32>,
     entries: impl Iterator<Item = Option<&'a T>>,
     put: impl Fn(&mut Vec<u8>, &T),
     end_record: &mut impl FnMut(&[u8]),
@@ -270,7 +278,7 @@ fn put_table<'a, T: ?Sized + 'a>(
         }
         entries.clear();
     };
-    for (id, entry) in (first..MAX_DECLARED_ID).zip(entries) {
+    for (id, entry) in ids.zip(entries) {
         let Some(entry) = entry else {
             end_run(&mut run, payload);
             continue;

@@ -41,7 +41,7 @@ pub struct Header {
     pub file_id: u64,
     /// Process id of the recorder.
     pub pid: u32,
-    /// Reserved; written as given, 0 today.
+    /// What may be in the file: [`KEEPS_SPANS`](Self::KEEPS_SPANS), other bits 0.
     pub flags: u32,
     /// When recording began, in nanoseconds since 1970.
     pub start_unix_ns: i64,
@@ -50,6 +50,15 @@ pub struct Header {
 }
 
 impl Header {
+    /// The bit of `flags` that says that the recorder keeps spans, of some frames at least; without it a capture holds metrics only.
+    pub const KEEPS_SPANS: u32 = 1;
+
+    /// Returns whether the recorder keeps spans.
+    #[must_use]
+    pub const fn keeps_spans(&self) -> bool {
+        self.flags & Self::KEEPS_SPANS != 0
+    }
+
     /// Appends the header's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batches::BatchTotals;
 use super::records::{MAX_INDEXED_SETS, MAX_SEEKS};
-use super::{Index, MAX_DECLARED_ID, Record, Seek};
+use super::{Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, Record, Seek};
 use crate::catalog::{Catalog, Column};
 use crate::frame::FrameSnapshot;
 
@@ -48,6 +48,7 @@ impl IndexBuilder {
     pub(super) fn add_batch(&mut self, totals: &BatchTotals) {
         self.index.spans += totals.spans;
         self.index.messages += totals.messages;
+        self.index.async_spans += totals.async_spans;
         self.index.dropped_spans = self.index.dropped_spans.saturating_add(totals.dropped_spans);
     }
 
@@ -110,20 +111,30 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
             let Some(begin) = first.0.checked_sub(1) else {
                 return true;
             };
-            fill(&mut catalog.sites, begin, sites, |site| {
+            fill(&mut catalog.sites, MAX_DECLARED_ID, begin, sites, |site| {
                 Some(Arc::new(site.clone()))
             });
         }
         Record::Threads { first, threads } => {
-            fill(&mut catalog.threads, first.0, threads, |thread| {
-                Some(Arc::new(thread.clone()))
-            });
+            fill(
+                &mut catalog.threads,
+                MAX_DECLARED_ID,
+                first.0,
+                threads,
+                |thread| Some(Arc::new(thread.clone())),
+            );
         }
         Record::Columns { first, columns } => {
-            fill(&mut catalog.columns, *first, columns, Column::clone);
+            fill(&mut catalog.columns, MAX_COLUMNS, *first, columns, Column::clone);
         }
         Record::FrameSets { first, names } => {
-            fill(&mut catalog.frame_sets, *first, names, String::clone);
+            fill(
+                &mut catalog.frame_sets,
+                MAX_FRAME_SETS,
+                *first,
+                names,
+                String::clone,
+            );
         }
         Record::Clock(sync) => {
             let known = catalog.timeline.syncs().last();
@@ -136,13 +147,13 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
     true
 }
 
-/// Puts `entries` at `begin` and after, with gaps filled by defaults. A table that already says the same is not touched,
+/// Puts `entries` at `begin` and after, with gaps filled by defaults, unless that would pass `end_id`. A table that already says the same is not touched,
 /// so that the second of two declarations does not copy what a batch shares.
-fn fill<T, E>(table: &mut Arc<Vec<T>>, begin: u32, entries: &[E], make: impl Fn(&E) -> T)
+fn fill<T, E>(table: &mut Arc<Vec<T>>, end_id: u32, begin: u32, entries: &[E], make: impl Fn(&E) -> T)
 where
     T: Clone + Default + PartialEq,
 {
-    if u64::from(begin) + entries.len() as u64 > u64::from(MAX_DECLARED_ID) {
+    if u64::from(begin) + entries.len() as u64 > u64::from(end_id) {
         return;
     }
     let begin = begin as usize;

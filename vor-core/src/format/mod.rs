@@ -52,8 +52,15 @@ pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 pub const MAX_RECORD_SPANS: usize = 1 << 18;
 /// Most bytes of a text (a name, a message, an argument); longer ones are cut at a character boundary when written.
 pub const MAX_TEXT_BYTES: usize = 1 << 16;
-/// Ids of declared sites, threads, columns and frame sets stay below this; later ones are not declared.
+/// Ids of declared sites and threads stay below this; later ones are not declared, and show as unknown.
+///
+/// A reader's tables are dense, so a record of a few bytes that declares the last id makes it fill a whole table. This cap and those of columns and
+/// frame sets bound all four tables together, each a moment in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
 pub const MAX_DECLARED_ID: u32 = 1 << 21;
+/// Ids of declared columns stay below this: far above what a recorder with [`MAX_METRICS`](crate::metrics::MAX_METRICS) metrics of three columns needs.
+pub const MAX_COLUMNS: u32 = 1 << 16;
+/// Ids of frame sets stay below this. A recorder makes no more; readers pass over frames of later ones.
+pub const MAX_FRAME_SETS: u32 = 1 << 12;
 
 /// What a record of a capture says.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,6 +204,8 @@ pub struct Index {
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,
+    /// Tasks in all batches.
+    pub async_spans: u64,
     /// Records before the index.
     pub records: u64,
     /// First tick of the main set's first frame; 0 without one.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::head::{END_MARK, decode_end, kind};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
-use super::{FrameRecord, Index, MAX_DECLARED_ID, OpenScopes, Record, Seek};
+use super::{FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek};
 use crate::Error;
 use crate::catalog::{Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use crate::clock::ClockSync;
@@ -19,7 +19,7 @@ const MAX_OPEN_SCOPES: usize = 1 << 18;
 const MAX_OPEN_THREADS: usize = 1 << 16;
 /// Most places and frame sets in an index.
 pub(super) const MAX_SEEKS: usize = 1 << 14;
-pub(super) const MAX_INDEXED_SETS: usize = 1 << 12;
+pub(super) const MAX_INDEXED_SETS: usize = MAX_FRAME_SETS as usize;
 
 const SHAPE_INTEGER: u64 = 0;
 const SHAPE_F32: u64 = 1;
@@ -125,7 +125,14 @@ pub(super) fn put_index(out: &mut Vec<u8>, index: &Index) {
     for &frames in &index.frames {
         put_varint(out, frames);
     }
-    for total in [index.spans, index.dropped_spans, index.messages, index.records] {
+    let totals = [
+        index.spans,
+        index.dropped_spans,
+        index.messages,
+        index.async_spans,
+        index.records,
+    ];
+    for total in totals {
         put_varint(out, total);
     }
     put_varint(out, index.start_ticks);
@@ -159,14 +166,14 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             recorder: cursor.text()?.to_owned(),
         }),
         kind::SITES => {
-            let (first, sites) = get_table(&mut cursor, 7, get_site)?;
+            let (first, sites) = get_table(&mut cursor, MAX_DECLARED_ID, 7, get_site)?;
             Record::Sites {
                 first: SiteId(first),
                 sites,
             }
         }
         kind::THREADS => {
-            let (first, threads) = get_table(&mut cursor, 2, |cursor| {
+            let (first, threads) = get_table(&mut cursor, MAX_DECLARED_ID, 2, |cursor| {
                 Ok(ThreadInfo {
                     os_id: cursor.varint()?,
                     name: cursor.text()?.to_owned(),
@@ -178,7 +185,7 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             }
         }
         kind::COLUMNS => {
-            let (first, columns) = get_table(&mut cursor, 3, |cursor| {
+            let (first, columns) = get_table(&mut cursor, MAX_COLUMNS, 3, |cursor| {
                 Ok(Column {
                     system: cursor.u8()? & 1 != 0,
                     metric: MetricColumn {
@@ -190,7 +197,9 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             Record::Columns { first, columns }
         }
         kind::FRAME_SETS => {
-            let (first, names) = get_table(&mut cursor, 1, |cursor| Ok(cursor.text()?.to_owned()))?;
+            let (first, names) = get_table(&mut cursor, MAX_FRAME_SETS, 1, |cursor| {
+                Ok(cursor.text()?.to_owned())
+            })?;
             Record::FrameSets { first, names }
         }
         kind::CLOCK => {
@@ -219,17 +228,18 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
     Ok(Some(record))
 }
 
-/// Reads the first id and the entries of a declaration. An entry takes at least `min_bytes`.
+/// Reads the first id and the entries of a declaration. Ids are below `end_id`, and an entry takes at least `min_bytes`.
 fn get_table<T>(
     cursor: &mut Cursor<'_>,
+    end_id: u32,
     min_bytes: usize,
     mut entry: impl FnMut(&mut Cursor<'_>) -> Result<T, Error>,
 ) -> Result<(u32, Vec<T>), Error> {
     let first = cursor.varint_u32()?;
     let count = cursor.count(min_bytes, MAX_TABLE_ENTRIES)?;
-    if first as usize + count > MAX_DECLARED_ID as usize {
+    if u64::from(first) + count as u64 > u64::from(end_id) {
         return Err(Error::corrupt(format!(
-            "expected ids below {MAX_DECLARED_ID}, found {count} from {first} on"
+            "expected ids below {end_id}, found {count} from {first} on"
         )));
     }
     let entries = (0..count).map(|_| entry(cursor)).collect::<Result<_, _>>()?;
@@ -334,7 +344,7 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
     let count = cursor.count(1, MAX_INDEXED_SETS)?;
     let frames = (0..count).map(|_| cursor.varint()).collect::<Result<_, _>>()?;
     let (spans, dropped_spans) = (cursor.varint()?, cursor.varint()?);
-    let (messages, records) = (cursor.varint()?, cursor.varint()?);
+    let (messages, async_spans, records) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
     let (start_ticks, end_ticks) = (cursor.varint()?, cursor.varint()?);
     let count = cursor.count(4, MAX_SEEKS)?;
     let mut seek = Seek::default();
@@ -355,6 +365,7 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
         spans,
         dropped_spans,
         messages,
+        async_spans,
         records,
         start_ticks,
         end_ticks,

@@ -1,7 +1,7 @@
 //! Blocks of spans: the columns of up to 4096 spans of one thread, with their arguments and messages.
 //!
 //! ```text
-//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages]
+//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
 //! times  = gaps, durations                                        flat: no span begins before the previous one ended
 //!        | children, gaps, durations of leaves, leads of parents  tree
 //! ```
@@ -40,6 +40,8 @@ pub(super) const FLAG_ARGS: u8 = 1 << 4;
 pub(super) const FLAG_MESSAGES: u8 = 1 << 5;
 /// A count of dropped spans follows.
 pub(super) const FLAG_DROPS: u8 = 1 << 6;
+/// Tasks follow.
+pub(super) const FLAG_ASYNC: u8 = 1 << 7;
 
 /// Codes the times and sites of blocks, and keeps the room for it.
 #[derive(Debug)]
@@ -87,14 +89,7 @@ impl BlockCoder {
     fn put_times(&mut self, out: &mut Vec<u8>, starts: &[u64], durations: &[u64]) -> u8 {
         let len = starts.len();
         let gaps = &mut self.gaps[..len];
-        gaps[0] = 0;
-        let mut signs = 0;
-        let previous = starts.iter().zip(durations);
-        for ((gap, start), (before, lasted)) in gaps[1..].iter_mut().zip(&starts[1..]).zip(previous) {
-            *gap = start.wrapping_sub(before.wrapping_add(*lasted));
-            signs |= *gap;
-        }
-        if signs >> 63 == 0 {
+        if fill_gaps(gaps, starts, durations) {
             self.packer.put(out, gaps);
             self.packer.put(out, durations);
             return 0;
@@ -296,6 +291,26 @@ impl BlockCoder {
         sites.extend(indices.iter().map(|&index| entries[index as usize]));
         Ok(())
     }
+}
+
+/// Fills `gaps` with the time from each previous end to the next start. Returns whether none is negative; where one is, the rest is left as it was.
+fn fill_gaps(gaps: &mut [u64], starts: &[u64], durations: &[u64]) -> bool {
+    gaps[0] = 0;
+    // A group at a time, so that the loop is vector code and a tree is still known for one after its first group.
+    let groups = gaps[1..].chunks_mut(GROUP).zip(starts[1..].chunks(GROUP));
+    let before = starts.chunks(GROUP).zip(durations.chunks(GROUP));
+    for ((gaps, next), (starts, durations)) in groups.zip(before) {
+        let mut signs = 0;
+        let edges = starts.iter().zip(durations);
+        for ((gap, next), (start, duration)) in gaps.iter_mut().zip(next).zip(edges) {
+            *gap = next.wrapping_sub(start.wrapping_add(*duration));
+            signs |= *gap;
+        }
+        if signs >> 63 != 0 {
+            return false;
+        }
+    }
+    true
 }
 
 /// Returns how many bits an index below `count` needs.

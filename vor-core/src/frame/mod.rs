@@ -10,7 +10,7 @@ pub use tree::{TreeBuilder, Trees};
 
 use std::sync::Arc;
 
-use crate::batch::{ArgValue, Message};
+use crate::batch::{ArgValue, AsyncSpan, Message};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 
 /// A finished frame, immutable and shared as `Arc`.
@@ -58,6 +58,10 @@ pub struct ThreadTree {
     pub arg_values: Vec<ArgValue>,
     /// Its messages, ascending by time.
     pub messages: Vec<Message>,
+    /// Tasks that ended on the thread, ascending by their end. They overlap, and are no part of the tree. At most as many as the frame may hold spans.
+    pub async_spans: Vec<AsyncSpan>,
+    /// Tasks that ended on the thread, whether or not they are held in `async_spans`.
+    pub async_span_count: u64,
 }
 
 /// A span in a tree.

@@ -19,7 +19,8 @@
 //!
 //! A builder holds a settable number of spans. Beyond it, a span that contains nothing held is only counted. One that does contain held spans was
 //! open when the limit was reached, and it matters more than the last leaf below it: that leaf makes room. So a
-//! frame of an hour shows its outermost scopes and its first details, and the tree has no gaps above any span it shows.
+//! frame of an hour shows its outermost scopes and its first details, and the tree has no gaps above any span it shows. Tasks stand beside the
+//! tree; as many of them are held, the first ones, and all are counted.
 
 use rustc_hash::FxHashMap;
 
@@ -32,6 +33,7 @@ use crate::catalog::{SiteId, ThreadId};
 pub struct TreeBuilder {
     max_spans: usize,
     held_spans: usize,
+    held_async_spans: usize,
     span_count: u64,
     dropped_spans: u64,
     /// Slots of `growing` by thread; the first `used` of them belong to the current frame.
@@ -45,7 +47,7 @@ pub struct TreeBuilder {
 /// What a [`TreeBuilder`] made of a frame's batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
-    /// The trees, ascending by thread. A thread that wrote messages but ended no span has an entry without spans.
+    /// The trees, ascending by thread. A thread that wrote messages or ended tasks, but ended no span, has an entry without spans.
     pub threads: Vec<ThreadTree>,
     /// Spans that were added, whether or not they are held in `threads`.
     pub span_count: u64,
@@ -101,7 +103,7 @@ impl TreeBuilder {
     pub fn add(&mut self, batch: &ThreadBatch) {
         self.span_count += batch.len() as u64;
         self.dropped_spans += batch.dropped_spans;
-        if batch.start_ticks.is_empty() && batch.messages.is_empty() {
+        if batch.start_ticks.is_empty() && batch.messages.is_empty() && batch.async_spans.is_empty() {
             return;
         }
         let slot = *self.slots.entry(batch.thread).or_insert(self.used);
@@ -115,6 +117,16 @@ impl TreeBuilder {
         }
         let growing = &mut self.growing[slot];
         growing.tree.messages.extend_from_slice(&batch.messages);
+        let held = batch
+            .async_spans
+            .len()
+            .min(self.max_spans - self.held_async_spans);
+        growing
+            .tree
+            .async_spans
+            .extend_from_slice(&batch.async_spans[..held]);
+        growing.tree.async_span_count += batch.async_spans.len() as u64;
+        self.held_async_spans += held;
 
         let free = self.max_spans - self.held_spans;
         let fitting = batch.len().min(free);
@@ -140,6 +152,7 @@ impl TreeBuilder {
         self.slots.clear();
         self.used = 0;
         self.held_spans = 0;
+        self.held_async_spans = 0;
         self.span_count = 0;
         self.dropped_spans = 0;
         trees
@@ -154,6 +167,8 @@ impl TreeBuilder {
             }
             tree.arg_values.clear();
             tree.messages.clear();
+            tree.async_spans.clear();
+            tree.async_span_count = 0;
             self.spare.push(tree);
         }
     }

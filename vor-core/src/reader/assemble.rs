@@ -7,11 +7,15 @@
 
 use std::sync::Arc;
 
+use super::Loss;
 use super::seen::Seen;
 use crate::batch::ThreadBatch;
 use crate::catalog::Catalog;
 use crate::format::FrameRecord;
 use crate::frame::{FrameSnapshot, TreeBuilder};
+
+/// Most batches that wait for a frame.
+const MAX_WAITING: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Assembler {
@@ -19,10 +23,14 @@ pub(super) struct Assembler {
     max_spans: usize,
     /// Sequence numbers of the first and the last batch in `builder`.
     fed: Option<(u64, u64)>,
-    /// Batches read since a loss, with their sequence numbers.
+    /// Batches read since a loss.
     waiting: Vec<Waiting>,
     waiting_spans: usize,
     after_loss: bool,
+    /// Records that passed since the walk began, of whatever kind.
+    passed: Seen,
+    /// Batches among them that were given up, since no frame was known to which they belong.
+    given_up: Seen,
 }
 
 #[derive(Debug)]
@@ -58,6 +66,21 @@ impl Recovered {
     pub fn has_all_spans(&self) -> bool {
         self.held_spans() == self.frame.span_count
     }
+
+    /// Returns what to tell of a frame that is not whole.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        (self.lost_records > 0).then(|| Loss {
+            offset: 0,
+            bytes: 0,
+            reason: format!(
+                "all of frame {} was expected, found {} of its {} spans; {} of its records are missing",
+                self.frame.index,
+                self.held_spans(),
+                self.frame.span_count,
+                self.lost_records
+            ),
+        })
+    }
 }
 
 impl Assembler {
@@ -69,10 +92,12 @@ impl Assembler {
             waiting: Vec::new(),
             waiting_spans: 0,
             after_loss: false,
+            passed: Seen::default(),
+            given_up: Seen::default(),
         }
     }
 
-    /// Forgets the batches so far.
+    /// Forgets everything, for a walk that begins elsewhere or at another frame.
     pub(super) fn clear(&mut self) {
         if self.fed.take().is_some() {
             let trees = self.builder.finish();
@@ -81,6 +106,8 @@ impl Assembler {
         self.waiting.clear();
         self.waiting_spans = 0;
         self.after_loss = false;
+        self.passed = Seen::default();
+        self.given_up = Seen::default();
     }
 
     /// Notes that something between the last batch and the next one is missing or out of place.
@@ -88,56 +115,55 @@ impl Assembler {
         self.after_loss = true;
     }
 
+    /// Notes a record that is neither a batch nor a frame of the main set.
+    pub(super) fn pass(&mut self, seq: u64) {
+        self.passed.insert(seq);
+    }
+
+    /// Takes a batch, unless it was taken before.
     pub(super) fn batch(&mut self, seq: u64, threads: Vec<ThreadBatch>) {
-        if self.after_loss {
-            let spans: usize = threads.iter().map(ThreadBatch::len).sum();
-            let full = self.waiting_spans > self.max_spans;
-            let threads = if full { Vec::new() } else { threads };
-            self.waiting.push(Waiting { seq, spans, threads });
-            self.waiting_spans += spans;
+        if !self.passed.insert(seq) {
             return;
         }
-        for thread in &threads {
-            self.builder.add(thread);
+        if !self.after_loss {
+            for thread in &threads {
+                self.builder.add(thread);
+            }
+            self.fed = Some((self.fed.map_or(seq, |(first, _)| first), seq));
+            return;
         }
-        self.fed = Some((self.fed.map_or(seq, |(first, _)| first), seq));
+        let spans: usize = threads.iter().map(ThreadBatch::len).sum();
+        let full = self.waiting_spans > self.max_spans;
+        let threads = if full { Vec::new() } else { threads };
+        self.waiting.push(Waiting { seq, spans, threads });
+        self.waiting_spans += spans;
+        if self.waiting.len() > MAX_WAITING {
+            // What has waited longest belongs to a frame that is lost.
+            let oldest = self.waiting.remove(0);
+            self.waiting_spans -= oldest.spans;
+            self.given_up.insert(oldest.seq);
+        }
     }
 
     /// Ends a frame of the main set with the record numbered `seq`.
-    pub(super) fn frame(
-        &mut self,
-        seq: u64,
-        record: FrameRecord,
-        catalog: &Arc<Catalog>,
-        seen: &Seen,
-    ) -> Recovered {
+    pub(super) fn frame(&mut self, seq: u64, record: FrameRecord, catalog: &Arc<Catalog>) -> Recovered {
         let first_seq = u64::from(record.first_seq);
-        if self
-            .fed
-            .is_some_and(|(first, last)| first < first_seq || last >= seq)
+        if let Some((first, last)) = self.fed.take()
+            && (first < first_seq || last >= seq)
         {
             // What is in the builder belongs to a frame whose record is lost or out of place.
             let trees = self.builder.finish();
             self.builder.recycle(trees.threads);
-        }
-        self.waiting.sort_by_key(|waiting| waiting.seq);
-        let mut counted_spans = 0;
-        for waiting in self.waiting.drain(..) {
-            if !(first_seq..seq).contains(&waiting.seq) {
-                continue;
-            }
-            if waiting.threads.is_empty() {
-                counted_spans += waiting.spans as u64;
-            }
-            for thread in &waiting.threads {
-                self.builder.add(thread);
+            for seq in (first..=last).take(MAX_WAITING) {
+                self.given_up.insert(seq);
             }
         }
-        self.fed = None;
-        self.waiting_spans = 0;
+        let counted_spans = self.take_waiting(first_seq, seq);
         self.after_loss = false;
         let trees = self.builder.finish();
-        let mut lost_records = seen.missing(first_seq, seq);
+        let given_up = seq.saturating_sub(first_seq) - self.given_up.missing(first_seq, seq);
+        let mut lost_records = self.passed.missing(first_seq, seq) + given_up;
+        self.passed.insert(seq);
         if lost_records == 0 && trees.span_count + counted_spans != record.span_count {
             // All records are there and yet do not add up: the file contradicts itself.
             lost_records = 1;
@@ -147,6 +173,25 @@ impl Assembler {
             ..snapshot(record, catalog)
         });
         Recovered { frame, lost_records }
+    }
+
+    /// Adds to the builder what waits of a frame, in its order; returns how many spans were only counted.
+    fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
+        let mut counted_spans = 0;
+        self.waiting.sort_by_key(|waiting| waiting.seq);
+        let begin = self.waiting.partition_point(|waiting| waiting.seq < first_seq);
+        let end = self.waiting.partition_point(|waiting| waiting.seq < seq);
+        // A record whose frame begins after it ends contradicts itself, and has no batches.
+        for waiting in self.waiting.drain(begin.min(end)..end) {
+            self.waiting_spans -= waiting.spans;
+            if waiting.threads.is_empty() {
+                counted_spans += waiting.spans as u64;
+            }
+            for thread in &waiting.threads {
+                self.builder.add(thread);
+            }
+        }
+        counted_spans
     }
 }
 

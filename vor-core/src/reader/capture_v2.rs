@@ -14,6 +14,7 @@ use super::{Damage, Loss, Recovered};
 use crate::Error;
 use crate::batch::ArgValue;
 use crate::catalog::{Catalog, Column, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use crate::clock::{ClockSync, RATE_BITS};
 use crate::format::v2::flame::{Flame, FlameScope, FlameThread};
 use crate::format::v2::{Decoder, Event, Frame, Header};
 use crate::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
@@ -189,6 +190,15 @@ impl CaptureV2 {
         self.info.frames = self.places.count();
         self.info.threads = tables.threads.len() as u64;
         self.info.duration_ns = u64::try_from(before.end_ns).unwrap_or(0);
+        if let Ok(ticks @ 1..) = u64::try_from(self.origin_ns) {
+            // Exporters count from the first point of the timeline, and viewers cannot hold nanoseconds since 1970.
+            Arc::make_mut(&mut tables.timeline).push(ClockSync {
+                ticks,
+                unix_ns: self.origin_ns,
+                rate: 1 << RATE_BITS,
+                wall_ns: self.origin_ns,
+            });
+        }
         self.catalog = Arc::new(tables);
         Ok(())
     }

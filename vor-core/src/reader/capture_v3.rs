@@ -17,8 +17,8 @@ use crate::Error;
 use crate::batch::SpanBatch;
 use crate::catalog::Catalog;
 use crate::format::{
-    END_RECORD_BYTES, FrameRecord, Header, Index, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead, Seek,
-    parse_end,
+    END_RECORD_BYTES, FrameRecord, Header, Index, MAX_FRAME_SETS, RECORD_HEAD_BYTES, Record, RecordDecoder,
+    RecordHead, Seek, parse_end,
 };
 
 /// A place from which a frame set can be read, and the records that stood before it.
@@ -134,6 +134,9 @@ impl CaptureV3 {
         let recovered = self.walk_to(&mut position, i);
         // A walk that failed stands somewhere unknown.
         self.position = recovered.is_ok().then_some(position);
+        if let Some(loss) = recovered.as_ref().ok().and_then(Recovered::loss) {
+            self.add(loss);
+        }
         recovered
     }
 
@@ -148,6 +151,7 @@ impl CaptureV3 {
         while let Some(walked) = self.walk()? {
             if let Walked::Record(found) = walked
                 && found.head.is_batch()
+                && !found.again
                 && let Some(Record::Batch(threads)) = self.decode(&found)
             {
                 return Ok(Some(SpanBatch {
@@ -300,7 +304,7 @@ impl CaptureV3 {
             };
             let head = &found.head;
             // Batches are taken at their checksum's word; every other record is small.
-            if !head.is_batch() {
+            if !head.is_batch() && !found.again {
                 match self.decode(&found) {
                     Some(Record::Frame(frame)) => {
                         let main = frame.frame_set == 0;
@@ -388,13 +392,18 @@ impl CaptureV3 {
                 }
                 continue;
             }
+            if found.again {
+                continue;
+            }
             if !found.head.is_frame() {
+                self.assembler.pass(found.seq());
                 continue;
             }
             let Some(Record::Frame(record)) = self.decode(&found) else {
                 continue;
             };
             if record.frame_set != position.frame_set {
+                self.assembler.pass(found.seq());
                 continue;
             }
             let ordinal = match position.from {
@@ -420,8 +429,7 @@ impl CaptureV3 {
                 lost_records: 0,
             };
         }
-        self.assembler
-            .frame(found.seq(), record, &self.catalog, self.walker.seen())
+        self.assembler.frame(found.seq(), record, &self.catalog)
     }
 
     /// Says which frame a record is behind a loss, where counting does not help: if between two places of the index every number
@@ -509,13 +517,10 @@ struct Scan {
     damage: Damage,
 }
 
-/// Most frame sets; a program has a handful.
-const MAX_FRAME_SETS: usize = 256;
-
 impl Scan {
     fn add(&mut self, frame: &FrameRecord, begin: Place) {
         let set = frame.frame_set as usize;
-        if set >= MAX_FRAME_SETS {
+        if frame.frame_set >= MAX_FRAME_SETS {
             return;
         }
         if self.sets.len() <= set {

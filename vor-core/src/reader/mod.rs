@@ -151,11 +151,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns whether frames may have flames; no frame need have one. Captures of version 3 do not tell beforehand.
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says whether it keeps spans; without the feature
+    /// `puffin` no flame is made of them.
     pub const fn flame_enabled(&self) -> bool {
         match &self.stream {
             Stream::V2 { header, .. } => header.flame_enabled,
-            Stream::V3(_) => cfg!(feature = "puffin"),
+            Stream::V3(stream) => stream.header().keeps_spans() && cfg!(feature = "puffin"),
         }
     }
 
@@ -251,18 +252,8 @@ fn only_v3() -> io::Error {
 
 /// Notes a frame of which something is missing.
 fn note_lost(damage: &mut Damage, recovered: &Recovered) {
-    if recovered.lost_records > 0 {
-        damage.add(Loss {
-            offset: 0,
-            bytes: 0,
-            reason: format!(
-                "all of frame {} was expected, found {} of its {} spans; {} of its records are missing",
-                recovered.frame.index,
-                recovered.held_spans(),
-                recovered.frame.span_count,
-                recovered.lost_records
-            ),
-        });
+    if let Some(loss) = recovered.loss() {
+        damage.add(loss);
     }
 }
 

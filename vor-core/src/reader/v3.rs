@@ -14,7 +14,11 @@ use crate::frame::FrameSnapshot;
 /// What a version-3 stream says next, declarations apart.
 #[derive(Debug)]
 pub(super) enum Item {
-    Batch(u64, Vec<ThreadBatch>),
+    Batch {
+        seq: u64,
+        again: bool,
+        threads: Vec<ThreadBatch>,
+    },
     Frame(u64, FrameRecord),
     OpenScopes(OpenScopes),
     Loss(Loss),
@@ -57,6 +61,10 @@ impl StreamV3 {
         Ok(())
     }
 
+    pub(super) const fn header(&self) -> &Header {
+        self.walker.header()
+    }
+
     pub(super) fn columns(&self) -> &[MetricColumn] {
         &self.columns
     }
@@ -75,11 +83,15 @@ impl StreamV3 {
         input: &mut impl Read,
         damage: &mut Damage,
     ) -> io::Result<Option<Event>> {
-        let Some(item) = self.item(input, damage)? else {
-            return Ok(None);
+        let item = loop {
+            match self.item(input, damage)? {
+                None => return Ok(None),
+                Some(Item::Batch { again: true, .. }) => {}
+                Some(item) => break item,
+            }
         };
         Ok(Some(match item {
-            Item::Batch(_, threads) => Event::Batch(SpanBatch {
+            Item::Batch { threads, .. } => Event::Batch(SpanBatch {
                 catalog: Arc::clone(&self.catalog),
                 threads,
             }),
@@ -103,15 +115,14 @@ impl StreamV3 {
     ) -> io::Result<Option<Recovered>> {
         while let Some(item) = self.item(input, damage)? {
             match item {
-                Item::Batch(seq, threads) => self.assembler.batch(seq, threads),
+                Item::Batch { seq, threads, .. } => self.assembler.batch(seq, threads),
                 Item::Loss(_) => self.assembler.loss(),
                 Item::Frame(seq, record) if record.frame_set == 0 => {
-                    let recovered = self
-                        .assembler
-                        .frame(seq, record, &self.catalog, self.walker.seen());
+                    let recovered = self.assembler.frame(seq, record, &self.catalog);
                     return Ok(Some(recovered));
                 }
-                Item::Frame(..) | Item::OpenScopes(_) => {}
+                Item::Frame(seq, _) => self.assembler.pass(seq),
+                Item::OpenScopes(_) => {}
             }
         }
         Ok(None)
@@ -154,6 +165,15 @@ impl StreamV3 {
             match self.walker.step(at_end) {
                 Step::Record(found) => {
                     damage.tail = None;
+                    if !found.head.is_batch() {
+                        if found.again {
+                            continue;
+                        }
+                        // A frame of the main set passes once it is put together.
+                        if !found.head.is_frame() {
+                            self.assembler.pass(found.seq());
+                        }
+                    }
                     let payload = self.walker.payload(&found);
                     let record = match self.records.decode(self.walker.header(), &found.head, payload) {
                         Ok(Some(record)) => record,
@@ -170,7 +190,13 @@ impl StreamV3 {
                         }
                     };
                     match record {
-                        Record::Batch(threads) => return Ok(Some(Item::Batch(found.seq(), threads))),
+                        Record::Batch(threads) => {
+                            return Ok(Some(Item::Batch {
+                                seq: found.seq(),
+                                again: found.again,
+                                threads,
+                            }));
+                        }
                         Record::Frame(frame) => return Ok(Some(Item::Frame(found.seq(), frame))),
                         Record::OpenScopes(open) => return Ok(Some(Item::OpenScopes(open))),
                         Record::Index(_) => {}

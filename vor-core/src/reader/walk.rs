@@ -27,6 +27,8 @@ pub(super) enum Step {
 pub(super) struct Found {
     pub(super) offset: u64,
     pub(super) head: RecordHead,
+    /// Whether the record was read before: only a batch whose first copy could not be used is of interest then.
+    pub(super) again: bool,
     payload: Range<usize>,
 }
 
@@ -109,7 +111,7 @@ impl Walker {
         self.offset
     }
 
-    pub(super) fn header(&self) -> &Header {
+    pub(super) const fn header(&self) -> &Header {
         &self.header
     }
 
@@ -245,9 +247,10 @@ impl Walker {
     }
 
     fn take(&mut self, head: RecordHead) {
-        let found = Found {
+        let mut found = Found {
             offset: self.offset,
             head,
+            again: false,
             payload: self.at + RECORD_HEAD_BYTES..self.at + head.record_bytes(),
         };
         self.consume(head.record_bytes());
@@ -264,6 +267,8 @@ impl Walker {
                 bytes: head.record_bytes() as u64,
                 reason: format!("record {next} was expected, found record {seq} once more"),
             }));
+            found.again = true;
+            self.ready.push_back(Step::Record(found));
             return;
         }
         if seq != next {

@@ -5,7 +5,7 @@
 //! ```text
 //! span       word 0: start ticks       word 1: duration ticks (low 32) | tag and site (high 32)
 //! extension  two more words of the same record
-//! special    word 0: its own           word 1: length or key (low 32) | tag and kind (high 32)
+//! special    word 0: its own           word 1: length or site (low 32) | tag and kind (high 32)
 //! ```
 //!
 //! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a special record, bit 6 a span whose
@@ -14,6 +14,8 @@
 
 mod memory;
 pub(crate) mod queue;
+#[cfg(all(test, loom))]
+mod models;
 
 pub(crate) use queue::Ring;
 
@@ -39,6 +41,8 @@ pub(crate) enum Special {
     Text = 1,
     /// A message: word 0 is its time in ticks, low 32 bits of word 1 its length in bytes; bytes follow.
     Message = 2,
+    /// The life of a task: word 0 is its start in ticks, low 32 bits of word 1 its site; one slot follows with its id and its duration in ticks.
+    Async = 3,
 }
 
 impl Special {
@@ -46,6 +50,7 @@ impl Special {
         match code {
             1 => Some(Self::Text),
             2 => Some(Self::Message),
+            3 => Some(Self::Async),
             _ => None,
         }
     }

@@ -221,17 +221,18 @@ impl Ring {
 #[cfg(loom)]
 impl Ring {
     /// As the consumer of the real ring, slot by slot, so that the model checks every access.
-    pub(crate) unsafe fn consume_model(&self) -> Vec<Slot> {
+    pub(crate) unsafe fn consume(&self, take: impl FnOnce(&[Slot], &[Slot]) -> usize) -> usize {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let head = self.head.load(Ordering::Acquire);
-        let taken = (tail..head)
-            .map(|count| {
-                let cell = &self.slots[(count & self.mask) as usize];
-                // SAFETY: slots tail..head belong to the consumer.
-                cell.with(|place| unsafe { *place })
-            })
-            .collect();
-        self.tail.0.store(head, Ordering::Release);
+        let copy = |count: u64| {
+            let cell = &self.slots[(count & self.mask) as usize];
+            // SAFETY: slots tail..head belong to the consumer until `tail` passes them below.
+            cell.with(|place| unsafe { *place })
+        };
+        let published: Vec<Slot> = (tail..head).map(copy).collect();
+        let taken = take(&published, &[]);
+        assert!(taken <= published.len(), "a consumer takes what is there");
+        self.tail.0.store(tail + taken as u64, Ordering::Release);
         taken
     }
 }

@@ -49,7 +49,7 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Spans that may wait for their frame's verdict; beyond, the oldest are given up.
+/// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
 /// Writes a capture.
@@ -119,7 +119,7 @@ impl CaptureSink {
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
-            flags: 0,
+            flags: if options.spans { Header::KEEPS_SPANS } else { 0 },
             start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
             start_ticks,
         };
@@ -247,7 +247,7 @@ impl CaptureSink {
             else {
                 break;
             };
-            let spans: usize = batches.iter().map(SpanBatch::span_count).sum();
+            let spans: usize = batches.iter().map(weight).sum();
             self.waiting.spans -= spans;
             let allowed = self
                 .options
@@ -310,7 +310,7 @@ impl FrameSink for CaptureSink {
             self.put_batch(batch);
             return self.write_out();
         }
-        self.waiting.spans += batch.span_count();
+        self.waiting.spans += weight(batch);
         self.waiting.running.push_back(batch.clone());
         while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
             self.settle(self.waiting.frames.len() - 1, false);
@@ -320,7 +320,7 @@ impl FrameSink for CaptureSink {
             let Some(given_up) = self.waiting.running.pop_front() else {
                 break;
             };
-            self.waiting.spans -= given_up.span_count();
+            self.waiting.spans -= weight(&given_up);
             self.waiting.given_up += given_up.span_count() as u64;
         }
         self.write_out()
@@ -350,6 +350,11 @@ impl FrameSink for CaptureSink {
         self.encoder.close(&catalog, &mut self.buffer);
         self.write_out()
     }
+}
+
+/// Returns how many spans and tasks a waiting batch holds.
+fn weight(batch: &SpanBatch) -> usize {
+    batch.span_count() + batch.async_span_count()
 }
 
 fn open_now() -> Option<crate::format::OpenScopes> {

@@ -38,7 +38,10 @@ impl Sink for ChromeTraceSink {
                 if !switch::is_on() {
                     drain::enable();
                 }
-                Guard::new(drain::add_sink(format!("the Chrome trace {}", self.path.display()), exporter))
+                Guard::new(drain::add_sink(
+                    format!("the Chrome trace {}", self.path.display()),
+                    exporter,
+                ))
             }
             Err(error) => {
                 eprintln!("vor: {error}; no Chrome trace is written");

@@ -8,17 +8,14 @@
 //!
 //! in little-endian order, so pre-order trees become streams in one pass with a stack of open scopes. Only puffin gives out scope ids, and it knows
 //! one scope per *name*; two call sites of one name must not share file and line, so ids are drawn one at a time from
-//! profilers that exist only for that ([`draw_scope`]). They are unique in the process, those of puffin's own macros included.
+//! profilers that exist only for that. They are unique in the process, those of puffin's own macros included.
 //!
 //! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use puffin::{
-    FrameData, GlobalProfiler, ScopeDetails, ScopeId, Stream, StreamInfo, StreamInfoRef, ThreadInfo,
-};
+use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
 use rustc_hash::FxHashMap;
 
 use super::{FrameSink, Interest};
@@ -43,9 +40,14 @@ pub struct PuffinSink {
 #[cfg(not(target_arch = "wasm32"))]
 #[must_use]
 pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
+    use puffin::{FrameData, Stream, StreamInfo};
+
     let catalog = &frame.catalog;
-    let mut scopes = Scopes::pooled();
-    let mut streams = BTreeMap::new();
+    let mut scopes = Scopes {
+        pooled: true,
+        ..Scopes::default()
+    };
+    let mut streams = std::collections::BTreeMap::new();
     for tree in &frame.threads {
         if tree.spans.is_empty() {
             continue;
@@ -103,6 +105,13 @@ impl PuffinSink {
     }
 }
 
+impl crate::sink::Sink for PuffinSink {
+    fn install(self) -> crate::sink::Guard {
+        crate::drain::enable();
+        crate::sink::Guard::new(crate::drain::add_sink("puffin", self))
+    }
+}
+
 impl FrameSink for PuffinSink {
     fn interest(&self) -> Interest {
         Interest::FRAMES
@@ -154,21 +163,14 @@ struct Scopes {
     unknown: Option<ScopeId>,
     /// Scopes that no frame has named yet.
     new: Vec<Arc<ScopeDetails>>,
-    /// Whether a site's id is its position in the process-wide pool rather than drawn for this table.
+    /// Whether a site's id is that of its position in the process-wide pool, for frames that are encoded apart from each
+    /// other, rather than drawn for this table.
     pooled: bool,
     /// The last answer; neighbouring spans often share their call site.
     last: Option<(SiteId, ScopeId)>,
 }
 
 impl Scopes {
-    /// Makes a table in which a call site always has the same id, for frames that are encoded apart from each other.
-    fn pooled() -> Self {
-        Self {
-            pooled: true,
-            ..Self::default()
-        }
-    }
-
     #[inline]
     fn id(&mut self, catalog: &Catalog, site: SiteId) -> ScopeId {
         match self.last {

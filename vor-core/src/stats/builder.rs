@@ -133,7 +133,14 @@ impl StatsBuilder {
         }
     }
 
-    /// Returns the number of spans added.
+    /// Forgets the statistics of the spans so far, but not where they were: one that ends later still finds what is inside it. Statistics of a
+    /// part of a recording begin so.
+    pub fn restart(&mut self) {
+        self.dense.clear();
+        self.sparse.clear();
+    }
+
+    /// Returns the number of spans added, since the last [`restart`](Self::restart) if there was one.
     #[must_use]
     pub fn span_count(&self) -> u64 {
         self.sites().map(|(_, stats)| stats.histogram.count()).sum()

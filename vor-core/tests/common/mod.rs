@@ -1,5 +1,10 @@
 //! Captures made of numbers from a seed, and the frames that they should read back as.
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::sync::Arc;
 

@@ -1,2 +1,103 @@
-//! The `vor` command.
-fn main() {}
+//! The `vor` command: looks into captures.
+//!
+//! One module per subcommand. What they share: `source` reads either version of the format as batches and frames, `failure` is
+//! what ends a command early, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
+//! meanwhile. Results go to stdout, everything else to stderr, a line each.
+
+mod failure;
+mod units;
+mod table;
+mod json;
+mod range;
+mod progress;
+mod source;
+mod frame_rows;
+
+mod info;
+mod stats;
+mod frames;
+mod tail;
+mod check;
+mod export;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, warn};
+
+/// Looks into the captures that vor records.
+///
+/// Exit codes: 0 fine, 1 damage was found, 2 bad input.
+#[derive(Debug, Parser)]
+#[command(name = "vor", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Info(info::Args),
+    Stats(stats::Args),
+    Frames(frames::Args),
+    Tail(tail::Args),
+    Check(check::Args),
+    Export(export::Args),
+}
+
+/// How a command that could do its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Fine,
+    Damaged,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let outcome = match cli.command {
+        Command::Info(args) => info::run(&args, &mut out),
+        Command::Stats(args) => stats::run(&args, &mut out),
+        Command::Frames(args) => frames::run(&args, &mut out),
+        Command::Tail(args) => tail::run(&args, &mut out),
+        Command::Check(args) => check::run(&args, &mut out),
+        Command::Export(args) => export::run(&args),
+    };
+    // What was made before a failure is still worth reading.
+    let flushed = out.flush().map_err(Failure::output);
+    match outcome.and_then(|outcome| flushed.map(|()| outcome)) {
+        Ok(Outcome::Fine) | Err(Failure::PipeClosed) => ExitCode::SUCCESS,
+        Ok(Outcome::Damaged) => ExitCode::from(1),
+        Err(Failure::Message(message)) => {
+            warn(&message);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked_for_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if asked_for_help {
+        // A closed pipe is the only thing that can go wrong, and no reason to complain.
+        drop(error.print());
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let line = words.join(" ");
+    warn(line.strip_prefix("error: ").unwrap_or(&line));
+    ExitCode::from(2)
+}

@@ -1,0 +1,62 @@
+# Sourced by every step: where things are, and the words that steps share.
+#
+#   CARGO_TARGET_DIR   build files; by default in the cache
+#   VOR_CACHE          what is kept between runs (default ${XDG_CACHE_HOME:-$HOME/.cache}/vor)
+#   VOR_CI_INSTALL=0   never install anything; what is missing is then skipped
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cache=${VOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vor}
+mkdir -p "$cache"
+export VOR_CACHE=$cache
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+# Incremental files are of no use to a run that ends, and double the target directory.
+export CARGO_INCREMENTAL=0
+export CARGO_TERM_PROGRESS_WHEN=never
+export PATH=$PATH:$cache/tools/bin
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+step=$(basename "$0")
+
+say() { printf '%s: %s\n' "$step" "$*"; }
+fail() { printf '%s: FAILED: %s\n' "$step" "$*" >&2; exit 1; }
+
+# skip WHAT WHY: says loudly that something was not checked; .ci/run repeats it at its end.
+skip() {
+    printf '%s: SKIPPED: %s: %s\n' "$step" "$1" "$2" >&2
+    [ -z "${VOR_CI_SKIPS:-}" ] || printf '%s: %s: %s\n' "$step" "$1" "$2" >>"$VOR_CI_SKIPS"
+}
+
+# need_apt PROGRAM PACKAGE...: installs the packages where the program is missing; false where that cannot be done.
+need_apt() {
+    command -v "$1" >/dev/null && return 0
+    [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v apt-get >/dev/null || return 1
+    local root=
+    [ "$(id -u)" = 0 ] || root=sudo
+    [ -z "$root" ] || $root -n true 2>/dev/null || return 1
+    # Archives of its own: another apt at the same time must not delete them.
+    local archives=$cache/apt
+    mkdir -p "$archives/partial"
+    local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive apt-get -qq -o "Dir::Cache::archives=$archives"
+        -o DPkg::Lock::Timeout=300)
+    [ -n "$root" ] || apt=("${apt[@]:1}")
+    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${@:2}"; } >"$cache/apt.log" 2>&1 || return 1
+    say "installed ${*:2} with apt"
+    command -v "$1" >/dev/null
+}
+
+# need_cargo PROGRAM CRATE: as need_apt, from the crate registry into the cache.
+need_cargo() {
+    command -v "$1" >/dev/null && return 0
+    [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
+    CARGO_TARGET_DIR=$cache/tools/target timeout 900 cargo install -q --root "$cache/tools" "$2" || return 1
+    rm -rf "$cache/tools/target"
+    say "installed $2 with cargo"
+}
+
+# std_source: makes -Zbuild-std work for what is run after it; false where the standard library's source cannot be had.
+std_source() {
+    local settings
+    settings=$(timeout 300 .ci/tools/targets/rust-src --env) || return 1
+    eval "$settings"
+}

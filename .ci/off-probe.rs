@@ -1,0 +1,60 @@
+//! What `.ci/off` compiles twice: with the macros of vor, and with the feature `bare` without them.
+#![allow(missing_docs)]
+
+/// Either the macro, or nothing.
+macro_rules! measured {
+    ($($statement:tt)*) => {
+        #[cfg(not(feature = "bare"))]
+        $($statement)*
+    };
+}
+
+#[cfg_attr(not(feature = "bare"), vor::profile)]
+#[unsafe(no_mangle)]
+pub fn probe_function(items: &[u64]) -> u64 {
+    items.iter().fold(0, |sum, item| sum.wrapping_add(*item))
+}
+
+#[unsafe(no_mangle)]
+pub fn probe_scope(items: &[u64]) -> u64 {
+    measured!(vor::profile_scope!("sum"););
+    items.iter().fold(0, |sum, item| sum ^ item)
+}
+
+#[unsafe(no_mangle)]
+pub fn probe_arguments(items: &[u64], codec: &str) -> u64 {
+    measured!(vor::profile_scope!("product", items = items.len(), codec = codec););
+    measured!(vor::message!("product of {} items", items.len()););
+    items.iter().fold(1, |product, item| product.wrapping_mul(*item))
+}
+
+#[unsafe(no_mangle)]
+pub fn probe_phases(items: &mut [u64]) {
+    measured!(let mut phases = vor::profile_phase!("reverse"););
+    items.reverse();
+    measured!(vor::profile_phase!(phases, "invert"););
+    for item in items.iter_mut() {
+        *item = !*item;
+    }
+    measured!(let _ = &mut phases;);
+}
+
+pub struct Probe(u64);
+
+#[cfg_attr(not(feature = "bare"), vor::all_functions)]
+impl Probe {
+    #[unsafe(no_mangle)]
+    pub fn probe_method(&mut self, by: u64) -> u64 {
+        self.0 = self.0.rotate_left(7) ^ by;
+        self.0
+    }
+}
+
+#[cfg(not(feature = "bare"))]
+static STEPS: vor::Counter = vor::Counter::new("steps", "");
+
+#[unsafe(no_mangle)]
+pub fn probe_counter(n: u64) -> u64 {
+    measured!(STEPS.add(1););
+    n.count_ones().into()
+}

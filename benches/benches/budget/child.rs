@@ -1,0 +1,209 @@
+//! Programs in a process of their own: what they do, and how they tell the parent.
+//!
+//! The parent passes a task, a length in seconds and the path of the capture. The child prints one `key value` per line.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use vor_benches::clock::{process_cpu_ns, thread_cpu_ns};
+use vor_benches::process;
+use vor_benches::rounds::median;
+use vor_benches::work::{Sequence, chain};
+
+/// First argument of a child.
+pub const FLAG: &str = "--child";
+
+/// Steps of [`chain`] per nanosecond, roughly: the exact length does not matter, its spread does.
+const STEPS_PER_100_NS: u64 = 52;
+
+/// What a child does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Empty scopes without a pause.
+    FlatOut,
+    /// Scopes at about 25 million per second.
+    Paced,
+    /// Scopes of 200 to 800 ns of work.
+    Work,
+    /// Random trees of scopes, at most six deep.
+    Trees,
+    /// Marks after nothing to a million spans.
+    Marks,
+    /// A few scopes, and then nothing.
+    Idle,
+}
+
+const TASKS: [(&str, Task); 6] = [
+    ("flat-out", Task::FlatOut),
+    ("paced", Task::Paced),
+    ("work", Task::Work),
+    ("trees", Task::Trees),
+    ("marks", Task::Marks),
+    ("idle", Task::Idle),
+];
+
+/// Runs a child and returns what it printed.
+pub fn spawn(
+    task: Task,
+    seconds: f64,
+    capture: &Path,
+) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
+    let name = TASKS
+        .iter()
+        .find(|(_, known)| *known == task)
+        .map_or("", |(name, _)| name);
+    let output = Command::new(std::env::current_exe()?)
+        .args([FLAG, name, &seconds.to_string()])
+        .arg(capture)
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("the child `{name}` ended with {}", output.status).into());
+    }
+    values_of(&output.stdout)
+}
+
+/// Reads lines of `key value`.
+pub fn values_of(output: &[u8]) -> Result<HashMap<String, f64>, Box<dyn std::error::Error>> {
+    let mut values = HashMap::new();
+    for line in std::str::from_utf8(output)?.lines() {
+        let (key, value) = line
+            .split_once(' ')
+            .ok_or_else(|| format!("expected `key value`, found `{line}`"))?;
+        values.insert(key.to_owned(), value.parse()?);
+    }
+    Ok(values)
+}
+
+/// Is the child.
+pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
+    let task = args
+        .next()
+        .and_then(|name| TASKS.iter().find(|(known, _)| *known == name));
+    let seconds = args.next().and_then(|text| text.parse::<f64>().ok());
+    let (Some((_, task)), Some(seconds), Some(path)) = (task, seconds, args.next()) else {
+        eprintln!("budget: expected {FLAG} TASK SECONDS PATH");
+        return ExitCode::from(2);
+    };
+    let length = Duration::from_secs_f64(seconds);
+    match task {
+        Task::FlatOut => record(&path, length, |i| {
+            vor::profile_scope!("flat_out");
+            black_box(i);
+            1
+        }),
+        Task::Paced => record(&path, length, |i| {
+            // About as much work as two clock reads, so that the whole takes 40 ns.
+            black_box(chain(i, 10));
+            vor::profile_scope!("paced");
+            black_box(i);
+            1
+        }),
+        Task::Work => {
+            let mut random = Sequence::new(7);
+            record(&path, length, move |i| {
+                let steps = (200 + random.below(600)) * STEPS_PER_100_NS / 100;
+                vor::profile_scope!("work");
+                black_box(chain(i, steps as u32));
+                1
+            });
+        }
+        Task::Trees => {
+            let mut random = Sequence::new(7);
+            record(&path, length, move |_| tree(&mut random, 1));
+        }
+        Task::Marks => marks(&path),
+        Task::Idle => idle(&path, length),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Records for a time and prints what it cost.
+fn record(path: &str, length: Duration, mut scope: impl FnMut(u64) -> u64) {
+    vor::Config::new().capture(path).enable();
+    // A thread's first scope sets it up; that is no cost per span.
+    let mut spans = scope(0);
+    let begin = Instant::now();
+    let begin_cpu_ns = thread_cpu_ns();
+    while begin.elapsed() < length {
+        for i in 0..1 << 14 {
+            spans += scope(i);
+        }
+    }
+    let writer_ns = thread_cpu_ns() - begin_cpu_ns;
+    let wall_ns = begin.elapsed().as_nanos();
+    let writer_cpu_ns = thread_cpu_ns();
+    vor::frame_mark();
+    // The last flush is the drain's work, though this thread does it.
+    vor::flush();
+    println!("spans {spans}");
+    println!("writer_ns {writer_ns}");
+    println!("wall_ns {wall_ns}");
+    println!("drain_ns {}", process_cpu_ns() - writer_cpu_ns);
+    if let Some(kib) = process::peak_resident_kib() {
+        println!("peak_kib {kib}");
+    }
+}
+
+fn tree(random: &mut Sequence, depth: u32) -> u64 {
+    vor::profile_scope!("node");
+    let steps = (20 + random.below(400)) * STEPS_PER_100_NS / 100;
+    black_box(chain(steps, steps as u32));
+    let children = if depth < 6 { random.below(4) } else { 0 };
+    let mut spans = 1;
+    for _ in 0..children {
+        spans += tree(random, depth + 1);
+    }
+    spans
+}
+
+/// Prints the median time of a mark after different numbers of spans.
+fn marks(path: &str) {
+    vor::Config::new().capture(path).enable();
+    for (spans, rounds) in [
+        (0, 301),
+        (1_000, 301),
+        (10_000, 201),
+        (100_000, 101),
+        (1_000_000, 41),
+    ] {
+        let mut times = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            for i in 0..spans {
+                vor::profile_scope!("between_marks");
+                black_box(i);
+            }
+            let begin = Instant::now();
+            vor::frame_mark();
+            times.push(begin.elapsed().as_nanos() as f64);
+        }
+        println!("after_{spans} {}", median(times));
+    }
+}
+
+/// Prints what an idle recorder costs.
+fn idle(path: &str, length: Duration) {
+    let before_kib = process::resident_kib();
+    vor::Config::new().capture(path).enable();
+    for i in 0..1000 {
+        vor::profile_scope!("before_idling");
+        black_box(i);
+    }
+    vor::frame_mark();
+    // The worker goes to its long sleep after a second without news.
+    std::thread::sleep(Duration::from_millis(2500));
+    let (cpu_ns, sleeps) = (process_cpu_ns(), process::sleeps_of("vor-drain"));
+    let begin = Instant::now();
+    std::thread::sleep(length);
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("cpu_share {}", (process_cpu_ns() - cpu_ns) as f64 / seconds / 1e9);
+    if let (Some(before), Some(after)) = (sleeps, process::sleeps_of("vor-drain")) {
+        println!("wakeups_per_second {}", (after - before) as f64 / seconds);
+    }
+    if let (Some(before), Some(now)) = (before_kib, process::resident_kib()) {
+        println!("resident_kib {}", now as f64 - before as f64);
+    }
+}

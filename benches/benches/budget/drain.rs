@@ -1,0 +1,116 @@
+//! What a span costs behind the rings, sink by sink, on made batches: CPU time of the thread that feeds the sink.
+
+use std::sync::Arc;
+
+use tempfile::tempdir;
+use vor_benches::clock::thread_cpu_ns;
+use vor_benches::rounds::median;
+use vor_benches::spans::{Shape, decode, frame_of};
+use vor_core::export::chrome::ChromeExporter;
+use vor_core::frame::TreeBuilder;
+use vor_core::sink::FrameSink;
+use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_core::sink::puffin::PuffinSink;
+
+use crate::Options;
+use crate::table::{Table, Target};
+
+/// Spans of a batch, as many as the drain takes from a thread at once.
+const SPANS: usize = 1 << 16;
+const ROUNDS: usize = 31;
+
+/// Measures the sinks and the decoder.
+pub fn measure(_: &Options, table: &mut Table) {
+    for (name, shape) in [("flat", Shape::Flat), ("trees", Shape::Trees)] {
+        if let Err(error) = measure_shape(name, shape, table) {
+            table.not_measured(format!("drain, {name}"), error);
+        }
+    }
+}
+
+fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<dyn std::error::Error>> {
+    let batch = shape.batch(SPANS, 1_000_000);
+    let spans = batch.span_count() as f64;
+    let per_span = |mut work: Box<dyn FnMut() + '_>| {
+        work();
+        let rounds = (0..ROUNDS).map(|_| {
+            let begin = thread_cpu_ns();
+            work();
+            (thread_cpu_ns() - begin) as f64 / spans
+        });
+        median(rounds.collect())
+    };
+
+    let folder = tempdir()?;
+    let path = folder.path().join("made.vor");
+    let mut failed = None;
+    let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
+    let ns = per_span(Box::new(|| {
+        failed = sink.accept_batch(&batch).err().or(failed.take())
+    }));
+    let (most_ns, most_bytes) = if shape == Shape::Flat {
+        (15.0, 2.2)
+    } else {
+        (15.0, 3.6)
+    };
+    table.add(
+        format!("batch to .vor, {name}, per span"),
+        Target::AtMost(most_ns),
+        ns,
+        "ns",
+    );
+    sink.finish()?;
+    drop(sink);
+    let file = std::fs::read(&path)?;
+    let begin = thread_cpu_ns();
+    let totals = decode(&file)?;
+    let decode_ns = (thread_cpu_ns() - begin) as f64;
+    let bytes = totals.bytes as f64 / totals.spans as f64;
+    table.add(
+        format!("bytes per span in the file, made {name}"),
+        Target::AtMost(most_bytes),
+        bytes,
+        "B",
+    );
+    let rate = totals.spans as f64 / decode_ns * 1000.0;
+    table.add(
+        format!("decoding, {name}"),
+        Target::AtLeast(20.0),
+        rate,
+        "M spans/s",
+    );
+
+    let mut trees = TreeBuilder::new(usize::MAX);
+    let frame = Arc::new(frame_of(&batch, &mut trees));
+    let ns = per_span(Box::new(|| {
+        let made = frame_of(&batch, &mut trees);
+        trees.recycle(made.threads);
+    }));
+    table.add(
+        format!("batch to trees, {name}, per span"),
+        Target::None,
+        ns,
+        "ns",
+    );
+    let mut puffin = PuffinSink::new();
+    let ns = per_span(Box::new(|| {
+        failed = puffin.accept_frame(&frame).err().or(failed.take())
+    }));
+    table.add(
+        format!("frame to puffin, {name}, per span"),
+        Target::AtMost(45.0),
+        ns,
+        "ns",
+    );
+    let mut chrome = ChromeExporter::new(std::io::sink());
+    let ns = per_span(Box::new(|| {
+        failed = chrome.accept_batch(&batch).err().or(failed.take())
+    }));
+    table.add(
+        format!("batch to Chrome JSON, {name}, per span"),
+        Target::AtMost(90.0),
+        ns,
+        "ns",
+    );
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}

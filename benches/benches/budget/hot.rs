@@ -1,0 +1,225 @@
+//! What the program that is measured pays: scopes, phases, metrics, each against the bare clock in the same rounds.
+
+use std::hint::black_box;
+
+use vor_benches::clock::bare_ticks;
+use vor_benches::rounds::{Loop, contest};
+use vor_benches::work::chain;
+
+use crate::Options;
+use crate::table::{Table, Target};
+
+/// Rounds of each contest: an odd number, so that the median is one of them.
+const ROUNDS: usize = 2001;
+/// Scopes of a round: some tens of microseconds, so that most rounds run undisturbed.
+const SCOPES: u32 = 1000;
+/// Steps of the chain that makes about 200 ns.
+const WORK_STEPS: u32 = 105;
+
+/// The floor.
+pub fn two_ticks(passes: u32) {
+    for _ in 0..passes {
+        black_box(bare_ticks());
+        black_box(bare_ticks());
+    }
+}
+
+fn nothing(passes: u32) {
+    for i in 0..passes {
+        black_box(i);
+    }
+}
+
+/// Empty scopes.
+pub fn empty(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("empty");
+        black_box(i);
+    }
+}
+
+/// Scopes with two integers.
+pub fn two_args(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
+        black_box(i);
+    }
+}
+
+/// Ten scopes inside each other per pass.
+fn nested(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("1");
+        vor::profile_scope!("2");
+        vor::profile_scope!("3");
+        vor::profile_scope!("4");
+        vor::profile_scope!("5");
+        vor::profile_scope!("6");
+        vor::profile_scope!("7");
+        vor::profile_scope!("8");
+        vor::profile_scope!("9");
+        vor::profile_scope!("10");
+        black_box(i);
+    }
+}
+
+fn bare_work(passes: u32) {
+    for i in 0..passes {
+        black_box(bare_ticks());
+        black_box(chain(u64::from(i), WORK_STEPS));
+        black_box(bare_ticks());
+    }
+}
+
+fn scoped_work(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("work");
+        black_box(chain(u64::from(i), WORK_STEPS));
+    }
+}
+
+fn one_tick(passes: u32) {
+    for _ in 0..passes {
+        black_box(bare_ticks());
+    }
+}
+
+fn phases(passes: u32) {
+    let mut phases = vor::profile_phase!("first");
+    for i in 0..passes {
+        vor::profile_phase!(phases, "next");
+        black_box(i);
+    }
+}
+
+/// Measures scopes and phases.
+pub fn measure(_: &Options, table: &mut Table) {
+    assert!(!vor::is_enabled(), "the switched-off scope is measured first");
+    let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(empty)];
+    let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
+    table.add(
+        "scope switched off, over the empty loop",
+        Target::AtMost(0.5),
+        times[1].more_than_ns(&times[0]),
+        "ns",
+    );
+
+    vor::Config::new().enable();
+    // A flush after every few rounds keeps the rings from filling where the worker gets no core, so that no round measures drops.
+    let mut contestants: [Loop<'_>; 8] = [
+        Box::new(two_ticks),
+        Box::new(empty),
+        Box::new(two_args),
+        Box::new(|passes| nested(passes / 10)),
+        Box::new(|passes| bare_work(passes / 10)),
+        Box::new(|passes| scoped_work(passes / 10)),
+        Box::new(one_tick),
+        Box::new(phases),
+    ];
+    let times = contest(ROUNDS, SCOPES, &mut contestants, 16, &mut vor::flush);
+    let [floor, empty, args, nested, bare, scoped, tick, phase] = &times[..] else {
+        return;
+    };
+    table.add(
+        "two clock reads (the floor)",
+        Target::None,
+        floor.median_ns(),
+        "ns",
+    );
+    table.add("empty scope", Target::None, empty.median_ns(), "ns");
+    table.add(
+        "empty scope / two clock reads",
+        Target::AtMost(1.10),
+        empty.ratio_to(floor),
+        "x",
+    );
+    table.add(
+        "scope nested 10 deep / two clock reads",
+        Target::AtMost(1.10),
+        nested.ratio_to(floor),
+        "x",
+    );
+    table.add(
+        "scope with 2 integer arguments / two clock reads",
+        Target::AtMost(1.25),
+        args.ratio_to(floor),
+        "x",
+    );
+    // These two ran a tenth of the passes that their times were divided by.
+    let note = format!(
+        "the work: {:.0} ns",
+        10.0 * (bare.median_ns()) - floor.median_ns()
+    );
+    let more = 10.0 * scoped.more_than_ns(bare);
+    table.add_noted(
+        "scope around 200 ns of work, over two clock reads",
+        Target::AtMost(3.0),
+        more,
+        "ns",
+        note,
+    );
+    table.add(
+        "phase / one clock read",
+        Target::AtMost(1.15),
+        phase.ratio_to(tick),
+        "x",
+    );
+    vor::disable();
+
+    let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(self::empty)];
+    let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
+    let more = times[1].more_than_ns(&times[0]);
+    table.add(
+        "scope switched off again, over the empty loop",
+        Target::AtMost(0.5),
+        more,
+        "ns",
+    );
+}
+
+static COUNTER: vor::Counter = vor::Counter::new("budget_counter", "");
+static HISTOGRAM: vor::Histogram = vor::Histogram::new("budget_histogram", "ns");
+
+/// Measures metrics and counters.
+pub fn measure_metrics(_: &Options, table: &mut Table) {
+    vor::Config::new().enable();
+    let mut contestants: [Loop<'_>; 4] = [
+        Box::new(nothing),
+        Box::new(|passes| {
+            for i in 0..passes {
+                vor::record_metric("queue_depth", f64::from(black_box(i)));
+            }
+        }),
+        Box::new(|passes| {
+            for i in 0..passes {
+                COUNTER.add(u64::from(black_box(i)));
+            }
+        }),
+        Box::new(|passes| {
+            for i in 0..passes {
+                HISTOGRAM.record(u64::from(black_box(i)));
+            }
+        }),
+    ];
+    let times = contest(ROUNDS, SCOPES, &mut contestants, 64, &mut vor::frame_mark);
+    table.add(
+        "record_metric by name",
+        Target::AtMost(25.0),
+        times[1].more_than_ns(&times[0]),
+        "ns",
+    );
+    table.add(
+        "Counter::add",
+        Target::AtMost(5.0),
+        times[2].more_than_ns(&times[0]),
+        "ns",
+    );
+    table.add(
+        "Histogram::record",
+        Target::None,
+        times[3].more_than_ns(&times[0]),
+        "ns",
+    );
+    vor::flush();
+    vor::disable();
+}

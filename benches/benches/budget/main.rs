@@ -1,0 +1,103 @@
+//! Every number that vor promises, measured in one run: `cargo bench -p vor-benches --bench budget`.
+//!
+//! Ratios are medians over interleaved rounds in one process. What needs a process of its own (a capture from beginning to end, memory, idleness)
+//! runs in a child: this program again, told what to do by its arguments. The exit code is 1 when a target is missed.
+//!
+//! ```text
+//! cargo bench -p vor-benches --bench budget -- [--seconds S] [--only TEXT]
+//! ```
+//!
+//! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
+//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
+
+mod child;
+mod drain;
+mod hot;
+#[cfg(feature = "peers")]
+mod peers;
+mod real;
+mod recording;
+mod table;
+mod threads;
+
+use std::process::ExitCode;
+
+use table::Table;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub struct Options {
+    /// Length of each recording.
+    pub seconds: f64,
+    only: String,
+}
+
+impl Options {
+    fn from_args(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            seconds: 10.0,
+            only: String::new(),
+        };
+        while let Some(arg) = args.next() {
+            let mut value = || {
+                args.next()
+                    .ok_or_else(|| format!("expected a value after {arg}, found the end"))
+            };
+            match arg.as_str() {
+                // Cargo passes it to every bench.
+                "--bench" => {}
+                "--only" => options.only = value()?,
+                "--seconds" => {
+                    let text = value()?;
+                    let seconds = text
+                        .parse::<f64>()
+                        .ok()
+                        .filter(|seconds| (0.1..=3600.0).contains(seconds));
+                    options.seconds =
+                        seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
+                }
+                _ => return Err(format!("expected --seconds S or --only TEXT, found `{arg}`")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1).peekable();
+    if args.next_if(|arg| arg == child::FLAG).is_some() {
+        return child::run(args);
+    }
+    let options = match Options::from_args(args) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("budget: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut table = Table::default();
+    type Group = fn(&Options, &mut Table);
+    let groups: &[(&str, Group)] = &[
+        ("hot", hot::measure),
+        ("metrics", hot::measure_metrics),
+        ("threads", threads::measure),
+        ("drain", drain::measure),
+        ("marks", recording::measure_marks),
+        ("recording", recording::measure),
+        ("idle", recording::measure_idle),
+        ("real", real::measure),
+        #[cfg(feature = "peers")]
+        ("peers", peers::measure),
+    ];
+    println!("{:<58} {:>10} {:>12}", "", "target", "measured");
+    for (name, measure) in groups {
+        if name.contains(&options.only) {
+            measure(&options, &mut table);
+        }
+    }
+    if table.conclude() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

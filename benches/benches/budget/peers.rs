@@ -1,0 +1,64 @@
+//! Against other profilers, recording, in one run.
+
+use vor_benches::peers::{self, PERFETTO, PUFFIN, PUFFIN_AND_TRACING};
+use vor_benches::rounds::{Loop, contest};
+
+use crate::Options;
+use crate::hot::{empty, two_args, two_ticks};
+use crate::table::{Table, Target};
+
+const ROUNDS: usize = 401;
+const SCOPES: u32 = 500;
+
+/// Measures each peer's scope against ours and the floor.
+pub fn measure(_: &Options, table: &mut Table) {
+    vor::Config::new().enable();
+    let peers = peers::start();
+    let discard = || {
+        vor::flush();
+        peers.iter().for_each(|peer| (peer.discard)());
+    };
+    for (kind, ours) in [("empty", empty as fn(u32)), ("2 integers", two_args)] {
+        let mut contestants: Vec<Loop<'_>> = vec![Box::new(two_ticks), Box::new(ours)];
+        for peer in &peers {
+            contestants.push(Box::new(if kind == "empty" {
+                peer.empty
+            } else {
+                peer.two_args
+            }));
+        }
+        let times = contest(ROUNDS, SCOPES, &mut contestants, 16, &mut { discard });
+        for (peer, theirs) in peers.iter().zip(&times[2..]) {
+            let least = match peer.name {
+                PUFFIN | PUFFIN_AND_TRACING => 3.0,
+                PERFETTO if !cfg!(feature = "peers-fastant") => 3.0,
+                PERFETTO if kind == "empty" => 1.1,
+                PERFETTO => 1.3,
+                _ => 1.0,
+            };
+            let note = format!(
+                "{:.1} ns, {:.2} x the floor",
+                theirs.median_ns(),
+                theirs.ratio_to(&times[0])
+            );
+            let question = format!("{} / vor, {kind}", peer.name);
+            table.add_noted(
+                question,
+                Target::AtLeast(least),
+                theirs.ratio_to(&times[1]),
+                "x",
+                note,
+            );
+        }
+    }
+    vor::disable();
+    peers::with_tracing_chrome(|peer| {
+        let mut contestants: [Loop<'_>; 3] =
+            [Box::new(two_ticks), Box::new(peer.empty), Box::new(peer.two_args)];
+        let times = contest(ROUNDS / 10, SCOPES, &mut contestants, usize::MAX, &mut || {});
+        for (kind, theirs) in [("empty", &times[1]), ("2 integers", &times[2])] {
+            let question = format!("{} / two clock reads, {kind}", peer.name);
+            table.add(question, Target::None, theirs.ratio_to(&times[0]), "x");
+        }
+    });
+}

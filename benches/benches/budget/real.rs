@@ -1,0 +1,254 @@
+//! A real program: the `syn` parser over its own sources, as it is and with a scope in every function above single tokens that takes a
+//! `ParseStream`.
+//!
+//! Nothing of it is kept in this repository: the sources that cargo already has are copied twice into the target folder, one copy gets its scopes,
+//! and a small driver that uses both is built and run.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vor_benches::spans::totals;
+
+use crate::Options;
+use crate::child::values_of;
+use crate::table::{Table, Target};
+
+/// Measures the parser with a capture on, against itself without scopes.
+pub fn measure(options: &Options, table: &mut Table) {
+    if let Err(error) = try_measure(options, table) {
+        table.not_measured("the syn parser over its own sources", error);
+    }
+}
+
+fn try_measure(options: &Options, table: &mut Table) -> Result<(), Box<dyn Error>> {
+    let executable = std::env::current_exe()?;
+    // target/release/deps/budget-…
+    let target = executable
+        .ancestors()
+        .nth(3)
+        .ok_or("expected a program in a target folder")?;
+    let folder = target.join("real-program");
+    let syn = find_syn()?;
+    let scopes = prepare(&folder, &syn)?;
+    let driver = build(&folder)?;
+    let sources = rust_files(&syn.join("src"))?;
+    let capture = tempfile::tempdir()?;
+    let path = capture.path().join("run.vor");
+    let said = run(&driver, options.seconds, &path, &sources)?;
+    let told = |key: &str| {
+        said.get(key)
+            .copied()
+            .ok_or_else(|| format!("the driver said nothing of {key}"))
+    };
+    let totals = totals(&path)?;
+    let spans = (totals.spans + totals.dropped_spans) as f64 / told("rounds")?;
+    let bare_ns = told("bare_ns")?;
+    let note = format!(
+        "{scopes} call sites, {spans:.0} spans a round, one per {:.0} ns of the bare run of {:.1} ms",
+        bare_ns / spans,
+        bare_ns / 1e6
+    );
+    let question = "syn over its own sources, capture on / bare";
+    table.add_noted(question, Target::AtMost(1.12), told("ratio")?, "x CPU", note);
+    table.add(
+        format!("{question}, wall time"),
+        Target::None,
+        told("wall_ratio")?,
+        "x",
+    );
+    let dropped = totals.dropped_spans as f64;
+    table.add(
+        "syn over its own sources: dropped spans",
+        Target::AtMost(0.0),
+        dropped,
+        "spans",
+    );
+    Ok(())
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Returns the folder of the `syn` that this workspace builds with.
+fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let output = cargo()
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--offline",
+            "--manifest-path",
+        ])
+        .arg(manifest)
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    // Every package has its manifest in the metadata; the newest `syn` is the last in the order of their ids.
+    let paths = text
+        .split("\"manifest_path\":\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    let of_syn = |path: &&str| {
+        let folder = Path::new(path)
+            .parent()
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy());
+        folder.is_some_and(|name| {
+            name.starts_with("syn-") && name[4..].starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    let manifest = paths
+        .filter(of_syn)
+        .last()
+        .ok_or("expected the package `syn` in the metadata, found none")?;
+    Ok(Path::new(manifest).with_file_name(""))
+}
+
+/// Writes the workspace of the driver and the two parsers. Returns how many scopes the second got.
+fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut scopes = 0;
+    for (name, scoped) in [("syn-bare", false), ("syn-scoped", true)] {
+        let copy = folder.join(name);
+        for file in rust_files(&syn.join("src"))? {
+            let mut text = fs::read_to_string(&file)?;
+            if scoped && !is_token_level(&file) {
+                scopes += insert_scopes(&mut text);
+            }
+            write_if_new(&copy.join(file.strip_prefix(syn)?), &text)?;
+        }
+        let vor = ours.with_file_name("vor");
+        write_if_new(
+            &copy.join("Cargo.toml"),
+            &format!(
+                "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
+             [features]\nfull = []\nderive = []\nparsing = []\nclone-impls = []\nprinting = []\nextra-traits = []\n\
+             visit = []\nvisit-mut = []\nfold = []\ntest = []\nproc-macro = []\n\n\
+             [dependencies]\nproc-macro2 = {{ version = \"1\", default-features = false }}\nunicode-ident = \"1\"\n\
+             vor = {{ path = {vor:?} }}\n"
+            ),
+        )?;
+    }
+    write_if_new(
+        &folder.join("Cargo.toml"),
+        &format!(
+            "[package]\nname = \"driver\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"driver\"\npath = \"driver.rs\"\n\n\
+         [dependencies]\nsyn-bare = {{ path = \"syn-bare\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
+         syn-scoped = {{ path = \"syn-scoped\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
+         vor = {{ path = {:?} }}\nvor-benches = {{ path = {ours:?} }}\n\n\
+         [profile.release]\ncodegen-units = 1\n\n[workspace]\n",
+            ours.with_file_name("vor")
+        ),
+    )?;
+    write_if_new(&folder.join("driver.rs"), include_str!("real/driver.rs"))?;
+    // The versions that this workspace has, so that nothing is fetched.
+    fs::copy(ours.with_file_name("Cargo.lock"), folder.join("Cargo.lock"))?;
+    Ok(scopes)
+}
+
+/// Returns whether a file parses single tokens and what stands around them: with all of these in, there is a scope per 66 ns.
+fn is_token_level(file: &Path) -> bool {
+    let stem = file
+        .file_stem()
+        .map(|stem| stem.to_string_lossy())
+        .unwrap_or_default();
+    [
+        "attr",
+        "ident",
+        "lifetime",
+        "lookahead",
+        "op",
+        "parse",
+        "restriction",
+        "token",
+    ]
+    .contains(&stem.as_ref())
+}
+
+/// Puts a scope at the beginning of each function whose signature is one line and takes a `ParseStream`. Returns how many.
+fn insert_scopes(text: &mut String) -> usize {
+    let mut scopes = 0;
+    let mut out = String::with_capacity(text.len() * 11 / 10);
+    for line in text.lines() {
+        out.push_str(line);
+        out.push('\n');
+        let code = line.trim_start();
+        let function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "]
+            .iter()
+            .find_map(|start| code.strip_prefix(start));
+        if let (Some(rest), true, true) = (function, code.contains("ParseStream"), code.ends_with('{')) {
+            let name: String = rest
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
+            out.push_str(&format!("::vor::profile_scope!(\"{name}\");\n"));
+            scopes += 1;
+        }
+    }
+    *text = out;
+    scopes
+}
+
+/// Writes a file unless it says so already, so that cargo builds only what changed.
+fn write_if_new(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    Ok(fs::write(path, text)?)
+}
+
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.append(&mut rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn build(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let target = folder.join("target");
+    let status = cargo()
+        .args(["build", "--release", "--quiet", "--offline"])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", &target)
+        .env("RUSTFLAGS", "--cap-lints allow")
+        .status()?;
+    if status.success() {
+        Ok(target.join("release").join("driver"))
+    } else {
+        Err("the driver does not build".into())
+    }
+}
+
+fn run(
+    driver: &Path,
+    seconds: f64,
+    capture: &Path,
+    sources: &[PathBuf],
+) -> Result<HashMap<String, f64>, Box<dyn Error>> {
+    let output = Command::new(driver)
+        .arg(seconds.to_string())
+        .arg(capture)
+        .args(sources)
+        .output()?;
+    if !output.status.success() {
+        return Err(format!(
+            "the driver ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
+    }
+    values_of(&output.stdout)
+}

@@ -1,0 +1,67 @@
+//! What does a span cost behind the rings, in each sink? Times are per batch; the throughput is in spans. Beside a clock read.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use vor_benches::clock::bare_ticks;
+use vor_benches::spans::{Shape, frame_of};
+use vor_core::export::chrome::ChromeExporter;
+use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::TreeBuilder;
+use vor_core::sink::FrameSink;
+use vor_core::sink::puffin::PuffinSink;
+
+/// Spans of a batch, as many as the drain takes from a thread at once.
+const SPANS: usize = 1 << 16;
+
+fn drain(criterion: &mut Criterion) {
+    criterion.bench_function("drain/one_clock_read", |bencher| {
+        bencher.iter(|| black_box(bare_ticks()))
+    });
+    for (name, shape) in [("flat", Shape::Flat), ("trees", Shape::Trees)] {
+        let batch = shape.batch(SPANS, 1_000_000);
+        let mut group = criterion.benchmark_group(format!("drain/{name}"));
+        group
+            .throughput(Throughput::Elements(batch.span_count() as u64))
+            .sample_size(20);
+        let header = Header {
+            file_id: 1,
+            pid: 1,
+            flags: 0,
+            start_unix_ns: 0,
+            start_ticks: 0,
+        };
+        let mut encoder = Encoder::new(header);
+        let mut out = Vec::new();
+        encoder.header(&mut out);
+        group.bench_function("vor", |bencher| {
+            bencher.iter(|| {
+                out.clear();
+                encoder.encode(RecordRef::Batch(&batch), &mut out);
+                black_box(out.len())
+            });
+        });
+        let mut trees = TreeBuilder::new(usize::MAX);
+        let frame = Arc::new(frame_of(&batch, &mut trees));
+        group.bench_function("trees", |bencher| {
+            bencher.iter(|| {
+                let made = frame_of(&batch, &mut trees);
+                trees.recycle(black_box(made).threads);
+            });
+        });
+        let mut puffin = PuffinSink::new();
+        group.bench_function("puffin", |bencher| {
+            bencher.iter(|| puffin.accept_frame(&frame).is_ok())
+        });
+        let mut chrome = ChromeExporter::new(io::sink());
+        group.bench_function("chrome", |bencher| {
+            bencher.iter(|| chrome.accept_batch(&batch).is_ok())
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, drain);
+criterion_main!(benches);

@@ -1,0 +1,74 @@
+//! Loops whose instructions `.ci/callgrind` counts, one per kind of scope.
+//!
+//! `instructions KIND PASSES` runs the loop of that kind; the script subtracts the loop `empty` and divides by the passes. The loops are functions of
+//! their own with known names, so that the count begins and ends with them; what the worker thread does is not in it.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+/// KiB of the ring: more than any loop fills, since the worker runs at the simulator's pace and a full ring is another path.
+const RING_KIB: usize = 64 << 10;
+
+#[inline(never)]
+fn counted_empty(passes: u64) {
+    for i in 0..passes {
+        black_box(i);
+    }
+}
+
+#[inline(never)]
+fn counted_scope(passes: u64) {
+    for i in 0..passes {
+        vor::profile_scope!("scope");
+        black_box(i);
+    }
+}
+
+#[inline(never)]
+fn counted_two_args(passes: u64) {
+    for i in 0..passes {
+        vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
+        black_box(i);
+    }
+}
+
+#[inline(never)]
+fn counted_phase(passes: u64) {
+    // Compiled out, a chain is the unit value and nothing changes it.
+    #[allow(
+        clippy::let_unit_value,
+        unused_mut,
+        reason = "whether these hold depends on the feature `off`"
+    )]
+    let mut phases = vor::profile_phase!("first");
+    for i in 0..passes {
+        vor::profile_phase!(phases, "next");
+        black_box(i);
+    }
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_default();
+    let passes = args.next().and_then(|text| text.parse::<u64>().ok());
+    let (run, on): (fn(u64), bool) = match kind.as_str() {
+        "empty" => (counted_empty, false),
+        "scope" => (counted_scope, true),
+        "scope-off" => (counted_scope, false),
+        "two-args" => (counted_two_args, true),
+        "phase" => (counted_phase, true),
+        _ => {
+            eprintln!("instructions: expected empty, scope, scope-off, two-args or phase, found `{kind}`");
+            return ExitCode::from(2);
+        }
+    };
+    let Some(passes) = passes else {
+        eprintln!("instructions: expected a number of passes");
+        return ExitCode::from(2);
+    };
+    if on {
+        vor::Config::new().ring_kib(RING_KIB).enable();
+    }
+    run(passes);
+    ExitCode::SUCCESS
+}

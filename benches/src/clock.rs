@@ -1,0 +1,75 @@
+//! The floor: the processor's counter without anything around it, and the CPU time of threads.
+
+/// Reads the counter that a scope reads, and nothing else.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[must_use]
+#[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
+pub fn bare_ticks() -> u64 {
+    // SAFETY: every x86-64 processor has RDTSC, and it only reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Reads the counter that a scope reads, and nothing else.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+#[must_use]
+#[expect(unsafe_code, reason = "the virtual counter is a system register")]
+pub fn bare_ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: cntvct_el0 is readable in user mode on the systems that the benches run on, and reading it has no effect.
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+    };
+    ticks
+}
+
+/// Reads the clock that a scope reads.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+#[must_use]
+pub fn bare_ticks() -> u64 {
+    vor_core::clock::ticks()
+}
+
+/// Returns the CPU time that the calling thread has used, in nanoseconds; where that cannot be asked, the time that passed.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    #[cfg(unix)]
+    return cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+    #[cfg(not(unix))]
+    return passed_ns();
+}
+
+/// Returns the CPU time that all threads of this process have used, in nanoseconds; where that cannot be asked, the time that passed.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    #[cfg(unix)]
+    return cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    #[cfg(not(unix))]
+    return passed_ns();
+}
+
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "the CPU clocks are a system call")]
+fn cpu_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
+    // A clock that failed leaves the time at zero; a rate made of it is infinite and cannot pass for a measurement.
+    if failed {
+        0
+    } else {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}
+
+#[cfg(not(unix))]
+fn passed_ns() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let start = START.get_or_init(std::time::Instant::now);
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,214 @@
+//! Other profilers recording the same two scopes: an empty one, and one with two integers.
+//!
+//! Each is set up as its documentation says, and a contestant's loop keeps it where it is cheapest: puffin's and fastrace's scopes run inside an open
+//! one. What they recorded is thrown away between rounds where they let us. Tracy has no server here, so it keeps its events in memory.
+
+use std::hint::black_box;
+
+use fastrace::prelude::{LocalSpan, Span, SpanContext, SpanRecord};
+
+/// A profiler in the contest.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// What it is called in tables.
+    pub name: &'static str,
+    /// Runs empty scopes.
+    pub empty: fn(u32),
+    /// Runs scopes with two integers.
+    pub two_args: fn(u32),
+    /// Throws away what was recorded.
+    pub discard: fn(),
+}
+
+/// How perfetto-recorder reads the clock in this build.
+pub const PERFETTO: &str = if cfg!(feature = "peers-fastant") {
+    "perfetto-recorder + fastant"
+} else {
+    "perfetto-recorder"
+};
+/// The names of the other peers.
+pub const PUFFIN: &str = "puffin";
+/// What vor 0.2.1 did in every scope, no subscriber listening.
+pub const PUFFIN_AND_TRACING: &str = "puffin + tracing span";
+
+struct Ignore;
+
+impl fastrace::collector::Reporter for Ignore {
+    fn report(&mut self, spans: Vec<SpanRecord>) {
+        drop(spans);
+    }
+}
+
+/// Starts all of them but `tracing`, whose subscriber would also listen to the others' spans.
+///
+/// # Panics
+///
+/// Panics when a profiler refuses to start, since a contest with one that does not record says nothing.
+#[must_use]
+pub fn start() -> Vec<Peer> {
+    tracy_client::Client::start();
+    puffin::set_scopes_on(true);
+    assert!(
+        perfetto_recorder::start().is_ok(),
+        "perfetto-recorder is built with its feature `enable`"
+    );
+    fastrace::set_reporter(Ignore, fastrace::collector::Config::default());
+    vec![
+        Peer {
+            name: "tracy-client",
+            empty: tracy_empty,
+            two_args: tracy_two_args,
+            discard: || {},
+        },
+        Peer {
+            name: PUFFIN,
+            empty: puffin_empty,
+            two_args: puffin_two_args,
+            discard: puffin_discard,
+        },
+        Peer {
+            name: PUFFIN_AND_TRACING,
+            empty: both_empty,
+            two_args: both_two_args,
+            discard: puffin_discard,
+        },
+        Peer {
+            name: PERFETTO,
+            empty: perfetto_empty,
+            two_args: perfetto_two_args,
+            discard: perfetto_discard,
+        },
+        Peer {
+            name: "fastrace",
+            empty: fastrace_empty,
+            two_args: fastrace_two_args,
+            discard: || {},
+        },
+    ]
+}
+
+/// Runs `measure` with `tracing` going to a Chrome trace that is thrown away.
+pub fn with_tracing_chrome<R>(measure: impl FnOnce(Peer) -> R) -> R {
+    use tracing_subscriber::prelude::*;
+    let (layer, guard) = tracing_chrome::ChromeLayerBuilder::new()
+        .writer(std::io::sink())
+        .include_args(true)
+        .build();
+    let peer = Peer {
+        name: "tracing + tracing-chrome",
+        empty: tracing_empty,
+        two_args: tracing_two_args,
+        discard: || {},
+    };
+    let result =
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || measure(peer));
+    drop(guard);
+    result
+}
+
+fn tracy_empty(passes: u32) {
+    for i in 0..passes {
+        let _span = tracy_client::span!("empty");
+        black_box(i);
+    }
+}
+
+fn tracy_two_args(passes: u32) {
+    for i in 0..passes {
+        let span = tracy_client::span!("two_args");
+        span.emit_value(u64::from(i));
+        span.emit_value(4096);
+        black_box(i);
+    }
+}
+
+fn puffin_empty(passes: u32) {
+    puffin::profile_scope!("outer");
+    for i in 0..passes {
+        puffin::profile_scope!("empty");
+        black_box(i);
+    }
+}
+
+fn puffin_two_args(passes: u32) {
+    puffin::profile_scope!("outer");
+    for i in 0..passes {
+        puffin::profile_scope!("two_args", format!("index={i} bytes={}", 4096));
+        black_box(i);
+    }
+}
+
+fn puffin_discard() {
+    puffin::GlobalProfiler::lock().new_frame();
+}
+
+fn both_empty(passes: u32) {
+    puffin::profile_scope!("outer");
+    for i in 0..passes {
+        let _span = tracing::trace_span!("empty").entered();
+        puffin::profile_scope!("empty");
+        black_box(i);
+    }
+}
+
+fn both_two_args(passes: u32) {
+    puffin::profile_scope!("outer");
+    for i in 0..passes {
+        let _span = tracing::trace_span!("two_args", index = i, bytes = 4096).entered();
+        puffin::profile_scope!("two_args", format!("index={i} bytes={}", 4096));
+        black_box(i);
+    }
+}
+
+fn perfetto_empty(passes: u32) {
+    for i in 0..passes {
+        perfetto_recorder::scope!("empty");
+        black_box(i);
+    }
+}
+
+fn perfetto_two_args(passes: u32) {
+    for i in 0..passes {
+        perfetto_recorder::scope!("two_args", index = u64::from(i), bytes = 4096_u64);
+        black_box(i);
+    }
+}
+
+fn perfetto_discard() {
+    // Room is made here, untimed: growing the buffer is the recorder's cost, but not a scope's.
+    drop(perfetto_recorder::ThreadTraceData::take_current_thread());
+    perfetto_recorder::current_thread_reserve(1 << 20);
+}
+
+fn fastrace_empty(passes: u32) {
+    let root = Span::root("root", SpanContext::random());
+    let _parent = root.set_local_parent();
+    for i in 0..passes {
+        let _span = LocalSpan::enter_with_local_parent("empty");
+        black_box(i);
+    }
+}
+
+fn fastrace_two_args(passes: u32) {
+    let root = Span::root("root", SpanContext::random());
+    let _parent = root.set_local_parent();
+    for i in 0..passes {
+        let _span = LocalSpan::enter_with_local_parent("two_args")
+            .with_properties(|| [("index", i.to_string()), ("bytes", 4096.to_string())]);
+        black_box(i);
+    }
+}
+
+fn tracing_empty(passes: u32) {
+    for i in 0..passes {
+        let _span = tracing::trace_span!("empty").entered();
+        black_box(i);
+    }
+}
+
+fn tracing_two_args(passes: u32) {
+    for i in 0..passes {
+        let _span = tracing::trace_span!("two_args", index = i, bytes = 4096).entered();
+        black_box(i);
+    }
+}

@@ -1,0 +1,107 @@
+//! Interleaved rounds: A B C, A B C, …, each a short loop, compared round by round.
+//!
+//! A machine that is busy with other things slows whole stretches of time. Contestants that run within the same hundred microseconds
+//! are slowed alike, so the median of the ratios within rounds holds still where the times themselves do not.
+
+use std::time::Instant;
+
+/// Something to time: a loop that runs its body as often as it is told.
+pub type Loop<'a> = Box<dyn FnMut(u32) + 'a>;
+
+/// Nanoseconds per pass of one contestant, round by round.
+#[derive(Clone, Debug)]
+pub struct Times(Vec<f64>);
+
+/// Runs every contestant `iterations` times in each round. `between` runs untimed after every `every`-th round.
+pub fn contest(
+    rounds: usize,
+    iterations: u32,
+    contestants: &mut [Loop<'_>],
+    every: usize,
+    between: &mut dyn FnMut(),
+) -> Vec<Times> {
+    for contestant in &mut *contestants {
+        contestant(iterations);
+    }
+    let mut times = vec![Times(Vec::with_capacity(rounds)); contestants.len()];
+    for round in 0..rounds {
+        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
+            let begin = Instant::now();
+            contestant(iterations);
+            times
+                .0
+                .push(begin.elapsed().as_nanos() as f64 / f64::from(iterations));
+        }
+        if round % every == every - 1 {
+            between();
+        }
+    }
+    times
+}
+
+impl Times {
+    /// Returns the median, in nanoseconds per pass.
+    #[must_use]
+    pub fn median_ns(&self) -> f64 {
+        median(self.0.clone())
+    }
+
+    /// Returns the median over the rounds of this contestant's time divided by the other's.
+    #[must_use]
+    pub fn ratio_to(&self, other: &Self) -> f64 {
+        median(
+            self.0
+                .iter()
+                .zip(&other.0)
+                .map(|(this, other)| this / other)
+                .collect(),
+        )
+    }
+
+    /// Returns the median over the rounds of this contestant's time less the other's, in nanoseconds per pass.
+    #[must_use]
+    pub fn more_than_ns(&self, other: &Self) -> f64 {
+        median(
+            self.0
+                .iter()
+                .zip(&other.0)
+                .map(|(this, other)| this - other)
+                .collect(),
+        )
+    }
+}
+
+/// Returns the median of `values`; of none, NaN.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_stretch_moves_the_times_and_not_the_ratio() {
+        let floor = Times(vec![10.0, 10.0, 30.0, 30.0, 30.0]);
+        let scope = Times(vec![11.0, 11.0, 33.0, 33.0, 33.0]);
+        assert!((scope.ratio_to(&floor) - 1.1).abs() < 1e-9);
+        assert!((scope.median_ns() - 33.0).abs() < 1e-9);
+        assert!((scope.more_than_ns(&floor) - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_contestant_runs_in_every_round() {
+        let (mut a, mut b, mut pauses) = (0, 0, 0);
+        contest(
+            6,
+            10,
+            &mut [Box::new(|n| a += n), Box::new(|n| b += 2 * n)],
+            3,
+            &mut || pauses += 1,
+        );
+        // One round more than asked for warms up.
+        assert_eq!((a, b, pauses), (70, 140, 2));
+    }
+}

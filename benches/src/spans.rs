@@ -1,0 +1,188 @@
+//! Batches, frames and captures for the benches of the drain's side: made ones of known shape, and the totals of real ones.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vor_core::batch::{SpanBatch, ThreadBatch};
+use vor_core::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
+use vor_core::clock::{ClockSync, Timeline};
+use vor_core::format::{Decoder, Event, Record};
+use vor_core::frame::{FrameSnapshot, TreeBuilder};
+
+use crate::work::Sequence;
+
+/// Call sites of the made spans.
+const SITES: u64 = 32;
+
+/// The shape of made spans; a tick is a nanosecond in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One after the other, 200 to 800 ns each, with the clock's own time between them.
+    Flat,
+    /// Trees of random shape, at most six deep.
+    Trees,
+}
+
+impl Shape {
+    /// Makes a batch of at least `count` spans of one thread, beginning at `start_ticks`.
+    #[must_use]
+    pub fn batch(self, count: usize, start_ticks: u64) -> SpanBatch {
+        let mut made = Made {
+            now: start_ticks,
+            random: Sequence::new(7),
+            thread: ThreadBatch::default(),
+        };
+        while made.thread.len() < count {
+            made.now += 18 + made.random.below(4);
+            match self {
+                Self::Flat => made.leaf(),
+                Self::Trees => made.tree(1),
+            }
+        }
+        SpanBatch {
+            catalog: catalog(),
+            threads: vec![made.thread],
+        }
+    }
+}
+
+struct Made {
+    now: u64,
+    random: Sequence,
+    thread: ThreadBatch,
+}
+
+impl Made {
+    fn leaf(&mut self) {
+        let start = self.now;
+        self.now += 200 + self.random.below(600);
+        self.end(start);
+    }
+
+    fn tree(&mut self, depth: u32) {
+        let start = self.now;
+        self.now += 20 + self.random.below(400);
+        let children = if depth < 6 { self.random.below(4) } else { 0 };
+        for _ in 0..children {
+            self.tree(depth + 1);
+            self.now += 20 + self.random.below(100);
+        }
+        self.end(start);
+    }
+
+    fn end(&mut self, start: u64) {
+        let site = 1 + self.random.below(SITES) as u32;
+        self.thread.start_ticks.push(start);
+        self.thread.duration_ticks.push(self.now - start);
+        self.thread.sites.push(SiteId(site));
+    }
+}
+
+fn catalog() -> Arc<Catalog> {
+    let mut timeline = Timeline::default();
+    timeline.push(ClockSync {
+        ticks: 1,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 1 << 40,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let site = |i| SiteInfo {
+        name: format!("function_{i}").into(),
+        file: "src/lib.rs".into(),
+        line: 1,
+        ..SiteInfo::default()
+    };
+    Arc::new(Catalog {
+        process: Arc::new(ProcessInfo::default()),
+        timeline: Arc::new(timeline),
+        sites: Arc::new((0..SITES).map(|i| Some(Arc::new(site(i)))).collect()),
+        threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+            os_id: 1,
+            name: "main".into(),
+        }))]),
+        columns: Arc::default(),
+        frame_sets: Arc::new(vec![String::new()]),
+    })
+}
+
+/// Makes the frame that holds a batch, with its trees.
+#[must_use]
+pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
+    trees.add_batch(batch);
+    let made = trees.finish();
+    let start_ticks = batch
+        .threads
+        .iter()
+        .filter_map(|thread| thread.start_ticks.iter().min())
+        .min();
+    let last = |thread: &ThreadBatch| thread.len().checked_sub(1).map(|i| thread.end_ticks(i));
+    FrameSnapshot {
+        catalog: Arc::clone(&batch.catalog),
+        start_ticks: start_ticks.copied().unwrap_or(0),
+        end_ticks: batch.threads.iter().filter_map(last).max().unwrap_or(0),
+        span_count: made.span_count,
+        threads: made.threads,
+        ..FrameSnapshot::default()
+    }
+}
+
+/// What a capture holds in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Spans in its batches.
+    pub spans: u64,
+    /// Spans that it says were dropped.
+    pub dropped_spans: u64,
+    /// Frames of the main set.
+    pub frames: u64,
+    /// Whether it ends with an index.
+    pub is_closed: bool,
+}
+
+/// Decodes a whole capture.
+///
+/// # Errors
+///
+/// The file cannot be read, is no capture, or is damaged.
+pub fn totals(path: &Path) -> Result<Totals, Box<dyn std::error::Error>> {
+    decode(&std::fs::read(path)?)
+}
+
+/// Decodes a whole capture from memory.
+///
+/// # Errors
+///
+/// The bytes are no capture, or a damaged one.
+pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
+    let mut totals = Totals {
+        bytes: bytes.len() as u64,
+        ..Totals::default()
+    };
+    let mut decoder = Decoder::new();
+    for chunk in bytes.chunks(1 << 20) {
+        decoder.push(chunk);
+        while let Some(event) = decoder.next()? {
+            match event {
+                Event::Record {
+                    record: Record::Batch(threads),
+                    ..
+                } => {
+                    totals.spans += threads.iter().map(|thread| thread.len() as u64).sum::<u64>();
+                    totals.dropped_spans += threads.iter().map(|thread| thread.dropped_spans).sum::<u64>();
+                }
+                Event::Record {
+                    record: Record::Frame(frame),
+                    ..
+                } => totals.frames += u64::from(frame.frame_set == 0),
+                Event::Damage(damage) => {
+                    return Err(format!("a whole capture was expected, found {damage:?}").into());
+                }
+                _ => {}
+            }
+        }
+    }
+    totals.is_closed = decoder.is_closed();
+    Ok(totals)
+}

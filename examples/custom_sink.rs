@@ -1,0 +1,206 @@
+//! A sink of one's own: it prints the frames that took too long, and which calls made them slow.
+//!
+//! ```text
+//! cargo run --release --example custom_sink
+//! ```
+//!
+//! The program moves particles. Most frames sort a few of them, and one in forty all; the sink finds those without being told.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use vor_examples::{Generator, duration};
+
+const FRAMES: u64 = 200;
+const PARTICLES: usize = 60_000;
+/// Times the usual length from which a frame counts as slow.
+const SLOW: f64 = 3.0;
+
+fn main() {
+    vor::Config::new()
+        .sink("slow frames", SlowFrames::default())
+        .enable();
+    let mut world = World::new(PARTICLES);
+    for frame in 0..FRAMES {
+        world.update(frame);
+        vor::record_metric("energy", world.energy());
+        vor::frame_mark();
+        // Stands for the wait for the display.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    // The sink is called on vor's own thread; a flush waits for it.
+    vor::flush();
+}
+
+/// Prints slow frames, with the heaviest call at each depth.
+#[derive(Debug, Default)]
+struct SlowFrames {
+    lengths: vor::FrameStats,
+}
+
+impl vor::FrameSink for SlowFrames {
+    fn interest(&self) -> vor::Interest {
+        vor::Interest::FRAMES
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+        let length_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
+        let usual_ns = self.lengths.p50_ns();
+        self.lengths.record_ns(length_ns);
+        // The first frames say what is usual.
+        if self.lengths.count() > 20 && length_ns as f64 > SLOW * usual_ns as f64 {
+            print_slow(&mut io::stdout().lock(), frame, length_ns, usual_ns)
+                // An error switches this sink off; vor says so once, and the program goes on.
+                .map_err(|error| vor::Error::sink(format!("cannot print: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints a frame and the heaviest calls of its threads.
+fn print_slow(
+    out: &mut impl Write,
+    frame: &vor::FrameSnapshot,
+    length_ns: u64,
+    usual_ns: u64,
+) -> io::Result<()> {
+    let energy = frame.metric("energy").unwrap_or(f64::NAN);
+    let (length, usual) = (duration(length_ns), duration(usual_ns));
+    writeln!(
+        out,
+        "frame {}: {length} instead of {usual}, energy {energy:.1}",
+        frame.index
+    )?;
+    for thread in &frame.threads {
+        print_heaviest(out, frame, thread)?;
+    }
+    Ok(())
+}
+
+/// Prints the longest span of a thread, the longest inside it, and so on.
+fn print_heaviest(
+    out: &mut impl Write,
+    frame: &vor::FrameSnapshot,
+    thread: &vor::ThreadTree,
+) -> io::Result<()> {
+    // The spans directly inside `spans[begin..end]`: each is followed by its own subtree.
+    let (mut begin, mut end) = (0, thread.spans.len());
+    while begin < end {
+        let mut heaviest = begin;
+        let mut next = begin;
+        while next < end {
+            if thread.spans[next].duration_ticks > thread.spans[heaviest].duration_ticks {
+                heaviest = next;
+            }
+            next += thread.spans[next].subtree_len as usize;
+        }
+        let span = &thread.spans[heaviest];
+        let length_ns = frame
+            .catalog
+            .timeline
+            .duration_ns(span.start_ticks, span.duration_ticks);
+        let indent = 2 + 2 * span.depth as usize;
+        writeln!(
+            out,
+            "{:indent$}{} {}{}",
+            "",
+            duration(length_ns),
+            frame.catalog.site_name(span.site),
+            arguments(frame, thread, span)
+        )?;
+        (begin, end) = (heaviest + 1, heaviest + span.subtree_len as usize);
+    }
+    Ok(())
+}
+
+/// Returns the arguments of a span as `(name = value, …)`.
+fn arguments(frame: &vor::FrameSnapshot, thread: &vor::ThreadTree, span: &vor::Span) -> String {
+    let names = frame
+        .catalog
+        .site(span.site)
+        .map(|site| site.arg_names.as_slice())
+        .unwrap_or_default();
+    let pairs: Vec<String> = names
+        .iter()
+        .zip(thread.args(span))
+        .map(|(name, value)| format!("{name} = {}", text(value)))
+        .collect();
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", pairs.join(", "))
+    }
+}
+
+fn text(value: &vor::ArgValue) -> String {
+    match value {
+        vor::ArgValue::Bool(value) => value.to_string(),
+        vor::ArgValue::I64(value) => value.to_string(),
+        vor::ArgValue::U64(value) => value.to_string(),
+        vor::ArgValue::F64(value) => value.to_string(),
+        vor::ArgValue::Str(value) => value.to_string(),
+    }
+}
+
+/// Particles on a line.
+#[derive(Debug)]
+struct World {
+    position: Vec<f32>,
+    speed: Vec<f32>,
+}
+
+#[vor::all_functions]
+impl World {
+    fn new(particles: usize) -> Self {
+        let mut generator = Generator::new(1);
+        let mut draw = || {
+            (0..particles)
+                .map(|_| generator.signed_unit())
+                .collect::<Vec<_>>()
+        };
+        Self {
+            position: draw(),
+            speed: draw(),
+        }
+    }
+
+    fn update(&mut self, frame: u64) {
+        self.integrate();
+        let sorted = if frame % 40 == 39 {
+            self.position.len()
+        } else {
+            self.position.len() / 100
+        };
+        self.sort(sorted);
+    }
+
+    fn integrate(&mut self) {
+        for (position, speed) in self.position.iter_mut().zip(&mut self.speed) {
+            *position += *speed / 60.0;
+            // Walls at both ends.
+            if position.abs() > 1.0 {
+                *speed = -*speed;
+            }
+        }
+    }
+
+    /// Returns how many of the first `count` particles moved to bring these into order.
+    #[vor::profile(name = "World::sort", args(count))]
+    fn sort(&mut self, count: usize) -> usize {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by(|a, b| self.position[*a].total_cmp(&self.position[*b]));
+        order
+            .iter()
+            .enumerate()
+            .filter(|(place, particle)| place != *particle)
+            .count()
+    }
+
+    fn energy(&self) -> f64 {
+        self.speed
+            .iter()
+            .map(|speed| f64::from(speed * speed) / 2.0)
+            .sum()
+    }
+}

@@ -1,0 +1,192 @@
+//! Packs a folder into a compressed archive with several threads, records itself doing so, and says what was slow.
+//!
+//! ```text
+//! cargo run --release --example quickstart [FOLDER]
+//! ```
+//!
+//! Without a folder it packs the files of this repository. The capture goes to `$VOR_RECORD`, or into the temporary folder.
+
+mod archive;
+mod pipeline;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+fn main() {
+    let folder = folder_to_pack().unwrap_or_else(|message| vor_examples::exit_with(&message));
+    let capture = vor_examples::capture_path("quickstart");
+    let archive = archive_path(&capture);
+
+    // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the other variables hold.
+    vor::Config::from_env()
+        .capture(&capture)
+        .spans(true)
+        .statistics(true)
+        .enable();
+
+    let begin = Instant::now();
+    let recorded: Vec<PathBuf> = capture.canonicalize().into_iter().collect();
+    let totals = pipeline::pack(&folder, &archive, &recorded).unwrap_or_else(|error| {
+        vor_examples::exit_with(&format!(
+            "cannot pack {} into {}: {error}",
+            folder.display(),
+            archive.display()
+        ))
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    vor::flush();
+
+    println!(
+        "Packed {} files of {}: {:.2} MB into {:.2} MB in {seconds:.3} s, {} frames.\nThe archive is {}.\n",
+        totals.files,
+        folder.display(),
+        totals.raw_bytes as f64 / 1e6,
+        totals.packed_bytes as f64 / 1e6,
+        totals.frames,
+        archive.display(),
+    );
+    vor_examples::print_slowest(vor::stats(), 10);
+    if let Err(error) = print_read_back(&capture) {
+        vor_examples::exit_with(&format!("cannot read the capture back: {error}"));
+    }
+    vor_examples::print_how_to_open(&capture);
+}
+
+/// Returns where the archive goes: into the temporary folder, whatever stands in the way of the capture.
+fn archive_path(capture: &Path) -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let name = capture
+        .file_name()
+        .filter(|_| capture.parent() == Some(&temporary));
+    let name = name.unwrap_or("vor-quickstart".as_ref());
+    temporary.join(name).with_extension("vorpack")
+}
+
+/// Prints what the capture holds, as a program finds it that opens the file.
+fn print_read_back(path: &Path) -> Result<(), vor::Error> {
+    let mut capture = vor::Capture::open(path)?;
+    let info = capture.info();
+    println!(
+        "\nRead back: {} frames, {} spans of {} threads, {} dropped.",
+        info.frames, info.spans, info.threads, info.dropped_spans
+    );
+    let mut slowest = None;
+    for number in 0..capture.frame_count() {
+        let frame = capture.frame(number)?;
+        if slowest
+            .as_ref()
+            .is_none_or(|(_, longest_ns)| frame.duration_ns() > *longest_ns)
+        {
+            slowest = Some((frame.index, frame.duration_ns()));
+        }
+    }
+    if let Some((index, longest_ns)) = slowest {
+        println!(
+            "The slowest frame is {index}: {}.",
+            vor_examples::duration(longest_ns.unsigned_abs())
+        );
+    }
+    Ok(())
+}
+
+/// Returns the folder that the arguments name, or this repository's.
+fn folder_to_pack() -> Result<PathBuf, String> {
+    let mut arguments = std::env::args_os().skip(1);
+    let named = arguments.next().map(PathBuf::from);
+    if let Some(second) = arguments.next() {
+        return Err(format!("expected one folder, found also `{}`", second.display()));
+    }
+    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    match std::fs::canonicalize(&folder) {
+        Ok(found) if found.is_dir() => Ok(found),
+        Ok(_) => Err(format!("expected a folder, found a file: {}", folder.display())),
+        Err(error) => Err(format!("expected a folder at {}: {error}", folder.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_capture_tells_what_was_done() {
+        const FILES: usize = 100;
+        let _alone = pipeline::tests::alone();
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("input");
+        std::fs::create_dir(&input).unwrap();
+        for number in 0..FILES {
+            std::fs::write(input.join(number.to_string()), vec![7; number * 10]).unwrap();
+        }
+        let path = folder.path().join("run.vor");
+        // I/O adds up also while recording is off, and other tests have some.
+        let _ = vor::drain_io();
+        vor::Config::new().capture(&path).enable();
+        let totals = pipeline::pack(&input, &folder.path().join("out"), &[]).unwrap();
+        vor::disable();
+
+        let mut capture = vor::Capture::open(&path).unwrap();
+        let damage = capture.verify().unwrap();
+        // The file is closed at the end of the process, so it has no end yet.
+        assert_eq!((damage.count, damage.bytes), (0, 0), "{damage:?}");
+        let info = capture.info();
+        assert_eq!((info.frames, info.dropped_spans), (totals.frames, 0));
+
+        let (mut spans, mut raw_bytes, mut paths) = (BTreeMap::new(), 0, Vec::new());
+        for batch in capture.batches().unwrap() {
+            let batch = batch.unwrap();
+            for thread in &batch.threads {
+                for site in &thread.sites {
+                    *spans
+                        .entry(batch.catalog.site_name(*site).to_owned())
+                        .or_insert(0) += 1;
+                }
+                for args in &thread.args {
+                    match (
+                        batch.catalog.site_name(thread.sites[args.span as usize]),
+                        &args.values[0],
+                    ) {
+                        ("compress", vor::ArgValue::U64(bytes)) => raw_bytes += bytes,
+                        ("read_file", vor::ArgValue::Str(path)) => paths.push(path.to_string()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for name in ["read_file", "read_block", "compress", "write_block"] {
+            assert_eq!(spans.get(name), Some(&FILES), "{name}");
+        }
+        paths.sort_by_key(|path| path.parse::<usize>().unwrap());
+        assert_eq!(
+            paths,
+            (0..FILES).map(|number| number.to_string()).collect::<Vec<_>>()
+        );
+        assert_eq!(raw_bytes, totals.raw_bytes);
+
+        // All reading and writing happens before the mark of the last batch.
+        let frames: Vec<_> = capture.frames(0..info.frames).map(Result::unwrap).collect();
+        let io_mb: f64 = frames.iter().filter_map(|frame| frame.metric("io_MB")).sum();
+        let moved_mb = (totals.raw_bytes + totals.packed_bytes) as f64 / 1e6;
+        assert!(
+            (io_mb - moved_mb).abs() < 1e-9,
+            "{io_mb} MB told, {moved_mb} MB moved"
+        );
+        assert!(
+            frames
+                .iter()
+                .all(|frame| frame.metric("throughput").is_some_and(|speed| speed > 0.0))
+        );
+        let ratio = vor::MetricColumn {
+            name: "ratio".into(),
+            unit: "x".into(),
+        };
+        let columns = &capture.catalog().columns;
+        assert!(
+            columns
+                .iter()
+                .any(|column| column.metric == ratio && !column.system),
+            "{columns:?}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! What the fuzz targets do with their bytes: read them in every way, and hold the readers to what they promise of any input.
+//!
+//! vor-core's ordinary tests run the same functions over the committed corpus, so an input that once failed is tested everywhere.
+
+#![allow(dead_code, reason = "each target uses its own function")]
+
+use std::io::Cursor;
+
+use vor_core::format::{Decoder, Header, v2};
+use vor_core::reader::{Capture, Reader};
+
+/// Frames that a target looks at; a small file can declare more than are worth the time.
+const MAX_FRAMES: u64 = 256;
+
+/// The streaming reader, by frame, by recovered frame and by event, and the decoder below it, fed in uneven pieces.
+pub fn reader(bytes: &[u8]) {
+    if let Ok(mut reader) = Reader::new(bytes) {
+        let mut frames = 0;
+        while let Ok(Some(frame)) = reader.next_frame() {
+            assert!(
+                frame.system.len() <= reader.columns().len(),
+                "a value without a column"
+            );
+            frames += 1;
+            if frames == MAX_FRAMES {
+                break;
+            }
+        }
+        check_losses(reader.damage(), bytes);
+    }
+    if let Ok(mut reader) = Reader::new(bytes) {
+        for _ in 0..MAX_FRAMES {
+            let Ok(Some(_)) = reader.next_recovered() else {
+                break;
+            };
+        }
+    }
+    if let Ok(mut reader) = Reader::new(bytes) {
+        for _ in 0..MAX_FRAMES {
+            let Ok(Some(_)) = reader.next_event() else { break };
+        }
+    }
+    let mut decoder = Decoder::new();
+    let piece = bytes.first().map_or(1, |byte| usize::from(*byte) + 1);
+    'pieces: for piece in bytes.chunks(piece) {
+        decoder.push(piece);
+        loop {
+            match decoder.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => break 'pieces,
+            }
+        }
+    }
+}
+
+/// The seeking reader: the last frame first, then all, the batches, and every checksum.
+pub fn capture(bytes: &[u8]) {
+    let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
+        return;
+    };
+    let info = capture.info();
+    check_losses(&info.damage, bytes);
+    let frames = capture.frame_count();
+    if let Some(last) = frames.checked_sub(1) {
+        let _ = capture.frame(last);
+    }
+    let _ = capture.frame(frames);
+    for frame in capture.frames(0..MAX_FRAMES).flatten() {
+        for tree in &frame.threads {
+            for (i, span) in tree.spans.iter().enumerate() {
+                let subtree = span.subtree_len as usize;
+                assert!(
+                    subtree >= 1 && i + subtree <= tree.spans.len(),
+                    "a subtree ends behind its tree"
+                );
+                let _ = tree.args(span);
+            }
+        }
+    }
+    if let Ok(batches) = capture.batches() {
+        for batch in batches.take(MAX_FRAMES as usize).flatten() {
+            for share in &batch.threads {
+                assert_eq!(share.start_ticks.len(), share.duration_ticks.len());
+                assert_eq!(share.start_ticks.len(), share.sites.len());
+            }
+        }
+    }
+    if let Ok(damage) = capture.verify() {
+        check_losses(&damage, bytes);
+    }
+}
+
+/// The headers of both versions; one of version 3 that decodes, encodes to the same bytes.
+pub fn header(bytes: &[u8]) {
+    if let Ok(Some((header, len))) = Header::decode(bytes) {
+        let mut again = Vec::new();
+        header.encode(&mut again);
+        assert_eq!(again, bytes[..len], "the header is written as it was read");
+    }
+    if let Ok(Some(header)) = v2::parse_header(bytes) {
+        assert!(header.len <= bytes.len(), "a header is longer than its file");
+        assert!(header.columns.len() <= bytes.len(), "more columns than bytes");
+    }
+}
+
+fn check_losses(damage: &vor_core::reader::Damage, bytes: &[u8]) {
+    for loss in damage.losses.iter().chain(&damage.tail) {
+        let end = loss.offset.saturating_add(loss.bytes);
+        assert!(
+            end <= bytes.len() as u64,
+            "a loss behind the end of the file: {loss:?}"
+        );
+        assert!(!loss.reason.is_empty());
+    }
+}

@@ -1,0 +1,485 @@
+//! Damaged captures of both versions: 5 000 seeded mutations.
+//!
+//! A mutation keeps pieces of the original and may put something between them. A frame all of whose bytes lie in one kept piece is
+//! whole. Of version 3 all whole frames must come back, nothing else may pass for one, and what is gone must be told. Version 2 has no
+//! checksum: there a changed number in a record that still unpacks, and a record cut out whole, cannot be noticed by anyone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Cursor;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Made, Random, make};
+use vor_core::frame::FrameSnapshot;
+use vor_core::reader::{Capture, Frame, Reader, Recovered};
+
+const CASES: usize = 2500;
+const MAX_LIVE_BYTES: usize = 64 << 20;
+const MAX_CASE_TIME: Duration = Duration::from_secs(20);
+
+/// Counts the bytes that are allocated now, and the most that ever were at once.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator can only be counted from inside")]
+// SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A damaged file, and which bytes of the original are in it in one piece.
+struct Mutant {
+    bytes: Vec<u8>,
+    kept: Vec<Range<usize>>,
+    /// Whether only whole records were cut out, moved or repeated.
+    clean: bool,
+    what: String,
+}
+
+impl Mutant {
+    fn of(pieces: &[Piece<'_>], original: &[u8], clean: bool, what: String) -> Self {
+        let mut bytes = Vec::new();
+        let mut kept = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Kept(range) => {
+                    bytes.extend_from_slice(&original[range.clone()]);
+                    kept.push(range.clone());
+                }
+                Piece::Other(other) => bytes.extend_from_slice(other),
+            }
+        }
+        Self {
+            bytes,
+            kept,
+            clean,
+            what,
+        }
+    }
+
+    fn keeps(&self, range: &Range<usize>) -> bool {
+        let within = |kept: &Range<usize>| kept.start <= range.start && range.end <= kept.end;
+        self.kept.iter().any(within)
+    }
+}
+
+enum Piece<'a> {
+    Kept(Range<usize>),
+    Other(&'a [u8]),
+}
+
+/// Damages `original` behind byte `from`. `records` has where each record begins, and the file's length.
+fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8], from: usize) -> Mutant {
+    use Piece::{Kept, Other};
+    let end = original.len();
+    let place = from + random.below(end - from);
+    let block = |random: &mut Random| {
+        let first = random.below(records.len() - 1);
+        let last = (first + 1 + random.below(5)).min(records.len() - 1);
+        records[first]..records[last]
+    };
+    let cut = |range: Range<usize>| vec![Kept(0..range.start), Kept(range.end..end)];
+    match random.below(8) {
+        0 => {
+            let flipped = [original[place] ^ (1 << random.below(8))];
+            let pieces = [Kept(0..place), Other(&flipped), Kept(place + 1..end)];
+            Mutant::of(&pieces, original, false, format!("flip in byte {place}"))
+        }
+        1 => {
+            let len = (1 + random.below(200)).min(end - place);
+            let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            let pieces = [Kept(0..place), Other(&noise), Kept(place + len..end)];
+            Mutant::of(&pieces, original, false, format!("noise at {place}, {len} bytes"))
+        }
+        2 => {
+            let clean = records.contains(&place);
+            Mutant::of(&[Kept(0..place)], original, clean, format!("cut off at {place}"))
+        }
+        3 => {
+            let at = records[random.below(records.len() - 1)];
+            let old = u32::from_le_bytes(original[at..at + 4].try_into().unwrap());
+            let new = match random.below(4) {
+                0 => old.wrapping_add(random.below(2000) as u32),
+                1 => random.next() as u32,
+                2 => random.below(1 << 24) as u32,
+                _ => old ^ (1 << random.below(32)),
+            };
+            let new = if new == old { !old } else { new };
+            let pieces = [Kept(0..at), Other(&new.to_le_bytes()), Kept(at + 4..end)];
+            Mutant::of(
+                &pieces,
+                original,
+                false,
+                format!("length {old} at {at} made {new}"),
+            )
+        }
+        4 => {
+            let block = block(random);
+            let to = records[random.below(records.len())];
+            let pieces = [Kept(0..to), Other(&original[block.clone()]), Kept(to..end)];
+            Mutant::of(&pieces, original, true, format!("{block:?} repeated at {to}"))
+        }
+        5 => {
+            let block = block(random);
+            Mutant::of(&cut(block.clone()), original, true, format!("{block:?} removed"))
+        }
+        6 => {
+            let len = (1 + random.below(300)).min(end - place);
+            let range = place..place + len;
+            let clean = records.contains(&range.start) && records.contains(&range.end);
+            Mutant::of(&cut(range.clone()), original, clean, format!("{range:?} removed"))
+        }
+        _ => {
+            let begin = random.below(donor.len() - 1);
+            let len = (1 + random.below(800)).min(donor.len() - begin);
+            let over = random.below(400).min(end - place);
+            let other = &donor[begin..begin + len];
+            let pieces = [Kept(0..place), Other(other), Kept(place + over..end)];
+            let what = format!("{len} bytes of another capture at {place}, over {over}");
+            Mutant::of(&pieces, original, false, what)
+        }
+    }
+}
+
+fn same_bits(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits()
+}
+
+fn same_frame(found: &FrameSnapshot, expected: &FrameSnapshot) -> bool {
+    let metrics = found.metrics.iter().zip(&expected.metrics);
+    let mut names = found
+        .threads
+        .iter()
+        .flat_map(|tree| &tree.spans)
+        .map(|span| span.site);
+    found.index == expected.index
+        && (found.start_ticks, found.end_ticks) == (expected.start_ticks, expected.end_ticks)
+        && (found.dropped_spans, found.span_count) == (expected.dropped_spans, expected.span_count)
+        && found.metrics.len() == expected.metrics.len()
+        && metrics.into_iter().all(|(a, b)| a.column == b.column && same_bits(a.value, b.value))
+        && found.threads == expected.threads
+        // A lost declaration leaves no name, but never a wrong one.
+        && names.all(|id| {
+            let name = found.catalog.site_name(id);
+            name == "?" || name == expected.catalog.site_name(id)
+        })
+}
+
+/// Whole frames that should be found, and how many were.
+#[derive(Default)]
+struct Tally {
+    expected: usize,
+    found: usize,
+}
+
+/// Judges what a reader of a version-3 mutant gave.
+fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
+    let mut whole = vec![false; made.frames.len()];
+    for recovered in given {
+        if recovered.lost_records > 0 {
+            assert!(told, "{}: an incomplete frame and no damage", mutant.what);
+            continue;
+        }
+        let index = recovered.frame.index as usize;
+        let expected = &made.frames[index];
+        assert!(
+            same_frame(&recovered.frame, expected),
+            "{}: frame {index} is wrong:\n{:?}\n{expected:?}",
+            mutant.what,
+            recovered.frame
+        );
+        assert!(!whole[index], "{}: frame {index} came twice", mutant.what);
+        whole[index] = true;
+    }
+    for (i, &found) in whole.iter().enumerate() {
+        let begin = if i == 0 {
+            made.records[0]
+        } else {
+            made.frame_ends[i - 1]
+        };
+        let range = begin..made.frame_ends[i];
+        if mutant.keeps(&range) {
+            tally.expected += 1;
+            tally.found += usize::from(found);
+            let before_damage = mutant.kept[0].start == 0 && range.end <= mutant.kept[0].end;
+            assert!(
+                found || !before_damage,
+                "{}: frame {i} before the damage is lost",
+                mutant.what
+            );
+        }
+    }
+    let all = whole.iter().all(|&found| found) && given.len() == whole.len();
+    assert!(
+        all || told,
+        "{}: frames are missing and no damage is told",
+        mutant.what
+    );
+}
+
+#[test]
+fn version_3() {
+    let mut random = Random(0x3);
+    let made: Vec<Made> = (0..6)
+        .map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0))
+        .collect();
+    let (mut streamed, mut sought) = (Tally::default(), Tally::default());
+    for case in 0..CASES {
+        let began = Instant::now();
+        let original = &made[case % made.len()];
+        let donor = &made[(case + 1) % made.len()];
+        let from = original.records[0];
+        let mutant = mutate(
+            &mut random,
+            &original.bytes,
+            &original.records,
+            &donor.bytes,
+            from,
+        );
+
+        let mut reader = Reader::new(mutant.bytes.as_slice()).unwrap();
+        let mut given = Vec::new();
+        while let Some(recovered) = reader.next_recovered().unwrap() {
+            given.push(recovered);
+        }
+        judge(
+            original,
+            &mutant,
+            &given,
+            !reader.damage().is_none(),
+            &mut streamed,
+        );
+
+        let mut capture = Capture::new(Cursor::new(mutant.bytes.clone())).unwrap();
+        let mut given = Vec::new();
+        let mut missing = false;
+        // Not in order, so that places to start from are used.
+        let count = capture.frame_count();
+        for i in (0..count).rev().step_by(7).chain(0..count) {
+            match capture.recovered(i) {
+                Ok(recovered) => given.push((i, recovered)),
+                Err(error) => {
+                    assert!(error.is_corrupt(), "{}: {error}", mutant.what);
+                    missing = true;
+                }
+            }
+        }
+        let in_order = given.split_off(
+            given.len()
+                - given
+                    .iter()
+                    .rev()
+                    .take_while({
+                        let mut last = u64::MAX;
+                        move |(i, _)| {
+                            let before = *i < last;
+                            last = *i;
+                            before
+                        }
+                    })
+                    .count(),
+        );
+        for (i, early) in &given {
+            if let Some((_, again)) = in_order.iter().find(|(j, _)| j == i) {
+                assert_eq!(early.frame.index, again.frame.index, "{}: frame {i}", mutant.what);
+            }
+        }
+        let told = !capture.info().damage.is_none();
+        assert!(told || !missing, "{}: lost frames and no damage", mutant.what);
+        let given: Vec<Recovered> = in_order.into_iter().map(|(_, recovered)| recovered).collect();
+        judge(original, &mutant, &given, told, &mut sought);
+        let took = began.elapsed();
+        assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
+    }
+    for tally in [&streamed, &sought] {
+        println!("version 3: {} of {} whole frames", tally.found, tally.expected);
+        assert!(tally.expected > 50 * CASES);
+        assert!(
+            tally.found * 100 >= tally.expected * 99,
+            "{} of {}",
+            tally.found,
+            tally.expected
+        );
+    }
+    assert!(PEAK.load(Ordering::Relaxed) < MAX_LIVE_BYTES);
+}
+
+/// A version-2 capture, and what stands in it.
+struct Old {
+    bytes: Vec<u8>,
+    records: Vec<usize>,
+    /// Each frame's record and what the reader gives of it.
+    frames: Vec<(Range<usize>, Frame)>,
+}
+
+fn old(name: &str) -> Old {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/data/v2");
+    let bytes = std::fs::read(format!("{folder}/{name}.vor")).unwrap();
+    let header = vor_core::format::v2::parse_header(&bytes).unwrap().unwrap();
+    let mut records = vec![header.len];
+    let mut at = header.len;
+    let mut ranges = Vec::new();
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let end = (at + 4 + len).min(bytes.len());
+        // The first literal of the block is the record's kind; a long run of literals has its length before it.
+        let kind = if bytes[at + 8] >> 4 == 15 {
+            let extra = bytes[at + 9..].iter().take_while(|&&byte| byte == 255).count();
+            bytes[at + 10 + extra]
+        } else {
+            bytes[at + 9]
+        };
+        if kind == 0 {
+            ranges.push(at..end);
+        }
+        records.push(end);
+        at = end;
+    }
+    let mut reader = Reader::new(bytes.as_slice()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        frames.push((ranges[frames.len()].clone(), frame));
+    }
+    Old {
+        bytes,
+        records,
+        frames,
+    }
+}
+
+/// Counts the records by their lengths alone, if these lead exactly to the end.
+fn records_in(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut count = 0;
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().unwrap());
+        at = at.checked_add(4 + len as usize)?;
+        count += 1;
+    }
+    (at == bytes.len()).then_some(count)
+}
+
+fn same_old(found: &Frame, expected: &Frame) -> bool {
+    let system = found.system.iter().zip(&expected.system);
+    let user = found.user.iter().zip(&expected.user);
+    (found.system.len(), found.user.len()) == (expected.system.len(), expected.user.len())
+        && system.into_iter().all(|(&a, &b)| same_bits(a, b))
+        && user.into_iter().all(|(a, b)| a.0 == b.0 && same_bits(a.1, b.1))
+        && found.flame == expected.flame
+}
+
+#[test]
+fn version_2() {
+    let mut random = Random(0x2);
+    let names = [
+        "metrics_only",
+        "user_units",
+        "flame",
+        "every3_threads",
+        "max5",
+        "torn",
+    ];
+    let originals = names.map(old);
+    let mut tally = Tally::default();
+    for case in 0..CASES {
+        let began = Instant::now();
+        let original = &originals[case % originals.len()];
+        let donor = &originals[(case + 1) % originals.len()];
+        // Now and then the header is damaged too; then nothing is promised but an answer.
+        let header_too = random.below(20) == 0;
+        let from = if header_too { 0 } else { original.records[0] };
+        let mutant = mutate(
+            &mut random,
+            &original.bytes,
+            &original.records,
+            &donor.bytes,
+            from,
+        );
+        let intact = mutant.keeps(&(0..original.records[0]));
+
+        let reader = Reader::new(mutant.bytes.as_slice());
+        let capture = Capture::new(Cursor::new(mutant.bytes.clone()));
+        let (Ok(mut reader), Ok(mut capture)) = (reader, capture) else {
+            assert!(!intact, "{}: a whole header was refused", mutant.what);
+            continue;
+        };
+        let mut given = Vec::new();
+        while let Some(frame) = reader.next_frame().unwrap() {
+            given.push(frame);
+        }
+        assert_eq!(capture.frame_count(), given.len() as u64, "{}", mutant.what);
+        for i in (0..given.len() as u64).rev() {
+            capture.frame(i).unwrap();
+        }
+        let took = began.elapsed();
+        assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
+        if !intact {
+            continue;
+        }
+        let before = original.frames.iter();
+        let before = before.take_while(|(range, _)| range.end <= mutant.kept[0].end);
+        let mut rest = given.as_slice();
+        for (i, (_, frame)) in before.enumerate() {
+            let found = rest.split_off_first();
+            assert!(
+                found.is_some_and(|found| same_old(found, frame)),
+                "{}: frame {i} before the damage",
+                mutant.what
+            );
+        }
+        // Whole frames must follow in their order.
+        let whole = original.frames.iter().filter(|(range, _)| mutant.keeps(range));
+        let mut rest = given.as_slice();
+        for (_, frame) in whole {
+            tally.expected += 1;
+            if let Some(at) = rest.iter().position(|found| same_old(found, frame)) {
+                rest = &rest[at + 1..];
+                tally.found += 1;
+            }
+        }
+        let told = !reader.damage().is_none();
+        assert_eq!(told, !capture.info().damage.is_none(), "{}", mutant.what);
+        // When every record that the lengths lead to was used, nothing in the file hints at a loss.
+        let used = given.len() + reader.user_columns().len();
+        let unnoticeable = records_in(&mutant.bytes, original.records[0]) == Some(used);
+        assert!(
+            told || mutant.clean || unnoticeable || given.len() >= original.frames.len(),
+            "{}: {} of {} frames and no damage is told",
+            mutant.what,
+            given.len(),
+            original.frames.len()
+        );
+    }
+    println!("version 2: {} of {} whole frames", tally.found, tally.expected);
+    assert!(tally.expected > 10 * CASES);
+    assert!(
+        tally.found * 100 >= tally.expected * 97,
+        "{} of {}",
+        tally.found,
+        tally.expected
+    );
+    assert!(PEAK.load(Ordering::Relaxed) < MAX_LIVE_BYTES);
+}

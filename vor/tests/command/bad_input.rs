@@ -1,0 +1,108 @@
+//! Bad input gets one line on stderr that says what was expected and what was found, and exit code 2.
+
+use std::path::PathBuf;
+
+use crate::recording::recording;
+use crate::{Run, run, v2, vor};
+
+const COMMANDS: [(&str, &[&str]); 6] = [
+    ("info", &[]),
+    ("stats", &[]),
+    ("frames", &[]),
+    ("tail", &["--once"]),
+    ("check", &[]),
+    ("export", &["--to", "chrome"]),
+];
+
+/// Writes a file and asserts that every command refuses it.
+fn assert_refused(name: &str, bytes: &[u8], found: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    for (command, options) in COMMANDS {
+        let run = run(command, &path, options);
+        let line = run.refusal();
+        assert!(line.contains(name), "{command}: {line}");
+        assert!(
+            line.contains("expected") && line.contains(found),
+            "{command}: {line}"
+        );
+    }
+}
+
+#[test]
+fn files_that_are_no_capture() {
+    assert_refused("text.vor", b"name,value\n1,2\n", "found \"name\"");
+    assert_refused("empty.vor", b"", "found an empty file");
+    assert_refused("short.vor", b"VOR1\x03\x00\x2c", "found the end after 7 bytes");
+    let mut newer = recording().bytes.clone();
+    newer[4] = 9;
+    assert_refused("newer.vor", &newer, "found version 9");
+    let mut header = recording().bytes.clone();
+    header[12] ^= 1;
+    assert_refused("header.vor", &header, "checksum");
+}
+
+#[test]
+fn files_that_are_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    for (command, options) in COMMANDS {
+        let missing: PathBuf = folder.path().join("missing.vor");
+        let run_missing = run(command, &missing, options);
+        assert!(run_missing.refusal().contains("missing.vor"), "{command}");
+        let run_folder = run(command, folder.path(), options);
+        assert!(
+            run_folder.refusal().contains("found a directory"),
+            "{command}: {run_folder:?}"
+        );
+    }
+}
+
+#[test]
+fn captures_without_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("begun.vor");
+    // A header and nothing behind it: the program has only just started.
+    std::fs::write(&path, &recording().bytes[..44]).unwrap();
+    let info = run("info", &path, &["--json"]).json();
+    assert_eq!((&info["frames"], &info["closed"]), (&0.into(), &false.into()));
+    assert_eq!(run("check", &path, &[]).code, 0);
+    for (command, options) in [COMMANDS[1], COMMANDS[2], COMMANDS[5]] {
+        let run = run(command, &path, options);
+        assert!(
+            run.refusal().contains("frames were expected, found none"),
+            "{command}: {run:?}"
+        );
+    }
+    let metrics_only = run("stats", &v2("metrics_only.vor"), &[]);
+    let line = metrics_only.refusal();
+    assert!(
+        line.contains("spans were expected, found none in 60 frames"),
+        "{line}"
+    );
+}
+
+#[test]
+fn names_and_ranges_that_do_not_exist() {
+    let path = &recording().path;
+    let cases: [(&[&str], &str); 8] = [
+        (&["--name", "nothing of the kind"], "found `"),
+        (&["--thread", "nobody"], "`worker-1`"),
+        (&["--frames", "60..70"], "frames 0..60 was expected, found 60..70"),
+        (&["--frames", "9..3"], "found `9..3`"),
+        (&["--frames", "first"], "found `first`"),
+        (&["--sort", "colour"], "possible values: self"),
+        (&["--corrected", "much"], "found `much`"),
+        (&["--colour"], "--colour"),
+    ];
+    for (options, found) in cases {
+        let run = run("stats", path, options);
+        assert!(run.refusal().contains(found), "{options:?}: {run:?}");
+    }
+    let range = run("export", path, &["--to", "csv", "--frames", "1000.."]);
+    assert!(range.refusal().contains("found 1000.."), "{range:?}");
+    let format = run("export", path, &["--to", "svg"]);
+    assert!(format.refusal().contains("chrome"), "{format:?}");
+    let nothing = Run::from(vor().arg("stats").output().unwrap());
+    assert!(nothing.refusal().contains("<FILE>"), "{nothing:?}");
+}

@@ -1,0 +1,85 @@
+//! `vor tail` on files that grow, and readers that go away early.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::recording::{FRAMES, recording};
+use crate::{run, v2, vor};
+
+#[test]
+fn tail_prints_frames_as_they_are_written_and_ends_with_the_recording() {
+    let recording = recording();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("growing.vor");
+    let half = recording.bytes.len() / 2;
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&recording.bytes[..half]).unwrap();
+    let mut tail = vor()
+        .args(["tail", "--json", "-n", "1000"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    // What is there already comes before anything is added.
+    let first: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["index"], 0);
+    for piece in recording.bytes[half..].chunks(1000) {
+        file.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut indices = vec![0];
+    for line in lines {
+        let frame: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        indices.push(frame["index"].as_u64().unwrap());
+    }
+    assert_eq!(indices, (0..FRAMES).collect::<Vec<_>>());
+    assert!(tail.wait().unwrap().success());
+}
+
+#[test]
+fn tail_begins_with_the_last_frames() {
+    let recording = recording();
+    let table = run("tail", &recording.path, &["-n", "4"]).stdout;
+    let numbers: Vec<&str> = table
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    assert_eq!(numbers, ["frame", "56", "57", "58", "59"]);
+    let old = run("tail", &v2("user_units.vor"), &["--once", "-n", "1", "--json"]).json();
+    assert_eq!(old["index"], 79);
+    assert_eq!(
+        old["user"]["lr"].as_f64(),
+        crate::v2_expected("user_units")["frames"][79]["user"][1][1].as_f64()
+    );
+}
+
+#[test]
+fn a_closed_pipe_ends_every_command_quietly() {
+    let recording = recording();
+    let commands: [&[&str]; 7] = [
+        &["stats"],
+        &["stats", "--json"],
+        &["frames"],
+        &["frames", "--json"],
+        &["tail", "-n", "1000"],
+        &["export", "--to", "chrome"],
+        &["export", "--to", "csv"],
+    ];
+    for arguments in commands {
+        let mut command = vor();
+        command.args(arguments).arg(&recording.path);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Nothing is read: the pipe is closed before the command writes.
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
