@@ -219,7 +219,7 @@ impl Counter {
     /// Adds to the frame that is running. Does nothing while recording is off.
     #[inline]
     pub fn add(&'static self, amount: u64) {
-        if !switch::is_on() {
+        if cfg!(feature = "off") || !switch::is_on() {
             return;
         }
         if !self.known.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Threads: the state each one records into, and how it comes and goes.
 //!
-//! A thread's first scope gives it a [`ThreadState`]: a ring and the stack of its open scopes. A plain thread-local pointer without a destructor leads
+//! A thread's first scope gives it a `ThreadState`: a ring and the stack of its open scopes. A plain thread-local pointer without a destructor leads
 //! to it, so the hot path pays no registration check; a second thread-local with a destructor notices the thread's end and
 //! leaves the state to the worker, which takes what is left and hands the memory to the next thread.
 //!

@@ -2,7 +2,11 @@
 //!
 //! The targets are in `fuzz/fuzz_targets`; a new finding goes from `fuzz/artifacts` into `fuzz/corpus` under a name that says what is wrong with it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "../../fuzz/bodies/mod.rs"]
 mod bodies;

@@ -1,7 +1,7 @@
 //! Who may write a capture where, and what a capture says of spans that it gave up.
 
 #![cfg(not(feature = "off"))]
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test fails by panicking"

@@ -1,7 +1,11 @@
 //! Which frames keep their spans in a capture, and that a long frame needs no more memory than a short one.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

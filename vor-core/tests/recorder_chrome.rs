@@ -3,9 +3,10 @@
 //! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans as lines of JSON beside them, and another program can
 //! compare them with what a viewer reads from the trace.
 
-#![expect(
+#![allow(
     clippy::unwrap_used,
-    reason = "a failed step of a test's helper is the test's failure"
+    clippy::expect_used,
+    reason = "a test fails by panicking"
 )]
 
 use std::fmt::Write as _;

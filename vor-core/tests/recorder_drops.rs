@@ -1,7 +1,11 @@
 //! A ring that is much too small: what is recorded and what is dropped add up to what was made, in batches, frames and the capture.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

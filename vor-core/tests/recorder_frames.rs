@@ -1,7 +1,11 @@
 //! Which frame a span belongs to, and what becomes of marks that come faster than the worker.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

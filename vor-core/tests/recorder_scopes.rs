@@ -1,7 +1,11 @@
 //! Odd scopes: deep, long-named, many-named, closed out of order, and looked at while they come and go.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +21,11 @@ use vor_core::{drain, profile_scope};
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// A span's name and the values of its arguments.
+type NamedArgs = (String, Vec<ArgValue>);
+
 #[derive(Default)]
-struct Keeps(Arc<Mutex<Vec<(String, Vec<ArgValue>)>>>, Arc<Mutex<u64>>);
+struct Keeps(Arc<Mutex<Vec<NamedArgs>>>, Arc<Mutex<u64>>);
 
 impl FrameSink for Keeps {
     fn interest(&self) -> Interest {

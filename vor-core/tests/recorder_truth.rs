@@ -1,7 +1,7 @@
 //! Whether the numbers are true: lengths against the clock around them, and every output against every other.
 
 #![cfg(not(feature = "off"))]
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test fails by panicking"

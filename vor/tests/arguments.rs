@@ -1,7 +1,11 @@
 //! What values of all kinds become as arguments of scopes.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::borrow::Cow;
 use std::num::NonZero;

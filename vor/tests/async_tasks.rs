@@ -1,7 +1,11 @@
 //! Whole lives of asynchronous tasks: what futures leave in batches, frames, captures and traces.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;

@@ -1,7 +1,11 @@
 //! What functions under the attribute macros leave in a recording.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::cell::Cell;
 use std::future::Future;

@@ -5,7 +5,11 @@
 //! to stand at the right place; their wording is that of the `rust-version` of this workspace, so they are checked with that
 //! one alone.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::env;
 use std::process::Command;

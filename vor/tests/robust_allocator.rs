@@ -1,7 +1,11 @@
 //! Scopes inside the global allocator: vor allocates too, and must neither recurse nor wait for itself.
 
 #![cfg(not(feature = "off"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,7 +1,7 @@
 //! `fork` while recording: each process keeps its own spans in its own file, and none stands twice.
 
 #![cfg(all(unix, not(feature = "off")))]
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test fails by panicking"

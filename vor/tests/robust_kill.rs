@@ -1,7 +1,7 @@
 //! A process that is killed loses what its rings held since the last drain, and no more.
 
 #![cfg(all(unix, not(feature = "off")))]
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test fails by panicking"

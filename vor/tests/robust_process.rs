@@ -1,7 +1,11 @@
 //! Bad surroundings, two processes with one path, and ends of a process without a word.
 
 #![cfg(all(unix, not(feature = "off")))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -337,7 +341,8 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
         return end(&role);
     }
     // How it ends, whether the file is ended in order, and the spans expected beside the work.
-    let cases: [(&str, bool, &[(&str, usize)]); 7] = [
+    type Case = (&'static str, bool, &'static [(&'static str, usize)]);
+    let cases: [Case; 7] = [
         ("return", true, &[]),
         ("exit", true, &[("open at exit", 0)]),
         ("caught", true, &[("panics", 1)]),

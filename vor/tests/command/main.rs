@@ -4,7 +4,11 @@
 //! What the command says is compared with what a second sink of the same recorder saw (`recording`).
 
 #![cfg(feature = "cli")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 mod recording;
 

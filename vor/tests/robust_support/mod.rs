@@ -1,5 +1,10 @@
 //! What the torture tests share: children that are this same test binary run again, and captures summed up.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 #![expect(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeMap;

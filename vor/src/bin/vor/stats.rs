@@ -4,6 +4,7 @@
 //! scope that ends within the range may hold others that ended before, and its self time is its own only without them.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 use vor_core::calibrate::{calibrate, empty_span_ns};
 use vor_core::catalog::{Catalog, ThreadId};
 use vor_core::export::thread_label;
@@ -390,13 +392,21 @@ fn print_table(
     rows: &[ScopeStats],
     out: &mut impl Write,
 ) -> Result<(), Failure> {
+    let mut bearers: HashMap<&str, u64> = HashMap::new();
+    for row in rows {
+        *bearers.entry(&row.name).or_default() += 1;
+    }
+    let shown = |row: &ScopeStats| shown_name(catalog, row, bearers.get(row.name.as_str()) > Some(&1));
+    let names: Vec<String> = rows.iter().map(shown).collect();
+    // Before a name is cut to less than this, columns give way.
+    let name_width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(24);
     // The column that sorts is always shown.
     let number = |head: &str, sort: Option<Sort>, rank: u8| {
         let rank = if sort == Some(args.sort) { 0 } else { rank };
         Column::new(head, Kind::Number, rank)
     };
     let columns = [
-        Column::new("scope", Kind::Text, 0),
+        Column::new("scope", Kind::Text, 0).at_least(name_width),
         number("count", Some(Sort::Count), 0),
         number("self", Some(Sort::Own), 0),
         number("%", None, 1),
@@ -411,9 +421,9 @@ fn print_table(
     ];
     let all_self_ns: u64 = rows.iter().map(|row| row.self_ns).sum();
     let ns = |ns: u64| units::duration(ns as f64);
-    let cells = rows.iter().map(|row| {
+    let cells = rows.iter().zip(names).map(|(row, name)| {
         vec![
-            shown_name(catalog, rows, row),
+            name,
             units::count(row.count),
             ns(row.self_ns),
             format!("{:.1}", 100.0 * row.self_ns as f64 / all_self_ns.max(1) as f64),
@@ -431,14 +441,11 @@ fn print_table(
     write_table(out, &columns, &cells)
 }
 
-/// Returns the name of a row; where several call sites have the same name, with its place.
-fn shown_name(catalog: &Catalog, rows: &[ScopeStats], row: &ScopeStats) -> String {
+/// Returns the name of a row; one that several call sites share, with its place.
+fn shown_name(catalog: &Catalog, row: &ScopeStats, is_shared: bool) -> String {
     let name = printable(&row.name);
-    let shared = rows
-        .iter()
-        .any(|other| other.name == row.name && other.site != row.site);
     match place(catalog, row) {
-        Some(place) if shared => {
+        Some(place) if is_shared => {
             let file = place.rsplit(['/', '\\']).next().unwrap_or(&place);
             format!("{name} {file}")
         }
