@@ -30,7 +30,7 @@ pub fn calibrate() {
     for _ in 0..ROUNDS {
         let begin = clock::ticks();
         for _ in 0..SCOPES {
-            empty_scope();
+            let _scope = crate::scope::open(crate::__vor_call_site!("vor::calibrate"));
         }
         scopes.push(clock::ticks().saturating_sub(begin));
         let begin = clock::ticks();
@@ -45,11 +45,6 @@ pub fn calibrate() {
     }
     SCOPE_PS.store(median_ps(&mut scopes), Ordering::Relaxed);
     FLOOR_PS.store(median_ps(&mut floors), Ordering::Relaxed);
-}
-
-#[inline(never)]
-fn empty_scope() {
-    let _scope = crate::scope::open(crate::__vor_call_site!("vor::calibrate"));
 }
 
 fn median_ps(rounds: &mut [u64]) -> u64 {
