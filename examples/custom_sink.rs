@@ -18,7 +18,7 @@ const PARTICLES: usize = 60_000;
 const SLOW: f64 = 3.0;
 
 fn main() {
-    vor::Config::new()
+    vor::Config::from_env()
         .sink("slow frames", SlowFrames::default())
         .enable();
     let mut world = World::new(PARTICLES);

@@ -45,6 +45,8 @@ struct Settings {
     capture: Option<(PathBuf, CaptureOptions)>,
     /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
     capture_from_env: bool,
+    /// Where the capture really is: beside the path that was asked for where another process writes there.
+    capture_path: Option<PathBuf>,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -111,6 +113,7 @@ pub(crate) fn start(config: Config) {
             statistics: config.statistics,
             capture: None,
             capture_from_env: config.from_env,
+            capture_path: None,
         });
         if is_first {
             begin(settings);
@@ -159,7 +162,8 @@ fn begin(settings: &Settings) {
 }
 
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
-fn open_capture(settings: &Settings) {
+fn open_capture(settings: &mut Settings) {
+    settings.capture_path = None;
     let Some((path, options)) = &settings.capture else {
         return;
     };
@@ -169,12 +173,16 @@ fn open_capture(settings: &Settings) {
         ""
     };
     match CaptureSink::create(path, *options) {
-        Ok(sink) => with_settings(settings, |engine| {
-            let name = format!("{variable}the capture {}", sink.path().display());
-            engine
-                .outputs
-                .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
-        }),
+        Ok(sink) => {
+            let path = sink.path().to_owned();
+            let name = format!("{variable}the capture {}", path.display());
+            with_settings(settings, |engine| {
+                engine
+                    .outputs
+                    .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            });
+            settings.capture_path = Some(path);
+        }
         Err(error) => report::line(&format!("{variable}{error}; no capture is written")),
     }
 }
@@ -398,6 +406,18 @@ pub fn catalog() -> Option<Arc<Catalog>> {
         pass(engine);
         Arc::clone(engine.catalog())
     })
+}
+
+/// Returns where the capture that [`enable`] or [`Config::enable`] began is written, `None` where there is none, and inside a sink.
+///
+/// It may be another path than the one that was asked for: a second process that names the same file gets one of its own.
+#[must_use]
+pub fn capture_path() -> Option<PathBuf> {
+    if thread::is_busy() {
+        return None;
+    }
+    rearm_if_forked();
+    thread::while_busy(|| locked(&SETTINGS).as_ref()?.capture_path.clone())
 }
 
 /// Returns how many sinks were switched off because they failed.
