@@ -28,6 +28,8 @@ pub struct Config {
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
     pub(crate) max_spans_per_frame: usize,
+    #[cfg(feature = "puffin")]
+    pub(crate) puffin: Option<bool>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
@@ -78,6 +80,8 @@ impl Config {
             inline_drain: false,
             drain_interval: DEFAULT_DRAIN_INTERVAL,
             max_spans_per_frame: DEFAULT_MAX_SPANS_PER_FRAME,
+            #[cfg(feature = "puffin")]
+            puffin: None,
             sinks: Vec::new(),
             from_env: false,
         }
@@ -243,6 +247,17 @@ impl Config {
     #[must_use]
     pub fn max_spans_per_frame(mut self, spans: usize) -> Self {
         self.max_spans_per_frame = spans;
+        self
+    }
+
+    /// Sets whether puffin is fed while its scopes are on ([`puffin::are_scopes_on`]); it is unless the last call says otherwise.
+    ///
+    /// Each main frame then ends a frame of puffin's, as `frame_mark()` of vor 0.2.1 did. A program that calls
+    /// [`puffin::GlobalProfiler::new_frame`] by itself may want to switch that off.
+    #[cfg(feature = "puffin")]
+    #[must_use]
+    pub fn puffin(mut self, puffin: bool) -> Self {
+        self.puffin = Some(puffin);
         self
     }
 

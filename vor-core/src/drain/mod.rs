@@ -21,6 +21,8 @@ use crate::config::Config;
 use crate::metrics::{self, Taken};
 use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "puffin")]
+use crate::sink::puffin::PuffinFeed;
 use crate::stats::ScopeStats;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
@@ -123,6 +125,8 @@ pub(crate) fn start(config: Config) {
         if config.statistics {
             with_settings(settings, Engine::keep_statistics);
         }
+        #[cfg(feature = "puffin")]
+        feed_puffin(settings, is_first, config.puffin);
         if let (None, Some(path)) = (&settings.capture, config.capture) {
             let options = CaptureOptions {
                 spans: config.spans,
@@ -151,6 +155,21 @@ pub(crate) fn start(config: Config) {
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
 pub(crate) fn start_without_sinks() {
     start(Config::new());
+}
+
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has said so.
+#[cfg(feature = "puffin")]
+fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
+    if let Some(allowed) = allowed {
+        PuffinFeed::allow(allowed);
+    }
+    if is_first {
+        let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+        let feed = Box::new(PuffinFeed::default());
+        with_settings(settings, |engine| {
+            engine.outputs.add(number, "puffin".into(), feed)
+        });
+    }
 }
 
 /// Starts the worker.

@@ -18,7 +18,7 @@ use crate::frame::FrameSnapshot;
 ///
 /// A sink that returns an error is reported once, switched off and counted; the others go on.
 pub trait FrameSink: Send {
-    /// Says what the sink needs. Asked once, before anything is delivered.
+    /// Says what the sink needs. Asked before anything is delivered, and again where a frame begins: the answer may change with what is wanted.
     fn interest(&self) -> Interest {
         Interest::FRAMES
     }
