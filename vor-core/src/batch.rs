@@ -61,7 +61,7 @@ pub enum ArgValue {
     U64(u64),
     /// A floating-point number; NaN payloads are kept.
     F64(f64),
-    /// Text, possibly cut to [`crate::args::MAX_STR_BYTES`].
+    /// Text; what was longer than `vor_core::args::MAX_STR_BYTES` is cut.
     Str(Arc<str>),
 }
 

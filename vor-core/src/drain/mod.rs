@@ -313,6 +313,21 @@ pub fn frame_mark_named(name: &str) {
     }
 }
 
+/// Ends a frame of the secondary set that is called so; the same as the function of this name.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_core as vor;
+/// vor::frame_mark_named!("physics");
+/// ```
+#[macro_export]
+macro_rules! frame_mark_named {
+    ($name:expr) => {
+        $crate::drain::frame_mark_named($name)
+    };
+}
+
 fn mark(set: u32, taken: Taken) {
     {
         let mut marks = locked(&MARKS);

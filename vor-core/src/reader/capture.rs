@@ -71,6 +71,16 @@ impl Source {
 }
 
 /// A capture of which any frame can be read.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_core::reader::Capture; pub use vor_core::Error; }
+/// let mut capture = vor::Capture::open("run.vor")?;
+/// let last = capture.frame(capture.frame_count() - 1)?;
+/// println!("{} ns, {} spans", last.duration_ns(), last.span_count);
+/// # Ok::<(), vor::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Capture {
     inner: Inner,
