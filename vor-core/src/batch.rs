@@ -7,6 +7,7 @@
 //!
 //! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, SiteId, ThreadId};
@@ -63,6 +64,19 @@ pub enum ArgValue {
     F64(f64),
     /// Text; what was longer than `vor_core::args::MAX_STR_BYTES` is cut.
     Str(Arc<str>),
+}
+
+/// As tables and traces show it: text without quotes.
+impl fmt::Display for ArgValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::I64(value) => value.fmt(f),
+            Self::U64(value) => value.fmt(f),
+            Self::F64(value) => value.fmt(f),
+            Self::Str(value) => value.fmt(f),
+        }
+    }
 }
 
 /// A line of text at a moment of a thread.
