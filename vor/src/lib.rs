@@ -35,7 +35,7 @@
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
 //! | measure a block, or phases that follow each other | [`profile_scope!`], [`scope`], [`profile_phase!`] |
 //! | record numbers and notes | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
-//! | say where frames end | [`frame_mark`], [`frame_mark_named`] |
+//! | say where frames end | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
