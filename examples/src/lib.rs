@@ -95,7 +95,7 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
     if spans == 0 {
         writeln!(
             out,
-            "It holds metrics only; VOR_RECORD_FLAME=1 records the spans too."
+            "It holds metrics only; VOR_RECORD_FLAME=1 records all spans, VOR_RECORD_SLOW_MS those of slow frames."
         )?;
     }
     Ok(())
