@@ -304,6 +304,9 @@ impl Engine {
 
     /// Hands the batch to everyone who takes batches.
     fn deliver(&mut self) {
+        if self.frame_spans == 0 {
+            self.outputs.ask_again();
+        }
         self.learn_sites();
         self.batch.catalog = Arc::clone(&self.catalog);
         for share in &self.batch.threads {

@@ -21,6 +21,8 @@ use crate::config::Config;
 use crate::metrics::{self, Taken};
 use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "puffin")]
+use crate::sink::puffin::PuffinFeed;
 use crate::stats::ScopeStats;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
@@ -45,6 +47,8 @@ struct Settings {
     capture: Option<(PathBuf, CaptureOptions)>,
     /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
     capture_from_env: bool,
+    /// Where the capture really is: beside the path that was asked for where another process writes there.
+    capture_path: Option<PathBuf>,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -111,6 +115,7 @@ pub(crate) fn start(config: Config) {
             statistics: config.statistics,
             capture: None,
             capture_from_env: config.from_env,
+            capture_path: None,
         });
         if is_first {
             begin(settings);
@@ -120,6 +125,8 @@ pub(crate) fn start(config: Config) {
         if config.statistics {
             with_settings(settings, Engine::keep_statistics);
         }
+        #[cfg(feature = "puffin")]
+        feed_puffin(settings, is_first, config.puffin);
         if let (None, Some(path)) = (&settings.capture, config.capture) {
             let options = CaptureOptions {
                 spans: config.spans,
@@ -150,6 +157,21 @@ pub(crate) fn start_without_sinks() {
     start(Config::new());
 }
 
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has said so.
+#[cfg(feature = "puffin")]
+fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
+    if let Some(allowed) = allowed {
+        PuffinFeed::allow(allowed);
+    }
+    if is_first {
+        let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+        let feed = Box::new(PuffinFeed::default());
+        with_settings(settings, |engine| {
+            engine.outputs.add(number, "puffin".into(), feed)
+        });
+    }
+}
+
 /// Starts the worker.
 fn begin(settings: &Settings) {
     INLINE.store(settings.inline, Ordering::Relaxed);
@@ -159,7 +181,8 @@ fn begin(settings: &Settings) {
 }
 
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
-fn open_capture(settings: &Settings) {
+fn open_capture(settings: &mut Settings) {
+    settings.capture_path = None;
     let Some((path, options)) = &settings.capture else {
         return;
     };
@@ -169,12 +192,16 @@ fn open_capture(settings: &Settings) {
         ""
     };
     match CaptureSink::create(path, *options) {
-        Ok(sink) => with_settings(settings, |engine| {
-            let name = format!("{variable}the capture {}", sink.path().display());
-            engine
-                .outputs
-                .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
-        }),
+        Ok(sink) => {
+            let path = sink.path().to_owned();
+            let name = format!("{variable}the capture {}", path.display());
+            with_settings(settings, |engine| {
+                engine
+                    .outputs
+                    .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+            });
+            settings.capture_path = Some(path);
+        }
         Err(error) => report::line(&format!("{variable}{error}; no capture is written")),
     }
 }
@@ -284,6 +311,21 @@ pub fn frame_mark_named(name: &str) {
             }
         });
     }
+}
+
+/// Ends a frame of the secondary set that is called so; the same as the function of this name.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_core as vor;
+/// vor::frame_mark_named!("physics");
+/// ```
+#[macro_export]
+macro_rules! frame_mark_named {
+    ($name:expr) => {
+        $crate::drain::frame_mark_named($name)
+    };
 }
 
 fn mark(set: u32, taken: Taken) {
@@ -398,6 +440,18 @@ pub fn catalog() -> Option<Arc<Catalog>> {
         pass(engine);
         Arc::clone(engine.catalog())
     })
+}
+
+/// Returns where the capture that [`enable`] or [`Config::enable`] began is written, `None` where there is none, and inside a sink.
+///
+/// It may be another path than the one that was asked for: a second process that names the same file gets one of its own.
+#[must_use]
+pub fn capture_path() -> Option<PathBuf> {
+    if thread::is_busy() {
+        return None;
+    }
+    rearm_if_forked();
+    thread::while_busy(|| locked(&SETTINGS).as_ref()?.capture_path.clone())
 }
 
 /// Returns how many sinks were switched off because they failed.
