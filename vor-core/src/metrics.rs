@@ -117,8 +117,15 @@ impl Metrics {
 /// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it into its frame.
 ///
 /// Of several values between two marks the last is kept. Does nothing while recording is off.
+#[inline]
 pub fn record_metric(name: &str, value: f64) {
-    if !switch::is_on() || thread::is_busy() {
+    if !cfg!(feature = "off") && switch::is_on() {
+        record_value(name, value);
+    }
+}
+
+fn record_value(name: &str, value: f64) {
+    if thread::is_busy() {
         return;
     }
     let name = crate::args::cut(name, MAX_NAME_BYTES);
@@ -147,7 +154,14 @@ impl Slot {
 }
 
 /// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value was recorded.
+#[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
+    if !cfg!(feature = "off") {
+        set_unit(name, unit);
+    }
+}
+
+fn set_unit(name: &str, unit: &str) {
     let name = crate::args::cut(name, MAX_NAME_BYTES);
     let unit = crate::args::cut(unit, MAX_NAME_BYTES);
     if thread::is_busy() {
@@ -167,22 +181,67 @@ pub struct IoTick {
     pub bytes: u64,
 }
 
-/// Sums since the last drain. Added to by any thread, taken by the mark and by [`drain_io`]; relaxed, since nothing hangs on their order.
-static IO_NS: AtomicU64 = AtomicU64::new(0);
-static IO_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on their order.
+struct IoSums {
+    ns: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What was recorded while recording was on. Taken by the mark and by [`drain_io`].
+static IO: IoSums = IoSums::new();
+/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when recording is switched on.
+static IO_WHILE_OFF: IoSums = IoSums::new();
+
+impl IoSums {
+    const fn new() -> Self {
+        Self {
+            ns: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self) -> IoTick {
+        IoTick {
+            elapsed_ns: self.ns.swap(0, Ordering::Relaxed),
+            bytes: self.bytes.swap(0, Ordering::Relaxed),
+        }
+    }
+}
 
 /// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+///
+/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded then, until recording is switched on.
+#[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
-    IO_NS.fetch_add(elapsed_ns, Ordering::Relaxed);
-    IO_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    if cfg!(feature = "off") {
+        return;
+    }
+    let sums = if switch::is_on() { &IO } else { &IO_WHILE_OFF };
+    sums.ns.fetch_add(elapsed_ns, Ordering::Relaxed);
+    sums.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+#[inline]
 #[must_use]
 pub fn drain_io() -> IoTick {
-    IoTick {
-        elapsed_ns: IO_NS.swap(0, Ordering::Relaxed),
-        bytes: IO_BYTES.swap(0, Ordering::Relaxed),
+    if cfg!(feature = "off") {
+        return IoTick::default();
+    }
+    let mut io = IO.take();
+    io.add(IO_WHILE_OFF.take());
+    io
+}
+
+/// Forgets the I/O that was recorded while recording was off: it is about to be switched on, and no frame saw that I/O.
+pub(crate) fn forget_io_while_off() {
+    let _ = IO_WHILE_OFF.take();
+}
+
+impl IoTick {
+    fn add(&mut self, other: Self) {
+        self.elapsed_ns = self.elapsed_ns.saturating_add(other.elapsed_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 
@@ -275,8 +334,15 @@ impl Histogram {
     }
 
     /// Adds a value to the frame that is running. Does nothing while recording is off.
+    #[inline]
     pub fn record(&'static self, value: u64) {
-        if !switch::is_on() || thread::is_busy() {
+        if !cfg!(feature = "off") && switch::is_on() {
+            self.record_value(value);
+        }
+    }
+
+    fn record_value(&'static self, value: u64) {
+        if thread::is_busy() {
             return;
         }
         thread::while_busy(|| {
@@ -364,7 +430,7 @@ pub(crate) fn take() -> Taken {
         values,
         sums,
         histograms,
-        io: drain_io(),
+        io: IO.take(),
     }
 }
 
@@ -389,8 +455,7 @@ impl Taken {
                 None => self.histograms.push((columns, histogram)),
             }
         }
-        self.io.elapsed_ns = self.io.elapsed_ns.saturating_add(earlier.io.elapsed_ns);
-        self.io.bytes = self.io.bytes.saturating_add(earlier.io.bytes);
+        self.io.add(earlier.io);
     }
 
     /// Turns sums and distributions into values, and puts all values in order of their columns.
@@ -441,9 +506,9 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
         Some(index) => index,
         None if sets.len() >= MAX_NAMED_FRAME_SETS => {
             if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
-                eprintln!(
-                    "vor: more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
-                );
+                crate::drain::report::line(&format!(
+                    "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
+                ));
             }
             return None;
         }

@@ -25,8 +25,8 @@ pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;
 pub use vor_core::drain::{
-    SinkHandle, add_sink, disable, enable, failed_sinks, flush, flush_recording, frame_mark,
-    frame_mark_named, is_enabled, stats,
+    SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
+    frame_mark, frame_mark_named, is_enabled, stats,
 };
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::metrics::{
