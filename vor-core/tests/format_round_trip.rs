@@ -538,6 +538,7 @@ fn a_closed_file_is_found_through_its_index() {
                 start_ticks: index * 100,
                 end_ticks: index * 100 + 100,
                 span_count: 2,
+                dropped_spans: 3,
                 ..FrameSnapshot::default()
             };
             encoder.encode(RecordRef::Frame(&frame), &mut file);

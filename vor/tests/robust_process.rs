@@ -172,6 +172,44 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
     }
 }
 
+/// The worker takes no signals, but a flush and the end of a sink write on the program's own thread.
+#[test]
+fn a_file_size_limit_ends_a_chrome_trace_and_not_the_program() {
+    let test = "a_file_size_limit_ends_a_chrome_trace_and_not_the_program";
+    if let Some(role) = role() {
+        use vor::Sink;
+        let path = folder().join("trace.json");
+        if role == "inline" {
+            vor::Config::new().inline_drain(true).enable();
+        }
+        let trace = vor::ChromeTraceSink { path }.install();
+        limit_file_size(20_000);
+        for _ in 0..20 {
+            work(1, 500);
+            vor::flush();
+        }
+        drop(trace);
+        println!("still here, {} failed", vor::failed_sinks());
+        return;
+    }
+    for role in ["worker", "inline"] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = run(&mut child(test, role, folder.path()));
+        assert_eq!(output.status.signal(), None, "{role}: {output:?}");
+        assert!(output.status.success(), "{role}: {output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("still here, 1 failed"),
+            "{role}: {output:?}"
+        );
+        let lines = vor_lines(&output);
+        assert_eq!(lines.len(), 1, "{role}: {lines:?}");
+        assert!(
+            lines[0].contains("trace.json") && lines[0].contains("File too large"),
+            "{role}: {lines:?}"
+        );
+    }
+}
+
 #[expect(unsafe_code, reason = "limits are set by the C library")]
 fn limit_file_size(bytes: u64) {
     let limit = libc::rlimit {

@@ -149,6 +149,8 @@ pub(crate) fn start(config: Config) {
         }
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
+                // What ended before is not theirs.
+                pass(engine);
                 for (name, sink) in config.sinks {
                     engine
                         .outputs
@@ -215,6 +217,8 @@ fn open_capture(settings: &mut Settings) {
             let path = sink.path().to_owned();
             let name = format!("{variable}the capture {}", path.display());
             with_settings(settings, |engine| {
+                // What ended before is not in it.
+                pass(engine);
                 engine.outputs.add(number, name, Box::new(sink));
             });
             settings.opened = Some((number, path));
