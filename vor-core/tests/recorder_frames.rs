@@ -118,7 +118,7 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
         .filter(|(frame, _)| frame.frame_set == 0)
         .collect();
     assert_eq!(frames.len(), FRAMES + 1);
-    let (mut late, mut count) = (0, 0);
+    let mut count = 0;
     for pair in frames.windows(2) {
         assert_eq!(pair[0].0.end_ticks, pair[1].0.start_ticks, "frames touch");
         assert_eq!(pair[0].0.index + 1, pair[1].0.index);
@@ -134,11 +134,17 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
             ends.iter().all(|(_, end)| *end <= frame.end_ticks),
             "nothing that ended after the mark"
         );
-        late += ends.iter().filter(|(_, end)| *end <= frame.start_ticks).count();
+        // A thread that loses its core between the clock and the ring brings that one span late; nothing but waiting for it could help.
+        let mut late: Vec<_> = ends
+            .iter()
+            .filter(|(_, end)| *end <= frame.start_ticks)
+            .map(|(thread, _)| thread)
+            .collect();
+        let all = late.len();
+        late.dedup();
+        assert_eq!(late.len(), all, "a thread was late with more than one span");
     }
     assert_eq!(count, MADE.load(Ordering::Relaxed));
-    // A thread that loses its core between the clock and the ring brings its span one frame late; nothing but waiting for it could help.
-    assert!(late <= 3 * FRAMES / 10, "{late} spans came late");
 }
 
 #[test]

@@ -33,7 +33,9 @@ pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
 pub use vor_core::reader::{Capture, Frame, Reader};
-pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
+#[cfg(not(feature = "off"))]
+pub use vor_core::scope::scope;
+pub use vor_core::scope::{PhaseChain, ScopeGuard};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
 #[cfg(feature = "puffin")]
@@ -44,6 +46,13 @@ pub use vor_core::system::{SystemSample, current_memory_bytes};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_core::{Error, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
+
+/// Opens nothing: vor is compiled out.
+#[cfg(feature = "off")]
+#[inline]
+pub fn scope(_: &str) -> ScopeGuard {
+    ScopeGuard::off()
+}
 
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]
