@@ -245,7 +245,7 @@ impl IoTick {
     }
 }
 
-/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
+/// A counter with a static handle: adds from any thread, and each frame holds what was added in it. Counters of one name are one metric.
 ///
 /// # Examples
 ///
@@ -301,7 +301,7 @@ impl Counter {
                 .units
                 .entry(Box::from(self.name))
                 .or_insert_with(|| self.unit.to_owned());
-            if let Some(slot) = metrics.declare(self.name) {
+            if let Some(slot) = metrics.named(self.name) {
                 metrics.counters.push((self, slot.column));
             }
         });
@@ -310,7 +310,7 @@ impl Counter {
 
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows `name.p50`, `name.p99`, `name.max`.
 ///
-/// Values are kept to three significant digits in an HDR histogram.
+/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one distribution.
 #[derive(Debug)]
 pub struct Histogram {
     name: &'static str,
@@ -379,7 +379,7 @@ impl Histogram {
                 .units
                 .entry(Box::from(name.as_str()))
                 .or_insert_with(|| self.unit.to_owned());
-            let Some(slot) = metrics.declare(&name) else {
+            let Some(slot) = metrics.named(&name) else {
                 return false;
             };
             *column = slot.column;
@@ -460,6 +460,22 @@ impl Taken {
 
     /// Turns sums and distributions into values, and puts all values in order of their columns.
     pub(crate) fn settle(&mut self) {
+        // Handles of one name share its columns.
+        self.sums.sort_unstable_by_key(|(column, _)| *column);
+        self.sums.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 = first.1.saturating_add(if same { later.1 } else { 0 });
+            same
+        });
+        self.histograms.sort_by_key(|(columns, _)| *columns);
+        self.histograms.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                // Both resize themselves, so neither has a value that the other cannot hold.
+                first.1.add(&*later.1).unwrap_or(());
+            }
+            same
+        });
         self.values
             .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
         for (columns, histogram) in self.histograms.drain(..) {

@@ -350,6 +350,37 @@ fn a_unit_is_that_of_the_first_value() {
 }
 
 #[test]
+fn handles_of_one_name_are_one_metric() {
+    static COUNTERS: [Counter; 3] = [const { Counter::new("shared sum", "B") }; 3];
+    static HISTOGRAMS: [Histogram; 2] = [const { Histogram::new("shared sizes", "B") }; 2];
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let frames = frames_of(false, || {
+        for frame in 1..=3 {
+            for counter in &COUNTERS {
+                counter.add(frame);
+            }
+            for value in 1..=100 {
+                HISTOGRAMS[value as usize % 2].record(value * frame);
+            }
+            drain::frame_mark();
+        }
+    });
+    for (frame, n) in frames.iter().map(|(frame, _)| frame).zip(1_u32..) {
+        let metric = |name: &str| frame.metric(name);
+        assert_eq!(metric("shared sum"), Some(f64::from(3 * n)));
+        let [p50, max] = ["shared sizes.p50", "shared sizes.max"].map(|name| metric(name).unwrap());
+        assert_eq!((p50, max), (f64::from(50 * n), f64::from(100 * n)));
+    }
+    let names = frames[2]
+        .0
+        .catalog
+        .columns
+        .iter()
+        .map(|column| &column.metric.name);
+    assert_eq!(names.filter(|name| name.starts_with("shared")).count(), 4);
+}
+
+#[test]
 fn a_sink_may_ask_vor_without_waiting_for_itself() {
     struct Asks(Arc<AtomicU64>);
     impl FrameSink for Asks {
