@@ -14,6 +14,9 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Cursor;
 use std::ops::Range;
+use std::sync::Arc;
+#[cfg(not(feature = "off"))]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -242,12 +245,106 @@ fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &
     );
 }
 
+/// Frames as a sink got them while they were recorded.
+#[cfg(not(feature = "off"))]
+#[derive(Clone, Default)]
+struct Live(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
+
+#[cfg(not(feature = "off"))]
+impl vor_core::sink::FrameSink for Live {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_core::Error> {
+        if frame.frame_set == 0 {
+            self.0.lock().unwrap().push(Arc::clone(frame));
+        }
+        Ok(())
+    }
+}
+
+/// Records a capture with the recorder itself: closed, and as it was before the close.
+#[cfg(not(feature = "off"))]
+fn recorded() -> Vec<Made> {
+    use vor_core::format::{Decoder, Event, Record};
+    use vor_core::{drain, metrics, profile_scope};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    let live = Live::default();
+    vor_core::config::Config::new()
+        .capture(&path)
+        .sink("live", live.clone())
+        .enable();
+    std::thread::scope(|threads| {
+        for thread in 0..3_u64 {
+            threads.spawn(move || {
+                for n in 0..400 {
+                    profile_scope!("outer", n = n);
+                    let _named = vor_core::scope::scope(["a", "b", "c"][thread as usize]);
+                    profile_scope!("inner", text = "some text");
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for frame in 0..60 {
+            profile_scope!("frame");
+            vor_core::message!("frame {frame}");
+            metrics::record_metric(if frame < 30 { "early" } else { "late" }, f64::from(frame));
+            drain::frame_mark_named("physics");
+            drain::frame_mark();
+            drain::flush();
+        }
+    });
+    drain::flush();
+    let torn_bytes = std::fs::metadata(&path).unwrap().len() as usize;
+    assert_eq!(drain::close_capture(), Some(path.clone()));
+    drain::disable();
+    let bytes = std::fs::read(&path).unwrap();
+    let (mut records, mut frame_ends, mut spans) = (Vec::new(), Vec::new(), 0);
+    let mut decoder = Decoder::new();
+    decoder.push(&bytes);
+    let mut after_frame = false;
+    while let Some(event) = decoder.next().unwrap() {
+        let Event::Record { record, offset, .. } = event else {
+            continue;
+        };
+        records.push(offset as usize);
+        if std::mem::take(&mut after_frame) {
+            frame_ends.push(offset as usize);
+        }
+        match record {
+            Record::Frame(frame) => after_frame = frame.frame_set == 0,
+            Record::Batch(threads) => spans += threads.iter().map(|thread| thread.len() as u64).sum::<u64>(),
+            _ => {}
+        }
+    }
+    let frames = std::mem::take(&mut *live.0.lock().unwrap());
+    assert_eq!((frames.len(), frame_ends.len()), (60, 60));
+    let of = |end: usize| Made {
+        bytes: bytes[..end].to_vec(),
+        records: records
+            .iter()
+            .copied()
+            .filter(|at| *at < end)
+            .chain([end])
+            .collect(),
+        frames: frames.clone(),
+        frame_ends: frame_ends.clone(),
+        spans,
+        catalog: Arc::clone(&frames[59].catalog),
+        ticks_frames: 60,
+    };
+    vec![of(bytes.len()), of(torn_bytes)]
+}
+
+#[cfg(feature = "off")]
+fn recorded() -> Vec<Made> {
+    Vec::new()
+}
+
 #[test]
 fn version_3() {
     let mut random = Random(0x3);
-    let made: Vec<Made> = (0..6)
-        .map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0))
-        .collect();
+    let made = (0..6).map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0));
+    let made: Vec<Made> = made.chain(recorded()).collect();
     let (mut streamed, mut sought) = (Tally::default(), Tally::default());
     for case in 0..CASES {
         let began = cpu_time();
