@@ -58,7 +58,7 @@ const NAMES: [&str; 3] = ["first name", "second name", "a third name, made at ru
 
 fn record(n: u64) {
     profile_scope!("plain");
-    profile_scope!("numbers", n = n, ratio = 0.5, yes = n % 2 == 0);
+    profile_scope!("numbers", n = n, ratio = 0.5, yes = n.is_multiple_of(2));
     profile_scope!("text", text = NAMES[n as usize % 3], n = n);
     let _named = scope(NAMES[n as usize % 3]);
     let mut phases = profile_phase!("one");
