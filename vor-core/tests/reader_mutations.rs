@@ -14,10 +14,9 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Cursor;
 use std::ops::Range;
-use std::sync::Arc;
-#[cfg(not(feature = "off"))]
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(not(feature = "off"))]
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Made, Random, cpu_time, make};
