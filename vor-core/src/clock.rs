@@ -170,6 +170,8 @@ pub(crate) struct Synchroniser {
     set_ns: i64,
     checked_ticks: u64,
     checked_wall_ns: i64,
+    /// The rate that the last look found, where it was an impossible one.
+    impossible_rate: Option<u64>,
 }
 
 /// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per million.
@@ -205,6 +207,7 @@ impl Synchroniser {
             set_ns: 0,
             checked_ticks: ticks,
             checked_wall_ns: wall_ns,
+            impossible_rate: None,
         }
     }
 
@@ -229,13 +232,14 @@ impl Synchroniser {
         self.checked_wall_ns = wall_ns;
         let surplus_ns = elapsed_ns.saturating_sub(expected_ns);
         let possible = i128::from(expected_ns) / MAX_SLEW + i128::from(MAX_NOISE_NS);
+        let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         if i128::from(surplus_ns).abs() > possible {
             // A clock that was set says nothing about the rate.
             self.set_ns = self.set_ns.saturating_add(surplus_ns);
-            return None;
+            return self.recalibrate(ticks, wall_ns, u64::try_from(measured).ok()?);
         }
+        self.impossible_rate = None;
         let old = i128::from(self.rate);
-        let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         let measured = measured.clamp(old - old / MAX_SLEW, old + old / MAX_SLEW);
         // Three quarters of the way at once: a single bad reading must not become the rate.
         let rate = old + (measured - old) * 3 / 4;
@@ -253,6 +257,27 @@ impl Synchroniser {
             ticks,
             unix_ns: mapped,
             rate,
+            wall_ns,
+        };
+        Some(self.last)
+    }
+}
+
+impl Synchroniser {
+    /// Takes an impossible rate for the true one when two looks in a row find it: then it was the calibration that was wrong, as it may be where the
+    /// process was stopped in the midst of it.
+    fn recalibrate(&mut self, ticks: u64, wall_ns: i64, measured: u64) -> Option<ClockSync> {
+        let before = self.impossible_rate.replace(measured)?;
+        let most = u64::try_from(i128::from(before) / MAX_SLEW).ok()?;
+        if before.abs_diff(measured) > most {
+            return None;
+        }
+        self.impossible_rate = None;
+        self.rate = measured;
+        self.last = ClockSync {
+            ticks,
+            unix_ns: map(&self.last, ticks),
+            rate: measured,
             wall_ns,
         };
         Some(self.last)
@@ -503,6 +528,35 @@ mod tests {
                 assert!(error.abs() < 1_000_000, "second {second}: {error} ns");
                 if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
                     timeline.push(sync);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_calibration_that_went_wrong_is_noticed() {
+        for off in [RATE / 20, RATE / 500] {
+            for wrong in [RATE + off, RATE - off] {
+                let (mut world, _, _) = world();
+                let mut synchroniser = Synchroniser::from_reading(world.ticks, world.start_ns, wrong);
+                let mut timeline = Timeline::default();
+                timeline.push(synchroniser.last());
+                let mut last_ns = i64::MIN;
+                for look in 0..100 {
+                    world.pass(1.0, 30.0);
+                    if let Some(sync) = synchroniser.check_reading(world.ticks, world.wall_ns()) {
+                        assert!(timeline.push(sync));
+                    }
+                    let now_ns = timeline.unix_ns(world.ticks);
+                    assert!(now_ns > last_ns, "time does not step back");
+                    last_ns = now_ns;
+                    let second = timeline.duration_ns(world.ticks, SECOND_TICKS);
+                    if look >= 20 {
+                        assert!(
+                            second.abs_diff(1_000_000_000) < 100_000,
+                            "{wrong}: {second} ns at look {look}"
+                        );
+                    }
                 }
             }
         }
