@@ -58,3 +58,30 @@ pub fn probe_counter(n: u64) -> u64 {
     measured!(STEPS.add(1););
     n.count_ones().into()
 }
+
+#[cfg(not(feature = "bare"))]
+static SIZES: vor::Histogram = vor::Histogram::new("sizes", "B");
+
+/// The functions, which are calls and no macros.
+#[unsafe(no_mangle)]
+pub fn probe_metrics(bytes: u64) -> u64 {
+    measured!(vor::record_metric_unit("bytes", "B"););
+    measured!(vor::record_metric("bytes", bytes as f64););
+    measured!(SIZES.record(bytes););
+    measured!(vor::record_io(1, bytes););
+    measured!(let _ = vor::drain_io(););
+    bytes.leading_zeros().into()
+}
+
+#[unsafe(no_mangle)]
+pub fn probe_named_scope(name: &str) -> usize {
+    measured!(let _scope = vor::scope(name););
+    name.len()
+}
+
+#[unsafe(no_mangle)]
+pub fn probe_marks(frame: u64) -> u64 {
+    measured!(vor::frame_mark(););
+    measured!(vor::frame_mark_named("physics"););
+    frame.rotate_left(3)
+}

@@ -77,8 +77,9 @@ fn has_hardware() -> bool {
     }
 }
 
-/// Returns whether [`ticks`] is [`hardware_ticks`].
-pub(crate) fn is_hardware() -> bool {
+/// Returns whether [`ticks`] reads the processor's own counter, and not the slower fallback.
+#[must_use]
+pub fn is_hardware() -> bool {
     let _ = ticks();
     COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
@@ -169,6 +170,8 @@ pub(crate) struct Synchroniser {
     set_ns: i64,
     checked_ticks: u64,
     checked_wall_ns: i64,
+    /// The rate that the last look found, where it was an impossible one.
+    impossible_rate: Option<u64>,
 }
 
 /// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per million.
@@ -204,6 +207,7 @@ impl Synchroniser {
             set_ns: 0,
             checked_ticks: ticks,
             checked_wall_ns: wall_ns,
+            impossible_rate: None,
         }
     }
 
@@ -228,13 +232,14 @@ impl Synchroniser {
         self.checked_wall_ns = wall_ns;
         let surplus_ns = elapsed_ns.saturating_sub(expected_ns);
         let possible = i128::from(expected_ns) / MAX_SLEW + i128::from(MAX_NOISE_NS);
+        let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         if i128::from(surplus_ns).abs() > possible {
             // A clock that was set says nothing about the rate.
             self.set_ns = self.set_ns.saturating_add(surplus_ns);
-            return None;
+            return self.recalibrate(ticks, wall_ns, u64::try_from(measured).ok()?);
         }
+        self.impossible_rate = None;
         let old = i128::from(self.rate);
-        let measured = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
         let measured = measured.clamp(old - old / MAX_SLEW, old + old / MAX_SLEW);
         // Three quarters of the way at once: a single bad reading must not become the rate.
         let rate = old + (measured - old) * 3 / 4;
@@ -252,6 +257,27 @@ impl Synchroniser {
             ticks,
             unix_ns: mapped,
             rate,
+            wall_ns,
+        };
+        Some(self.last)
+    }
+}
+
+impl Synchroniser {
+    /// Takes an impossible rate for the true one when two looks in a row find it: then it was the calibration that was wrong, as it may be where the
+    /// process was stopped in the midst of it.
+    fn recalibrate(&mut self, ticks: u64, wall_ns: i64, measured: u64) -> Option<ClockSync> {
+        let before = self.impossible_rate.replace(measured)?;
+        let most = u64::try_from(i128::from(before) / MAX_SLEW).ok()?;
+        if before.abs_diff(measured) > most {
+            return None;
+        }
+        self.impossible_rate = None;
+        self.rate = measured;
+        self.last = ClockSync {
+            ticks,
+            unix_ns: map(&self.last, ticks),
+            rate: measured,
             wall_ns,
         };
         Some(self.last)
@@ -386,6 +412,78 @@ mod tests {
         (world, synchroniser, timeline)
     }
 
+    /// The processor's counter cannot be made unfit, so a process of its own is told that it is.
+    #[test]
+    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
+    fn scopes_without_a_fit_counter_are_recorded_by_the_fallback() {
+        const ROLE: &str = "VOR_FALLBACK_CLOCK";
+        if std::env::var_os(ROLE).is_some() {
+            COUNTER.store(FALLBACK, Ordering::Relaxed);
+            return record_by_the_fallback();
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["scopes_without_a_fit_counter", "--nocapture"]);
+        match child.env(ROLE, "1").output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            // An emulator of another processor may not be able to start a second program of that processor.
+            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::NotFound),
+        }
+    }
+
+    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
+    fn record_by_the_fallback() {
+        use crate::{drain, message, profile_phase, profile_scope};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        crate::config::Config::new().capture(&path).enable();
+        assert!(!is_hardware());
+        let around = ticks();
+        let mut inside = Vec::new();
+        for n in 0..100_u64 {
+            profile_scope!("outer");
+            let begin = ticks();
+            {
+                profile_scope!("inner", n = n, text = "text");
+                let _named = crate::scope::scope("named");
+                let mut phases = profile_phase!("first");
+                profile_phase!(phases, "second");
+                message!("at {n}");
+                let open = crate::thread::open_scopes();
+                assert_eq!(open[0].scopes.len(), 4);
+                assert!(open[0].scopes.iter().all(|scope| scope.start_ticks >= around));
+            }
+            inside.push(ticks() - begin);
+        }
+        // Open while recording is switched off, and recorded still.
+        let open = crate::scope::scope("open");
+        drain::disable();
+        drop(open);
+        drain::start_without_sinks();
+        drain::frame_mark();
+        let around = ticks() - around;
+        assert_eq!(drain::close_capture(), Some(path.clone()));
+
+        let mut capture = crate::reader::Capture::open(&path).unwrap();
+        let frame = capture.frame(0).unwrap();
+        let spans = &frame.threads[0].spans;
+        let named = |name: &str| {
+            let spans = spans
+                .iter()
+                .filter(|span| frame.catalog.site_name(span.site) == name);
+            spans.map(|span| span.duration_ticks).collect::<Vec<_>>()
+        };
+        for name in ["outer", "inner", "named", "first", "second"] {
+            assert_eq!(named(name).len(), 100, "{name}");
+        }
+        assert_eq!((named("open").len(), spans.len()), (1, 501));
+        assert_eq!(frame.threads[0].messages.len(), 100);
+        let outer = named("outer");
+        assert!(outer.iter().zip(&inside).all(|(outer, inside)| outer >= inside));
+        assert!(outer.iter().sum::<u64>() <= around);
+        assert_eq!(crate::scope::backward_ticks(), 0);
+    }
+
     #[test]
     fn a_day_of_slewing_stays_within_a_millisecond_and_never_steps() {
         let (mut world, mut synchroniser, mut timeline) = world();
@@ -430,6 +528,35 @@ mod tests {
                 assert!(error.abs() < 1_000_000, "second {second}: {error} ns");
                 if let Some(sync) = synchroniser.check_reading(world.ticks, wall_ns) {
                     timeline.push(sync);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_calibration_that_went_wrong_is_noticed() {
+        for off in [RATE / 20, RATE / 500] {
+            for wrong in [RATE + off, RATE - off] {
+                let (mut world, _, _) = world();
+                let mut synchroniser = Synchroniser::from_reading(world.ticks, world.start_ns, wrong);
+                let mut timeline = Timeline::default();
+                timeline.push(synchroniser.last());
+                let mut last_ns = i64::MIN;
+                for look in 0..100 {
+                    world.pass(1.0, 30.0);
+                    if let Some(sync) = synchroniser.check_reading(world.ticks, world.wall_ns()) {
+                        assert!(timeline.push(sync));
+                    }
+                    let now_ns = timeline.unix_ns(world.ticks);
+                    assert!(now_ns > last_ns, "time does not step back");
+                    last_ns = now_ns;
+                    let second = timeline.duration_ns(world.ticks, SECOND_TICKS);
+                    if look >= 20 {
+                        assert!(
+                            second.abs_diff(1_000_000_000) < 100_000,
+                            "{wrong}: {second} ns at look {look}"
+                        );
+                    }
                 }
             }
         }

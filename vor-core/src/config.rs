@@ -67,6 +67,25 @@ fn unknown_variables(set: impl Iterator<Item = OsString>) -> Vec<String> {
     unknown
 }
 
+/// Reads one variable. A value that `parse` refuses is reported and counts as none.
+fn value<T>(
+    get: &impl Fn(&str) -> Option<OsString>,
+    report: &mut impl FnMut(&str),
+    name: &str,
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let raw = get(name)?;
+    let text = raw.to_string_lossy();
+    let value = parse(text.trim());
+    if value.is_none() {
+        report(&format!(
+            "{name}: expected {expected}, found `{text}`; it is ignored"
+        ));
+    }
+    value
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self::new()
@@ -140,44 +159,43 @@ impl Config {
         mut report: impl FnMut(&str),
     ) -> Self {
         let mut config = Self::new();
-        let mut number = |name: &str, expected: &str, accept: &dyn Fn(f64) -> bool| -> Option<f64> {
-            let raw = get(name)?;
-            let text = raw.to_string_lossy();
-            match text.trim().parse::<f64>() {
-                Ok(value) if accept(value) => Some(value),
-                _ => {
-                    report(&format!(
-                        "{name}: expected {expected}, found `{text}`; it is ignored"
-                    ));
-                    None
-                }
-            }
-        };
-        let whole = |value: f64| value >= 0.0 && value.fract() == 0.0 && value < 9e15;
-        let ring = number("VOR_RING_KIB", "a whole number from 4 to 1048576", &|value| {
-            whole(value) && RING_KIB_RANGE.contains(&(value as usize))
-        });
-        if let Some(kib) = ring {
-            config.ring_kib = kib as usize;
+        if let Some(kib) = value(
+            &get,
+            &mut report,
+            "VOR_RING_KIB",
+            "a whole number from 4 to 1048576",
+            |text| text.parse().ok().filter(|kib| RING_KIB_RANGE.contains(kib)),
+        ) {
+            config.ring_kib = kib;
         }
-        let every = number("VOR_RECORD_EVERY", "a whole number of at least 1", &|v| {
-            whole(v) && v >= 1.0
-        });
-        if let Some(every) = every {
-            config.every = every as u64;
+        if let Some(every) = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_EVERY",
+            "a whole number of at least 1",
+            |text| text.parse().ok().filter(|every| *every >= 1),
+        ) {
+            config.every = every;
         }
-        if let Some(most) = number("VOR_RECORD_MAX_FRAMES", "a whole number", &whole) {
-            config.max_frames = Some(most as u64);
-        }
-        let slow = number(
-            "VOR_RECORD_SLOW_MS",
-            "a number of milliseconds of at least 0",
-            &|v| (0.0..1e12).contains(&v),
+        config.max_frames = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_MAX_FRAMES",
+            "a whole number",
+            |text| text.parse().ok(),
         );
-        if let Some(before) = number("VOR_RECORD_BEFORE", "a whole number up to 1000", &|v| {
-            whole(v) && v <= 1000.0
-        }) {
-            config.before = before as usize;
+        let expected = "a number of milliseconds of at least 0";
+        let slow = value(&get, &mut report, "VOR_RECORD_SLOW_MS", expected, |text| {
+            text.parse().ok().filter(|ms| (0.0..1e12).contains(ms))
+        });
+        if let Some(before) = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_BEFORE",
+            "a whole number up to 1000",
+            |text| text.parse().ok().filter(|before| *before <= 1000),
+        ) {
+            config.before = before;
         }
         let flame = get("VOR_RECORD_FLAME");
         if let Some(value) = &flame
@@ -190,7 +208,7 @@ impl Config {
                 "VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"
             ));
         }
-        config.slow_ns = slow.map(|ms| (ms * 1e6) as u64);
+        config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
         config.spans = flame.is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
             Some(path) if path.is_empty() => {

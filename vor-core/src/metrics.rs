@@ -125,8 +125,15 @@ impl Metrics {
 /// vor::record_metric_unit("throughput", "MB/s"); // once
 /// vor::record_metric("throughput", 81.5);
 /// ```
+#[inline]
 pub fn record_metric(name: &str, value: f64) {
-    if !switch::is_on() || thread::is_busy() {
+    if !cfg!(feature = "off") && switch::is_on() {
+        record_value(name, value);
+    }
+}
+
+fn record_value(name: &str, value: f64) {
+    if thread::is_busy() {
         return;
     }
     let name = crate::args::cut(name, MAX_NAME_BYTES);
@@ -155,7 +162,14 @@ impl Slot {
 }
 
 /// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value was recorded.
+#[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
+    if !cfg!(feature = "off") {
+        set_unit(name, unit);
+    }
+}
+
+fn set_unit(name: &str, unit: &str) {
     let name = crate::args::cut(name, MAX_NAME_BYTES);
     let unit = crate::args::cut(unit, MAX_NAME_BYTES);
     if thread::is_busy() {
@@ -175,26 +189,71 @@ pub struct IoTick {
     pub bytes: u64,
 }
 
-/// Sums since the last drain. Added to by any thread, taken by the mark and by [`drain_io`]; relaxed, since nothing hangs on their order.
-static IO_NS: AtomicU64 = AtomicU64::new(0);
-static IO_BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
-pub fn record_io(elapsed_ns: u64, bytes: u64) {
-    IO_NS.fetch_add(elapsed_ns, Ordering::Relaxed);
-    IO_BYTES.fetch_add(bytes, Ordering::Relaxed);
+/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on their order.
+struct IoSums {
+    ns: AtomicU64,
+    bytes: AtomicU64,
 }
 
-/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
-#[must_use]
-pub fn drain_io() -> IoTick {
-    IoTick {
-        elapsed_ns: IO_NS.swap(0, Ordering::Relaxed),
-        bytes: IO_BYTES.swap(0, Ordering::Relaxed),
+/// What was recorded while recording was on. Taken by the mark and by [`drain_io`].
+static IO: IoSums = IoSums::new();
+/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when recording is switched on.
+static IO_WHILE_OFF: IoSums = IoSums::new();
+
+impl IoSums {
+    const fn new() -> Self {
+        Self {
+            ns: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self) -> IoTick {
+        IoTick {
+            elapsed_ns: self.ns.swap(0, Ordering::Relaxed),
+            bytes: self.bytes.swap(0, Ordering::Relaxed),
+        }
     }
 }
 
-/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
+/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+///
+/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded then, until recording is switched on.
+#[inline]
+pub fn record_io(elapsed_ns: u64, bytes: u64) {
+    if cfg!(feature = "off") {
+        return;
+    }
+    let sums = if switch::is_on() { &IO } else { &IO_WHILE_OFF };
+    sums.ns.fetch_add(elapsed_ns, Ordering::Relaxed);
+    sums.bytes.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+#[inline]
+#[must_use]
+pub fn drain_io() -> IoTick {
+    if cfg!(feature = "off") {
+        return IoTick::default();
+    }
+    let mut io = IO.take();
+    io.add(IO_WHILE_OFF.take());
+    io
+}
+
+/// Forgets the I/O that was recorded while recording was off: it is about to be switched on, and no frame saw that I/O.
+pub(crate) fn forget_io_while_off() {
+    let _ = IO_WHILE_OFF.take();
+}
+
+impl IoTick {
+    fn add(&mut self, other: Self) {
+        self.elapsed_ns = self.elapsed_ns.saturating_add(other.elapsed_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A counter with a static handle: adds from any thread, and each frame holds what was added in it. Counters of one name are one metric.
 ///
 /// # Examples
 ///
@@ -252,7 +311,7 @@ impl Counter {
                 .units
                 .entry(Box::from(self.name))
                 .or_insert_with(|| self.unit.to_owned());
-            if let Some(slot) = metrics.declare(self.name) {
+            if let Some(slot) = metrics.named(self.name) {
                 metrics.counters.push((self, slot.column));
             }
         });
@@ -271,6 +330,7 @@ impl Counter {
 ///
 /// LATENCY.record(120);
 /// ```
+/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one distribution.
 #[derive(Debug)]
 pub struct Histogram {
     name: &'static str,
@@ -294,8 +354,15 @@ impl Histogram {
     }
 
     /// Adds a value to the frame that is running. Does nothing while recording is off.
+    #[inline]
     pub fn record(&'static self, value: u64) {
-        if !switch::is_on() || thread::is_busy() {
+        if !cfg!(feature = "off") && switch::is_on() {
+            self.record_value(value);
+        }
+    }
+
+    fn record_value(&'static self, value: u64) {
+        if thread::is_busy() {
             return;
         }
         thread::while_busy(|| {
@@ -332,7 +399,7 @@ impl Histogram {
                 .units
                 .entry(Box::from(name.as_str()))
                 .or_insert_with(|| self.unit.to_owned());
-            let Some(slot) = metrics.declare(&name) else {
+            let Some(slot) = metrics.named(&name) else {
                 return false;
             };
             *column = slot.column;
@@ -383,7 +450,7 @@ pub(crate) fn take() -> Taken {
         values,
         sums,
         histograms,
-        io: drain_io(),
+        io: IO.take(),
     }
 }
 
@@ -408,12 +475,27 @@ impl Taken {
                 None => self.histograms.push((columns, histogram)),
             }
         }
-        self.io.elapsed_ns = self.io.elapsed_ns.saturating_add(earlier.io.elapsed_ns);
-        self.io.bytes = self.io.bytes.saturating_add(earlier.io.bytes);
+        self.io.add(earlier.io);
     }
 
     /// Turns sums and distributions into values, and puts all values in order of their columns.
     pub(crate) fn settle(&mut self) {
+        // Handles of one name share its columns.
+        self.sums.sort_unstable_by_key(|(column, _)| *column);
+        self.sums.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 = first.1.saturating_add(if same { later.1 } else { 0 });
+            same
+        });
+        self.histograms.sort_by_key(|(columns, _)| *columns);
+        self.histograms.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                // Both resize themselves, so neither has a value that the other cannot hold.
+                first.1.add(&*later.1).unwrap_or(());
+            }
+            same
+        });
         self.values
             .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
         for (columns, histogram) in self.histograms.drain(..) {
@@ -460,9 +542,9 @@ pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
         Some(index) => index,
         None if sets.len() >= MAX_NAMED_FRAME_SETS => {
             if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
-                eprintln!(
-                    "vor: more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
-                );
+                crate::drain::report::line(&format!(
+                    "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
+                ));
             }
             return None;
         }

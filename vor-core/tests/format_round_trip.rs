@@ -15,8 +15,8 @@ use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadB
 use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::ClockSync;
 use vor_core::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes,
-    Record, RecordHead, RecordRef, decode_payload, parse_end,
+    Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS,
+    OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
@@ -275,6 +275,58 @@ proptest! {
             let Record::Frame(read) = record else { panic!("expected a frame, found {record:?}") };
             assert_frame(read, frame);
         }
+    }
+
+    #[test]
+    fn an_index_says_what_stands_before_it(
+        steps in vec((frame(), proptest::option::of(thread_batch())), 0..40),
+    ) {
+        let mut encoder = Encoder::new(HEADER);
+        let mut file = Vec::new();
+        encoder.header(&mut file);
+        let mut expected = Index::default();
+        let mut begin = file.len() as u64;
+        let (mut behind, mut main) = (0_u64, 0_u64);
+        for (frame, thread) in &steps {
+            if let Some(thread) = thread {
+                let batch = SpanBatch { catalog: Arc::default(), threads: vec![thread.clone()] };
+                encoder.encode(RecordRef::Batch(&batch), &mut file);
+                expected.spans += thread.len() as u64;
+                expected.messages += thread.messages.len() as u64;
+                expected.async_spans += thread.async_spans.len() as u64;
+                behind = behind.saturating_add(thread.dropped_spans);
+            }
+            encoder.encode(RecordRef::Frame(frame), &mut file);
+            let set = frame.frame_set as usize;
+            let sets = expected.frames.len().max(set + 1);
+            expected.frames.resize(sets, 0);
+            expected.frames[set] += 1;
+            if set == 0 {
+                if main == 0 {
+                    expected.start_ticks = frame.start_ticks;
+                }
+                expected.end_ticks = frame.end_ticks;
+                expected.dropped_spans = expected.dropped_spans.saturating_add(frame.dropped_spans);
+                behind = 0;
+                // So few frames all have their place.
+                expected.seeks.push(Seek { ordinal: main, index: frame.index, offset: begin, start_ticks: frame.start_ticks });
+                main += 1;
+                begin = file.len() as u64;
+            }
+        }
+        expected.dropped_spans = expected.dropped_spans.saturating_add(behind);
+        expected.tables_offset = file.len() as u64;
+        encoder.close(&Catalog::default(), &mut file);
+        let (records, damage) = read(&file, 1000);
+        prop_assert_eq!(damage, []);
+        let place = records.iter().position(|record| matches!(record, Record::Index(_)));
+        let Some(Record::Index(found)) = place.map(|place| records[place].clone()) else {
+            panic!("no index in {records:?}")
+        };
+        expected.records = place.unwrap_or(0) as u64;
+        prop_assert_eq!(found, expected);
+        let Some(Record::End { index_offset }) = records.last() else { panic!("no end in {records:?}") };
+        prop_assert_eq!(Some(*index_offset), parse_end(&HEADER, &file));
     }
 
     #[test]
@@ -538,6 +590,7 @@ fn a_closed_file_is_found_through_its_index() {
                 start_ticks: index * 100,
                 end_ticks: index * 100 + 100,
                 span_count: 2,
+                dropped_spans: 3,
                 ..FrameSnapshot::default()
             };
             encoder.encode(RecordRef::Frame(&frame), &mut file);

@@ -11,6 +11,10 @@ use std::io::{self, Cursor, Read};
 use std::sync::{Arc, Mutex};
 
 use common::{Made, make};
+use vor_core::batch::{SpanBatch, ThreadBatch};
+use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, Event, Frame, Reader};
 
 fn bits(frame: &Frame) -> (Vec<u64>, Vec<(String, u64)>) {
@@ -206,4 +210,88 @@ fn spans_beyond_the_limit_are_counted() {
         assert_eq!(found.frame.span_count, expected.span_count);
         assert_eq!(found.held_spans(), expected.span_count.min(4));
     }
+}
+
+/// Spans in the batches of a file, and how many of them were dropped, as the stream gives them.
+fn counted(bytes: &[u8]) -> (u64, u64) {
+    let mut reader = Reader::new(bytes).unwrap();
+    let (mut spans, mut dropped) = (0, 0);
+    while let Some(event) = reader.next_event().unwrap() {
+        if let Event::Batch(batch) = event {
+            spans += batch.span_count() as u64;
+            dropped += batch
+                .threads
+                .iter()
+                .map(|thread| thread.dropped_spans)
+                .sum::<u64>();
+        }
+    }
+    (spans, dropped)
+}
+
+#[test]
+fn a_torn_file_counts_the_spans_behind_its_last_frame() {
+    let made = make(8, 12, 9, true);
+    let (mut behind_frames, mut cuts) = (0, 0);
+    for pair in made.records.windows(2) {
+        // At the record, and within it.
+        for cut in [pair[0], (pair[0] + pair[1]) / 2] {
+            let torn = &made.bytes[..cut];
+            let capture = Capture::new(Cursor::new(torn.to_vec())).unwrap();
+            let info = capture.info();
+            assert_eq!(
+                (info.spans, info.dropped_spans),
+                counted(torn),
+                "cut at byte {cut}"
+            );
+            let in_frames: u64 = made.frames[..info.frames as usize]
+                .iter()
+                .map(|frame| frame.span_count)
+                .sum();
+            behind_frames += info.spans - in_frames;
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 50 && behind_frames > 0);
+}
+
+#[test]
+fn dropped_spans_are_the_same_with_and_without_an_index() {
+    let made = make(9, 0, 0, false);
+    let with_drops = |given_up: u64| {
+        let mut encoder = Encoder::new(Header {
+            file_id: 99,
+            ..Header::default()
+        });
+        let mut bytes = Vec::new();
+        encoder.header(&mut bytes);
+        let batch = |dropped_spans: u64| SpanBatch {
+            catalog: Arc::clone(&made.catalog),
+            threads: vec![ThreadBatch {
+                thread: ThreadId(0),
+                start_ticks: vec![10, 20],
+                duration_ticks: vec![5, 5],
+                sites: vec![SiteId(1); 2],
+                dropped_spans,
+                ..ThreadBatch::default()
+            }],
+        };
+        encoder.encode(RecordRef::Batch(&batch(3)), &mut bytes);
+        // A flight recorder may give up spans of a frame, which then no batch has.
+        let frame = FrameSnapshot {
+            span_count: 2,
+            dropped_spans: 3 + given_up,
+            ..FrameSnapshot::default()
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        encoder.encode(RecordRef::Batch(&batch(4)), &mut bytes);
+        let torn = bytes.clone();
+        encoder.close(&made.catalog, &mut bytes);
+        [torn, bytes].map(|bytes| {
+            let info = Capture::new(Cursor::new(bytes)).unwrap().info();
+            (info.indexed, info.frames, info.spans, info.dropped_spans)
+        })
+    };
+    assert_eq!(with_drops(0), [(false, 1, 4, 7), (true, 1, 4, 7)]);
+    assert_eq!(with_drops(100), [(false, 1, 4, 107), (true, 1, 4, 107)]);
 }

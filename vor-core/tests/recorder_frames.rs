@@ -118,7 +118,7 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
         .filter(|(frame, _)| frame.frame_set == 0)
         .collect();
     assert_eq!(frames.len(), FRAMES + 1);
-    let (mut late, mut count) = (0, 0);
+    let mut count = 0;
     for pair in frames.windows(2) {
         assert_eq!(pair[0].0.end_ticks, pair[1].0.start_ticks, "frames touch");
         assert_eq!(pair[0].0.index + 1, pair[1].0.index);
@@ -134,11 +134,17 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
             ends.iter().all(|(_, end)| *end <= frame.end_ticks),
             "nothing that ended after the mark"
         );
-        late += ends.iter().filter(|(_, end)| *end <= frame.start_ticks).count();
+        // A thread that loses its core between the clock and the ring brings that one span late; nothing but waiting for it could help.
+        let mut late: Vec<_> = ends
+            .iter()
+            .filter(|(_, end)| *end <= frame.start_ticks)
+            .map(|(thread, _)| thread)
+            .collect();
+        let all = late.len();
+        late.dedup();
+        assert_eq!(late.len(), all, "a thread was late with more than one span");
     }
     assert_eq!(count, MADE.load(Ordering::Relaxed));
-    // A thread that loses its core between the clock and the ring brings its span one frame late; nothing but waiting for it could help.
-    assert!(late <= 3 * FRAMES / 10, "{late} spans came late");
 }
 
 #[test]
@@ -341,6 +347,37 @@ fn a_unit_is_that_of_the_first_value() {
         [Some(2.0), Some(4.0), None],
         "the last write of a frame wins"
     );
+}
+
+#[test]
+fn handles_of_one_name_are_one_metric() {
+    static COUNTERS: [Counter; 3] = [const { Counter::new("shared sum", "B") }; 3];
+    static HISTOGRAMS: [Histogram; 2] = [const { Histogram::new("shared sizes", "B") }; 2];
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let frames = frames_of(false, || {
+        for frame in 1..=3 {
+            for counter in &COUNTERS {
+                counter.add(frame);
+            }
+            for value in 1..=100 {
+                HISTOGRAMS[value as usize % 2].record(value * frame);
+            }
+            drain::frame_mark();
+        }
+    });
+    for (frame, n) in frames.iter().map(|(frame, _)| frame).zip(1_u32..) {
+        let metric = |name: &str| frame.metric(name);
+        assert_eq!(metric("shared sum"), Some(f64::from(3 * n)));
+        let [p50, max] = ["shared sizes.p50", "shared sizes.max"].map(|name| metric(name).unwrap());
+        assert_eq!((p50, max), (f64::from(50 * n), f64::from(100 * n)));
+    }
+    let names = frames[2]
+        .0
+        .catalog
+        .columns
+        .iter()
+        .map(|column| &column.metric.name);
+    assert_eq!(names.filter(|name| name.starts_with("shared")).count(), 4);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use vor_core::frame::FrameSnapshot;
 use vor_core::scope::scope;
 use vor_core::sink::{FrameSink, Interest};
 use vor_core::thread::{MAX_OPEN, open_scopes};
-use vor_core::{drain, profile_scope};
+use vor_core::{clock, drain, profile_scope};
 
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -212,6 +212,153 @@ fn open_scopes_are_never_torn() {
             assert!(seen[0] > 0, "{seen:?}");
         });
     });
+}
+
+/// Both ends of every span of a name, in the order of their ends.
+#[derive(Clone, Default)]
+struct KeepsEnds(Arc<Mutex<Vec<(String, u64, u64)>>>);
+
+impl FrameSink for KeepsEnds {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_core::Error> {
+        let mut spans = self.0.lock().unwrap();
+        for thread in &batch.threads {
+            spans.extend((0..thread.len()).map(|i| {
+                let name = batch.catalog.site_name(thread.sites[i]).to_owned();
+                (name, thread.start_ticks[i], thread.end_ticks(i))
+            }));
+        }
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_core::Error> {
+        Ok(())
+    }
+}
+
+/// Runs `work`, and returns the spans that ended in it with both ends.
+fn ends_of(work: impl FnOnce()) -> Vec<(String, u64, u64)> {
+    let keeps = KeepsEnds::default();
+    Config::new().enable();
+    let handle = drain::add_sink("keeps ends", keeps.clone());
+    work();
+    drop(handle);
+    std::mem::take(&mut *keeps.0.lock().unwrap())
+}
+
+#[test]
+fn phases_touch() {
+    let _turn = turn();
+    let spans = ends_of(|| {
+        for _ in 0..100 {
+            let mut phases = vor_core::profile_phase!("first");
+            for _ in 0..10 {
+                profile_scope!("inside a phase");
+                vor_core::profile_phase!(phases, "next");
+            }
+            vor_core::profile_phase!(phases, "last");
+        }
+    });
+    let phases: Vec<_> = spans
+        .iter()
+        .filter(|(name, ..)| name != "inside a phase")
+        .collect();
+    assert_eq!((spans.len(), phases.len()), (2200, 1200));
+    for (round, chain) in phases.chunks(12).enumerate() {
+        let names: Vec<_> = chain.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!((names[0], names[11]), ("first", "last"));
+        assert!(names[1..11].iter().all(|name| *name == "next"), "{names:?}");
+        for pair in chain.windows(2) {
+            let (end, start) = (pair[0].2, pair[1].1);
+            // One reading of the processor's counter is both. The fallback is read for each, and so is the counter at the first use of a site.
+            let shared = round > 0 && clock::is_hardware();
+            assert!(start >= end && (start == end || !shared), "{pair:?}");
+        }
+    }
+}
+
+/// A length of more than 32 bits takes a record of its own shape, with arguments and without. On other processors the counter is too slow for a test.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn scopes_of_more_ticks_than_32_bits_keep_their_length() {
+    let _turn = turn();
+    let mut bounds = None;
+    let wait = || {
+        let begin = clock::ticks();
+        while clock::ticks() - begin <= u64::from(u32::MAX) + 1000 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        clock::ticks() - begin
+    };
+    let spans = ends_of(|| {
+        let around = clock::ticks();
+        let inside = {
+            profile_scope!("plain");
+            profile_scope!("one", a = 1);
+            profile_scope!(
+                "eight",
+                a = 1,
+                b = 2,
+                c = 3,
+                d = 4,
+                e = "text",
+                f = 6.5,
+                g = true,
+                h = 8
+            );
+            let _named = scope("named");
+            let _phases = vor_core::profile_phase!("phase");
+            wait()
+        };
+        bounds = Some((inside, clock::ticks() - around));
+    });
+    let (inside, around) = bounds.unwrap();
+    let names: Vec<_> = spans.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["phase", "named", "eight", "one", "plain"]);
+    for (name, start, end) in spans {
+        assert!((inside..=around).contains(&(end - start)), "{name}");
+    }
+}
+
+#[test]
+fn open_scopes_have_their_threads_name_their_start_and_their_age() {
+    let _turn = turn();
+    Config::new().enable();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::Builder::new()
+        .name("the other".into())
+        .spawn(move || {
+            let before = clock::ticks();
+            profile_scope!("outer");
+            profile_scope!("inner", n = 1);
+            tell.send((before, clock::ticks())).unwrap();
+            released.recv().unwrap_err();
+        });
+    let (before, after) = told.recv().unwrap();
+    let asked = clock::ticks();
+    let open = open_scopes();
+    let answered = clock::ticks();
+    drop(release);
+    other.unwrap().join().unwrap();
+    let thread = open.iter().find(|thread| thread.name == "the other").unwrap();
+    let names: Vec<_> = thread.scopes.iter().map(|scope| scope.name.as_str()).collect();
+    assert_eq!(names, ["outer", "inner"]);
+    let rate = drain::catalog().unwrap().timeline.syncs()[0].rate;
+    let ns = |ticks: u64| ticks as f64 * rate as f64 / (1_u64 << clock::RATE_BITS) as f64;
+    for scope in &thread.scopes {
+        assert!((before..=after).contains(&scope.start_ticks));
+        // A nanosecond of rounding.
+        let age = scope.age_ns as f64;
+        assert!(
+            age + 1.0 >= ns(asked - after) && age <= ns(answered - before) + 1.0,
+            "{scope:?}"
+        );
+    }
+    assert!(open_scopes().iter().all(|thread| thread.name != "the other"));
 }
 
 #[test]

@@ -56,15 +56,17 @@ pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;
 pub use vor_core::drain::{
-    SinkHandle, add_sink, capture_path, disable, enable, failed_sinks, flush, flush_recording, frame_mark,
-    frame_mark_named, is_enabled, stats,
+    SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
+    frame_mark, frame_mark_named, is_enabled, stats,
 };
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
 pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
-pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
+#[cfg(not(feature = "off"))]
+pub use vor_core::scope::scope;
+pub use vor_core::scope::{PhaseChain, ScopeGuard};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
 #[cfg(feature = "puffin")]
@@ -75,6 +77,13 @@ pub use vor_core::system::{SystemSample, current_memory_bytes};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
+
+/// Opens nothing: vor is compiled out.
+#[cfg(feature = "off")]
+#[inline]
+pub fn scope(_: &str) -> ScopeGuard {
+    ScopeGuard::off()
+}
 
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]

@@ -44,7 +44,10 @@ static ALLOCATOR: Profiled = Profiled;
 /// Ends the test binary when the work below waits for itself.
 fn watch() {
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(120));
+        // In small steps, so that a stop of the whole process counts as one of them.
+        for _ in 0..1200 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         eprintln!("a scope in the allocator waits for itself");
         std::process::abort();
     });

@@ -114,6 +114,33 @@ fn play(part: &str) {
                 STOP.store(true, Ordering::Relaxed);
             });
         }
+        "registering" => {
+            static STOP: AtomicBool = AtomicBool::new(false);
+            std::thread::scope(|threads| {
+                for thread in 0..3 {
+                    threads.spawn(move || {
+                        for round in 0..400 {
+                            if STOP.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            register(&format!("{thread}/{round}"));
+                            vor::frame_mark_named(&format!("set {}", round % 50));
+                            std::thread::yield_now();
+                        }
+                    });
+                }
+                for round in 0..60 {
+                    wait(fork(|| {
+                        register(&format!("child {round}"));
+                        vor::frame_mark();
+                        vor::flush();
+                        std::hint::black_box(vor::open_scopes());
+                        std::hint::black_box(vor::close_capture());
+                    }));
+                }
+                STOP.store(true, Ordering::Relaxed);
+            });
+        }
         "storm" => storm(4),
         "silent" => {
             spans("before", 10);
@@ -127,6 +154,22 @@ fn play(part: &str) {
         }
         other => panic!("{other}"),
     }
+}
+
+/// Uses everything that takes a lock at its first use, under names that are new.
+fn register(name: &str) {
+    let name: &'static str = String::leak(name.to_owned());
+    let histogram: &'static _ = Box::leak(Box::new(vor::Histogram::new(name, "ns")));
+    histogram.record(7);
+    histogram.record(9);
+    let counter: &'static _ = Box::leak(Box::new(vor::Counter::new(name, "")));
+    counter.add(3);
+    vor::record_metric_unit(name, "m");
+    vor::record_metric(name, 1.5);
+    spans(name, 2);
+    std::thread::spawn(|| drop(vor::scope("short-lived")))
+        .join()
+        .unwrap();
 }
 
 /// Each process forks two more, down to a depth.
@@ -225,6 +268,34 @@ fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
             (Some(7.0), Some(2.0))
         );
     }
+}
+
+/// A lock that another thread holds at the moment of the fork is never let go in the child.
+#[test]
+fn a_fork_amid_first_uses_leaves_no_lock_behind() {
+    let test = "a_fork_amid_first_uses_leaves_no_lock_behind";
+    if let Some(part) = role() {
+        return play(&part);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    play_in_child(test, "registering", folder.path());
+    let (_, children) = read_all(folder.path());
+    assert_eq!(children.len(), 60);
+    let mut rounds: Vec<u32> = Vec::new();
+    for child in children {
+        let (name, spans) = child
+            .spans
+            .iter()
+            .find(|(name, _)| name.starts_with("child "))
+            .unwrap();
+        assert_eq!((spans.len(), child.count("short-lived")), (2, 1));
+        let frame = &child.frames[0].0;
+        assert_eq!(frame.metric(&format!("{name}.max")), Some(9.0));
+        assert!(child.closed && child.spans.len() == 2, "{:?}", child.spans.keys());
+        rounds.push(name["child ".len()..].parse().unwrap());
+    }
+    rounds.sort_unstable();
+    assert!(rounds.into_iter().eq(0..60), "each child wrote its own");
 }
 
 #[test]

@@ -130,6 +130,35 @@ fn bad_values_are_one_line_each_and_left_out() {
 }
 
 #[test]
+fn variables_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let test = "variables_need_not_be_text";
+    if role().is_some() {
+        return work(3, 10);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"run \xff\n.vor"));
+    let no_text = std::ffi::OsStr::from_bytes(b"\xfe\xff");
+    let mut command = child(test, "child", folder.path());
+    let output = run(command
+        .env("VOR_RECORD", &path)
+        .env("VOR_RECORD_FLAME", no_text)
+        .env("VOR_RECORD_EVERY", no_text));
+    assert!(output.status.success(), "{output:?}");
+    let lines = vor_lines(&output);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with("vor: VOR_RECORD_EVERY: expected"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("vor: VOR_RECORD_FLAME: expected"),
+        "{lines:?}"
+    );
+    assert_eq!(read(&path).frames.len(), 3);
+}
+
+#[test]
 fn a_file_size_limit_ends_the_capture_and_not_the_program() {
     let test = "a_file_size_limit_ends_the_capture_and_not_the_program";
     if let Some(role) = role() {
@@ -169,6 +198,44 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
             "{role}: what fitted can be read"
         );
         assert!(summary.damage.len() <= 1, "{role}: {:?}", summary.damage);
+    }
+}
+
+/// The worker takes no signals, but a flush and the end of a sink write on the program's own thread.
+#[test]
+fn a_file_size_limit_ends_a_chrome_trace_and_not_the_program() {
+    let test = "a_file_size_limit_ends_a_chrome_trace_and_not_the_program";
+    if let Some(role) = role() {
+        use vor::Sink;
+        let path = folder().join("trace.json");
+        if role == "inline" {
+            vor::Config::new().inline_drain(true).enable();
+        }
+        let trace = vor::ChromeTraceSink { path }.install();
+        limit_file_size(20_000);
+        for _ in 0..20 {
+            work(1, 500);
+            vor::flush();
+        }
+        drop(trace);
+        println!("still here, {} failed", vor::failed_sinks());
+        return;
+    }
+    for role in ["worker", "inline"] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = run(&mut child(test, role, folder.path()));
+        assert_eq!(output.status.signal(), None, "{role}: {output:?}");
+        assert!(output.status.success(), "{role}: {output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stdout).contains("still here, 1 failed"),
+            "{role}: {output:?}"
+        );
+        let lines = vor_lines(&output);
+        assert_eq!(lines.len(), 1, "{role}: {lines:?}");
+        assert!(
+            lines[0].contains("trace.json") && lines[0].contains("File too large"),
+            "{role}: {lines:?}"
+        );
     }
 }
 

@@ -1,5 +1,7 @@
 //! The thinnest whole path: scopes in, a capture out, read back.
 
+#![cfg(not(feature = "off"))]
+
 use vor_core::format::{Decoder, Event, Record};
 
 #[vor::profile]

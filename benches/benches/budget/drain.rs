@@ -1,16 +1,20 @@
 //! What a span costs behind the rings, sink by sink, on made batches: CPU time of the thread that feeds the sink.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use tempfile::tempdir;
 use vor_benches::clock::thread_cpu_ns;
 use vor_benches::rounds::median;
 use vor_benches::spans::{Shape, decode, frame_of};
+use vor_core::batch::SpanBatch;
 use vor_core::export::chrome::ChromeExporter;
 use vor_core::frame::TreeBuilder;
 use vor_core::sink::FrameSink;
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 use vor_core::sink::puffin::PuffinSink;
+use vor_core::stats::StatsBuilder;
+use vor_core::system::ProcessSampler;
 
 use crate::Options;
 use crate::table::{Table, Target};
@@ -19,13 +23,37 @@ use crate::table::{Table, Target};
 const SPANS: usize = 1 << 16;
 const ROUNDS: usize = 31;
 
-/// Measures the sinks and the decoder.
+/// Measures the sinks, the decoder, and what a frame's sample of the process costs.
 pub fn measure(_: &Options, table: &mut Table) {
+    let mut sampler = ProcessSampler::new();
+    let samples = (0..1001).map(|_| {
+        let begin = thread_cpu_ns();
+        black_box(sampler.sample());
+        (thread_cpu_ns() - begin) as f64 / 1000.0
+    });
+    table.add(
+        "a sample of the process",
+        Target::AtMost(200.0),
+        median(samples.collect()),
+        "us",
+    );
     for (name, shape) in [("flat", Shape::Flat), ("trees", Shape::Trees)] {
         if let Err(error) = measure_shape(name, shape, table) {
             table.not_measured(format!("drain, {name}"), error);
         }
     }
+}
+
+/// Returns the time from the first start to the last end.
+fn length_ticks(batch: &SpanBatch) -> u64 {
+    let first = batch.threads.iter().flat_map(|share| &share.start_ticks).min();
+    let last = batch
+        .threads
+        .iter()
+        .filter_map(|share| share.start_ticks.last().zip(share.duration_ticks.last()))
+        .map(|(start, duration)| start + duration)
+        .max();
+    last.zip(first).map_or(0, |(last, first)| last - first)
 }
 
 fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<dyn std::error::Error>> {
@@ -89,6 +117,25 @@ fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<
     table.add(
         format!("batch to trees, {name}, per span"),
         Target::None,
+        ns,
+        "ns",
+    );
+    let mut statistics = StatsBuilder::new();
+    let mut moving = batch.clone();
+    let length_ticks = length_ticks(&batch);
+    let ns = per_span(Box::new(|| {
+        statistics.add_batch(&moving);
+        for share in &mut moving.threads {
+            statistics.settle(share.thread, u64::MAX, &[]);
+            share
+                .start_ticks
+                .iter_mut()
+                .for_each(|start| *start += length_ticks);
+        }
+    }));
+    table.add(
+        format!("batch to statistics, {name}, per span"),
+        Target::AtMost(12.0),
         ns,
         "ns",
     );

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `truth`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
@@ -19,6 +19,7 @@ mod real;
 mod recording;
 mod table;
 mod threads;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
     let groups: &[(&str, Group)] = &[
         ("hot", hot::measure),
         ("metrics", hot::measure_metrics),
+        ("truth", truth::measure),
         ("threads", threads::measure),
         ("drain", drain::measure),
         ("marks", recording::measure_marks),

@@ -10,7 +10,7 @@ use std::sync::Once;
 
 use crate::{switch, thread};
 
-use super::{lock_engine, pass};
+use super::{lock_engine, pass, signals};
 
 /// Registers for the end of the process and for panics, once.
 pub(super) fn install() {
@@ -52,9 +52,11 @@ pub(super) fn finish() {
     }
     thread::while_busy(|| {
         if let Some(engine) = &mut *lock_engine() {
-            engine.keep_ended();
-            pass(engine);
-            engine.outputs.finish();
+            signals::without_signals(|| {
+                engine.keep_ended();
+                pass(engine);
+                engine.outputs.finish();
+            });
         }
     });
 }

@@ -12,7 +12,7 @@ mod sampler;
 pub(crate) mod signals;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -44,11 +44,12 @@ struct Settings {
     interval: Duration,
     max_spans_per_frame: usize,
     statistics: bool,
+    /// The capture that was asked for, until it is closed or cannot be opened.
     capture: Option<(PathBuf, CaptureOptions)>,
     /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
     capture_from_env: bool,
-    /// Where the capture really is: beside the path that was asked for where another process writes there.
-    capture_path: Option<PathBuf>,
+    /// The capture that was opened: the number of its sink, and where it is written.
+    opened: Option<(u64, PathBuf)>,
 }
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -95,8 +96,18 @@ pub fn is_enabled() -> bool {
     switch::is_on()
 }
 
-/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine locked.
+/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine locked, and where vor is compiled out.
 pub(crate) fn start(config: Config) {
+    if cfg!(feature = "off") {
+        if let Some(path) = &config.capture {
+            report::line(&format!(
+                "{}{} is not written: vor is compiled out, by its feature `off`",
+                if config.from_env { "VOR_RECORD: " } else { "" },
+                path.display()
+            ));
+        }
+        return;
+    }
     if thread::is_busy() {
         report::line("recording cannot be configured from inside a sink; the call is ignored");
         return;
@@ -115,7 +126,7 @@ pub(crate) fn start(config: Config) {
             statistics: config.statistics,
             capture: None,
             capture_from_env: config.from_env,
-            capture_path: None,
+            opened: None,
         });
         if is_first {
             begin(settings);
@@ -127,7 +138,8 @@ pub(crate) fn start(config: Config) {
         }
         #[cfg(feature = "puffin")]
         feed_puffin(settings, is_first, config.puffin);
-        if let (None, Some(path)) = (&settings.capture, config.capture) {
+        let path = config.capture.filter(|path| may_begin(path, settings));
+        if let Some(path) = path {
             let options = CaptureOptions {
                 spans: config.spans,
                 every: config.every,
@@ -141,6 +153,8 @@ pub(crate) fn start(config: Config) {
         }
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
+                // What ended before is not theirs.
+                pass(engine);
                 for (name, sink) in config.sinks {
                     engine
                         .outputs
@@ -148,8 +162,11 @@ pub(crate) fn start(config: Config) {
                 }
             });
         }
+        if !switch::is_on() {
+            metrics::forget_io_while_off();
+        }
+        switch::set(true);
     });
-    switch::set(true);
 }
 
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
@@ -180,9 +197,31 @@ fn begin(settings: &Settings) {
     }
 }
 
+/// Says whether a capture at `path` may begin. Where another is being written, that one goes on, and a line says so.
+fn may_begin(path: &Path, settings: &Settings) -> bool {
+    let Some(running) = running_capture(settings) else {
+        return true;
+    };
+    let asked = settings.capture.as_ref().map(|(asked, _)| asked.as_path());
+    if asked != Some(path) {
+        report::line(&format!(
+            "{} is being written; no second capture is begun at {}",
+            running.display(),
+            path.display()
+        ));
+    }
+    false
+}
+
+/// Returns where the capture is written, unless it was closed or its sink failed.
+fn running_capture(settings: &Settings) -> Option<PathBuf> {
+    let (number, path) = settings.opened.clone()?;
+    with_settings(settings, |engine| engine.outputs.has(number)).then_some(path)
+}
+
 /// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
 fn open_capture(settings: &mut Settings) {
-    settings.capture_path = None;
+    settings.opened = None;
     let Some((path, options)) = &settings.capture else {
         return;
     };
@@ -193,17 +232,55 @@ fn open_capture(settings: &mut Settings) {
     };
     match CaptureSink::create(path, *options) {
         Ok(sink) => {
+            let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
             let path = sink.path().to_owned();
             let name = format!("{variable}the capture {}", path.display());
             with_settings(settings, |engine| {
-                engine
-                    .outputs
-                    .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, Box::new(sink));
+                // What ended before is not in it.
+                pass(engine);
+                engine.outputs.add(number, name, Box::new(sink));
             });
-            settings.capture_path = Some(path);
+            settings.opened = Some((number, path));
         }
-        Err(error) => report::line(&format!("{variable}{error}; no capture is written")),
+        Err(error) => {
+            report::line(&format!("{variable}{error}; no capture is written"));
+            settings.capture = None;
+        }
     }
+}
+
+/// Returns the file that the capture is being written to.
+///
+/// It is not always the path that was asked for: where another process is writing there, it is `run.<pid>.vor` beside it. `None` where no capture is being
+/// written: none was asked for, it could not be opened or written, or it was closed; in the child of a fork until it records; and inside a sink.
+#[must_use]
+pub fn capture_path() -> Option<PathBuf> {
+    if thread::is_busy() || switch::is_forked() {
+        return None;
+    }
+    thread::while_busy(|| running_capture(locked(&SETTINGS).as_ref()?))
+}
+
+/// Closes the capture that is being written, with its index, and returns its path. `None` where no capture is being written, as for [`capture_path`], and where
+/// the end could not be written, which a line on stderr tells.
+///
+/// Everything that ended before the call is in it. Recording goes on for the other sinks, and another capture may be begun with
+/// [`Config::capture`]. Without this call the capture is closed when the process ends.
+pub fn close_capture() -> Option<PathBuf> {
+    if thread::is_busy() || switch::is_forked() {
+        return None;
+    }
+    thread::while_busy(|| {
+        let mut settings = locked(&SETTINGS);
+        let settings = settings.as_mut()?;
+        let (number, path) = settings.opened.take()?;
+        settings.capture = None;
+        let closed = with_settings(settings, |engine| {
+            pass(engine);
+            engine.outputs.remove(number)
+        });
+        closed.then_some(path)
+    })
 }
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
@@ -240,7 +317,8 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
             settings.statistics,
         )
     };
-    work(engine.get_or_insert_with(make))
+    // Sinks write on whichever thread drains, and the program must not die of what they write.
+    signals::without_signals(|| work(engine.get_or_insert_with(make)))
 }
 
 /// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go first.
@@ -294,16 +372,30 @@ fn step(engine: &mut Engine) -> Pass {
 /// Ends a frame of the main set and begins the next.
 ///
 /// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last mark belong to the frame that ends.
+#[inline]
 pub fn frame_mark() {
-    if switch::is_on() && !thread::is_busy() {
+    if !cfg!(feature = "off") && switch::is_on() {
+        mark_main();
+    }
+}
+
+fn mark_main() {
+    if !thread::is_busy() {
         rearm_if_forked();
         thread::while_busy(|| mark(0, metrics::take()));
     }
 }
 
 /// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no spans of their own and no metrics.
+#[inline]
 pub fn frame_mark_named(name: &str) {
-    if switch::is_on() && !thread::is_busy() {
+    if !cfg!(feature = "off") && switch::is_on() {
+        mark_named(name);
+    }
+}
+
+fn mark_named(name: &str) {
+    if !thread::is_busy() {
         rearm_if_forked();
         thread::while_busy(|| {
             if let Some(set) = metrics::frame_set(name, &FRAME_SETS) {
@@ -440,18 +532,6 @@ pub fn catalog() -> Option<Arc<Catalog>> {
         pass(engine);
         Arc::clone(engine.catalog())
     })
-}
-
-/// Returns where the capture that [`enable`] or [`Config::enable`] began is written, `None` where there is none, and inside a sink.
-///
-/// It may be another path than the one that was asked for: a second process that names the same file gets one of its own.
-#[must_use]
-pub fn capture_path() -> Option<PathBuf> {
-    if thread::is_busy() {
-        return None;
-    }
-    rearm_if_forked();
-    thread::while_busy(|| locked(&SETTINGS).as_ref()?.capture_path.clone())
 }
 
 /// Returns how many sinks were switched off because they failed.

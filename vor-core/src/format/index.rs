@@ -20,6 +20,8 @@ pub(super) struct IndexBuilder {
     /// Where the frame that is being recorded begins.
     begin: (u64, u32),
     last: Option<Seek>,
+    /// Spans that batches since the last frame of the main set count as dropped; the frame to come counts them too.
+    dropped_since_frame: u64,
 }
 
 impl Default for IndexBuilder {
@@ -30,6 +32,7 @@ impl Default for IndexBuilder {
             ordinal: 0,
             begin: (0, 0),
             last: None,
+            dropped_since_frame: 0,
         }
     }
 }
@@ -49,7 +52,7 @@ impl IndexBuilder {
         self.index.spans += totals.spans;
         self.index.messages += totals.messages;
         self.index.async_spans += totals.async_spans;
-        self.index.dropped_spans = self.index.dropped_spans.saturating_add(totals.dropped_spans);
+        self.dropped_since_frame = self.dropped_since_frame.saturating_add(totals.dropped_spans);
     }
 
     /// Adds a frame whose record ends at `end_offset`, before the record number `next_seq`.
@@ -64,6 +67,9 @@ impl IndexBuilder {
         if set != 0 {
             return;
         }
+        // The frame's own count has what its batches say, and what was given up before it became a batch of the file.
+        self.index.dropped_spans = self.index.dropped_spans.saturating_add(frame.dropped_spans);
+        self.dropped_since_frame = 0;
         if self.ordinal == 0 {
             self.index.start_ticks = frame.start_ticks;
         }
@@ -92,6 +98,7 @@ impl IndexBuilder {
     /// Returns the index so far, without what only the writer of the records knows.
     pub(super) fn build(&self) -> Index {
         let mut index = self.index.clone();
+        index.dropped_spans = index.dropped_spans.saturating_add(self.dropped_since_frame);
         if index.seeks.last() != self.last.as_ref() {
             index.seeks.extend(self.last);
         }

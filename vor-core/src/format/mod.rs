@@ -200,7 +200,7 @@ pub struct Index {
     pub frames: Vec<u64>,
     /// Spans in all batches.
     pub spans: u64,
-    /// Spans that were dropped because a ring was full, by the batches.
+    /// Spans that were dropped or given up: by the frames of the main set, and by the batches behind the last of them.
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,

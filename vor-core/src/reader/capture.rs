@@ -106,13 +106,13 @@ pub struct Info {
     pub file_bytes: u64,
     /// Frames of the main set that can be read.
     pub frames: u64,
-    /// Spans that ended in those frames, and after them where the index knows.
+    /// Spans that ended in those frames, and after the last of them.
     pub spans: u64,
     /// Threads that recorded something.
     pub threads: u64,
     /// From the first mark to the last one.
     pub duration_ns: u64,
-    /// Spans that were dropped because a ring was full.
+    /// Spans that were dropped because a ring was full, or given up because a frame was too long to keep.
     pub dropped_spans: u64,
     /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed when it ends with a whole record.
     pub closed: bool,

@@ -259,10 +259,35 @@ impl CaptureV3 {
         self.info.threads = scan.catalog.threads.len() as u64;
         self.info.damage = scan.damage;
         self.catalog = Arc::new(scan.catalog);
+        if let Some(behind) = scan.behind {
+            self.count_behind(behind)?;
+        }
         if let Some((start_ticks, end_ticks)) = scan.ticks {
             self.info.duration_ns = self.duration_ns(start_ticks, end_ticks);
         }
         self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
+        Ok(())
+    }
+
+    /// Adds the spans of the batches behind the last frame of the main set, which no frame counts: all spans of a program that made no mark.
+    fn count_behind(&mut self, behind: Place) -> Result<(), Error> {
+        let first_seq = behind.seen.next();
+        self.walker.resume_at(behind.offset, Some(behind.seen));
+        self.source.seek(behind.offset)?;
+        while let Some(walked) = self.walk()? {
+            // A batch with a lower number has come late, and a frame before counts it.
+            if let Walked::Record(found) = walked
+                && found.head.is_batch()
+                && found.seq() >= first_seq
+                && !found.again
+                && let Some(Record::Batch(threads)) = self.decode(&found)
+            {
+                for thread in &threads {
+                    self.info.spans += thread.len() as u64;
+                    self.info.dropped_spans = self.info.dropped_spans.saturating_add(thread.dropped_spans);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -333,6 +358,7 @@ impl CaptureV3 {
             }
             before.clone_from(self.walker.seen());
         }
+        scan.behind = Some(main_begin);
         Ok(())
     }
 
@@ -511,6 +537,8 @@ struct Scan {
     sets: Vec<Sparse<Place>>,
     spans: u64,
     dropped_spans: u64,
+    /// Behind the last frame of the main set.
+    behind: Option<Place>,
     /// First tick of the first frame of the main set and last tick of its last frame.
     ticks: Option<(u64, u64)>,
     closed: bool,

@@ -64,6 +64,8 @@ pub struct CaptureSink {
     catalog: Arc<Catalog>,
     waiting: Waiting,
     frames_with_spans: u64,
+    /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture may be begun within a frame, which then counts more.
+    before_first_frame: Option<(u64, u64)>,
 }
 
 /// How much of the catalog is in the file.
@@ -136,6 +138,7 @@ impl CaptureSink {
             catalog: Arc::default(),
             waiting: Waiting::default(),
             frames_with_spans: 0,
+            before_first_frame: Some((0, 0)),
         };
         sink.encoder.header(&mut sink.buffer);
         sink.write_out()?;
@@ -306,6 +309,14 @@ impl FrameSink for CaptureSink {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        if let Some((spans, dropped_spans)) = &mut self.before_first_frame {
+            *spans += batch.span_count() as u64;
+            *dropped_spans += batch
+                .threads
+                .iter()
+                .map(|thread| thread.dropped_spans)
+                .sum::<u64>();
+        }
         if self.keeps_all() {
             self.put_batch(batch);
             return self.write_out();
@@ -329,7 +340,21 @@ impl FrameSink for CaptureSink {
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         if frame.frame_set != 0 {
             self.put_frame(frame);
-        } else if !self.options.spans {
+            return self.write_out();
+        }
+        let frame = &match self.before_first_frame.take() {
+            Some((spans, dropped))
+                if self.options.spans && (spans, dropped) != (frame.span_count, frame.dropped_spans) =>
+            {
+                Arc::new(FrameSnapshot {
+                    span_count: spans,
+                    dropped_spans: dropped,
+                    ..(**frame).clone()
+                })
+            }
+            _ => Arc::clone(frame),
+        };
+        if !self.options.spans {
             self.put_frame_without_spans(frame);
         } else if self.keeps_all() {
             self.put_frame(frame);

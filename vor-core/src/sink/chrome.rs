@@ -5,9 +5,10 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::drain::{self, report};
 use crate::export::chrome::ChromeExporter;
 use crate::sink::{Guard, Sink};
-use crate::{drain, switch};
+use crate::switch;
 
 /// Creates a file and an exporter that writes a Chrome trace into it; an existing file is replaced.
 ///
@@ -44,6 +45,13 @@ pub struct ChromeTraceSink {
 
 impl Sink for ChromeTraceSink {
     fn install(self) -> Guard {
+        if cfg!(feature = "off") {
+            report::line(&format!(
+                "the Chrome trace {} is not written: vor is compiled out, by its feature `off`",
+                self.path.display()
+            ));
+            return Guard::new(());
+        }
         match create_chrome_trace(&self.path) {
             Ok(exporter) => {
                 if !switch::is_on() {
@@ -55,7 +63,7 @@ impl Sink for ChromeTraceSink {
                 ))
             }
             Err(error) => {
-                drain::report::line(&format!("{error}; no Chrome trace is written"));
+                report::line(&format!("{error}; no Chrome trace is written"));
                 Guard::new(())
             }
         }

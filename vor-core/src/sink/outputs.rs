@@ -35,11 +35,19 @@ impl Outputs {
         self.settle();
     }
 
-    /// Ends one sink and takes it out.
-    pub(crate) fn remove(&mut self, number: u64) {
+    /// Returns whether a sink is on.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.sinks.iter().any(|output| output.number == number)
+    }
+
+    /// Ends one sink and takes it out. Returns whether it was on and ended well.
+    pub(crate) fn remove(&mut self, number: u64) -> bool {
         self.each(|output| output.number == number, |output| output.sink.finish());
+        // One that failed at its end is gone already.
+        let ended_well = self.has(number);
         self.sinks.retain(|output| output.number != number);
         self.settle();
+        ended_well
     }
 
     pub(crate) fn wants_trees(&self) -> bool {

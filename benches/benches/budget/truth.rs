@@ -1,0 +1,120 @@
+//! Whether the numbers are true: busy loops of known length, against what their scopes are reported to have lasted.
+//!
+//! The loop reads the clock itself, inside of the scope, and so does the code around the scope. The span must lie between the two, which a test
+//! asserts without a tolerance; here is how far it lies from either, as the median over the repetitions. Long loops are also compared with
+//! the system's monotonic clock, which shares nothing with the calibration of ours.
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use vor_benches::rounds::median;
+use vor_core::frame::FrameSnapshot;
+
+use crate::Options;
+use crate::table::{Table, Target};
+
+/// Lengths of the loops and how often each runs. One of ten seconds is enough to see the rate of the clock.
+const LENGTHS: [(u64, u32); 9] = [
+    (100, 20_001),
+    (1_000, 20_001),
+    (10_000, 5_001),
+    (100_000, 1_001),
+    (1_000_000, 201),
+    (10_000_000, 51),
+    (100_000_000, 11),
+    (1_000_000_000, 3),
+    (10_000_000_000, 1),
+];
+/// From this length on the system's clock takes part: its own reading takes too long beside less.
+const SYSTEM_CLOCK_FROM_NS: u64 = 10_000_000;
+
+/// Hands on the lengths of the spans of the loop, in ticks and in reported nanoseconds.
+struct Lengths(Sender<(u64, u64)>);
+
+impl vor::FrameSink for Lengths {
+    fn accept_frame(&mut self, frame: &std::sync::Arc<FrameSnapshot>) -> Result<(), vor::Error> {
+        for span in frame.threads.iter().flat_map(|tree| &tree.spans) {
+            if frame.catalog.site_name(span.site) == "busy" {
+                let timeline = &frame.catalog.timeline;
+                let ns = timeline.duration_ns(span.start_ticks, span.duration_ticks);
+                // Nobody listens any more once something else went wrong.
+                let _ = self.0.send((span.duration_ticks, ns));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was measured inside of a span and around it.
+struct Bounds {
+    inside_ticks: u64,
+    around_ticks: u64,
+    around_ns: u64,
+}
+
+#[inline(never)]
+fn busy(length_ticks: u64) -> Bounds {
+    let system = Instant::now();
+    let around = vor_core::clock::ticks();
+    let inside_ticks = {
+        vor::profile_scope!("busy");
+        let begin = vor_core::clock::ticks();
+        while vor_core::clock::ticks() - begin < length_ticks {
+            std::hint::spin_loop();
+        }
+        vor_core::clock::ticks() - begin
+    };
+    let around_ticks = vor_core::clock::ticks() - around;
+    Bounds {
+        inside_ticks,
+        around_ticks,
+        around_ns: u64::try_from(system.elapsed().as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Measures how far reported lengths are from true ones.
+pub fn measure(_: &Options, table: &mut Table) {
+    for (length_ns, repetitions) in LENGTHS {
+        let question = format!("truth: a loop of {length_ns} ns is off by");
+        match off_by(length_ns, repetitions) {
+            Some(off_ns) => {
+                let allowed_ns = 25.0 + length_ns as f64 / 10_000.0;
+                table.add(question, Target::AtMost(allowed_ns), off_ns, "ns");
+            }
+            None => table.add(question, Target::AtLeast(1.0), 0.0, "loops reported"),
+        }
+    }
+}
+
+/// Returns the median of the errors, in nanoseconds; `None` where not every loop was reported.
+fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
+    let (sender, lengths) = channel();
+    vor::Config::new().enable();
+    // The first scope of a site and of a thread does more than the others, and the calibration is there once a frame is.
+    busy(1);
+    vor::frame_mark();
+    vor::flush();
+    let sink = vor::add_sink("lengths", Lengths(sender));
+    let rate = vor_core::drain::catalog()?.timeline.syncs().last()?.rate;
+    let ticks_per_ns = (1_u64 << vor_core::clock::RATE_BITS) as f64 / rate as f64;
+    let length_ticks = (length_ns as f64 * ticks_per_ns) as u64;
+    let bounds: Vec<Bounds> = (0..repetitions).map(|_| busy(length_ticks)).collect();
+    vor::frame_mark();
+    drop(sink);
+    vor::disable();
+    let lengths: Vec<_> = lengths.try_iter().collect();
+    if lengths.len() != bounds.len() {
+        return None;
+    }
+    let error = |(bounds, (ticks, ns)): (&Bounds, &(u64, u64))| {
+        let by_ticks = ticks
+            .abs_diff(bounds.inside_ticks)
+            .max(ticks.abs_diff(bounds.around_ticks)) as f64;
+        let by_system = match length_ns {
+            SYSTEM_CLOCK_FROM_NS.. => ns.abs_diff(bounds.around_ns) as f64,
+            _ => 0.0,
+        };
+        (by_ticks / ticks_per_ns).max(by_system)
+    };
+    Some(median(bounds.iter().zip(&lengths).map(error).collect()))
+}
