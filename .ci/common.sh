@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${VOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vor}
 mkdir -p "$cache"
 export VOR_CACHE=$cache
+export VOR_ORACLE_CACHE=${VOR_ORACLE_CACHE:-$cache/oracle}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # Incremental files are of no use to a run that ends, and double the target directory.
 export CARGO_INCREMENTAL=0
