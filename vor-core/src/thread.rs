@@ -14,8 +14,8 @@ use crate::args;
 use crate::catalog::{SiteId, ThreadId, ThreadInfo};
 use crate::ring::queue::Room;
 use crate::ring::{MAX_EXTENSIONS, Ring, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, Ordering};
 use crate::{clock, drain};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
@@ -46,7 +46,7 @@ struct OpenSlot {
 }
 
 impl ThreadState {
-    fn new(ring_slots: usize) -> Self {
+    pub(crate) fn new(ring_slots: usize) -> Self {
         Self {
             ring: Ring::new(ring_slots),
             depth: AtomicU32::new(0),
@@ -110,6 +110,11 @@ impl ThreadState {
         self.depth.load(Ordering::Acquire) > 0
     }
 
+    /// Says that the thread records no more. Called after its last push.
+    pub(crate) fn end(&self) {
+        self.exited.store(true, Ordering::Release);
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         self.exited.load(Ordering::Acquire)
     }
@@ -165,7 +170,7 @@ struct Owned(Arc<ThreadState>);
 impl Drop for Owned {
     fn drop(&mut self) {
         CURRENT.set(ENDED);
-        self.0.exited.store(true, Ordering::Release);
+        self.0.end();
         // Rings that wait for the worker are memory that the next threads could use.
         if ENDED_UNSEEN.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
             drain::wake(true);
@@ -400,7 +405,7 @@ fn push_late(record: &[Slot]) {
     };
     let state = threads.take_state(number);
     push_or_drop(&state, record);
-    state.exited.store(true, Ordering::Release);
+    state.end();
 }
 
 /// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if

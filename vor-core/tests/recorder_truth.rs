@@ -84,14 +84,10 @@ fn busy(length_ticks: u64) -> Bounds {
     }
 }
 
-/// A loop no longer than this finds the scope's code and data still in the caches, even beside busy neighbours.
-const STAYS_WARM_NS: u64 = 10_000;
-
+/// How close the bounds are depends on how busy the machine is; the bench `budget` measures that.
 #[test]
-fn a_busy_loop_is_as_long_as_the_clock_around_it_says() {
+fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
     let _turn = turn();
-    // Without optimisation a scope is some dozens of calls.
-    let allowed_ns = if cfg!(debug_assertions) { 400.0 } else { 25.0 };
     for (length_ns, repetitions) in [
         (100_u64, 2001),
         (1_000, 2001),
@@ -108,28 +104,18 @@ fn a_busy_loop_is_as_long_as_the_clock_around_it_says() {
             let per_ns = ticks_per_ns(&drain::catalog().expect("recording is on"));
             bounds.extend((0..repetitions).map(|_| busy((length_ns as f64 * per_ns) as u64)));
         });
-        let per_ns = ticks_per_ns(&frame.catalog);
         let spans = &frame.threads[0].spans[1..];
         assert_eq!(spans.len(), bounds.len());
-        let mut surplus = Vec::new();
         for (span, bounds) in spans.iter().zip(&bounds) {
             // No tolerance: the span holds what ran inside of it, and is held by what was read around it.
-            assert!(bounds.inside <= span.duration_ticks && span.duration_ticks <= bounds.around);
-            surplus.push((span.duration_ticks - bounds.inside).max(bounds.around - span.duration_ticks));
+            assert!(
+                bounds.inside <= span.duration_ticks && span.duration_ticks <= bounds.around,
+                "{length_ns} ns: {} ticks inside, {} reported, {} around",
+                bounds.inside,
+                span.duration_ticks,
+                bounds.around
+            );
         }
-        surplus.sort_unstable();
-        // What is always added shows in the best one too. While a long one spins, a machine that is busy elsewhere empties the caches of the
-        // scope's code and data, so there the bounds above are all that can be held to.
-        let surplus_ns = surplus[0] as f64 / per_ns;
-        let allowed_ns = allowed_ns + length_ns as f64 / 10_000.0;
-        assert!(
-            surplus_ns <= allowed_ns || length_ns > STAYS_WARM_NS,
-            "{length_ns} ns: {surplus_ns:.1} ns off, {allowed_ns:.1} allowed"
-        );
-        println!(
-            "{length_ns} ns: {surplus_ns:.1} ns off, median {:.1}",
-            surplus[surplus.len() / 2] as f64 / per_ns
-        );
     }
 }
 
