@@ -39,6 +39,26 @@ pub fn contest(
     times
 }
 
+/// Keeps the rounds in which the first contestant ran at its own pace, and returns how many that are.
+///
+/// Where two processors share a core, a neighbour slows whatever is not a bare clock reading more than it slows those, so that the ratio tells of the
+/// neighbour. The first contestant is the bare clock: a round in which that takes over 2 % more than in the quickest tenth of the rounds
+/// had a neighbour. If the machine was never quiet for long, what is kept is little, and the caller says how much.
+pub fn keep_quiet(times: &mut [Times]) -> usize {
+    let Some(reference) = times.first() else {
+        return 0;
+    };
+    let mut sorted = reference.0.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let most = 1.02 * sorted.get(sorted.len() / 10).copied().unwrap_or(f64::NAN);
+    let is_quiet: Vec<bool> = reference.0.iter().map(|time| *time <= most).collect();
+    for times in times {
+        let mut quiet = is_quiet.iter();
+        times.0.retain(|_| quiet.next() == Some(&true));
+    }
+    is_quiet.into_iter().filter(|quiet| *quiet).count()
+}
+
 impl Times {
     /// Returns the median, in nanoseconds per pass.
     #[must_use]
@@ -89,6 +109,15 @@ mod tests {
         assert!((scope.ratio_to(&floor) - 1.1).abs() < 1e-9);
         assert!((scope.median_ns() - 33.0).abs() < 1e-9);
         assert!((scope.more_than_ns(&floor) - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_with_a_neighbour_are_set_aside() {
+        let floor = Times(vec![10.0, 10.1, 13.0, 10.0, 14.0]);
+        let scope = Times(vec![11.0, 11.1, 19.0, 11.0, 20.0]);
+        let mut times = [floor, scope];
+        assert_eq!(keep_quiet(&mut times), 3);
+        assert!((times[1].median_ns() - 11.0).abs() < 1e-9);
     }
 
     #[test]

@@ -42,6 +42,57 @@ pub(crate) fn hardware_ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// A reading of the counter in halves, as the processor gives it where there is no 64-bit register for it: to compare and subtract them, they need
+/// not be put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Halves {
+    low: u32,
+    high: u32,
+}
+
+impl Halves {
+    /// Reads [`hardware_ticks`].
+    #[inline(always)]
+    #[cfg_attr(
+        target_arch = "x86_64",
+        expect(unsafe_code, reason = "the intrinsic puts the halves together")
+    )]
+    pub(crate) fn read() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (low, high);
+            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing else.
+            unsafe {
+                core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+            };
+            Self { low, high }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let ticks = hardware_ticks();
+            Self {
+                low: ticks as u32,
+                high: (ticks >> 32) as u32,
+            }
+        }
+    }
+
+    /// Returns the reading as one number.
+    #[inline(always)]
+    pub(crate) fn ticks(self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+
+    /// Returns the ticks since `start_ticks`, or `None` where a high half lies between, or the clock stepped back.
+    #[inline(always)]
+    pub(crate) fn since(self, start_ticks: u64) -> Option<u32> {
+        if self.high != (start_ticks >> 32) as u32 {
+            return None;
+        }
+        self.low.checked_sub(start_ticks as u32)
+    }
+}
+
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]

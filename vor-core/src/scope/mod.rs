@@ -13,6 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite};
+use crate::clock::Halves;
 use crate::ring::{SITE_BITS, Slot};
 use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
@@ -138,16 +139,16 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     fn end(&self) -> Option<u64> {
         if self.site > 0 {
-            let end_ticks = clock::hardware_ticks();
+            let end = Halves::read();
             let state = thread::hot();
-            if self.push(state, end_ticks) {
+            if self.push(state, end) {
                 // After the push: whoever sees the scope closed also sees its record.
                 state.pop_open(self.place);
             } else {
                 let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
-                record_slowly(self.opened(), end_ticks, words);
+                record_slowly(self.opened(), end.ticks(), words);
             }
-            return Some(end_ticks);
+            return Some(end.ticks());
         }
         if self.site == 0 {
             return None;
@@ -167,8 +168,8 @@ impl<const ARGS: usize> Scope<ARGS> {
 
     /// Pushes the record of a span on the fast path; returns `false` where [`record_slowly`] has to.
     #[inline(always)]
-    fn push(&self, state: &ThreadState, end_ticks: u64) -> bool {
-        let Ok(low) = u32::try_from(end_ticks.wrapping_sub(self.start_ticks)) else {
+    fn push(&self, state: &ThreadState, end: Halves) -> bool {
+        let Some(low) = end.since(self.start_ticks) else {
             return false;
         };
         let ring = &state.ring;
@@ -281,11 +282,11 @@ impl PhaseChain {
         // The phase that ended is recorded below or by `next_slowly`, so its drop must not run.
         let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
         if last.site > 0 && switch::is_fast(id) && !tap::is_wanted() {
-            let now = clock::hardware_ticks();
+            let now = Halves::read();
             let state = thread::hot();
             if last.push(state, now) {
-                let place = state.replace_open(last.place, id, now);
-                self.phase = Scope::new(now, id, place, []);
+                let place = state.replace_open(last.place, id, now.ticks());
+                self.phase = Scope::new(now.ticks(), id, place, []);
                 return;
             }
         }
