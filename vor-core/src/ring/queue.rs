@@ -12,8 +12,7 @@
 //! memory that no burst ever needed is never touched. The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record
 //! never lies in two chunks.
 //!
-//! The producer's `cursor` stands in bytes from the first slot, so that a push adds it to an address and neither masks nor multiplies. It pushes while
-//! the record ends at or below `limit`, which is the end of its chunk, and asks nobody; at the limit its cold path looks for a free chunk.
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the next cursor. It pushes while the record ends at or below `limit`, which is the end of its chunk, and asks nobody; at the limit its cold path looks for a free chunk.
 
 #![expect(
     unsafe_code,
@@ -24,6 +23,8 @@ use std::ops::{Deref, Range};
 
 use crate::ring::Slot;
 use crate::ring::memory::Slots;
+#[cfg(not(loom))]
+use crate::sync::UnsafeCell;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Most chunks of a ring: one bit each.
@@ -39,10 +40,10 @@ const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 /// A bounded queue of slots between one producer and one consumer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Where the next record goes, in bytes. Written by the producer (release, so that the record is there when the cursor is), read by the consumer
+    /// Where the next record goes, as an address. Written by the producer (release, so that the record is there when the cursor is), read by the consumer
     /// (acquire).
     cursor: AtomicU64,
-    /// How far a push may reach, in bytes. Written by the producer (relaxed), and by the consumer (relaxed) only with 0, to make the producer look up.
+    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the consumer (relaxed) only with 0, to make the producer look up.
     limit: AtomicU64,
     slots: Slots,
     chunk_slots: u64,
@@ -103,10 +104,11 @@ impl Ring {
             chunk: AtomicU64::new(0),
             used: AtomicU64::new(0),
         };
+        let slots = Slots::zeroed(capacity as usize);
         Self {
-            cursor: AtomicU64::new(0),
+            cursor: AtomicU64::new(address(&slots)),
             limit: AtomicU64::new(0),
-            slots: Slots::zeroed(capacity as usize),
+            slots,
             chunk_slots,
             chunk: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -194,7 +196,7 @@ impl Ring {
             return false;
         }
         // SAFETY: as in `push`.
-        unsafe { self.write(cursor / SLOT_BYTES, record) };
+        unsafe { self.write(cursor, record) };
         self.cursor.store(end, Ordering::Release);
         true
     }
@@ -207,7 +209,8 @@ impl Ring {
     pub(crate) unsafe fn push_slowly(&self, record: &[Slot]) -> Room {
         let needed = record.len() as u64;
         let mut chunk = self.chunk.load(Ordering::Relaxed);
-        let mut at = self.cursor.load(Ordering::Relaxed) / SLOT_BYTES;
+        let base = address(&self.slots);
+        let mut at = (self.cursor.load(Ordering::Relaxed) - base) / SLOT_BYTES;
         let begin = chunk * self.chunk_slots;
         if at + needed > begin + self.chunk_slots {
             let free = self.shared.free.load(Ordering::Acquire);
@@ -227,10 +230,11 @@ impl Ring {
             self.shared.started.store(started + 1, Ordering::Release);
         }
         // SAFETY: the chunk is the producer's from `at` on, and the caller is the only producer.
-        unsafe { self.write(at, record) };
-        self.cursor.store((at + needed) * SLOT_BYTES, Ordering::Release);
+        unsafe { self.write(base + at * SLOT_BYTES, record) };
+        let cursor = base + (at + needed) * SLOT_BYTES;
+        self.cursor.store(cursor, Ordering::Release);
         let end = (chunk + 1) * self.chunk_slots;
-        self.limit.store(end * SLOT_BYTES, Ordering::Relaxed);
+        self.limit.store(base + end * SLOT_BYTES, Ordering::Relaxed);
         let free = u64::from(self.shared.free.load(Ordering::Relaxed).count_ones());
         let full = self.notes.len() as u64 - free - 1;
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
@@ -245,28 +249,28 @@ impl Ring {
         &self.notes[(sequence % self.notes.len() as u64) as usize]
     }
 
-    /// Writes a record from the slot `at` on.
+    /// Writes a record from the address `at` on.
     ///
     /// # Safety
     ///
     /// The slots must be in the buffer and the caller's to write.
     unsafe fn write(&self, at: u64, record: &[Slot]) {
-        for (slot, at) in record.iter().zip(at..) {
+        for (slot, at) in record.iter().zip((at..).step_by(SLOT_BYTES as usize)) {
             // SAFETY: the caller guarantees it.
-            unsafe { self.with_slot(at * SLOT_BYTES, |place| *place = *slot) };
+            unsafe { self.with_slot(at, |place| *place = *slot) };
         }
     }
 
-    /// Shows `access` the slot that begins at byte `at`.
+    /// Shows `access` the slot at the address `at`.
     ///
     /// # Safety
     ///
-    /// `at` must be the begin of a slot of the buffer, and the slot must be the caller's to write.
+    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to write.
     #[inline(always)]
     unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
         #[cfg(not(loom))]
         // SAFETY: the caller guarantees that the slot is in the buffer.
-        let cell = unsafe { &*self.slots.as_ptr().byte_add(at as usize) };
+        let cell = unsafe { &*std::ptr::with_exposed_provenance::<UnsafeCell<Slot>>(at as usize) };
         #[cfg(loom)]
         let cell = &self.slots[(at / SLOT_BYTES) as usize];
         cell.with_mut(access);
@@ -307,10 +311,10 @@ impl Ring {
     fn published(&self) -> (u64, u64) {
         let mut started = self.shared.started.load(Ordering::Acquire);
         loop {
-            let cursor = self.cursor.load(Ordering::Acquire) / SLOT_BYTES;
+            let cursor = self.cursor.load(Ordering::Acquire) - address(&self.slots);
             let now = self.shared.started.load(Ordering::Acquire);
             if now == started {
-                return (cursor, started);
+                return (cursor / SLOT_BYTES, started);
             }
             started = now;
         }
@@ -381,6 +385,15 @@ impl Ring {
         cells
             .map(|cell| cell.with(|place| unsafe { *place }))
             .collect::<Vec<Slot>>()
+    }
+}
+
+/// Returns the address of the first slot. The model counts from 0: its slots are no plain memory.
+fn address(slots: &Slots) -> u64 {
+    if cfg!(loom) {
+        0
+    } else {
+        slots.as_ptr().expose_provenance() as u64
     }
 }
 
