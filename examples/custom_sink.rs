@@ -18,7 +18,7 @@ const PARTICLES: usize = 60_000;
 const SLOW: f64 = 3.0;
 
 fn main() {
-    vor::Config::new()
+    vor::Config::from_env()
         .sink("slow frames", SlowFrames::default())
         .enable();
     let mut world = World::new(PARTICLES);
@@ -124,22 +124,12 @@ fn arguments(frame: &vor::FrameSnapshot, thread: &vor::ThreadTree, span: &vor::S
     let pairs: Vec<String> = names
         .iter()
         .zip(thread.args(span))
-        .map(|(name, value)| format!("{name} = {}", text(value)))
+        .map(|(name, value)| format!("{name} = {value}"))
         .collect();
     if pairs.is_empty() {
         String::new()
     } else {
         format!(" ({})", pairs.join(", "))
-    }
-}
-
-fn text(value: &vor::ArgValue) -> String {
-    match value {
-        vor::ArgValue::Bool(value) => value.to_string(),
-        vor::ArgValue::I64(value) => value.to_string(),
-        vor::ArgValue::U64(value) => value.to_string(),
-        vor::ArgValue::F64(value) => value.to_string(),
-        vor::ArgValue::Str(value) => value.to_string(),
     }
 }
 

@@ -53,7 +53,8 @@ fn bench(group: &mut BenchmarkGroup<'_, WallTime>, peer: Peer) {
 }
 
 fn all(criterion: &mut Criterion) {
-    vor::Config::new().enable();
+    // Puffin's scopes are on for puffin; it is not to get ours as well.
+    vor::Config::new().puffin(false).enable();
     let mut group = criterion.benchmark_group("peers");
     // Tracy keeps what it records, so the time is short.
     group

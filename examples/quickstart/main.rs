@@ -9,34 +9,43 @@
 mod archive;
 mod pipeline;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Instant;
 
-fn main() {
-    let folder = folder_to_pack().unwrap_or_else(|message| vor_examples::exit_with(&message));
-    let capture = vor_examples::capture_path("quickstart");
-    let archive = archive_path(&capture);
+use vor_examples::Outcome;
 
+fn main() -> ExitCode {
+    vor_examples::run(pack_and_tell)
+}
+
+fn pack_and_tell(out: &mut dyn Write) -> Outcome {
+    if std::env::args_os().any(|argument| argument == "--help" || argument == "-h") {
+        writeln!(out, "usage: quickstart [FOLDER]")?;
+        return Ok(());
+    }
+    let folder = folder_to_pack()?;
     // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the other variables hold.
-    vor::Config::from_env()
-        .capture(&capture)
+    vor_examples::config("quickstart")
         .spans(true)
         .statistics(true)
         .enable();
+    // There is none where VOR_RECORD names a place that cannot be written; vor has said so.
+    let capture = vor::capture_path();
+    let archive = archive_path(capture.as_deref());
 
     let begin = Instant::now();
-    let recorded: Vec<PathBuf> = capture.canonicalize().into_iter().collect();
-    let totals = pipeline::pack(&folder, &archive, &recorded).unwrap_or_else(|error| {
-        vor_examples::exit_with(&format!(
-            "cannot pack {} into {}: {error}",
-            folder.display(),
-            archive.display()
-        ))
-    });
+    let recorded: Vec<PathBuf> = capture.iter().flat_map(|path| path.canonicalize()).collect();
+    let totals = pipeline::pack(&folder, &archive, &recorded).map_err(|error| {
+        let (folder, archive) = (folder.display(), archive.display());
+        format!("cannot pack {folder} into {archive}: {error}")
+    })?;
     let seconds = begin.elapsed().as_secs_f64();
     vor::flush();
 
-    println!(
+    writeln!(
+        out,
         "Packed {} files of {}: {:.2} MB into {:.2} MB in {seconds:.3} s, {} frames.\nThe archive is {}.\n",
         totals.files,
         folder.display(),
@@ -44,32 +53,37 @@ fn main() {
         totals.packed_bytes as f64 / 1e6,
         totals.frames,
         archive.display(),
-    );
-    vor_examples::print_slowest(vor::stats(), 10);
-    if let Err(error) = print_read_back(&capture) {
-        vor_examples::exit_with(&format!("cannot read the capture back: {error}"));
+    )?;
+    if totals.unreadable > 0 {
+        writeln!(out, "Could not read {}; see above.\n", totals.unreadable)?;
     }
-    vor_examples::print_how_to_open(&capture);
+    vor_examples::print_slowest(out, vor::stats(), 10)?;
+    if let Some(capture) = capture {
+        print_read_back(out, &capture)?;
+        vor_examples::print_how_to_open(out, &capture)?;
+    }
+    Ok(())
 }
 
-/// Returns where the archive goes: into the temporary folder, whatever stands in the way of the capture.
-fn archive_path(capture: &Path) -> PathBuf {
+/// Returns where the archive goes: into the temporary folder, under the name of a capture that is there.
+fn archive_path(capture: Option<&Path>) -> PathBuf {
     let temporary = std::env::temp_dir();
     let name = capture
-        .file_name()
-        .filter(|_| capture.parent() == Some(&temporary));
+        .filter(|capture| capture.parent() == Some(&temporary))
+        .and_then(Path::file_name);
     let name = name.unwrap_or("vor-quickstart".as_ref());
     temporary.join(name).with_extension("vorpack")
 }
 
 /// Prints what the capture holds, as a program finds it that opens the file.
-fn print_read_back(path: &Path) -> Result<(), vor::Error> {
+fn print_read_back(out: &mut dyn Write, path: &Path) -> Outcome {
     let mut capture = vor::Capture::open(path)?;
     let info = capture.info();
-    println!(
+    writeln!(
+        out,
         "\nRead back: {} frames, {} spans of {} threads, {} dropped.",
         info.frames, info.spans, info.threads, info.dropped_spans
-    );
+    )?;
     let mut slowest = None;
     for number in 0..capture.frame_count() {
         let frame = capture.frame(number)?;
@@ -81,15 +95,13 @@ fn print_read_back(path: &Path) -> Result<(), vor::Error> {
         }
     }
     if let Some((index, longest_ns)) = slowest {
-        println!(
-            "The slowest frame is {index}: {}.",
-            vor_examples::duration(longest_ns.unsigned_abs())
-        );
+        let longest = vor_examples::duration(longest_ns.unsigned_abs());
+        writeln!(out, "The slowest frame is {index}: {longest}.")?;
     }
     Ok(())
 }
 
-/// Returns the folder that the arguments name, or this repository's.
+/// Returns the folder that the argument names, or this repository's.
 fn folder_to_pack() -> Result<PathBuf, String> {
     let mut arguments = std::env::args_os().skip(1);
     let named = arguments.next().map(PathBuf::from);

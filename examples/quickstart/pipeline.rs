@@ -8,7 +8,7 @@
 //! frame every [`BATCH_BLOCKS`] blocks; what the stages count and measure in between belongs to that frame.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read};
+use std::io::{self, BufWriter, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -128,7 +128,12 @@ struct Unreadable(AtomicU64);
 impl Unreadable {
     fn note(&self, path: &Path, error: &io::Error) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        eprintln!("quickstart: left out {}: {error}", path.display());
+        // A closed stderr stops no work.
+        drop(writeln!(
+            io::stderr(),
+            "quickstart: left out {}: {error}",
+            path.display()
+        ));
     }
 }
 
@@ -262,7 +267,8 @@ fn write(mut out: Writer<BufWriter<File>>, queues: Queues) -> io::Result<Totals>
             batch = Batch::new();
         }
     }
-    if batch.blocks > 0 {
+    // A folder without files has a frame too, so that there is one to look at.
+    if batch.blocks > 0 || totals.frames == 0 {
         batch.end(&queues, &mut totals);
     }
     out.finish()?;
@@ -373,6 +379,18 @@ pub mod tests {
         assert_eq!(totals.frames, 47_u64.div_ceil(BATCH_BLOCKS));
         // The magic before the blocks, the end mark behind them.
         assert_eq!(totals.packed_bytes, bytes.len() as u64 - 8 - 2);
+    }
+
+    #[test]
+    fn an_empty_folder_has_a_frame_too() {
+        let _alone = alone();
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("input");
+        std::fs::create_dir(&input).unwrap();
+        let archive = folder.path().join("out");
+        let totals = pack(&input, &archive, &[]).unwrap();
+        assert_eq!((totals.files, totals.frames, totals.raw_bytes), (0, 1, 0));
+        assert!(unpack(&std::fs::read(&archive).unwrap()).is_empty());
     }
 
     #[test]

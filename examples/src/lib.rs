@@ -1,19 +1,60 @@
-//! What the examples share: where captures go, how a table of scopes looks, and random numbers that are the same in every run.
+//! What the examples share: where captures go, how they end, how a table of scopes looks, and random numbers that are the same in every run.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
-/// Returns where an example records: `$VOR_RECORD`, or `vor-<example>.vor` in the temporary folder.
+/// How an example ends: any error is told in one line.
+pub type Outcome = Result<(), Box<dyn Error>>;
+
+/// Runs an example with stdout to write to.
+///
+/// An error is one line on stderr and exit code 2. A reader that has seen enough (`… | head -1`) is none; the example ends early then, and its
+/// capture is finished like any other.
+pub fn run(example: impl FnOnce(&mut dyn Write) -> Outcome) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let outcome = example(&mut out).and_then(|()| Ok(out.flush()?));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where stderr is closed too there is nobody left to tell.
+            drop(writeln!(io::stderr(), "{}: {error}", program()));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Returns what this program is called.
+fn program() -> String {
+    let path = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| OsString::from("example"));
+    let name = Path::new(&path).file_stem().unwrap_or(&path);
+    name.to_string_lossy().into_owned()
+}
+
+/// Returns the settings of the environment; without `VOR_RECORD`, the capture goes to `vor-<example>.vor` in the temporary folder.
 ///
 /// vor never overwrites a capture; it keeps the earlier one under another name. The temporary folder is no place to collect them, so what an
 /// earlier run of the example left there is removed, unless it is being written: then this run takes a name with its process id.
 #[must_use]
-pub fn capture_path(example: &str) -> PathBuf {
+pub fn config(example: &str) -> vor::Config {
+    let config = vor::Config::from_env();
     match std::env::var_os("VOR_RECORD") {
-        Some(path) if !path.is_empty() => path.into(),
-        _ => fresh(&std::env::temp_dir(), example),
+        // vor has said what is wrong with a path that it cannot use.
+        Some(_) => config,
+        None => config.capture(fresh(&std::env::temp_dir(), example)),
     }
 }
 
@@ -28,12 +69,36 @@ fn fresh(folder: &Path, example: &str) -> PathBuf {
 }
 
 /// Says how the capture at `path` is opened.
-pub fn print_how_to_open(path: &Path) {
+///
+/// # Errors
+///
+/// `out` cannot be written, or the capture cannot be read.
+pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
+    let spans = vor::Capture::open(path)?.info().spans;
+    let questions = if spans > 0 {
+        ["stats", "frames --slowest 5", "export --to chrome -o trace.json"]
+    } else {
+        [
+            "info",
+            "frames --slowest 5",
+            "export --to metrics-csv -o metrics.csv",
+        ]
+    };
     let path = quoted(path);
-    println!("\nThe capture is {path}. Ask it:");
-    for question in ["stats", "frames --slowest 5", "export --to chrome -o trace.json"] {
-        println!("  cargo run -q --release -p vor --features cli -- {question} {path}");
+    writeln!(out, "\nThe capture is {path}. Ask it:")?;
+    for question in questions {
+        writeln!(
+            out,
+            "  cargo run -q --release -p vor --features cli -- {question} {path}"
+        )?;
     }
+    if spans == 0 {
+        writeln!(
+            out,
+            "It holds metrics only; VOR_RECORD_FLAME=1 records all spans, VOR_RECORD_SLOW_MS those of slow frames."
+        )?;
+    }
+    Ok(())
 }
 
 /// Returns a path as a shell takes it.
@@ -48,7 +113,11 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Prints the `most` scopes with the largest self time, slowest first.
-pub fn print_slowest(mut scopes: Vec<vor::ScopeStats>, most: usize) {
+///
+/// # Errors
+///
+/// `out` cannot be written.
+pub fn print_slowest(out: &mut dyn Write, mut scopes: Vec<vor::ScopeStats>, most: usize) -> io::Result<()> {
     scopes.sort_by_key(|scope| std::cmp::Reverse(scope.self_ns));
     let width = scopes
         .iter()
@@ -57,12 +126,14 @@ pub fn print_slowest(mut scopes: Vec<vor::ScopeStats>, most: usize) {
         .max()
         .unwrap_or(0)
         .max(5);
-    println!(
+    writeln!(
+        out,
         "{:<width$} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "scope", "count", "self", "total", "mean", "p99", "max"
-    );
+    )?;
     for scope in scopes.iter().take(most) {
-        println!(
+        writeln!(
+            out,
             "{:<width$} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}",
             scope.name,
             scope.count,
@@ -71,28 +142,15 @@ pub fn print_slowest(mut scopes: Vec<vor::ScopeStats>, most: usize) {
             duration(scope.mean_ns as u64),
             duration(scope.p99_ns),
             duration(scope.max_ns),
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// Returns a length in three or four digits and its unit.
 #[must_use]
 pub fn duration(ns: u64) -> String {
     format!("{:.1?}", Duration::from_nanos(ns))
-}
-
-/// Ends the program as a mistake of its user: one line on stderr, exit code 2.
-pub fn exit_with(error: &dyn std::fmt::Display) -> ! {
-    let example = std::env::args_os()
-        .next()
-        .unwrap_or_else(|| OsString::from("example"));
-    let name = Path::new(&example)
-        .file_stem()
-        .unwrap_or(&example)
-        .to_string_lossy()
-        .into_owned();
-    eprintln!("{name}: {error}");
-    std::process::exit(2);
 }
 
 /// Random numbers from a seed: SplitMix64.
@@ -129,6 +187,19 @@ struct Readme;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_exit_code_2_and_a_closed_pipe_is_none() {
+        let code = |error: Option<Box<dyn Error>>| format!("{:?}", run(|_| error.map_or(Ok(()), Err)));
+        let success = format!("{:?}", ExitCode::SUCCESS);
+        assert_eq!(code(None), success);
+        let closed = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(code(Some(Box::new(closed))), success);
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        for error in [Box::from("expected a folder"), Box::new(full) as Box<dyn Error>] {
+            assert_eq!(code(Some(error)), format!("{:?}", ExitCode::from(2)));
+        }
+    }
 
     #[test]
     fn an_earlier_capture_goes_and_one_in_use_stays() {

@@ -7,6 +7,7 @@
 //!
 //! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, SiteId, ThreadId};
@@ -61,8 +62,21 @@ pub enum ArgValue {
     U64(u64),
     /// A floating-point number; NaN payloads are kept.
     F64(f64),
-    /// Text, possibly cut to [`crate::args::MAX_STR_BYTES`].
+    /// Text; what was longer than `vor_core::args::MAX_STR_BYTES` is cut.
     Str(Arc<str>),
+}
+
+/// As tables and traces show it: text without quotes.
+impl fmt::Display for ArgValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::I64(value) => value.fmt(f),
+            Self::U64(value) => value.fmt(f),
+            Self::F64(value) => value.fmt(f),
+            Self::Str(value) => value.fmt(f),
+        }
+    }
 }
 
 /// A line of text at a moment of a thread.

@@ -17,6 +17,7 @@ use crate::catalog::{SiteId, SiteInfo};
 use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+use crate::tap::TapSite;
 
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
@@ -37,6 +38,7 @@ pub struct CallSite {
     category: &'static str,
     color: Option<u32>,
     arg_names: &'static [&'static str],
+    tap: TapSite,
 }
 
 impl CallSite {
@@ -52,6 +54,7 @@ impl CallSite {
             category: "",
             color: None,
             arg_names: &[],
+            tap: TapSite::new(),
         }
     }
 
@@ -87,17 +90,27 @@ impl CallSite {
         self.name
     }
 
+    /// Returns the module, the file and the 1-based line.
+    pub(crate) fn place(&self) -> (&'static str, &'static str, u32) {
+        (self.module_path, self.file, self.line)
+    }
+
+    /// Returns what `tracing` knows of the site.
+    pub(crate) fn tap(&self) -> &TapSite {
+        &self.tap
+    }
+
     /// Returns the id of a site without arguments, 0 when it has to be registered first.
     #[inline(always)]
     pub(crate) fn id(&self) -> u32 {
         self.registered.load(Ordering::Relaxed) as u32
     }
 
-    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first. `kinds` is not 0.
+    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first.
     #[inline(always)]
     pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
         let registered = self.registered.load(Ordering::Relaxed);
-        // Unregistered, the high half is 0, which are nobody's kinds here.
+        // Unregistered, both halves are 0: another's kinds, or no kinds and no id.
         if (registered >> 32) as u32 == kinds {
             registered as u32
         } else {

@@ -12,8 +12,9 @@ use crate::sink::FrameSink;
 /// # Examples
 ///
 /// ```
+/// # mod vor { pub use vor_core::config::Config; }
 /// let path = std::env::temp_dir().join("run.vor");
-/// vor_core::config::Config::new().capture(path).ring_kib(512).enable();
+/// vor::Config::new().capture(path).ring_kib(512).enable();
 /// # vor_core::drain::disable();
 /// ```
 pub struct Config {
@@ -28,6 +29,8 @@ pub struct Config {
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
     pub(crate) max_spans_per_frame: usize,
+    #[cfg(feature = "puffin")]
+    pub(crate) puffin: Option<bool>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
@@ -59,6 +62,28 @@ fn value<T>(
         ));
     }
     value
+}
+
+/// The variables that [`Config::from_env`] reads.
+const VARIABLES: [&str; 7] = [
+    "VOR_RECORD",
+    "VOR_RECORD_FLAME",
+    "VOR_RECORD_SLOW_MS",
+    "VOR_RECORD_BEFORE",
+    "VOR_RECORD_EVERY",
+    "VOR_RECORD_MAX_FRAMES",
+    "VOR_RING_KIB",
+];
+
+/// Returns those names that are meant for vor and unknown to it: slips of the pen, and variables of other versions.
+fn unknown_variables(set: impl Iterator<Item = OsString>) -> Vec<String> {
+    let ours = |name: &String| name.starts_with("VOR_RECORD") || name.starts_with("VOR_RING");
+    let mut unknown: Vec<String> = set
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| ours(name) && !VARIABLES.contains(&name.as_str()))
+        .collect();
+    unknown.sort_unstable();
+    unknown
 }
 
 impl Default for Config {
@@ -97,6 +122,8 @@ impl Config {
             inline_drain: false,
             drain_interval: DEFAULT_DRAIN_INTERVAL,
             max_spans_per_frame: DEFAULT_MAX_SPANS_PER_FRAME,
+            #[cfg(feature = "puffin")]
+            puffin: None,
             sinks: Vec::new(),
             from_env: false,
         }
@@ -113,8 +140,17 @@ impl Config {
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
     /// | `VOR_RECORD_MAX_FRAMES=N` | spans of N frames at most |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
+    ///
+    /// A variable that begins like these and is none of them is reported as well.
     #[must_use]
     pub fn from_env() -> Self {
+        let set = std::env::vars_os().map(|(name, _)| name);
+        for name in unknown_variables(set) {
+            drain::report::line(&format!(
+                "{name}: one of {} was expected, found a variable that vor does not have; it is ignored",
+                VARIABLES.join(", ")
+            ));
+        }
         Self::from_variables(|name| std::env::var_os(name), drain::report::line)
     }
 
@@ -264,6 +300,17 @@ impl Config {
         self
     }
 
+    /// Sets whether puffin is fed while its scopes are on ([`puffin::are_scopes_on`]); it is unless the last call says otherwise.
+    ///
+    /// Each main frame then ends a frame of puffin's, as `frame_mark()` of vor 0.2.1 did. A program that calls
+    /// [`puffin::GlobalProfiler::new_frame`] by itself may want to switch that off.
+    #[cfg(feature = "puffin")]
+    #[must_use]
+    pub fn puffin(mut self, puffin: bool) -> Self {
+        self.puffin = Some(puffin);
+        self
+    }
+
     /// Adds a sink. `name` is what it is called when it fails.
     #[must_use]
     pub fn sink(mut self, name: impl Into<String>, sink: impl FrameSink + 'static) -> Self {
@@ -274,5 +321,42 @@ impl Config {
     /// Starts recording with these settings. Where recording is on already, the sinks are added and the rest is left as it is.
     pub fn enable(self) {
         drain::start(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_are_almost_ours_are_found() {
+        let set = [
+            "HOME",
+            "VOR_RECORD",
+            "VOR_RECORD_FLAMES",
+            "VOR_RING",
+            "VOR_RING_KIB",
+            "VORTEX",
+        ];
+        let mut found = unknown_variables(set.into_iter().map(OsString::from));
+        assert_eq!(found, ["VOR_RECORD_FLAMES", "VOR_RING"]);
+        found = unknown_variables(VARIABLES.into_iter().map(OsString::from));
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn every_known_variable_is_read() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let get = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        };
+        let _ = Config::from_variables(get, |line| panic!("{line}"));
+        let mut asked = asked.into_inner();
+        asked.sort_unstable();
+        asked.dedup();
+        let mut known = VARIABLES.map(str::to_owned).to_vec();
+        known.sort_unstable();
+        assert_eq!(asked, known);
     }
 }

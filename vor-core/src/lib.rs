@@ -13,6 +13,7 @@ pub(crate) mod sync;
 pub(crate) mod switch;
 pub mod clock;
 pub mod catalog;
+pub(crate) mod tap;
 pub mod callsite;
 pub mod args;
 mod ring;
@@ -38,12 +39,10 @@ pub use error::Error;
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::__vor_call_site as call_site;
     pub use crate::args::Arg;
     pub use crate::callsite::CallSite;
     pub use crate::future::ProfiledFuture;
     pub use crate::scope::message;
     pub use crate::scope::{PhaseChain, Scope, open, open_with};
-    pub use crate::{__vor_call_site as call_site, __vor_tap as tap};
-    #[cfg(feature = "tracing")]
-    pub use tracing;
 }

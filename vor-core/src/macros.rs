@@ -15,13 +15,11 @@
 #[macro_export]
 macro_rules! profile_scope {
     ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?) => {
-        let _vor_tap = $crate::__private::tap!($name);
         let _vor_scope = $crate::__private::open($crate::__private::call_site!(
             $name $(, @category = $category)? $(, @color = $color)?
         ));
     };
     ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)+ $(,)?) => {
-        let _vor_tap = $crate::__private::tap!($name);
         let _vor_scope = $crate::__private::open_with(
             $crate::__private::call_site!(
                 $name $(, @category = $category)? $(, @color = $color)? $(, $key)+
@@ -118,24 +116,4 @@ macro_rules! __vor_call_site {
         .with_args(&[$(::core::stringify!($key)),*]);
         &SITE
     }};
-}
-
-/// The same scope as a `tracing` span, while a subscriber wants it.
-#[cfg(feature = "tracing")]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __vor_tap {
-    ($name:expr) => {
-        $crate::__private::tracing::trace_span!($name).entered()
-    };
-}
-
-/// Nothing: the feature `tracing` is off.
-#[cfg(not(feature = "tracing"))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __vor_tap {
-    ($name:expr) => {
-        ()
-    };
 }

@@ -117,6 +117,14 @@ impl Metrics {
 /// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it into its frame.
 ///
 /// Of several values between two marks the last is kept. Does nothing while recording is off.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_core::metrics::{record_metric, record_metric_unit}; }
+/// vor::record_metric_unit("throughput", "MB/s"); // once
+/// vor::record_metric("throughput", 81.5);
+/// ```
 #[inline]
 pub fn record_metric(name: &str, value: f64) {
     if !cfg!(feature = "off") && switch::is_on() {
@@ -250,7 +258,9 @@ impl IoTick {
 /// # Examples
 ///
 /// ```
-/// static REQUESTS: vor_core::metrics::Counter = vor_core::metrics::Counter::new("requests", "");
+/// # mod vor { pub use vor_core::metrics::Counter; }
+/// static REQUESTS: vor::Counter = vor::Counter::new("requests", "");
+///
 /// REQUESTS.add(1);
 /// ```
 #[derive(Debug)]
@@ -311,6 +321,15 @@ impl Counter {
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows `name.p50`, `name.p99`, `name.max`.
 ///
 /// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one distribution.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_core::metrics::Histogram; }
+/// static LATENCY: vor::Histogram = vor::Histogram::new("latency", "us");
+///
+/// LATENCY.record(120);
+/// ```
 #[derive(Debug)]
 pub struct Histogram {
     name: &'static str,

@@ -1,17 +1,17 @@
-//! Whether anything is recorded: the one word that every scope looks at.
+//! Whether anything is recorded: the words that every scope looks at.
 
 use crate::clock;
+use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32};
 
-const OFF: u32 = 0;
-/// On, and [`clock::hardware_ticks`] is the clock: what the hot path is made for.
-const ON_HARDWARE: u32 = 1;
-/// On, with another clock, which the cold path reads.
-const ON_OTHER: u32 = 2;
+/// Ids of sites below this one may take the fast path, less 1: [`MAX_SITE`] while recording is on and [`clock::hardware_ticks`] is the clock, else 0, so
+/// that one comparison tells whether a site is registered and a scope is to be recorded. Written by [`set`], read relaxed by every scope; what a
+/// scope needs beyond it, it finds by its own means.
+static FAST_SITES: AtomicU32 = AtomicU32::new(0);
 
-/// Written by `enable` and `disable`, read relaxed by every scope. What a scope needs beyond it, it finds by its own means.
-static MODE: AtomicU32 = AtomicU32::new(OFF);
+/// Whether recording is on, with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
+static ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork handler, cleared by the first scope or mark; looked
 /// at only on cold paths, since the handler also takes the thread's state away.
@@ -20,37 +20,20 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// Returns whether scopes are recorded.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
-    MODE.load(Ordering::Relaxed) != OFF
+    ON.load(Ordering::Relaxed)
 }
 
-/// How a scope should begin.
-pub(crate) enum Way {
-    /// Not at all.
-    Off,
-    /// With the hardware's clock.
-    Hardware,
-    /// With the other clock.
-    Other,
-}
-
-/// Returns how a scope should begin.
+/// Returns whether a scope at the site `id` may take the fast path: it is registered, recording is on, and the clock is the hardware's.
 #[inline(always)]
-pub(crate) fn way() -> Way {
-    match MODE.load(Ordering::Relaxed) {
-        OFF => Way::Off,
-        ON_HARDWARE => Way::Hardware,
-        _ => Way::Other,
-    }
+pub(crate) fn is_fast(id: u32) -> bool {
+    id.wrapping_sub(1) < FAST_SITES.load(Ordering::Relaxed)
 }
 
 /// Switches recording on or off.
 pub(crate) fn set(on: bool) {
-    let mode = match on {
-        false => OFF,
-        true if clock::is_hardware() => ON_HARDWARE,
-        true => ON_OTHER,
-    };
-    MODE.store(mode, Ordering::SeqCst);
+    let fast = if on && clock::is_hardware() { MAX_SITE } else { 0 };
+    ON.store(on, Ordering::SeqCst);
+    FAST_SITES.store(fast, Ordering::SeqCst);
 }
 
 /// Returns whether the recorder has to be started anew.

@@ -4,6 +4,8 @@
 //! twice. At each [`frame_mark`] a worker thread drains the rings into frames, and these reach every sink that is on: a `.vor`
 //! capture, puffin, a Chrome trace, your own [`FrameSink`].
 //!
+//! # From nothing to a capture
+//!
 //! ```
 //! #[vor::profile]
 //! fn work(items: &[u64]) -> u64 {
@@ -15,10 +17,39 @@
 //! for step in 0..3 {
 //!     let sum = work(&[1, 2, step]);
 //!     vor::record_metric("sum", sum as f64);
-//!     vor::frame_mark();
+//!     vor::frame_mark(); // a frame: a rendered one, a training step, a request, a batch
 //! }
-//! vor::flush();
 //! ```
+//!
+//! With that in a program, two lines record it and say where its time went:
+//!
+//! ```sh
+//! VOR_RECORD=run.vor VOR_RECORD_FLAME=1 cargo run --release
+//! vor stats run.vor      # the command: cargo install vor --features cli
+//! ```
+//!
+//! # What to reach for
+//!
+//! | to | use |
+//! |---|---|
+//! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
+//! | measure a block, or phases that follow each other | [`profile_scope!`], [`scope`], [`profile_phase!`] |
+//! | record numbers and notes | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
+//! | say where frames end | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
+//! | switch recording on, with or without variables | [`enable`], [`Config`] |
+//! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
+//! | read captures | [`Reader`] streams, [`Capture`] seeks |
+//! | feed other tools | [`ChromeTraceSink`], `PuffinSink`, a [`FrameSink`] of your own |
+//! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `puffin` | yes | puffin frames, live and from a capture |
+//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants it |
+//! | `off` | no | compiles the scopes, phases and messages of macros and attributes out |
+//! | `cli` | no | the `vor` command |
 
 pub use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
@@ -32,7 +63,7 @@ pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_core::reader::{Capture, Frame, Reader};
+pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
 #[cfg(not(feature = "off"))]
 pub use vor_core::scope::scope;
 pub use vor_core::scope::{PhaseChain, ScopeGuard};
@@ -44,7 +75,7 @@ pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
-pub use vor_core::{Error, message, profile_phase, profile_scope};
+pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
 
 /// Opens nothing: vor is compiled out.

@@ -85,7 +85,7 @@ const MAX_SPARE: usize = 64;
 pub(super) struct Pass {
     /// Spans, messages or marks were there.
     pub(super) active: bool,
-    /// A ring was over a quarter full.
+    /// A ring was filling.
     pub(super) pressed: bool,
     /// Marks wait that were not taken.
     pub(super) more: bool,
@@ -157,10 +157,10 @@ impl Engine {
     /// Takes what ended by `now_ticks`, frame by frame.
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
-        let quarter = |source: &Source| source.state.ring.len() > source.state.ring.capacity() / 4;
+        let is_filling = |source: &Source| source.state.ring.len() > source.state.ring.much();
         let mut pass = Pass {
             active: !marks.is_empty(),
-            pressed: self.sources.iter().any(quarter),
+            pressed: self.sources.iter().any(is_filling),
             more: false,
         };
         for mark in marks {
@@ -304,6 +304,9 @@ impl Engine {
 
     /// Hands the batch to everyone who takes batches.
     fn deliver(&mut self) {
+        if self.frame_spans == 0 {
+            self.outputs.ask_again();
+        }
         self.learn_sites();
         self.batch.catalog = Arc::clone(&self.catalog);
         for share in &self.batch.threads {

@@ -2,7 +2,7 @@
 //!
 //! Before the fork all locks of the crate are taken, in the order in which they nest, so that none is held by a thread that the child does not have. In
 //! the child the engine is forgotten, not dropped, since dropping would write its parent's buffers a second time; the next scope or
-//! mark starts a recorder of the child's own ([`super::rearm_after_fork`]).
+//! mark starts a recorder of the child's own ([`super::rearm_if_forked`]).
 
 #[cfg(not(unix))]
 pub(super) fn install() {}

@@ -21,6 +21,8 @@ use crate::config::Config;
 use crate::metrics::{self, Taken};
 use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "puffin")]
+use crate::sink::puffin::PuffinFeed;
 use crate::stats::ScopeStats;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
@@ -134,6 +136,8 @@ pub(crate) fn start(config: Config) {
         if config.statistics {
             with_settings(settings, Engine::keep_statistics);
         }
+        #[cfg(feature = "puffin")]
+        feed_puffin(settings, is_first, config.puffin);
         let path = config.capture.filter(|path| may_begin(path, settings));
         if let Some(path) = path {
             let options = CaptureOptions {
@@ -168,6 +172,21 @@ pub(crate) fn start(config: Config) {
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
 pub(crate) fn start_without_sinks() {
     start(Config::new());
+}
+
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has said so.
+#[cfg(feature = "puffin")]
+fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
+    if let Some(allowed) = allowed {
+        PuffinFeed::allow(allowed);
+    }
+    if is_first {
+        let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+        let feed = Box::new(PuffinFeed::default());
+        with_settings(settings, |engine| {
+            engine.outputs.add(number, "puffin".into(), feed)
+        });
+    }
 }
 
 /// Starts the worker.
@@ -384,6 +403,21 @@ fn mark_named(name: &str) {
             }
         });
     }
+}
+
+/// Ends a frame of the secondary set that is called so; the same as the function of this name.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_core as vor;
+/// vor::frame_mark_named!("physics");
+/// ```
+#[macro_export]
+macro_rules! frame_mark_named {
+    ($name:expr) => {
+        $crate::drain::frame_mark_named($name)
+    };
 }
 
 fn mark(set: u32, taken: Taken) {

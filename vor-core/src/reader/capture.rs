@@ -4,7 +4,7 @@
 //! file than for a small one.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +71,16 @@ impl Source {
 }
 
 /// A capture of which any frame can be read.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_core::reader::Capture; pub use vor_core::Error; }
+/// let mut capture = vor::Capture::open("run.vor")?;
+/// let last = capture.frame(capture.frame_count() - 1)?;
+/// println!("{} ns, {} spans", last.duration_ns(), last.span_count);
+/// # Ok::<(), vor::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Capture {
     inner: Inner,
@@ -120,7 +130,9 @@ impl Capture {
     /// The file cannot be opened or read, or what it begins with is not the header of a capture; the text names the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let file: File = open_file(path).map_err(|error| Error::io(path.display().to_string(), error))?;
+        let named = |error| Error::io(path.display().to_string(), error);
+        expect_file(path).map_err(named)?;
+        let file: File = open_file(path).map_err(named)?;
         Self::new(file).map_err(|error| in_file(path, error))
     }
 
@@ -257,6 +269,17 @@ impl Capture {
             Inner::V2(capture) => Ok(capture.info().damage),
             Inner::V3(capture) => capture.verify(),
         }
+    }
+}
+
+/// Refuses what cannot be sought before it is opened: opening a pipe that nobody writes to would wait for ever. What is not there at all is told when it is opened.
+fn expect_file(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a capture in a file was expected, found a pipe or device",
+        )),
+        _ => Ok(()),
     }
 }
 

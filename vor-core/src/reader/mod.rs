@@ -61,7 +61,18 @@ pub enum Event {
     Loss(Loss),
 }
 
-/// Reads a capture from its beginning, frame by frame.
+/// Reads a capture from its beginning, frame by frame; also one that is still being written.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_core::reader::Reader; }
+/// let mut reader = vor::Reader::open("run.vor")?;
+/// while let Some(frame) = reader.next_frame()? {
+///     println!("{:?}", frame.user);
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     input: R,

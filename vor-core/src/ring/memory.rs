@@ -25,6 +25,16 @@ pub(super) struct Slots {
 unsafe impl Send for Slots {}
 
 impl Slots {
+    /// No slots.
+    #[cfg(not(loom))]
+    pub(super) const fn none() -> Self {
+        Self {
+            first: NonNull::dangling(),
+            len: 0,
+            is_mapped: false,
+        }
+    }
+
     pub(super) fn zeroed(len: usize) -> Self {
         match map(len) {
             Some(first) => Self {
@@ -57,7 +67,7 @@ impl Drop for Slots {
             unmap(self.first, self.len);
         } else {
             let slots = std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
-            // SAFETY: `zeroed` leaked a box of this very slice, and nobody uses it any more.
+            // SAFETY: `zeroed` leaked a box of this very slice, and nobody uses it any more; of no slots, a box is a dangling pointer too.
             drop(unsafe { Box::from_raw(slots) });
         }
     }

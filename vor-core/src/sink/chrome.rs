@@ -26,6 +26,17 @@ pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<File>
 /// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is not.
 ///
 /// A file that cannot be created is reported on stderr in one line, and the program runs on.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_core::sink::{Sink, chrome::ChromeTraceSink}; }
+/// use vor::Sink as _;
+///
+/// let trace = vor::ChromeTraceSink { path: "trace.json".into() }.install();
+/// // … what is to be seen in chrome://tracing or ui.perfetto.dev …
+/// drop(trace);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ChromeTraceSink {
     /// Where the trace is written; an existing file is replaced.

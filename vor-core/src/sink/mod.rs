@@ -17,8 +17,28 @@ use crate::frame::FrameSnapshot;
 /// Receives what the drain produces, on the drain's thread.
 ///
 /// A sink that returns an error is reported once, switched off and counted; the others go on.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_core::{Error, config::Config, frame::FrameSnapshot, sink::FrameSink}; }
+/// use std::sync::Arc;
+///
+/// struct SlowFrames;
+///
+/// impl vor::FrameSink for SlowFrames {
+///     fn accept_frame(&mut self, frame: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+///         if frame.duration_ns() > 20_000_000 {
+///             println!("frame {}: {} spans", frame.index, frame.span_count);
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// vor::Config::new().sink("slow frames", SlowFrames).enable();
+/// ```
 pub trait FrameSink: Send {
-    /// Says what the sink needs. Asked once, before anything is delivered.
+    /// Says what the sink needs. Asked before anything is delivered, and again where a frame begins: the answer may change with what is wanted.
     fn interest(&self) -> Interest {
         Interest::FRAMES
     }

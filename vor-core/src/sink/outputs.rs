@@ -42,7 +42,7 @@ impl Outputs {
 
     /// Ends one sink and takes it out. Returns whether it was on and ended well.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
-        self.each(|output| output.number == number, |sink| sink.finish());
+        self.each(|output| output.number == number, |output| output.sink.finish());
         // One that failed at its end is gone already.
         let ended_well = self.has(number);
         self.sinks.retain(|output| output.number != number);
@@ -58,20 +58,33 @@ impl Outputs {
         self.failed
     }
 
+    /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets half of one.
+    pub(crate) fn ask_again(&mut self) {
+        let ask = |output: &mut Output| {
+            output.interest = output.sink.interest();
+            Ok(())
+        };
+        self.each(|_| true, ask);
+        self.settle();
+    }
+
     pub(crate) fn accept_batch(&mut self, batch: &SpanBatch) {
-        self.each(|output| output.interest.batches, |sink| sink.accept_batch(batch));
+        self.each(
+            |output| output.interest.batches,
+            |output| output.sink.accept_batch(batch),
+        );
     }
 
     pub(crate) fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) {
-        self.each(|_| true, |sink| sink.accept_frame(frame));
+        self.each(|_| true, |output| output.sink.accept_frame(frame));
     }
 
     pub(crate) fn flush(&mut self) {
-        self.each(|_| true, |sink| sink.flush());
+        self.each(|_| true, |output| output.sink.flush());
     }
 
     pub(crate) fn finish(&mut self) {
-        self.each(|_| true, |sink| sink.finish());
+        self.each(|_| true, |output| output.sink.finish());
         self.sinks.clear();
         self.settle();
     }
@@ -80,7 +93,7 @@ impl Outputs {
     fn each(
         &mut self,
         concerns: impl Fn(&Output) -> bool,
-        mut call: impl FnMut(&mut dyn FrameSink) -> Result<(), Error>,
+        mut call: impl FnMut(&mut Output) -> Result<(), Error>,
     ) {
         let before = self.sinks.len();
         self.sinks.retain_mut(|output| {
@@ -88,7 +101,7 @@ impl Outputs {
                 return true;
             }
             // A sink that panicked is dropped here and never looked at again, so what it left half done is seen by nobody.
-            let result = catch_unwind(AssertUnwindSafe(|| call(&mut *output.sink)));
+            let result = catch_unwind(AssertUnwindSafe(|| call(output)));
             let reason = match result {
                 Ok(Ok(())) => return true,
                 Ok(Err(error)) => error.to_string(),

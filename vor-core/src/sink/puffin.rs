@@ -13,6 +13,7 @@
 //! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
@@ -27,8 +28,28 @@ use crate::frame::{FrameSnapshot, ThreadTree};
 /// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main frame becomes one frame of puffin's.
 ///
 /// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
-#[derive(Debug, Default)]
+///
+/// A program needs it only where puffin's own macros are to stay off: while they are on ([`puffin::are_scopes_on`]), vor feeds puffin without being asked;
+/// see [`Config::puffin`](crate::config::Config::puffin). With both, a frame still reaches puffin once.
+#[derive(Debug)]
 pub struct PuffinSink {
+    frames: Frames,
+}
+
+/// Feeds puffin while the program has puffin's scopes on and no [`PuffinSink`]: what `enable()` of vor 0.2.1 did. Otherwise it asks for nothing.
+#[derive(Debug, Default)]
+pub(crate) struct PuffinFeed {
+    frames: Frames,
+}
+
+/// How many [`PuffinSink`]s there are. Written by them, read by the [`PuffinFeed`] at the beginning and end of a frame.
+static SINKS: AtomicUsize = AtomicUsize::new(0);
+/// Whether the program wants the [`PuffinFeed`]. Written by `Config::enable`, read by the feed.
+static FEED_ALLOWED: AtomicBool = AtomicBool::new(true);
+
+/// Turns frames into puffin's and reports them.
+#[derive(Debug, Default)]
+struct Frames {
     scopes: Scopes,
     bytes: Vec<u8>,
     encoded: Vec<Encoded>,
@@ -70,7 +91,7 @@ pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Where a thread's stream lies in [`PuffinSink::bytes`].
+/// Where a thread's stream lies in [`Frames::bytes`].
 #[derive(Debug)]
 struct Encoded {
     info: ThreadInfo,
@@ -101,7 +122,22 @@ impl PuffinSink {
     /// Makes a sink; puffin's own macros stay on or off as they are.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        SINKS.fetch_add(1, Ordering::Relaxed);
+        Self {
+            frames: Frames::default(),
+        }
+    }
+}
+
+impl Default for PuffinSink {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for PuffinSink {
+    fn drop(&mut self) {
+        SINKS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -118,8 +154,45 @@ impl FrameSink for PuffinSink {
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.frames.report(frame);
+        Ok(())
+    }
+}
+
+impl PuffinFeed {
+    /// Sets whether puffin may be fed.
+    pub(crate) fn allow(allowed: bool) {
+        FEED_ALLOWED.store(allowed, Ordering::Relaxed);
+    }
+
+    fn is_wanted() -> bool {
+        puffin::are_scopes_on() && FEED_ALLOWED.load(Ordering::Relaxed) && SINKS.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl FrameSink for PuffinFeed {
+    fn interest(&self) -> Interest {
+        if Self::is_wanted() {
+            Interest::FRAMES
+        } else {
+            Interest::METRICS
+        }
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        // Without trees in spite of its spans, the frame began before puffin's scopes were switched on.
+        let is_whole = !frame.threads.is_empty() || frame.span_count == 0;
+        if is_whole && Self::is_wanted() {
+            self.frames.report(frame);
+        }
+        Ok(())
+    }
+}
+
+impl Frames {
+    fn report(&mut self, frame: &FrameSnapshot) {
         if frame.frame_set != 0 {
-            return Ok(());
+            return;
         }
         self.bytes.clear();
         self.encoded.clear();
@@ -151,7 +224,6 @@ impl FrameSink for PuffinSink {
             new_scopes.clear();
         }
         profiler.new_frame();
-        Ok(())
     }
 }
 

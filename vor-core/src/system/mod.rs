@@ -184,7 +184,7 @@ impl SystemSample {
         }
     }
 
-    /// Returns the values of [`columns`], in their order and units. `None` is to be left out of the frame.
+    /// Returns the values of vor's own columns, in their order and units. `None` is to be left out of the frame.
     #[must_use]
     pub fn values(&self) -> [Option<f64>; COLUMN_COUNT] {
         let milliseconds = |ns: u64| ns as f64 / 1e6;

@@ -67,19 +67,23 @@ fn captures_without_frames() {
     let info = run("info", &path, &["--json"]).json();
     assert_eq!((&info["frames"], &info["closed"]), (&0.into(), &false.into()));
     assert_eq!(run("check", &path, &[]).code, 0);
-    for (command, options) in [COMMANDS[1], COMMANDS[2], COMMANDS[5]] {
+    let csv: (&str, &[&str]) = ("export", &["--to", "csv"]);
+    let metrics: (&str, &[&str]) = ("export", &["--to", "metrics-csv"]);
+    for (command, options) in [COMMANDS[1], COMMANDS[2], COMMANDS[3], COMMANDS[5], csv, metrics] {
         let run = run(command, &path, options);
         assert!(
             run.refusal().contains("frames were expected, found none"),
             "{command}: {run:?}"
         );
     }
-    let metrics_only = run("stats", &v2("metrics_only.vor"), &[]);
-    let line = metrics_only.refusal();
-    assert!(
-        line.contains("spans were expected, found none in 60 frames"),
-        "{line}"
-    );
+    for (command, options) in [COMMANDS[1], csv] {
+        let metrics_only = run(command, &v2("metrics_only.vor"), options);
+        let line = metrics_only.refusal();
+        assert!(
+            line.contains("spans were expected, found none in 60 frames"),
+            "{line}"
+        );
+    }
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn names_and_ranges_that_do_not_exist() {
         (&["--frames", "60..70"], "frames 0..60 was expected, found 60..70"),
         (&["--frames", "9..3"], "found `9..3`"),
         (&["--frames", "first"], "found `first`"),
-        (&["--sort", "colour"], "possible values: self"),
+        (&["--sort", "colour"], "one of self, total, mean"),
         (&["--corrected", "much"], "found `much`"),
         (&["--colour"], "--colour"),
     ];
@@ -103,6 +107,53 @@ fn names_and_ranges_that_do_not_exist() {
     assert!(range.refusal().contains("found 1000.."), "{range:?}");
     let format = run("export", path, &["--to", "svg"]);
     assert!(format.refusal().contains("chrome"), "{format:?}");
-    let nothing = Run::from(vor().arg("stats").output().unwrap());
-    assert!(nothing.refusal().contains("<FILE>"), "{nothing:?}");
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["statistics"], "found `statistics`"),
+        (&["stats"], "<FILE> was expected, found nothing"),
+        (&["stats", "a.vor", "b.vor"], "found also `b.vor`"),
+        (&["stats", "--colour", "a.vor"], "found `--colour`"),
+        (&["stats", "a.vor", "--sort"], "--sort <COLUMN> was expected"),
+        (&["export", "a.vor"], "--to <FORMAT> was expected"),
+        (
+            &["export", "--to", "svg", "a.vor"],
+            "one of chrome, csv, metrics-csv was expected, found `svg`",
+        ),
+        (
+            &["frames", "--slowest", "0", "a.vor"],
+            "a number from 1 to 100000 was expected, found `0`",
+        ),
+        (
+            &["tail", "-n", "few", "a.vor"],
+            "a whole number was expected, found `few`",
+        ),
+    ];
+    for (arguments, said) in cases {
+        let run = Run::from(vor().args(arguments).output().unwrap());
+        let line = run.refusal();
+        assert!(
+            line.contains("expected") && line.contains(said),
+            "{arguments:?}: {line}"
+        );
+    }
+}
+
+/// Opening it would wait for a writer that never comes.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    for (command, options) in COMMANDS.into_iter().filter(|(command, _)| *command != "tail") {
+        let run = run(command, &path, options);
+        assert!(
+            run.refusal().contains("found a pipe or device"),
+            "{command}: {run:?}"
+        );
+    }
 }

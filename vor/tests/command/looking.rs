@@ -292,3 +292,50 @@ fn an_export_does_not_overwrite_a_capture() {
         .unwrap();
     assert_eq!(nowhere.status.code(), Some(2));
 }
+
+#[test]
+fn a_csv_says_what_it_leaves_out() {
+    let recording = recording();
+    let csv = run("export", &recording.path, &["--to", "csv"]);
+    // `after the last mark` and the `decode` inside it, and what that holds.
+    let outside = recording.spans.iter().filter(|span| span.frame == FRAMES).count();
+    assert!(outside >= 2, "{outside}");
+    assert_eq!(csv.code, 0);
+    assert!(
+        csv.stderr
+            .contains(&format!("{outside} spans left out: ended after the last frame")),
+        "{}",
+        csv.stderr
+    );
+    let range = run("export", &recording.path, &["--to", "csv", "--frames", "3"]);
+    assert_eq!((range.code, range.stderr.as_str()), (0, ""));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_with_the_path() {
+    let run = run("export", &recording().path, &["--to", "csv", "-o", "/dev/full"]);
+    assert!(run.refusal().starts_with("vor: /dev/full: "), "{run:?}");
+}
+
+#[test]
+fn narrow_terminals_get_all_of_info_and_what_made_frames_slow() {
+    let recording = recording();
+    let narrow = |arguments: &[&str]| {
+        let mut command = vor();
+        command.args(arguments).arg(&recording.path).env("COLUMNS", "40");
+        let run = crate::Run::from(command.output().unwrap());
+        assert_eq!(run.code, 0, "{run:?}");
+        run.stdout
+    };
+    let info = narrow(&["info"]);
+    let words: Vec<&str> = info.split_whitespace().collect();
+    for word in ["closed,", "frame_ms,", "disk_write_MB", "worker-2"] {
+        assert!(words.contains(&word), "{word} in\n{info}");
+    }
+    let frames = narrow(&["frames", "--slowest", "2"]);
+    assert!(frames.contains("stall"), "{frames}");
+    for line in info.lines().chain(frames.lines()) {
+        assert!(line.chars().count() <= 40, "{line}");
+    }
+}

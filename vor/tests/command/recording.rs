@@ -145,7 +145,11 @@ fn drive() {
         }
         vor::record_metric("loss", 1.0 / (frame as f64 + 1.0));
         if frame % 10 == 0 {
-            vor::frame_mark_named("physics");
+            if frame % 20 == 0 {
+                vor::frame_mark_named("physics");
+            } else {
+                vor::frame_mark_named!("physics");
+            }
         }
         vor::frame_mark();
     }

@@ -19,7 +19,7 @@ use crate::Outcome;
 use crate::failure::{Failure, warn};
 use crate::progress::Progress;
 use crate::range::FrameRange;
-use crate::source::{Piece, Source, batch_of};
+use crate::source::{Piece, Source, batch_of, no_spans};
 use crate::units;
 
 /// Most spans of one frame that are held as a tree, at about 50 bytes each.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Where to write it; without it, to stdout. An existing file is replaced, unless it is a capture.
     #[arg(short = 'o', long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Only these frames: 10..20 (without 20), 10.., ..20, or a single number.
+    /// Only these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
     /// The capture.
@@ -59,15 +59,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
     let positions = match args.frames {
         Some(range) => Some(source.positions(range)?),
-        None if source.info.frames == 0 && source.info.spans == 0 => {
-            return Err(source.failure("frames were expected, found none"));
+        None => {
+            expect_content(args, &source)?;
+            None
         }
-        None => None,
     };
     let writer: Output = match &args.output {
         Some(path) => Box::new(create(path)?),
         None => Box::new(io::stdout()),
     };
+    let failed = |error| Failure::export(args.output.as_deref(), error);
     let catalog = source.capture.catalog();
     let mut sink: Box<dyn FrameSink> = match args.to {
         Format::Chrome => Box::new(ChromeExporter::new(writer)),
@@ -78,19 +79,41 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     let to_terminal = args.output.is_none() && io::stdout().is_terminal();
     let mut progress = Progress::new("exporting", to_terminal);
     let damage = match (args.to, positions) {
-        (Format::Chrome, Some(positions)) => export_trees(&mut source, positions, &mut *sink, &mut progress)?,
+        (Format::Chrome, Some(positions)) => {
+            export_trees(args, &mut source, positions, &mut *sink, &mut progress)?
+        }
         (Format::Csv, positions) => {
             let all = 0..source.capture.frame_count();
-            export_trees(&mut source, positions.unwrap_or(all), &mut *sink, &mut progress)?
+            export_trees(
+                args,
+                &mut source,
+                positions.unwrap_or(all),
+                &mut *sink,
+                &mut progress,
+            )?
         }
         (Format::Chrome | Format::MetricsCsv, _) => {
             export_stream(args, &mut source, &mut *sink, &mut progress)?
         }
     };
-    sink.finish().map_err(Failure::export)?;
+    sink.finish().map_err(failed)?;
     drop(progress);
     source.warn_of(&damage);
     Ok(Outcome::Fine)
+}
+
+/// Refuses a capture that has nothing of what was asked for.
+fn expect_content(args: &Args, source: &Source) -> Result<(), Failure> {
+    let (frames, spans) = (source.info.frames, source.info.spans);
+    // Spans outside of frames are in a Chrome trace only.
+    let is_empty = frames == 0 && (args.to != Format::Chrome || spans == 0);
+    if is_empty {
+        return Err(source.failure("frames were expected, found none"));
+    }
+    if args.to == Format::Csv && spans == 0 {
+        return Err(source.failure(no_spans(frames)));
+    }
+    Ok(())
 }
 
 /// Exports batches and frames as they come; of version 3, frames have no trees then.
@@ -100,13 +123,14 @@ fn export_stream(
     sink: &mut dyn FrameSink,
     progress: &mut Progress,
 ) -> Result<Damage, Failure> {
+    let failed = |error| Failure::export(args.output.as_deref(), error);
     let range = args.frames.unwrap_or(FrameRange::ALL);
     let wants_batches = sink.interest().batches;
     let walked = source.walk(progress, |piece| {
         match piece {
-            Piece::Batch(batch) if wants_batches => sink.accept_batch(&batch).map_err(Failure::export)?,
+            Piece::Batch(batch) if wants_batches => sink.accept_batch(&batch).map_err(failed)?,
             Piece::Frame(recovered) if range.contains(recovered.frame.index) => {
-                sink.accept_frame(&recovered.frame).map_err(Failure::export)?;
+                sink.accept_frame(&recovered.frame).map_err(failed)?;
             }
             Piece::Batch(_) | Piece::Frame(_) => {}
         }
@@ -117,14 +141,17 @@ fn export_stream(
 
 /// Exports frames of the main set with their trees; says what is missing in them.
 fn export_trees(
+    args: &Args,
     source: &mut Source,
     positions: Range<u64>,
     sink: &mut dyn FrameSink,
     progress: &mut Progress,
 ) -> Result<Damage, Failure> {
+    let failed = |error| Failure::export(args.output.as_deref(), error);
     source.capture.set_max_spans(MAX_SPANS);
     let wants_batches = sink.interest().batches;
     let (mut missing_spans, mut missing_frames) = (0, 0);
+    let mut told_spans = 0;
     let (begin, frames) = (positions.start, positions.end - positions.start);
     for position in positions {
         let recovered = match source.capture.recovered(position) {
@@ -135,12 +162,12 @@ fn export_trees(
             }
             Err(error) => return Err(source.failure(error)),
         };
+        told_spans += recovered.frame.span_count;
         missing_spans += recovered.frame.span_count.saturating_sub(recovered.held_spans());
         if wants_batches && !recovered.frame.threads.is_empty() {
-            sink.accept_batch(&batch_of(&recovered.frame))
-                .map_err(Failure::export)?;
+            sink.accept_batch(&batch_of(&recovered.frame)).map_err(failed)?;
         }
-        sink.accept_frame(&recovered.frame).map_err(Failure::export)?;
+        sink.accept_frame(&recovered.frame).map_err(failed)?;
         progress.advance(recovered.held_spans(), position - begin, frames);
     }
     for (missing, thing) in [(missing_frames, "frame"), (missing_spans, "span")] {
@@ -152,6 +179,15 @@ fn export_trees(
                 units::count(MAX_SPANS as u64)
             ));
         }
+    }
+    // Only an index, as a closed file has, knows of spans outside of frames.
+    let outside = source.info.spans.saturating_sub(told_spans);
+    if args.frames.is_none() && missing_frames == 0 && outside > 0 {
+        let outside = units::counted(outside, "span");
+        warn(&format!(
+            "{}: {outside} left out: ended after the last frame",
+            source.path.display()
+        ));
     }
     Ok(source.capture.info().damage)
 }

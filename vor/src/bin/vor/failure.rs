@@ -28,14 +28,14 @@ impl Failure {
         }
     }
 
-    /// Makes the failure of an exporter.
-    pub(crate) fn export(error: vor_core::Error) -> Self {
+    /// Makes the failure of an exporter to `output`, or to stdout.
+    pub(crate) fn export(output: Option<&Path>, error: vor_core::Error) -> Self {
         let message = error.to_string();
-        let error = io::Error::from(error);
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::PipeClosed
-        } else {
-            Self::Message(message)
+        let is_closed = io::Error::from(error).kind() == io::ErrorKind::BrokenPipe;
+        match output {
+            _ if is_closed => Self::PipeClosed,
+            Some(path) => Self::in_file(path, message),
+            None => Self::Message(message),
         }
     }
 }

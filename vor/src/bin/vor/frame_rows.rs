@@ -83,11 +83,13 @@ const MAX_METRICS: usize = 24;
 
 impl FrameTable {
     pub(crate) fn new(catalog: &Catalog, with_top_scope: bool, origin_ns: i64) -> Self {
+        // Among the slowest, what took the time tells more than when.
+        let start_rank = if with_top_scope { 2 } else { 0 };
         let mut columns = vec![
             Column::new("frame", Kind::Number, 0).at_least(8),
-            Column::new("start", Kind::Number, 0).at_least(11),
+            Column::new("start", Kind::Number, start_rank).at_least(11),
             Column::new("duration", Kind::Number, 0).at_least(9),
-            Column::new("spans", Kind::Number, 1).at_least(9),
+            Column::new("spans", Kind::Number, 3).at_least(9),
         ];
         if with_top_scope {
             columns.push(Column::new("most time in", Kind::Text, 1).at_least(30));

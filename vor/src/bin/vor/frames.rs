@@ -30,11 +30,23 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Only the N slowest, the slowest first, and the scope in which most of their time was spent.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    slowest: Option<u64>,
-    /// The frames of `frame_mark_named!("NAME")` instead of those of `frame_mark()`.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    slowest: Option<usize>,
+    /// The frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
     #[arg(long, value_name = "NAME")]
     frame_set: Option<String>,
+}
+
+/// Most frames that `--slowest` takes: they are read one by one, each from its place.
+const MOST_SLOWEST: usize = 100_000;
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MOST_SLOWEST).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "a number from 1 to {MOST_SLOWEST} was expected, found `{text}`"
+        )),
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -47,7 +59,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let mut source = Source::open(&args.path)?;
     let set = frame_set(args, &source)?;
     match args.slowest {
-        Some(most) => slowest(args, &mut source, set, most as usize, out),
+        Some(most) => slowest(args, &mut source, set, most, out),
         None => all(args, &mut source, set, out),
     }
 }

@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::failure::Failure;
 use crate::json::{self, DamageJson};
 use crate::source::Source;
-use crate::table::{cut, printable, room};
+use crate::table::{printable, room, wrap};
 use crate::units;
 
 /// Tells what a capture holds: version, frames, spans, threads, duration, drops, damage.
@@ -120,11 +120,21 @@ fn gather(source: &Source) -> InfoJson {
     gathered
 }
 
+/// Width of what stands before a line.
+const HEAD: usize = 12;
+
 fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Result<()> {
     let room = room();
     let mut line = |head: &str, text: &str| {
-        let text = room.map_or_else(|| text.to_owned(), |room| cut(text, room.saturating_sub(14)));
-        writeln!(out, "{head:<12}  {text}")
+        let lines = match room {
+            Some(room) => wrap(text, room.saturating_sub(HEAD + 2)),
+            None => vec![text.to_owned()],
+        };
+        for (i, text) in lines.iter().enumerate() {
+            let head = if i == 0 { head } else { "" };
+            writeln!(out, "{head:<HEAD$}  {text}")?;
+        }
+        Ok::<(), std::io::Error>(())
     };
     line("capture", &printable(&info.file))?;
     let state = match (info.closed, info.indexed) {
@@ -207,12 +217,18 @@ fn spans(info: &InfoJson) -> String {
     text
 }
 
+/// Most names in a list; `--json` has all.
+const MAX_NAMES: usize = 24;
+
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.map(printable).collect();
     match names.len() {
         0 => "none".into(),
-        1..10 => names.join(", "),
+        1..=MAX_NAMES => names.join(", "),
         // A thread per task makes thousands.
-        all => format!("{} and {} more", names[..8].join(", "), all - 8),
+        all => {
+            let rest = all - MAX_NAMES;
+            format!("{} and {rest} more", names[..MAX_NAMES].join(", "))
+        }
     }
 }

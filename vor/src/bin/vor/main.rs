@@ -1,9 +1,10 @@
 //! The `vor` command: looks into captures.
 //!
-//! One module per subcommand. What they share: `source` reads either version of the format as batches and frames, `failure` is
+//! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source` reads either version of the format as batches and frames, `failure` is
 //! what ends a command early, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
 //! meanwhile. Results go to stdout, everything else to stderr, a line each.
 
+mod usage;
 mod failure;
 mod units;
 mod table;
@@ -23,7 +24,6 @@ mod export;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, warn};
@@ -58,7 +58,7 @@ enum Outcome {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage::tell(&error),
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match cli.command {
@@ -79,25 +79,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
-fn usage(error: &clap::Error) -> ExitCode {
-    let asked_for_help = matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    );
-    if asked_for_help {
-        // A closed pipe is the only thing that can go wrong, and no reason to complain.
-        drop(error.print());
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-    }
-    let text = error.render().to_string();
-    let first = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<&str> = first.split_whitespace().collect();
-    let line = words.join(" ");
-    warn(line.strip_prefix("error: ").unwrap_or(&line));
-    ExitCode::from(2)
 }

@@ -236,6 +236,14 @@ impl Source {
     }
 }
 
+/// Returns what to say of a capture of so many frames that has no spans.
+pub(crate) fn no_spans(frames: u64) -> String {
+    format!(
+        "spans were expected, found none in {}; captures of metrics only have none (VOR_RECORD_FLAME=1 records them)",
+        units::counted(frames, "frame")
+    )
+}
+
 /// Makes a batch of a frame with trees: the same spans in the order in which they ended.
 pub(crate) fn batch_of(frame: &FrameSnapshot) -> SpanBatch {
     SpanBatch {

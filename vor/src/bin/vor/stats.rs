@@ -23,7 +23,7 @@ use crate::failure::{Failure, warn};
 use crate::json::{self, DamageJson};
 use crate::progress::Progress;
 use crate::range::FrameRange;
-use crate::source::{Piece, Source, Walked};
+use crate::source::{Piece, Source, Walked, no_spans};
 use crate::table::{Column, Kind, printable, write_table};
 use crate::units;
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Order of the rows: the largest first, names from a to z.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     sort: Sort,
-    /// Only spans that ended in these frames: 10..20 (without 20), 10.., ..20, or a single number.
+    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
     /// Subtracts what each scope costs: nanoseconds, or `auto` (the default) to measure it on this machine, now.
@@ -261,16 +261,13 @@ fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
 
 /// Returns what to say of spans where there are none.
 fn nothing(args: &Args, gathered: &Gathered) -> String {
-    let place = match (args.frames, &args.thread) {
-        (_, Some(thread)) => format!("of thread `{thread}` in "),
-        _ => "in ".into(),
-    };
-    match gathered.lengths.count() {
-        0 => "frames were expected, found none".into(),
-        frames => format!(
-            "spans were expected, found none {place}{}; captures of metrics only have none (VOR_RECORD_FLAME=1 records them)",
+    match (gathered.lengths.count(), &args.thread) {
+        (0, _) => "frames were expected, found none".into(),
+        (frames, Some(thread)) => format!(
+            "spans of thread `{thread}` were expected, found none in {}",
             units::counted(frames, "frame")
         ),
+        (frames, None) => no_spans(frames),
     }
 }
 
@@ -406,7 +403,7 @@ fn print_table(
         Column::new(head, Kind::Number, rank)
     };
     let columns = [
-        Column::new("scope", Kind::Text, 0).at_least(name_width),
+        Column::new("scope", Kind::Text, 0).shrinking_to(name_width),
         number("count", Some(Sort::Count), 0),
         number("self", Some(Sort::Own), 0),
         number("%", None, 1),

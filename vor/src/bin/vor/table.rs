@@ -32,8 +32,10 @@ pub(crate) struct Column {
     pub(crate) kind: Kind,
     /// Columns of rank 0 are always shown; of the others the highest goes first.
     pub(crate) rank: u8,
-    /// Least width, for rows that are not known yet; a text is not cut below it.
-    pub(crate) width: usize,
+    /// Least width where there is room, for rows that are not known yet.
+    width: usize,
+    /// Least width of a text where there is none; columns of a rank above 0 go before it is cut below that.
+    least: usize,
 }
 
 impl Column {
@@ -43,11 +45,17 @@ impl Column {
             kind,
             rank,
             width: 0,
+            least: MIN_TEXT,
         }
     }
 
     pub(crate) fn at_least(mut self, width: usize) -> Self {
         self.width = width;
+        self
+    }
+
+    pub(crate) fn shrinking_to(mut self, least: usize) -> Self {
+        self.least = least.max(MIN_TEXT);
         self
     }
 }
@@ -70,7 +78,7 @@ impl Layout {
             shown.push((i, column.kind, width.max(column.width).max(column.head.width())));
         }
         if let Some(room) = room {
-            let least_text = |i: usize, width: usize| width.min(columns[i].width.max(MIN_TEXT));
+            let least_text = |i: usize, width: usize| width.min(columns[i].least);
             let least = |&(i, kind, width): &(usize, Kind, usize)| match kind {
                 Kind::Number => width + GAP,
                 Kind::Text => least_text(i, width) + GAP,
@@ -166,6 +174,22 @@ pub(crate) fn printable(text: &str) -> String {
     clean
 }
 
+/// Breaks a text at blanks into lines of at most `width`; a longer word is cut.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = cut(word, width);
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
 /// Cuts the middle out of a text that is wider than `width`.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -258,6 +282,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn texts_are_wrapped_at_blanks() {
+        assert_eq!(
+            wrap("version 3, 1.2 MB, closed", 12),
+            ["version 3,", "1.2 MB,", "closed"]
+        );
+        assert_eq!(wrap("a /very/long/path", 9), ["a", "/ver…path"]);
+        assert_eq!(wrap("short", 80), ["short"]);
     }
 
     #[test]

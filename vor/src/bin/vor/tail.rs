@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     path: PathBuf,
     /// Begins with the last N frames that are there already.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = whole_number)]
     lines: usize,
     /// Prints what is there and does not wait for more.
     #[arg(long)]
@@ -41,6 +41,11 @@ pub(crate) struct Args {
     /// Gives JSON, one object per frame and line.
     #[arg(long)]
     json: bool,
+}
+
+fn whole_number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("a whole number was expected, found `{text}`"))
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -82,7 +87,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 }
                 out.flush().map_err(Failure::output)?;
                 if args.once || follower.is_closed() {
-                    return Ok(Outcome::Fine);
+                    return match printer.origin_ns {
+                        Some(_) => Ok(Outcome::Fine),
+                        None => Err(Failure::in_file(&args.path, "frames were expected, found none")),
+                    };
                 }
                 thread::sleep(POLL);
             }
@@ -95,6 +103,7 @@ struct Printer {
     table: Option<FrameTable>,
     /// Metrics that were known when the table was made.
     columns: usize,
+    /// When the first frame began, printed or not.
     origin_ns: Option<i64>,
 }
 

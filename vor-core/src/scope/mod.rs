@@ -1,0 +1,339 @@
+//! Scopes: from the tick that opens one to the record that its end leaves.
+//!
+//! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
+//! Everything that is rare stands in the module [`cold`].
+
+mod cold;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
+
+use rustc_hash::FxBuildHasher;
+
+use crate::args::{self, ArgWord};
+use crate::callsite::{self, CallSite};
+use crate::ring::{MAX_SITE, SITE_BITS, Slot};
+use crate::thread::ThreadState;
+use crate::{clock, switch, tap, thread};
+
+pub use cold::backward_ticks;
+pub(crate) use cold::elapsed_ticks;
+use cold::{Opened, begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
+
+/// An open scope; dropping it ends the span.
+///
+/// It belongs to the thread that opened it and cannot be sent away.
+#[must_use = "a scope lasts as long as its guard is held"]
+#[derive(Debug)]
+pub struct Scope<const ARGS: usize = 0> {
+    start_ticks: u64,
+    /// The site's id, 0 when nothing is being recorded; below 0 with the flags of a scope that does not end on the fast path.
+    site: i32,
+    /// Its place on the open-scope stack.
+    place: u32,
+    words: [u64; ARGS],
+    not_send: PhantomData<*mut ()>,
+}
+
+/// A scope with a name made at run time, opened by [`scope`].
+pub type ScopeGuard = Scope<0>;
+
+/// Opens a scope at a call site.
+#[inline(always)]
+pub fn open(site: &'static CallSite) -> Scope {
+    let id = site.id();
+    if switch::is_fast(id) && !tap::is_wanted() {
+        return Scope::begin(id, []);
+    }
+    if !switch::is_on() && !tap::is_wanted() {
+        return Scope::off();
+    }
+    Scope::of(open_slowly(site, 0), [])
+}
+
+/// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
+#[inline(always)]
+pub fn open_with<const ARGS: usize>(
+    site: &'static CallSite,
+    args: impl FnOnce() -> [ArgWord; ARGS],
+) -> Scope<ARGS> {
+    if !switch::is_on() {
+        if !tap::is_wanted() {
+            return Scope::off();
+        }
+        return Scope::of(open_slowly(site, 0), [0; ARGS]);
+    }
+    let args = args();
+    let kinds = args::kinds(&args);
+    let words = args.map(|arg| arg.word);
+    let id = site.id_with(kinds);
+    if switch::is_fast(id) && !tap::is_wanted() {
+        return Scope::begin(id, words);
+    }
+    Scope::of(open_slowly(site, kinds), words)
+}
+
+impl<const ARGS: usize> Scope<ARGS> {
+    /// A scope that records nothing.
+    #[inline(always)]
+    pub const fn off() -> Self {
+        Self::new(0, 0, 0, [0; ARGS])
+    }
+
+    #[inline(always)]
+    const fn new(start_ticks: u64, site: u32, place: u32, words: [u64; ARGS]) -> Self {
+        Self {
+            start_ticks,
+            site: site as i32,
+            place,
+            words,
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn of(opened: Opened, words: [u64; ARGS]) -> Self {
+        Self::new(opened.start_ticks, opened.flagged, opened.place, words)
+    }
+
+    #[inline(always)]
+    fn opened(&self) -> Opened {
+        Opened {
+            start_ticks: self.start_ticks,
+            flagged: self.site as u32,
+            place: self.place,
+        }
+    }
+
+    /// Opens a scope at a registered site, with the hardware's clock.
+    #[inline(always)]
+    fn begin(id: u32, words: [u64; ARGS]) -> Self {
+        let state = thread::hot();
+        if let Some(place) = state.next_place() {
+            let start_ticks = clock::hardware_ticks();
+            state.push_open_at(place, id, start_ticks);
+            return Self::new(start_ticks, id, place, words);
+        }
+        Self::of(begin_slowly(id), words)
+    }
+
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    #[cfg(not(feature = "off"))]
+    #[inline(always)]
+    pub(crate) fn begun(&self) -> Option<(u32, u64)> {
+        let id = self.site as u32 & MAX_SITE;
+        (id != 0).then_some((id, self.start_ticks))
+    }
+
+    /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
+    #[inline(always)]
+    pub(crate) fn close(self) -> Option<u64> {
+        // The span is recorded here, so the drop must not run.
+        std::mem::ManuallyDrop::new(self).end()
+    }
+
+    /// Records the span as ending now; returns when that is, in ticks, unless nothing was being recorded.
+    #[inline(always)]
+    fn end(&self) -> Option<u64> {
+        if self.site > 0 {
+            let end_ticks = clock::hardware_ticks();
+            let state = thread::hot();
+            if self.push(state, end_ticks) {
+                // After the push: whoever sees the scope closed also sees its record.
+                state.pop_open(self.place);
+            } else {
+                let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
+                record_slowly(self.opened(), end_ticks, words);
+            }
+            return Some(end_ticks);
+        }
+        if self.site == 0 {
+            return None;
+        }
+        let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
+        match end_slowly(self.opened(), words) {
+            0 => None,
+            end_ticks => Some(end_ticks),
+        }
+    }
+
+    /// Returns the words of arguments `2 i` and `2 i + 1`.
+    #[inline(always)]
+    fn pair(&self, i: usize) -> Slot {
+        [word(&self.words, 2 * i), word(&self.words, 2 * i + 1)]
+    }
+
+    /// Pushes the record of a span on the fast path; returns `false` where [`record_slowly`] has to.
+    #[inline(always)]
+    fn push(&self, state: &ThreadState, end_ticks: u64) -> bool {
+        let Ok(low) = u32::try_from(end_ticks.wrapping_sub(self.start_ticks)) else {
+            return false;
+        };
+        let ring = &state.ring;
+        let start = self.start_ticks;
+        let tag = self.site as u32 | (ARGS.div_ceil(2) as u32) << SITE_BITS;
+        #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room.
+        unsafe {
+            match ARGS {
+                0 => ring.push(start, low, tag, &[]),
+                1 | 2 => ring.push(start, low, tag, &[self.pair(0)]),
+                3 | 4 => ring.push(start, low, tag, &[self.pair(0), self.pair(1)]),
+                5 | 6 => ring.push(start, low, tag, &[self.pair(0), self.pair(1), self.pair(2)]),
+                _ => {
+                    let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
+                    ring.push(start, low, tag, &pairs)
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn word(words: &[u64], i: usize) -> u64 {
+    words.get(i).copied().unwrap_or(0)
+}
+
+impl<const ARGS: usize> Drop for Scope<ARGS> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+thread_local! {
+    /// Ids of the names this thread has used.
+    static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+}
+
+/// Names kept in a thread's cache; beyond, the cache starts anew.
+const MAX_CACHED_NAMES: usize = 4096;
+
+/// Opens a scope with a name made at run time. A name that this thread has used before costs a look-up in its own cache and neither lock nor allocation.
+///
+/// # Examples
+///
+/// ```
+/// # let step = 3;
+/// let _scope = vor_core::scope::scope(&format!("step {step}"));
+/// ```
+#[inline]
+pub fn scope(name: &str) -> ScopeGuard {
+    if !switch::is_on() {
+        return Scope::off();
+    }
+    let id = name_id(name);
+    if switch::is_fast(id) {
+        return Scope::begin(id, []);
+    }
+    Scope::of(begin_slowly(id), [])
+}
+
+/// Returns the id of a name made at run time, 0 inside vor.
+pub(crate) fn name_id(name: &str) -> u32 {
+    if thread::is_busy() {
+        return 0;
+    }
+    let cached = NAMES.try_with(|names| {
+        let names = names.try_borrow().ok()?;
+        names.get(name).copied()
+    });
+    match cached {
+        Ok(Some(id)) => id,
+        Ok(None) => thread::while_busy(|| {
+            let id = callsite::lock().name_id(name);
+            // A cache that is gone or in use only means a look-up under the lock next time.
+            let _ = NAMES.try_with(|names| {
+                if let Ok(mut names) = names.try_borrow_mut() {
+                    if names.len() >= MAX_CACHED_NAMES {
+                        names.clear();
+                    }
+                    names.insert(Box::from(name), id);
+                }
+            });
+            id
+        }),
+        Err(_) => thread::while_busy(|| callsite::lock().name_id(name)),
+    }
+}
+
+/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping it ends the last phase.
+#[must_use = "the last phase ends when the chain is dropped"]
+#[derive(Debug)]
+pub struct PhaseChain {
+    phase: Scope,
+}
+
+impl PhaseChain {
+    /// Opens the first phase.
+    #[inline(always)]
+    pub fn begin(site: &'static CallSite) -> Self {
+        Self { phase: open(site) }
+    }
+
+    /// Ends the phase that is open and begins another, at the same tick.
+    #[inline(always)]
+    pub fn next(&mut self, site: &'static CallSite) {
+        let id = site.id();
+        // The phase that ended is recorded below or by `next_slowly`, so its drop must not run.
+        let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
+        if last.site > 0 && switch::is_fast(id) && !tap::is_wanted() {
+            let now = clock::hardware_ticks();
+            let state = thread::hot();
+            if last.push(state, now) {
+                let place = state.replace_open(last.place, id, now);
+                self.phase = Scope::new(now, id, place, []);
+                return;
+            }
+        }
+        if last.site == 0 && !switch::is_on() && !tap::is_wanted() {
+            return;
+        }
+        self.phase = Scope::of(next_slowly(last.opened(), site), []);
+    }
+}
+
+/// Writes a message into the record of this thread, at this moment. Formats into a buffer on the stack; what exceeds [`args::MAX_STR_BYTES`] is cut.
+#[doc(hidden)]
+pub fn message(text: std::fmt::Arguments<'_>) {
+    if !switch::is_on() || thread::is_busy() {
+        return;
+    }
+    let now = clock::ticks();
+    if let Some(text) = text.as_str() {
+        return thread::push_message(now, text);
+    }
+    let mut line = Line {
+        bytes: [0; args::MAX_STR_BYTES],
+        used: 0,
+    };
+    // The line refuses what does not fit; what fits is kept.
+    let _ = std::fmt::write(&mut line, text);
+    thread::push_message(now, line.as_str());
+}
+
+struct Line {
+    bytes: [u8; args::MAX_STR_BYTES],
+    used: usize,
+}
+
+impl Line {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.used]).unwrap_or("")
+    }
+}
+
+impl std::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let fits = args::cut(text, self.bytes.len() - self.used);
+        self.bytes[self.used..self.used + fits.len()].copy_from_slice(fits.as_bytes());
+        self.used += fits.len();
+        if fits.len() == text.len() {
+            Ok(())
+        } else {
+            Err(std::fmt::Error)
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Threads: the state each one records into, and how it comes and goes.
+//!
+//! A thread's first scope gives it a `ThreadState`: a ring and the stack of its open scopes. A plain thread-local pointer without a destructor leads
+//! to it, so the hot path pays no registration check; a second thread-local with a destructor notices the thread's end and
+//! leaves the state to the worker, which takes what is left and hands the memory to the next thread.
+//!
+//! The pointer is never null: where a thread has no state, it leads to one of three stand-ins that have room for nothing, so that the hot path asks
+//! for room and nothing else. They say why: not yet set up, thread has ended, and busy. Busy marks a thread that is inside
+//! vor itself (its worker, or anyone on a cold path), so a scope in a global allocator that vor calls neither recurses nor waits.
+
+mod open;
+mod push;
+mod state;
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::catalog::ThreadInfo;
+use crate::drain;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU32;
+
+pub(crate) use open::open_scopes_at_end;
+pub use open::{OpenScope, OpenThread, open_scopes};
+pub(crate) use push::{push, push_anyhow, push_message, push_text};
+pub use state::MAX_OPEN;
+pub(crate) use state::ThreadState;
+
+/// Stand-ins for a thread's state where it has none; see [`Absent`].
+#[cfg(not(loom))]
+static ABSENT: [ThreadState; 3] = [const { ThreadState::absent() }; 3];
+
+/// Why a thread has no state of its own now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absent {
+    /// The thread has recorded nothing yet.
+    New,
+    /// The thread is ending, its state is given away.
+    Ended,
+    /// The thread is inside vor; what it opens there is not recorded.
+    Busy,
+}
+
+impl Absent {
+    #[cfg(not(loom))]
+    const fn stand_in(self) -> *const ThreadState {
+        &raw const ABSENT[self as usize]
+    }
+
+    /// Under the model checker a ring cannot be a static, and nothing is recorded on the hot path.
+    #[cfg(loom)]
+    const fn stand_in(self) -> *const ThreadState {
+        std::ptr::without_provenance(self as usize)
+    }
+
+    /// Returns why `state` is a stand-in, or `None` where it is a thread's.
+    fn of(state: *const ThreadState) -> Option<Self> {
+        [Self::New, Self::Ended, Self::Busy]
+            .into_iter()
+            .find(|absent| absent.stand_in() == state)
+    }
+}
+
+thread_local! {
+    /// This thread's state, or one of the three stand-ins.
+    static CURRENT: Cell<*const ThreadState> = const { Cell::new(Absent::New.stand_in()) };
+    /// This thread's number once it has one, plus 1; it outlives the state for scopes in destructors of thread-locals.
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
+    /// Gives the state away when the thread ends.
+    static OWNED: Cell<Option<Owned>> = const { Cell::new(None) };
+}
+
+struct Owned(Arc<ThreadState>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        CURRENT.set(Absent::Ended.stand_in());
+        self.0.end();
+        // Rings that wait for the worker are memory that the next threads could use.
+        if ENDED_UNSEEN.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
+            drain::wake(true);
+        }
+    }
+}
+
+/// The states of all threads.
+struct Threads {
+    live: Vec<Arc<ThreadState>>,
+    /// States whose thread has come since the worker last asked, with what their rings had dropped for earlier threads.
+    inbox: Vec<(Arc<ThreadState>, u64)>,
+    /// Emptied states for the next threads.
+    spare: Vec<Arc<ThreadState>>,
+    infos: Vec<Arc<ThreadInfo>>,
+    ring_slots: usize,
+}
+
+/// Spare states kept; more are freed. As many threads may end before the worker is called to take back what they leave.
+const MAX_SPARE: usize = 32;
+
+/// Threads that ended since the worker last looked. Counted by them and reset by the worker, relaxed: a miscount only shifts a wake-up.
+static ENDED_UNSEEN: AtomicU32 = AtomicU32::new(0);
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads {
+    live: Vec::new(),
+    inbox: Vec::new(),
+    spare: Vec::new(),
+    infos: Vec::new(),
+    ring_slots: 1 << 16,
+});
+
+fn threads() -> MutexGuard<'static, Threads> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the list of threads for the time of a fork.
+pub(crate) fn lock_for_fork() -> impl std::any::Any {
+    threads()
+}
+
+impl Threads {
+    fn take_state(&mut self, number: u32) -> Arc<ThreadState> {
+        let spare = self.spare.pop();
+        let state = spare.unwrap_or_else(|| Arc::new(ThreadState::new(self.ring_slots)));
+        state.begin(number);
+        self.live.push(Arc::clone(&state));
+        self.inbox.push((Arc::clone(&state), state.ring.dropped()));
+        state
+    }
+
+    fn add_info(&mut self, info: ThreadInfo) -> u32 {
+        let number = self.infos.len();
+        self.infos.push(Arc::new(info));
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+}
+
+/// Returns this thread's state, or the stand-in that sends the hot path to the cold one.
+#[inline(always)]
+pub(crate) fn hot() -> &'static ThreadState {
+    deref(CURRENT.get())
+}
+
+/// Returns this thread's state, or `None` where it has none yet or any more, or is inside vor.
+pub(crate) fn current() -> Option<&'static ThreadState> {
+    let state = CURRENT.get();
+    match Absent::of(state) {
+        None => Some(deref(state)),
+        Some(_) => None,
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "a thread-local without a destructor can only hold a plain pointer"
+)]
+#[inline(always)]
+fn deref(state: *const ThreadState) -> &'static ThreadState {
+    // SAFETY: CURRENT holds a stand-in, which is a static, except between `set_up` and the drop of OWNED on this very thread, and OWNED keeps the
+    // state alive for that time. Callers use the reference on this thread only and do not keep it beyond the call that asked for it.
+    unsafe { &*state }
+}
+
+/// Runs `inside` with scopes of this thread switched off.
+pub(crate) fn while_busy<R>(inside: impl FnOnce() -> R) -> R {
+    struct Restore(*const ThreadState);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let _restore = Restore(CURRENT.replace(Absent::Busy.stand_in()));
+    inside()
+}
+
+/// Switches scopes of this thread off for good: for vor's own threads.
+pub(crate) fn stay_busy() {
+    CURRENT.set(Absent::Busy.stand_in());
+}
+
+/// Returns whether this thread is inside vor.
+pub(crate) fn is_busy() -> bool {
+    CURRENT.get() == Absent::Busy.stand_in()
+}
+
+/// Forgets this thread's state: for the child of a fork.
+pub(crate) fn forget_current() {
+    CURRENT.set(Absent::New.stand_in());
+    NUMBER.set(0);
+}
+
+/// Gives this thread its state. `None` inside vor and while the thread ends.
+#[cold]
+#[inline(never)]
+pub(crate) fn set_up() -> Option<&'static ThreadState> {
+    if CURRENT.get() != Absent::New.stand_in() {
+        return current();
+    }
+    drain::rearm_if_forked();
+    let owned = while_busy(|| {
+        let info = describe();
+        let mut threads = threads();
+        let number = threads.add_info(info);
+        NUMBER.set(number + 1);
+        Owned(threads.take_state(number))
+    });
+    let pointer = Arc::as_ptr(&owned.0);
+    let kept = while_busy(|| {
+        OWNED.try_with(|cell| {
+            let state = Arc::clone(&owned.0);
+            // In the child of a fork the cell still holds the state from before. It is never freed: the list of threads let go of it.
+            if let Some(before) = cell.replace(Some(owned)) {
+                state.inherit(&before.0);
+                std::mem::forget(before);
+            }
+        })
+    });
+    match kept {
+        Ok(()) => {
+            CURRENT.set(pointer);
+            current()
+        }
+        Err(_) => {
+            CURRENT.set(Absent::Ended.stand_in());
+            None
+        }
+    }
+}
+
+fn describe() -> ThreadInfo {
+    let name = std::thread::current().name().unwrap_or("").to_owned();
+    ThreadInfo { os_id: os_id(), name }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[expect(unsafe_code, reason = "the thread's number is a system call")]
+fn os_id() -> u64 {
+    // SAFETY: gettid takes nothing, touches no memory and cannot fail.
+    u64::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+#[cfg(target_os = "macos")]
+#[expect(unsafe_code, reason = "the thread's number is a system call")]
+fn os_id() -> u64 {
+    let mut id = 0;
+    // SAFETY: thread 0 means the calling one, and `id` is a valid place for the result.
+    unsafe { libc::pthread_threadid_np(0, &mut id) };
+    id
+}
+
+#[cfg(windows)]
+#[expect(unsafe_code, reason = "the thread's number is a system call")]
+fn os_id() -> u64 {
+    // SAFETY: GetCurrentThreadId takes nothing, touches no memory and cannot fail.
+    u64::from(unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() })
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+fn os_id() -> u64 {
+    0
+}
+
+/// Sets the capacity of the rings of threads that come from now on, in slots.
+pub(crate) fn set_ring_slots(slots: usize) {
+    let mut threads = threads();
+    threads.ring_slots = slots;
+    threads.spare.clear();
+}
+
+/// Takes the states that came since the last call, each with what its ring had dropped before.
+pub(crate) fn take_new() -> Vec<(Arc<ThreadState>, u64)> {
+    ENDED_UNSEEN.store(0, Ordering::Relaxed);
+    std::mem::take(&mut threads().inbox)
+}
+
+/// Returns what is known of the threads numbered from `known` on.
+pub(crate) fn infos_after(known: usize) -> Vec<Arc<ThreadInfo>> {
+    threads().infos.get(known..).unwrap_or(&[]).to_vec()
+}
+
+/// Takes back the state of a thread that has ended and whose ring is empty.
+pub(crate) fn reclaim(state: &Arc<ThreadState>) {
+    let mut threads = threads();
+    threads.live.retain(|live| !Arc::ptr_eq(live, state));
+    if threads.spare.len() < MAX_SPARE
+        && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two()
+    {
+        threads.spare.push(Arc::clone(state));
+    }
+}
+
+/// Drops every thread from the list: for the child of a fork, in which none of them runs.
+pub(crate) fn forget_all() {
+    let mut threads = threads();
+    for state in threads.live.drain(..) {
+        // The forking thread may still hold guards that point here; the memory stays.
+        std::mem::forget(state);
+    }
+    threads.inbox.clear();
+    threads.spare.clear();
+    threads.infos.clear();
+}

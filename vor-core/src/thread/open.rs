@@ -1,0 +1,73 @@
+//! The scopes that are open now, of every thread.
+
+use super::{ThreadState, threads, while_busy};
+use crate::catalog::{SiteId, ThreadId};
+use crate::{callsite, clock};
+
+/// The scopes that a thread has open now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenThread {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its name, empty when it has none.
+    pub name: String,
+    /// Its open scopes, outermost first.
+    pub scopes: Vec<OpenScope>,
+}
+
+/// A scope that is open now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenScope {
+    /// Its call site.
+    pub site: SiteId,
+    /// Its name.
+    pub name: String,
+    /// How long it has been open, in nanoseconds.
+    pub age_ns: u64,
+    /// When it was opened, in ticks.
+    pub start_ticks: u64,
+}
+
+/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go
+/// faster than they can be read are left out.
+#[must_use]
+pub fn open_scopes() -> Vec<OpenThread> {
+    open_scopes_of(|state| !state.has_exited())
+}
+
+/// Returns the scopes that are open at the end of the process. The thread that ends the process has ended itself by then, inside its scopes.
+pub(crate) fn open_scopes_at_end() -> Vec<OpenThread> {
+    open_scopes_of(|_| true)
+}
+
+fn open_scopes_of(concerns: impl Fn(&ThreadState) -> bool) -> Vec<OpenThread> {
+    while_busy(|| {
+        let threads = threads();
+        let registry = callsite::lock();
+        let now = clock::ticks();
+        let mut all = Vec::new();
+        let mut open = Vec::new();
+        for state in threads.live.iter().filter(|state| concerns(state)) {
+            let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
+                site,
+                name: registry
+                    .name_of(site)
+                    .map_or_else(|| "?".into(), |info| info.name.to_string()),
+                age_ns: clock::approximate_ns(now.saturating_sub(start_ticks)),
+                start_ticks,
+            };
+            state.read_open(&mut open);
+            let scopes: Vec<_> = open.iter().copied().map(scope).collect();
+            if !scopes.is_empty() {
+                let info = threads.infos.get(state.id().0 as usize);
+                let name = info.map_or_else(String::new, |info| info.name.clone());
+                all.push(OpenThread {
+                    thread: state.id(),
+                    name,
+                    scopes,
+                });
+            }
+        }
+        all
+    })
+}

@@ -1,0 +1,103 @@
+//! What a thread pushes into its ring beside the hot path: records of any length, text, and what a thread leaves that has ended.
+
+use super::state::ThreadState;
+use super::{Absent, CURRENT, NUMBER, current, os_id, set_up, threads, while_busy};
+use crate::catalog::ThreadInfo;
+use crate::ring::queue::Room;
+use crate::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
+use crate::{args, drain};
+
+/// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns whether there was room.
+#[cold]
+#[inline(never)]
+fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: `state` comes from `current` or `set_up` of this thread, or is held exclusively under the list's lock.
+    let room = unsafe { state.ring.push_slowly(record) };
+    drain::wake(room != Room::Plenty);
+    room != Room::None
+}
+
+/// Pushes a record that is dropped and counted where there is no room.
+fn push_or_drop(state: &ThreadState, record: &[Slot]) {
+    if !push_slowly(state, record) {
+        state.ring.count_drop();
+    }
+}
+
+/// Pushes a record of any length on this thread, whatever state the thread is in.
+#[cold]
+#[inline(never)]
+pub(crate) fn push_anyhow(record: &[Slot]) {
+    match current().or_else(set_up) {
+        Some(state) => push_or_drop(state, record),
+        None if CURRENT.get() == Absent::Ended.stand_in() => while_busy(|| push_late(record)),
+        None => {}
+    }
+}
+
+/// Records for a thread whose own state is gone: scopes that close in destructors of thread-locals.
+fn push_late(record: &[Slot]) {
+    let mut threads = threads();
+    let number = match NUMBER.get() {
+        0 => {
+            let number = threads.add_info(ThreadInfo {
+                os_id: os_id(),
+                name: String::new(),
+            });
+            NUMBER.set(number + 1);
+            number
+        }
+        number => number - 1,
+    };
+    let state = threads.take_state(number);
+    push_or_drop(&state, record);
+    state.end();
+}
+
+/// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if
+/// there is still no room when the scope ends, the span is dropped and counted.
+pub(crate) fn push_text(text: &str) -> u64 {
+    let Some(state) = current().or_else(set_up) else {
+        return 0;
+    };
+    let key = state.take_text_key();
+    if push_bytes(state, key, Special::Text, text) {
+        key
+    } else {
+        0
+    }
+}
+
+/// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
+pub(crate) fn push_message(ticks: u64, text: &str) {
+    if let Some(state) = current().or_else(set_up)
+        && !push_bytes(state, ticks, Special::Message, text)
+    {
+        state.ring.count_drop();
+    }
+}
+
+fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> bool {
+    let text = args::cut(text, args::MAX_STR_BYTES);
+    let mut record = [[0_u64; 2]; MAX_EXTENSIONS + 1];
+    let mut used = 1;
+    for (slot, bytes) in record[1..].iter_mut().zip(text.as_bytes().chunks(16)) {
+        let mut padded = [0; 16];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        let both = u128::from_le_bytes(padded);
+        *slot = [both as u64, (both >> 64) as u64];
+        used += 1;
+    }
+    let tag = TAG_SPECIAL | (used as u32 - 1) << SITE_BITS | special as u32;
+    record[0] = [word0, word1(text.len() as u32, tag)];
+    push(state, &record[..used])
+}
+
+/// Pushes a record of any length; returns `false` where there was no room, which the caller counts. `state` is this thread's own.
+pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: `state` comes from `current` or `set_up` of this thread.
+    let pushed = unsafe { state.ring.push_slots(record) };
+    pushed || push_slowly(state, record)
+}
