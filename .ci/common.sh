@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${VOR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vor}
 mkdir -p "$cache"
 export VOR_CACHE=$cache
+export VOR_ORACLE_CACHE=${VOR_ORACLE_CACHE:-$cache/oracle}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 # Incremental files are of no use to a run that ends, and double the target directory.
 export CARGO_INCREMENTAL=0
@@ -45,11 +46,11 @@ need_apt() {
     command -v "$1" >/dev/null
 }
 
-# need_cargo PROGRAM CRATE: as need_apt, from the crate registry into the cache.
+# need_cargo PROGRAM CRATE: as need_apt, from the crate registry into the cache. Built without optimisation: these programs only start others.
 need_cargo() {
     command -v "$1" >/dev/null && return 0
     [ "${VOR_CI_INSTALL:-1}" != 0 ] || return 1
-    CARGO_TARGET_DIR=$cache/tools/target timeout 900 cargo install -q --root "$cache/tools" "$2" || return 1
+    CARGO_TARGET_DIR=$cache/tools/target timeout 900 cargo install -q --debug --root "$cache/tools" "$2" || return 1
     rm -rf "$cache/tools/target"
     say "installed $2 with cargo"
 }

@@ -1,5 +1,6 @@
 //! What `.ci/off` compiles twice: with the macros of vor, and with the feature `bare` without them.
 #![allow(missing_docs)]
+#![cfg_attr(feature = "bare", allow(unused_variables, reason = "only the macros use it"))]
 
 /// Either the macro, or nothing.
 macro_rules! measured {

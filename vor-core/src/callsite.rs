@@ -17,6 +17,7 @@ use crate::catalog::{SiteId, SiteInfo};
 use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+#[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::tap::TapSite;
 
 /// Argument types of a site: four bits each, the first argument lowest.
@@ -38,6 +39,7 @@ pub struct CallSite {
     category: &'static str,
     color: Option<u32>,
     arg_names: &'static [&'static str],
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
     tap: TapSite,
 }
 
@@ -54,6 +56,7 @@ impl CallSite {
             category: "",
             color: None,
             arg_names: &[],
+            #[cfg(all(feature = "tracing", not(feature = "off")))]
             tap: TapSite::new(),
         }
     }
@@ -91,11 +94,13 @@ impl CallSite {
     }
 
     /// Returns the module, the file and the 1-based line.
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
     pub(crate) fn place(&self) -> (&'static str, &'static str, u32) {
         (self.module_path, self.file, self.line)
     }
 
     /// Returns what `tracing` knows of the site.
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
     pub(crate) fn tap(&self) -> &TapSite {
         &self.tap
     }

@@ -45,25 +45,6 @@ pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// Default bound of the spans that a frame holds as trees.
 pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
 
-/// Reads one variable. A value that `parse` refuses is reported and counts as none.
-fn value<T>(
-    get: &impl Fn(&str) -> Option<OsString>,
-    report: &mut impl FnMut(&str),
-    name: &str,
-    expected: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
-    let raw = get(name)?;
-    let text = raw.to_string_lossy();
-    let value = parse(text.trim());
-    if value.is_none() {
-        report(&format!(
-            "{name}: expected {expected}, found `{text}`; it is ignored"
-        ));
-    }
-    value
-}
-
 /// The variables that [`Config::from_env`] reads.
 const VARIABLES: [&str; 7] = [
     "VOR_RECORD",
@@ -84,6 +65,25 @@ fn unknown_variables(set: impl Iterator<Item = OsString>) -> Vec<String> {
         .collect();
     unknown.sort_unstable();
     unknown
+}
+
+/// Reads one variable. A value that `parse` refuses is reported and counts as none.
+fn value<T>(
+    get: &impl Fn(&str) -> Option<OsString>,
+    report: &mut impl FnMut(&str),
+    name: &str,
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let raw = get(name)?;
+    let text = raw.to_string_lossy();
+    let value = parse(text.trim());
+    if value.is_none() {
+        report(&format!(
+            "{name}: expected {expected}, found `{text}`; it is ignored"
+        ));
+    }
+    value
 }
 
 impl Default for Config {

@@ -9,7 +9,7 @@ pub(crate) use loom::{
     sync::atomic::{AtomicBool, AtomicU64},
 };
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use std::sync::atomic::Ordering;
 

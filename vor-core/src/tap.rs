@@ -10,7 +10,7 @@
 pub(crate) use on::{TapSite, enter, exit, is_wanted};
 
 #[cfg(not(all(feature = "tracing", not(feature = "off"))))]
-pub(crate) use never::{TapSite, enter, exit, is_wanted};
+pub(crate) use never::{enter, exit, is_wanted};
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 mod on {
@@ -158,16 +158,6 @@ mod on {
 #[cfg(not(all(feature = "tracing", not(feature = "off"))))]
 mod never {
     use crate::callsite::CallSite;
-
-    /// Nothing: without the feature `tracing` there is no tap.
-    #[derive(Debug)]
-    pub(crate) struct TapSite;
-
-    impl TapSite {
-        pub(crate) const fn new() -> Self {
-            Self
-        }
-    }
 
     #[inline(always)]
     pub(crate) const fn is_wanted() -> bool {

@@ -55,16 +55,23 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work`, and returns the names and arguments of the spans that ended in it, none of which was dropped.
-fn spans_of(work: impl FnOnce()) -> Vec<(String, Vec<ArgValue>)> {
+/// Runs `work`, and returns the names and arguments of the spans that ended in it, and how many were dropped.
+fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
     let keeps = Keeps::default();
     let (spans, dropped) = (Arc::clone(&keeps.0), Arc::clone(&keeps.1));
     Config::new().statistics(true).enable();
     let handle = drain::add_sink("keeps", keeps);
     work();
     drop(handle);
-    assert_eq!(*dropped.lock().unwrap(), 0);
-    std::mem::take(&mut *spans.lock().unwrap())
+    let dropped = *dropped.lock().unwrap();
+    (std::mem::take(&mut *spans.lock().unwrap()), dropped)
+}
+
+/// As [`recorded`], for work that fits into a ring: nothing is dropped.
+fn spans_of(work: impl FnOnce()) -> Vec<NamedArgs> {
+    let (spans, dropped) = recorded(work);
+    assert_eq!(dropped, 0);
+    spans
 }
 
 fn turn() -> std::sync::MutexGuard<'static, ()> {
@@ -173,7 +180,8 @@ fn arguments_survive_the_end_of_the_ring() {
 fn open_scopes_are_never_torn() {
     let _turn = turn();
     static STOP: AtomicBool = AtomicBool::new(false);
-    spans_of(|| {
+    // The thread is as fast as it can, so on a busy machine its ring is full at times.
+    let _ = recorded(|| {
         std::thread::scope(|threads| {
             // A site's depth is in its name, so a start that belongs to another site shows as a start out of order or a wrong place.
             threads.spawn(|| {

@@ -38,6 +38,7 @@ fn counted_phase(passes: u64) {
     #[allow(
         clippy::let_unit_value,
         unused_mut,
+        unused_variables,
         reason = "whether these hold depends on the feature `off`"
     )]
     let mut phases = vor::profile_phase!("first");

@@ -20,7 +20,7 @@
     reason = "the queue is shared memory between two threads; who may touch which slot is stated below"
 )]
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use crate::ring::Slot;
 use crate::ring::memory::Slots;
@@ -274,7 +274,7 @@ impl Ring {
     ///
     /// The slots must be the consumer's for as long as the slice is in use.
     #[cfg(not(loom))]
-    unsafe fn view(&self, range: Range<usize>) -> &[Slot] {
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = &self.slots[range];
         // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that nobody writes.
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
@@ -282,10 +282,12 @@ impl Ring {
 
     /// As the view of the real ring, copied slot by slot, so that the model checks every access.
     #[cfg(loom)]
-    unsafe fn view(&self, range: Range<usize>) -> Vec<Slot> {
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = self.slots[range].iter();
         // SAFETY: the caller guarantees that nobody writes.
-        cells.map(|cell| cell.with(|place| unsafe { *place })).collect()
+        cells
+            .map(|cell| cell.with(|place| unsafe { *place }))
+            .collect::<Vec<Slot>>()
     }
 }
 

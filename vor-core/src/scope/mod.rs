@@ -13,11 +13,12 @@ use rustc_hash::FxBuildHasher;
 
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite};
-use crate::ring::{MAX_SITE, SITE_BITS, Slot};
+use crate::ring::{SITE_BITS, Slot};
 use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
 
 pub use cold::backward_ticks;
+#[cfg(not(feature = "off"))]
 pub(crate) use cold::elapsed_ticks;
 use cold::{Opened, begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
 
@@ -122,7 +123,7 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[cfg(not(feature = "off"))]
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<(u32, u64)> {
-        let id = self.site as u32 & MAX_SITE;
+        let id = self.site as u32 & crate::ring::MAX_SITE;
         (id != 0).then_some((id, self.start_ticks))
     }
 

@@ -5,8 +5,8 @@
 
 use crate::catalog::{SiteId, ThreadId};
 use crate::ring::Ring;
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicBool, Ordering};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
 pub const MAX_OPEN: usize = 128;
@@ -155,7 +155,7 @@ impl ThreadState {
         self.top.store(0, Ordering::Release);
     }
 
-    /// Leaves the state to the worker.
+    /// Says that the thread records no more, and leaves the state to the worker. Called after its last push.
     pub(crate) fn end(&self) {
         self.exited.store(true, Ordering::Release);
     }
