@@ -15,7 +15,7 @@ pub(crate) use std::sync::atomic::Ordering;
 
 /// Atomics for statics and for fields that live in them.
 pub(crate) mod global {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 }
 
 /// The standard cell with loom's closure interface.

@@ -26,7 +26,7 @@ mod unix {
         _settings: Box<dyn Any>,
         engine: MutexGuard<'static, Option<Engine>>,
         marks: MutexGuard<'static, Vec<Mark>>,
-        _others: [Box<dyn Any>; 5],
+        _others: [Box<dyn Any>; 6],
     }
 
     thread_local! {
@@ -56,6 +56,7 @@ mod unix {
                     Box::new(locked(&FRAME_SETS)),
                     Box::new(metrics::lock_for_fork()),
                     Box::new(thread::lock_for_fork()),
+                    Box::new(metrics::lock_blocks_for_fork()),
                     Box::new(worker::lock_for_fork()),
                     Box::new(callsite::lock()),
                 ],

@@ -4,8 +4,9 @@
 //! it to an address and need not multiply.
 
 use crate::catalog::{SiteId, ThreadId};
+use crate::metrics::Block;
 use crate::ring::Ring;
-use crate::sync::global::{AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::sync::{AtomicBool, Ordering};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
@@ -30,6 +31,8 @@ pub(crate) struct ThreadState {
     exited: AtomicBool,
     /// Next key of a pushed text. The thread alone reads and writes it.
     next_text: AtomicU64,
+    /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
+    counts: AtomicPtr<Block>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
     id: AtomicU32,
     open: [OpenEntry; MAX_OPEN],
@@ -51,6 +54,7 @@ impl ThreadState {
             top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
+            counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
             open: [const { OpenEntry::new() }; MAX_OPEN],
         }
@@ -64,6 +68,7 @@ impl ThreadState {
             top: AtomicU32::new(STACK_BYTES),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(0),
+            counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
             open: [const { OpenEntry::new() }; MAX_OPEN],
         }
@@ -155,6 +160,23 @@ impl ThreadState {
         self.top.store(0, Ordering::Release);
     }
 
+    /// Returns the block that this thread's counters add to, once there is one.
+    #[inline(always)]
+    pub(crate) fn counts(&self) -> Option<&'static Block> {
+        let counts = self.counts.load(Ordering::Relaxed);
+        #[expect(unsafe_code, reason = "there is no atomic reference")]
+        // SAFETY: the pointer is null or comes from a `'static` reference, in `set_counts`.
+        unsafe {
+            counts.as_ref()
+        }
+    }
+
+    /// Sets the block that this thread's counters add to.
+    pub(crate) fn set_counts(&self, counts: &'static Block) {
+        self.counts
+            .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
+    }
+
     /// Says that the thread records no more, and leaves the state to the worker. Called after its last push.
     pub(crate) fn end(&self) {
         self.exited.store(true, Ordering::Release);
@@ -203,6 +225,14 @@ impl ThreadState {
             out.truncate(same);
         }
         false
+    }
+}
+
+impl Drop for ThreadState {
+    fn drop(&mut self) {
+        if let Some(counts) = self.counts() {
+            counts.give_back();
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! A metric is a slot: its latest value and whether it was written since the last mark. Threads find the slot of a name in a cache of their own,
 //! so recording is a look-up and two stores, without a lock. The mark takes what was written and hands it to the worker.
 
+mod counter;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,9 @@ use crate::format::MAX_FRAME_SETS;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{switch, thread};
+
+pub use counter::Counter;
+pub(crate) use counter::{Block, lock_blocks_for_fork};
 
 /// Most metrics by name; values of later names are lost, and one line on stderr says so.
 pub const MAX_METRICS: usize = 16_384;
@@ -253,71 +258,6 @@ impl IoTick {
     }
 }
 
-/// A counter with a static handle: adds from any thread, and each frame holds what was added in it. Counters of one name are one metric.
-///
-/// # Examples
-///
-/// ```
-/// # mod vor { pub use vor_core::metrics::Counter; }
-/// static REQUESTS: vor::Counter = vor::Counter::new("requests", "");
-///
-/// REQUESTS.add(1);
-/// ```
-#[derive(Debug)]
-pub struct Counter {
-    name: &'static str,
-    unit: &'static str,
-    /// Sum since the last mark. Added to by any thread and taken by the mark, relaxed.
-    sum: AtomicU64,
-    /// Whether it was touched before; set once.
-    known: AtomicBool,
-}
-
-impl Counter {
-    /// Describes a counter. An empty unit means none.
-    #[must_use]
-    pub const fn new(name: &'static str, unit: &'static str) -> Self {
-        Self {
-            name,
-            unit,
-            sum: AtomicU64::new(0),
-            known: AtomicBool::new(false),
-        }
-    }
-
-    /// Adds to the frame that is running. Does nothing while recording is off.
-    #[inline]
-    pub fn add(&'static self, amount: u64) {
-        if cfg!(feature = "off") || !switch::is_on() {
-            return;
-        }
-        if !self.known.load(Ordering::Relaxed) {
-            self.register();
-        }
-        self.sum.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn register(&'static self) {
-        if thread::is_busy() {
-            return;
-        }
-        thread::while_busy(|| {
-            let mut metrics = metrics();
-            if self.known.swap(true, Ordering::Relaxed) {
-                return;
-            }
-            metrics
-                .units
-                .entry(Box::from(self.name))
-                .or_insert_with(|| self.unit.to_owned());
-            if let Some(slot) = metrics.named(self.name) {
-                metrics.counters.push((self, slot.column));
-            }
-        });
-    }
-}
-
 /// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows `name.p50`, `name.p99`, `name.max`.
 ///
 /// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one distribution.
@@ -434,15 +374,13 @@ pub(crate) struct Taken {
 /// Takes what was recorded since the last mark.
 pub(crate) fn take() -> Taken {
     let metrics = metrics();
-    let (mut values, mut sums) = (Vec::new(), Vec::new());
+    let mut values = Vec::new();
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
             values.push((slot.column, f64::from_bits(slot.value.load(Ordering::Relaxed))));
         }
     }
-    for (counter, column) in &metrics.counters {
-        sums.push((*column, counter.sum.swap(0, Ordering::Relaxed)));
-    }
+    let sums = counter::take(&metrics.counters);
     let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
     Taken {
