@@ -1,7 +1,7 @@
 //! Scopes: from the tick that opens one to the record that its end leaves.
 //!
 //! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
-//! Everything that is rare stands in the module [`cold`].
+//! Everything that is rare stands in the module `cold`.
 
 mod cold;
 
