@@ -1,6 +1,6 @@
 //! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
 //!
-//! A [`CallSite`] is a static beside each scope. Its id is 0 until the first time it runs while recording is on; then it is entered
+//! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while recording is on; then it is entered
 //! into the registry, once, under a lock. From then on the id is one relaxed load. Names made at run time are entered by
 //! text; each thread keeps a cache of those it used, so that a repeated name takes no lock either.
 //!
@@ -23,13 +23,16 @@ use crate::tap::TapSite;
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
 
+/// No id: of a site that has to be registered first, and inside vor. Above all ids, so that one comparison tells.
+pub(crate) const UNREGISTERED: u32 = u32::MAX;
+
 /// Most arguments of one scope.
 pub const MAX_ARGS: usize = 8;
 
 /// A place in the source that opens scopes. Made by the macros, one static each.
 #[derive(Debug)]
 pub struct CallSite {
-    /// Id in the low half, argument kinds in the high half; 0 until registered. Written once under the registry's lock (release), read relaxed by
+    /// Id in the low half, argument kinds in the high half; [`UNREGISTERED`] at first. Written once under the registry's lock (release), read relaxed by
     /// every scope: the id means nothing but itself, what it names is read under the lock.
     registered: AtomicU64,
     name: &'static str,
@@ -48,7 +51,7 @@ impl CallSite {
     #[must_use]
     pub const fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
         Self {
-            registered: AtomicU64::new(0),
+            registered: AtomicU64::new(UNREGISTERED as u64),
             name,
             module_path,
             file,
@@ -105,21 +108,20 @@ impl CallSite {
         &self.tap
     }
 
-    /// Returns the id of a site without arguments, 0 when it has to be registered first.
+    /// Returns the id of a site without arguments, or [`UNREGISTERED`].
     #[inline(always)]
     pub(crate) fn id(&self) -> u32 {
         self.registered.load(Ordering::Relaxed) as u32
     }
 
-    /// Returns the id for arguments of these kinds, or 0 when it has to be registered first.
+    /// Returns the id for arguments of these kinds, or [`UNREGISTERED`].
     #[inline(always)]
     pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
         let registered = self.registered.load(Ordering::Relaxed);
-        // Unregistered, both halves are 0: another's kinds, or no kinds and no id.
         if (registered >> 32) as u32 == kinds {
             registered as u32
         } else {
-            0
+            UNREGISTERED
         }
     }
 
@@ -133,7 +135,7 @@ impl CallSite {
         }
         let id = registry.push(self.info(), kinds);
         registry.variants.insert(key, id);
-        if self.registered.load(Ordering::Relaxed) == 0 {
+        if self.registered.load(Ordering::Relaxed) == u64::from(UNREGISTERED) {
             self.registered
                 .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
         }

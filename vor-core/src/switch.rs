@@ -5,7 +5,7 @@ use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32};
 
-/// Ids of sites below this one may take the fast path, less 1: [`MAX_SITE`] while recording is on and [`clock::hardware_ticks`] is the clock, else 0, so
+/// Ids of sites below this one may take the fast path: all there are while recording is on and [`clock::hardware_ticks`] is the clock, else none, so
 /// that one comparison tells whether a site is registered and a scope is to be recorded. Written by [`set`], read relaxed by every scope; what a
 /// scope needs beyond it, it finds by its own means.
 static FAST_SITES: AtomicU32 = AtomicU32::new(0);
@@ -26,12 +26,16 @@ pub(crate) fn is_on() -> bool {
 /// Returns whether a scope at the site `id` may take the fast path: it is registered, recording is on, and the clock is the hardware's.
 #[inline(always)]
 pub(crate) fn is_fast(id: u32) -> bool {
-    id.wrapping_sub(1) < FAST_SITES.load(Ordering::Relaxed)
+    id < FAST_SITES.load(Ordering::Relaxed)
 }
 
 /// Switches recording on or off.
 pub(crate) fn set(on: bool) {
-    let fast = if on && clock::is_hardware() { MAX_SITE } else { 0 };
+    let fast = if on && clock::is_hardware() {
+        MAX_SITE + 1
+    } else {
+        0
+    };
     ON.store(on, Ordering::SeqCst);
     FAST_SITES.store(fast, Ordering::SeqCst);
 }

@@ -1,5 +1,6 @@
 //! Where the capture really is, when its place is taken.
 
+#![cfg(not(feature = "off"))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -74,22 +74,16 @@ pub(super) struct Context<'a> {
     pub(super) kinds: &'a mut dyn FnMut(SiteId) -> Kinds,
 }
 
-/// Appends the records of `one` and `two`, in order, to `out`, up to the first that ended after `limit_ticks`. Returns the number of slots taken.
+/// Appends the records of `slots`, in order, to `out`, up to the first that ended after `limit_ticks`. Returns the number of slots taken.
 pub(super) fn collect(
-    one: &[Slot],
-    two: &[Slot],
+    slots: &[Slot],
     limit_ticks: u64,
     out: &mut ThreadBatch,
     context: &mut Context<'_>,
 ) -> usize {
     let mut at = 0;
-    let total = one.len() + two.len();
-    while at < total && out.len() < MAX_SPANS {
-        let rest = if at < one.len() {
-            &one[at..]
-        } else {
-            &two[at - one.len()..]
-        };
+    while at < slots.len() && out.len() < MAX_SPANS {
+        let rest = &slots[at..];
         let room = MAX_SPANS - out.len();
         let plain = plain_run(&rest[..rest.len().min(RUN).min(room)], limit_ticks);
         append_plain(&rest[..plain], out);
@@ -97,8 +91,7 @@ pub(super) fn collect(
         if plain > 0 {
             continue;
         }
-        let slot = |i: usize| if i < one.len() { one[i] } else { two[i - one.len()] };
-        let Some(len) = take_record(&slot, at, total, limit_ticks, out, context) else {
+        let Some(len) = take_record(rest, limit_ticks, out, context) else {
             break;
         };
         at += len;
@@ -128,38 +121,36 @@ fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {
         .extend(slots.iter().map(|slot| SiteId((slot[1] >> 32) as u32)));
 }
 
-/// Takes one record of any kind at `at`; returns its length in slots, or `None` when it ended after the limit.
+/// Takes the record of any kind that `slots` begin with; returns its length in slots, or `None` when it ended after the limit.
 fn take_record(
-    slot: &dyn Fn(usize) -> Slot,
-    at: usize,
-    total: usize,
+    slots: &[Slot],
     limit_ticks: u64,
     out: &mut ThreadBatch,
     context: &mut Context<'_>,
 ) -> Option<usize> {
-    let [word0, word1] = slot(at);
+    let [word0, word1] = slots[0];
     let tag = (word1 >> 32) as u32;
     let low = word1 & 0xffff_ffff;
     let len = 1 + extensions(tag);
-    // Records are published whole, so this holds; a broken ring must not become a panic in the program being measured.
-    if at + len > total {
-        return Some(total - at);
-    }
+    // Records are published whole, so there are as many; a broken ring must not become a panic in the program being measured.
+    let Some(more) = slots.get(1..len) else {
+        return Some(slots.len());
+    };
     if tag & TAG_SPECIAL != 0 {
         match Special::from_code(tag & ((1 << SITE_BITS) - 1)) {
             Some(Special::Text) => {
-                let text = read_text(slot, at, len, low as usize, context.interner);
+                let text = read_text(more, low as usize, context.interner);
                 context.texts.insert(word0, text);
             }
             Some(Special::Message) => {
                 if word0 > limit_ticks {
                     return None;
                 }
-                let text = read_text(slot, at, len, low as usize, context.interner);
+                let text = read_text(more, low as usize, context.interner);
                 out.messages.push(Message { ticks: word0, text });
             }
             Some(Special::Async) => {
-                let [id, duration_ticks] = slot((at + 1).min(total - 1));
+                let [id, duration_ticks] = more.first().copied().unwrap_or_default();
                 let task = AsyncSpan {
                     id,
                     site: SiteId(low as u32),
@@ -177,7 +168,7 @@ fn take_record(
     }
     let mut duration = low;
     if tag & TAG_LONG != 0 {
-        duration |= slot(at + len - 1)[0] << 32;
+        duration |= more.last().map_or(0, |slot| slot[0]) << 32;
     }
     if word0.saturating_add(duration) > limit_ticks {
         return None;
@@ -190,7 +181,7 @@ fn take_record(
     let kinds = (context.kinds)(site);
     let values: Vec<ArgValue> = (0..args::count(kinds))
         .map(|i| {
-            let word = slot((at + 1 + i / 2).min(total - 1))[i % 2];
+            let word = more.get(i / 2).map_or(0, |pair| pair[i % 2]);
             args::decode(kinds, i, word, |key| {
                 context
                     .texts
@@ -205,18 +196,10 @@ fn take_record(
     Some(len)
 }
 
-fn read_text(
-    slot: &dyn Fn(usize) -> Slot,
-    at: usize,
-    len: usize,
-    bytes: usize,
-    interner: &mut Interner,
-) -> Arc<str> {
-    let mut buffer = Vec::with_capacity((len - 1) * 16);
-    for i in 1..len {
-        let [low, high] = slot(at + i);
-        buffer.extend_from_slice(&low.to_le_bytes());
-        buffer.extend_from_slice(&high.to_le_bytes());
+fn read_text(slots: &[Slot], bytes: usize, interner: &mut Interner) -> Arc<str> {
+    let mut buffer = Vec::with_capacity(slots.len() * 16);
+    for word in slots.as_flattened() {
+        buffer.extend_from_slice(&word.to_le_bytes());
     }
     buffer.truncate(bytes);
     interner.intern(&String::from_utf8_lossy(&buffer))

@@ -281,15 +281,15 @@ impl Engine {
                 interner: &mut self.interner,
                 kinds: &mut kinds_of,
             };
-            let mut take = |one: &[_], two: &[_]| {
-                let taken = collect::collect(one, two, limit_ticks, &mut share, &mut context);
+            let take = |slots: &[_]| {
+                let taken = collect::collect(slots, limit_ticks, &mut share, &mut context);
                 full |= share.len() >= collect::MAX_SPANS;
                 taken
             };
             #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
             // SAFETY: the engine is behind one lock, so this is the only thread that consumes.
             unsafe {
-                source.state.ring.consume(&mut take)
+                source.state.ring.consume(take)
             };
             share.dropped_spans = dropped - source.dropped_seen;
             source.dropped_seen = dropped;

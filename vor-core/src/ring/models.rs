@@ -52,14 +52,15 @@ unsafe fn push_one(ring: &Ring, slot: Slot) -> bool {
 }
 
 /// Takes up to `most` slots, and appends them to `seen`.
-fn drain(ring: &Ring, most: usize, seen: &mut Vec<Slot>) -> usize {
+fn drain(ring: &Ring, most: usize, seen: &mut Vec<Slot>) {
+    let until = seen.len() + most;
     // SAFETY: each model has one thread at a time that consumes.
     unsafe {
-        ring.consume(|one, two| {
+        ring.consume(|part| {
             let before = seen.len();
-            seen.extend(one.iter().chain(two).take(most));
+            seen.extend(part.iter().take(until - before));
             seen.len() - before
-        })
+        });
     }
 }
 
@@ -156,6 +157,35 @@ fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
 }
 
 #[test]
+fn chunks_are_used_again_only_once_they_are_drained() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new(SLOTS));
+        for n in 0..6 {
+            assert!(push(&ring, &[slot(n)]));
+        }
+        let mut seen = Vec::new();
+        drain(&ring, 5, &mut seen);
+        // One chunk is free, the other has one slot to take and two to fill.
+        let producer = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || (6..14).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+        };
+        drain(&ring, SLOTS, &mut seen);
+        drain(&ring, SLOTS, &mut seen);
+        let kept = producer.join().unwrap();
+        drain(&ring, SLOTS, &mut seen);
+        let expected: Vec<u64> = (0..6).chain(kept.iter().copied()).collect();
+        assert_eq!(numbers(&seen), expected);
+        assert!(
+            kept.len() >= 6,
+            "the free chunk and the rest of the other always fit"
+        );
+        assert_eq!(ring.dropped() + kept.len() as u64, 8);
+        assert_eq!(ring.len(), 0);
+    });
+}
+
+#[test]
 fn an_armed_ring_makes_the_next_push_look_up() {
     loom::model(|| {
         let ring = Ring::new(SLOTS);
@@ -172,7 +202,7 @@ fn an_armed_ring_makes_the_next_push_look_up() {
 fn a_record_of_several_slots_is_seen_whole() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
-        // Single slots first, so that the three-slot record wraps around the end.
+        // Single slots first, so that the three-slot record does not fit the rest of its chunk.
         for n in 0..6 {
             assert!(push(&ring, &[[n, word1(0, 1)]]));
         }
@@ -188,8 +218,8 @@ fn a_record_of_several_slots_is_seen_whole() {
                     let pushed = pushed || ring.push_slowly(&[first, rest[0], rest[1]]) != Room::None;
                     assert!(pushed);
                 }
-                let mut second = vec![[8, word1(0, 5 << SITE_BITS | 1)]];
-                second.extend((0..5).map(|i| [80 + 2 * i, 81 + 2 * i]));
+                let mut second = vec![[8, word1(0, 3 << SITE_BITS | 1)]];
+                second.extend((0..3).map(|i| [80 + 2 * i, 81 + 2 * i]));
                 push(&ring, &second)
             })
         };

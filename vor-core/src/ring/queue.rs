@@ -1,19 +1,18 @@
 //! The queue of one thread: one producer, one consumer, no lock.
 //!
+//! The buffer is cut into chunks. The producer fills one after the other, and takes for the next the first that is free:
+//!
 //! ```text
-//!    0           tail (consumer)        cursor (producer)     limit                  capacity
-//!    v            v                      v                     v                      v
-//!    | free       | published, not taken | free, known to be so | free, not yet looked at |
+//!  chunk 0            chunk 1            chunk 2            chunk 3 …
+//!  | third, filling   | first, draining  | second, full     | never touched
+//!    ^cursor  ^limit     ^offset
 //! ```
 //!
-//! The producer's `cursor` stands in bytes from the first slot, so that a push adds it to an address and neither masks nor multiplies. It pushes while
-//! the record ends at or below `limit`, which never lies beyond the end of the buffer, and rarely asks the consumer. At the limit the producer's cold
-//! path reads `tail`, decides where to go on, and sets the next limit a stride further, so that the worker hears in time when the ring fills.
+//! So a thread uses as much of its buffer as its bursts need and no more: what it writes next was drained last and is still in the cache, and
+//! memory that no burst ever needed is never touched. The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record
+//! never lies in two chunks.
 //!
-//! At the end of the buffer the producer turns back to the begin; a record never lies on both sides. Where it turned it leaves in `turn`, for the
-//! consumer to turn there too.
-//!
-//! After the turn the cursor stays below `tail`: a cursor that has caught up with `tail` means an empty queue, never a full one.
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the next cursor. It pushes while the record ends at or below `limit`, which is the end of its chunk, and asks nobody; at the limit its cold path looks for a free chunk.
 
 #![expect(
     unsafe_code,
@@ -24,10 +23,16 @@ use std::ops::{Deref, Range};
 
 use crate::ring::Slot;
 use crate::ring::memory::Slots;
+#[cfg(not(loom))]
+use crate::sync::UnsafeCell;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Slots between two looks at the consumer, where the ring is large enough: 64 KiB, which a first-level cache holds.
-const MIN_STRIDE: u64 = 4096;
+/// Most chunks of a ring: one bit each.
+const MAX_CHUNKS: u64 = 64;
+/// Fewest slots of a chunk, where the ring is large enough: the longest record.
+const MIN_CHUNK_SLOTS: u64 = 64;
+/// Published slots that are reason enough for the worker to come, in whatever ring: 256 KiB, which a second-level cache easily holds.
+const MUCH_SLOTS: u64 = 16_384;
 
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
@@ -35,29 +40,47 @@ const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 /// A bounded queue of slots between one producer and one consumer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Where the next record goes, in bytes; the end of the buffer stands for its begin. Written by the producer (release, so that the record is there
-    /// when the cursor is), read by the consumer (acquire).
+    /// Where the next record goes, as an address. Written by the producer (release, so that the record is there when the cursor is), read by the consumer
+    /// (acquire).
     cursor: AtomicU64,
-    /// How far a push may reach, in bytes, without looking at `tail`. Written by the producer (relaxed), and by the consumer (relaxed) only with 0, to
-    /// make the producer look up.
+    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the consumer (relaxed) only with 0, to make the producer look up.
     limit: AtomicU64,
     slots: Slots,
-    /// Where the producer last turned back, in slots. Written by the producer (relaxed) before the cursor that tells of the turn, read by the consumer
-    /// (relaxed) after it.
-    turn: AtomicU64,
+    chunk_slots: u64,
+    /// The chunk that is being filled. Used by the producer alone.
+    chunk: AtomicU64,
     /// Records dropped for want of room. Written by the producer, read by the consumer, both relaxed: a count, nothing hangs on it.
     dropped: AtomicU64,
-    /// Where the next slot is taken. Written by the consumer (release, so that it is done reading before the producer overwrites), read by the
-    /// producer (acquire). On its own cache line, since the consumer writes it while the producer works.
-    tail: Padded,
+    /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
+    notes: Vec<Note>,
+    shared: Padded,
 }
 
+/// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it, read by the consumer (relaxed) after.
+#[derive(Debug)]
+struct Note {
+    chunk: AtomicU64,
+    /// Slots that were used of it; written before the next chunk is started.
+    used: AtomicU64,
+}
+
+/// What both sides use once per chunk, or the consumer alone: on a cache line of its own, away from the producer's.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct Padded {
+    /// A bit for each chunk that is free. Set by the consumer (release, so that it is done reading before the producer overwrites), cleared by the
+    /// producer (acquire).
+    free: AtomicU64,
+    /// Chunks ever started. Written by the producer (release) before a cursor in the last of them, read by the consumer (acquire) around the cursor.
+    started: AtomicU64,
+    /// Sequence number of the chunk that is being drained, and the slots of it that were taken. Used by the consumer alone.
+    sequence: AtomicU64,
+    offset: AtomicU64,
+}
 
-// SAFETY: slots are accessed by the producer from the cursor on, below `tail` once it has turned, and by the consumer from `tail` up to the cursor; these
-// ranges are disjoint, and moving a slot from one to the other is a release store paired with an acquire load.
+// SAFETY: a slot is accessed by the producer from the cursor to the end of the chunk it has taken, and by the consumer up to the cursor or, in chunks before
+// the last, up to what was used, until it sets the chunk's free bit. These ranges are disjoint, and a slot goes from one to the other by a
+// release store paired with an acquire load: cursor or `started` in one direction, `free` in the other.
 unsafe impl Sync for Ring {}
 
 /// What the producer's cold path found.
@@ -74,14 +97,29 @@ pub(crate) enum Room {
 impl Ring {
     /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory is not touched until used.
     pub(crate) fn new(slots: usize) -> Self {
-        let capacity = slots.max(4).next_power_of_two();
+        let capacity = slots.max(4).next_power_of_two() as u64;
+        let chunk_slots = (capacity / MAX_CHUNKS).max(MIN_CHUNK_SLOTS).min(capacity / 2);
+        let chunks = capacity / chunk_slots;
+        let note = |_| Note {
+            chunk: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+        };
+        let slots = Slots::zeroed(capacity as usize);
         Self {
-            cursor: AtomicU64::new(0),
+            cursor: AtomicU64::new(address(&slots)),
             limit: AtomicU64::new(0),
-            slots: Slots::zeroed(capacity),
-            turn: AtomicU64::new(0),
+            slots,
+            chunk_slots,
+            chunk: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            tail: Padded(AtomicU64::new(0)),
+            notes: (0..chunks).map(note).collect(),
+            shared: Padded {
+                // All but the first, which the producer begins with.
+                free: AtomicU64::new(u64::MAX >> (MAX_CHUNKS - chunks) & !1),
+                started: AtomicU64::new(1),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            },
         }
     }
 
@@ -92,9 +130,16 @@ impl Ring {
             cursor: AtomicU64::new(0),
             limit: AtomicU64::new(0),
             slots: Slots::none(),
-            turn: AtomicU64::new(0),
+            chunk_slots: 0,
+            chunk: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            tail: Padded(AtomicU64::new(0)),
+            notes: Vec::new(),
+            shared: Padded {
+                free: AtomicU64::new(0),
+                started: AtomicU64::new(0),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            },
         }
     }
 
@@ -103,9 +148,9 @@ impl Ring {
         self.slots.len() as u64
     }
 
-    /// Returns how many published slots are reason for the worker to come at once: a quarter of the ring, or as many as a second-level cache easily holds.
+    /// Returns how many published slots are reason for the worker to come at once.
     pub(crate) fn much(&self) -> u64 {
-        (self.capacity() / 4).min(4 * MIN_STRIDE)
+        (self.capacity() / 4).min(MUCH_SLOTS)
     }
 
     /// Publishes a record whose first slot is made of `word0` and the two halves of word 1, or returns `false` when the limit is reached: then
@@ -150,48 +195,49 @@ impl Ring {
         if end > self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        for (i, slot) in record.iter().enumerate() {
-            // SAFETY: as in `push`.
-            unsafe { self.with_slot(cursor + SLOT_BYTES * i as u64, |place| *place = *slot) };
-        }
+        // SAFETY: as in `push`.
+        unsafe { self.write(cursor, record) };
         self.cursor.store(end, Ordering::Release);
         true
     }
 
-    /// Publishes a record of any length, or drops it where there is no room; sets the next limit and says what it found.
+    /// Publishes a record of any length, in another chunk where it has to, or returns [`Room::None`]; sets the next limit.
     ///
     /// # Safety
     ///
     /// Only the thread that owns the producer side may call this.
     pub(crate) unsafe fn push_slowly(&self, record: &[Slot]) -> Room {
-        let (capacity, needed) = (self.capacity(), record.len() as u64);
-        let stride = (capacity / 64).max(MIN_STRIDE.min(capacity / 4));
-        let cursor = self.cursor.load(Ordering::Relaxed) / SLOT_BYTES;
-        let tail = self.tail.0.load(Ordering::Acquire);
-        let is_turned = cursor < tail;
-        let turns = !is_turned && tail > needed && cursor + needed > capacity;
-        // What lies from `at` up to `end` is free.
-        let (at, end) = match (is_turned, turns) {
-            (true, _) => (cursor, tail - 1),
-            (false, true) => (0, tail - 1),
-            (false, false) => (cursor, capacity),
-        };
-        if at + needed > end {
-            self.limit.store(0, Ordering::Relaxed);
-            return Room::None;
+        let needed = record.len() as u64;
+        let mut chunk = self.chunk.load(Ordering::Relaxed);
+        let base = address(&self.slots);
+        let mut at = (self.cursor.load(Ordering::Relaxed) - base) / SLOT_BYTES;
+        let begin = chunk * self.chunk_slots;
+        if at + needed > begin + self.chunk_slots {
+            let free = self.shared.free.load(Ordering::Acquire);
+            if free == 0 || needed > self.chunk_slots {
+                self.limit.store(0, Ordering::Relaxed);
+                return Room::None;
+            }
+            let used = at - begin;
+            chunk = u64::from(free.trailing_zeros());
+            at = chunk * self.chunk_slots;
+            self.chunk.store(chunk, Ordering::Relaxed);
+            self.shared.free.fetch_and(!(1 << chunk), Ordering::Relaxed);
+            let started = self.shared.started.load(Ordering::Relaxed);
+            self.note(started - 1).used.store(used, Ordering::Relaxed);
+            self.note(started).chunk.store(chunk, Ordering::Relaxed);
+            // Before the cursor: who sees a cursor in this chunk also sees that the chunk has started.
+            self.shared.started.store(started + 1, Ordering::Release);
         }
-        if turns {
-            self.turn.store(cursor, Ordering::Relaxed);
-        }
-        for (i, slot) in record.iter().enumerate() {
-            // SAFETY: the slots from `at` up to `end` are free, and the caller is the only producer.
-            unsafe { self.with_slot((at + i as u64) * SLOT_BYTES, |place| *place = *slot) };
-        }
-        let next = at + needed;
-        self.cursor.store(next * SLOT_BYTES, Ordering::Release);
-        let limit = end.min(next + stride);
-        self.limit.store(limit * SLOT_BYTES, Ordering::Relaxed);
-        let used = published(next, tail, self.turn.load(Ordering::Relaxed));
+        // SAFETY: the chunk is the producer's from `at` on, and the caller is the only producer.
+        unsafe { self.write(base + at * SLOT_BYTES, record) };
+        let cursor = base + (at + needed) * SLOT_BYTES;
+        self.cursor.store(cursor, Ordering::Release);
+        let end = (chunk + 1) * self.chunk_slots;
+        self.limit.store(base + end * SLOT_BYTES, Ordering::Relaxed);
+        let free = u64::from(self.shared.free.load(Ordering::Relaxed).count_ones());
+        let full = self.notes.len() as u64 - free - 1;
+        let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
         if used >= self.much() {
             Room::Filling
         } else {
@@ -199,16 +245,32 @@ impl Ring {
         }
     }
 
-    /// Shows `access` the slot that begins at byte `at`.
+    fn note(&self, sequence: u64) -> &Note {
+        &self.notes[(sequence % self.notes.len() as u64) as usize]
+    }
+
+    /// Writes a record from the address `at` on.
     ///
     /// # Safety
     ///
-    /// `at` must be the begin of a slot of the buffer, and the slot must be the caller's to write.
+    /// The slots must be in the buffer and the caller's to write.
+    unsafe fn write(&self, at: u64, record: &[Slot]) {
+        for (slot, at) in record.iter().zip((at..).step_by(SLOT_BYTES as usize)) {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.with_slot(at, |place| *place = *slot) };
+        }
+    }
+
+    /// Shows `access` the slot at the address `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to write.
     #[inline(always)]
     unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
         #[cfg(not(loom))]
         // SAFETY: the caller guarantees that the slot is in the buffer.
-        let cell = unsafe { &*self.slots.as_ptr().byte_add(at as usize) };
+        let cell = unsafe { &*std::ptr::with_exposed_provenance::<UnsafeCell<Slot>>(at as usize) };
         #[cfg(loom)]
         let cell = &self.slots[(at / SLOT_BYTES) as usize];
         cell.with_mut(access);
@@ -233,41 +295,76 @@ impl Ring {
 
     /// Returns the number of published slots that are not yet taken. Called by the consumer.
     pub(crate) fn len(&self) -> u64 {
-        let (first, second) = self.published();
-        (first.len() + second.len()) as u64
-    }
-
-    /// Returns where the published slots are: up to the turn, if the producer has turned, and from the begin. Called by the consumer.
-    fn published(&self) -> (Range<usize>, Range<usize>) {
-        let cursor = (self.cursor.load(Ordering::Acquire) / SLOT_BYTES) as usize;
-        let tail = self.tail.0.load(Ordering::Relaxed) as usize;
-        if cursor >= tail {
-            return (tail..cursor, 0..0);
+        let mut len = 0;
+        let (cursor, started) = self.published();
+        let mut offset = self.shared.offset.load(Ordering::Relaxed);
+        for sequence in self.shared.sequence.load(Ordering::Relaxed)..started {
+            len += self.used(sequence, cursor, started).saturating_sub(offset);
+            offset = 0;
         }
-        // The cursor is below `tail` since the turn that was left before it, and there is no other turn before `tail` has turned too.
-        (tail..self.turn.load(Ordering::Relaxed) as usize, 0..cursor)
+        len
     }
 
-    /// Shows the consumer what is published, as two slices in order; it returns how many slots it took.
+    /// Reads how far the producer is: its cursor in slots, and the number of chunks it has started.
+    ///
+    /// The cursor lies in the last of these chunks, or where the chunk before it was left: the number is the same before and after the cursor was read.
+    fn published(&self) -> (u64, u64) {
+        let mut started = self.shared.started.load(Ordering::Acquire);
+        loop {
+            let cursor = self.cursor.load(Ordering::Acquire) - address(&self.slots);
+            let now = self.shared.started.load(Ordering::Acquire);
+            if now == started {
+                return (cursor / SLOT_BYTES, started);
+            }
+            started = now;
+        }
+    }
+
+    /// Returns how many slots of a chunk are published.
+    fn used(&self, sequence: u64, cursor: u64, started: u64) -> u64 {
+        let note = self.note(sequence);
+        if sequence + 1 < started {
+            return note.used.load(Ordering::Relaxed);
+        }
+        // A cursor in the chunk before lies elsewhere, or at the begin of this one where that one ends.
+        let used = cursor.wrapping_sub(note.chunk.load(Ordering::Relaxed) * self.chunk_slots);
+        if used <= self.chunk_slots { used } else { 0 }
+    }
+
+    /// Shows the consumer what is published, in order, one part after the other; `take` returns how many slots of a part it took, and sees no more once it
+    /// left some. What is published meanwhile waits for the next call.
     ///
     /// # Safety
     ///
     /// Only one thread at a time may call this.
-    pub(crate) unsafe fn consume(&self, take: impl FnOnce(&[Slot], &[Slot]) -> usize) -> usize {
-        let (first, second) = self.published();
-        // SAFETY: the published slots are initialised and not written by the producer until `tail` passes them, which happens below, after both
-        // slices are dead.
-        let (one, two) = unsafe { (self.view(first.clone()), self.view(second.clone())) };
-        let taken = take(&one, &two);
-        assert!(taken <= one.len() + two.len(), "a consumer takes what is there");
-        let has_turned = !second.is_empty() && taken >= first.len();
-        let tail = if has_turned {
-            taken - first.len()
-        } else {
-            first.start + taken
-        };
-        self.tail.0.store(tail as u64, Ordering::Release);
-        taken
+    pub(crate) unsafe fn consume(&self, mut take: impl FnMut(&[Slot]) -> usize) {
+        let (cursor, started) = self.published();
+        let shared = &self.shared;
+        loop {
+            let sequence = shared.sequence.load(Ordering::Relaxed);
+            let offset = shared.offset.load(Ordering::Relaxed);
+            let chunk = self.note(sequence).chunk.load(Ordering::Relaxed);
+            let used = self.used(sequence, cursor, started);
+            if offset < used {
+                let begin = chunk * self.chunk_slots;
+                let range = (begin + offset) as usize..(begin + used) as usize;
+                // SAFETY: these slots are published and not taken, so they are initialised, and the producer does not write them before the
+                // chunk is set free below, when the slice is dead.
+                let part = unsafe { self.view(range) };
+                let taken = take(&part);
+                assert!(taken <= part.len(), "a consumer takes what is there");
+                shared.offset.store(offset + taken as u64, Ordering::Relaxed);
+                if taken < part.len() {
+                    return;
+                }
+            }
+            if sequence + 1 >= started {
+                return;
+            }
+            shared.sequence.store(sequence + 1, Ordering::Relaxed);
+            shared.offset.store(0, Ordering::Relaxed);
+            shared.free.fetch_or(1 << chunk, Ordering::Release);
+        }
     }
 
     /// # Safety
@@ -277,7 +374,7 @@ impl Ring {
     unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = &self.slots[range];
         // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that nobody writes.
-        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<Slot>(), cells.len()) }
     }
 
     /// As the view of the real ring, copied slot by slot, so that the model checks every access.
@@ -291,12 +388,12 @@ impl Ring {
     }
 }
 
-/// Returns how many slots are published, with the cursor, the tail and the last turn in slots.
-fn published(cursor: u64, tail: u64, turn: u64) -> u64 {
-    if cursor >= tail {
-        cursor - tail
+/// Returns the address of the first slot. The model counts from 0: its slots are no plain memory.
+fn address(slots: &Slots) -> u64 {
+    if cfg!(loom) {
+        0
     } else {
-        turn - tail + cursor
+        slots.as_ptr().expose_provenance() as u64
     }
 }
 

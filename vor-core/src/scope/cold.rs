@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::word;
-use crate::callsite::{self, CallSite, Kinds};
+use crate::callsite::{self, CallSite, Kinds, UNREGISTERED};
 use crate::ring::{MAX_SITE, SITE_BITS, TAG_LONG, word1};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
@@ -100,7 +100,7 @@ fn open_at(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Opened {
     let mut opened = Opened::default();
     if switch::is_on() {
         let id = match site.id_with(kinds) {
-            0 => register(site, kinds),
+            UNREGISTERED => register(site, kinds),
             id => id,
         };
         opened = begin_at(id, at);
@@ -119,7 +119,7 @@ fn open_at(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Opened {
 
 /// Opens a scope at a registered site, at the tick `at` or now.
 fn begin_at(id: u32, at: Option<u64>) -> Opened {
-    if id == 0 || thread::is_busy() {
+    if id == UNREGISTERED || thread::is_busy() {
         return Opened::default();
     }
     let state = thread::current().or_else(thread::set_up);
@@ -169,10 +169,10 @@ fn record(opened: Opened, end_ticks: u64, words: &[u64]) {
     }
 }
 
-/// Returns the id of a site for arguments of these kinds, and enters it into the registry first; 0 inside vor.
+/// Returns the id of a site for arguments of these kinds, and enters it into the registry first; [`UNREGISTERED`] inside vor.
 fn register(site: &'static CallSite, kinds: Kinds) -> u32 {
     if thread::is_busy() {
-        return 0;
+        return UNREGISTERED;
     }
     if kinds == 0 {
         return thread::while_busy(|| site.register(0));

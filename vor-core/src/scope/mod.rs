@@ -1,7 +1,7 @@
 //! Scopes: from the tick that opens one to the record that its end leaves.
 //!
 //! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
-//! Everything that is rare stands in the module [`cold`].
+//! Everything that is rare stands in the module `cold`.
 
 mod cold;
 
@@ -233,10 +233,10 @@ pub fn scope(name: &str) -> ScopeGuard {
     Scope::of(begin_slowly(id), [])
 }
 
-/// Returns the id of a name made at run time, 0 inside vor.
+/// Returns the id of a name made at run time, [`callsite::UNREGISTERED`] inside vor.
 pub(crate) fn name_id(name: &str) -> u32 {
     if thread::is_busy() {
-        return 0;
+        return callsite::UNREGISTERED;
     }
     let cached = NAMES.try_with(|names| {
         let names = names.try_borrow().ok()?;

@@ -113,8 +113,9 @@ impl ThreadState {
     /// Closes the scope at `place` and all that were opened in it. A scope that outlived the one around it finds itself closed already.
     #[inline(always)]
     pub(crate) fn pop_open(&self, place: u32) {
-        let top = self.top.load(Ordering::Relaxed);
-        self.top.store(top.min(place), Ordering::Release);
+        if self.top.load(Ordering::Relaxed) > place {
+            self.top.store(place, Ordering::Release);
+        }
     }
 
     /// Closes the scope at `place` and opens another in its stead; returns its place.
