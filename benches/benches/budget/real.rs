@@ -1,8 +1,8 @@
-//! A real program: the `syn` parser over its own sources, as it is and with a scope in every function above single tokens that takes a
-//! `ParseStream`.
+//! A real program: the `syn` parser over its own sources, as it is, with a scope in every function above single tokens that takes a
+//! `ParseStream`, and with two bare clock readings and a store in the same places.
 //!
-//! Nothing of it is kept in this repository: the sources that cargo already has are copied twice into the target folder, one copy gets its scopes,
-//! and a small driver that uses both is built and run.
+//! Nothing of it is kept in this repository: the sources that cargo already has are copied three times into the target folder, two copies get what
+//! is measured, and a small driver that uses all is built and run.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -53,6 +53,12 @@ fn try_measure(options: &Options, table: &mut Table) -> Result<(), Box<dyn Error
     );
     let question = "syn over its own sources, capture on / bare";
     table.add_noted(question, Target::AtMost(1.12), told("ratio")?, "x CPU", note);
+    table.add(
+        "the same with two clock reads and a store / bare (the floor)",
+        Target::None,
+        told("clock_ratio")?,
+        "x CPU",
+    );
     table.add(
         format!("{question}, wall time"),
         Target::None,
@@ -112,12 +118,24 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
 fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut scopes = 0;
-    for (name, scoped) in [("syn-bare", false), ("syn-scoped", true)] {
+    let scope = |name: &str| format!("::vor::profile_scope!(\"{name}\");\n");
+    let clock = |_: &str| "let _clock = ::vor_benches::clock::TwoReads::new();\n".to_owned();
+    type Line<'a> = &'a dyn Fn(&str) -> String;
+    let copies: [(&str, Option<Line<'_>>); 3] = [
+        ("syn-bare", None),
+        ("syn-clock", Some(&clock)),
+        ("syn-scoped", Some(&scope)),
+    ];
+    for (name, line) in copies {
+        // Each copy that gets lines gets as many.
+        scopes = 0;
         let copy = folder.join(name);
         for file in rust_files(&syn.join("src"))? {
             let mut text = fs::read_to_string(&file)?;
-            if scoped && !is_token_level(&file) {
-                scopes += insert_scopes(&mut text);
+            if let Some(line) = line
+                && !is_token_level(&file)
+            {
+                scopes += insert(&mut text, line);
             }
             write_if_new(&copy.join(file.strip_prefix(syn)?), &text)?;
         }
@@ -129,7 +147,7 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
              [features]\nfull = []\nderive = []\nparsing = []\nclone-impls = []\nprinting = []\nextra-traits = []\n\
              visit = []\nvisit-mut = []\nfold = []\ntest = []\nproc-macro = []\n\n\
              [dependencies]\nproc-macro2 = {{ version = \"1\", default-features = false }}\nunicode-ident = \"1\"\n\
-             vor = {{ path = {vor:?} }}\n"
+             vor = {{ path = {vor:?} }}\nvor-benches = {{ path = {ours:?} }}\n"
             ),
         )?;
     }
@@ -138,6 +156,7 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
         &format!(
             "[package]\nname = \"driver\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"driver\"\npath = \"driver.rs\"\n\n\
          [dependencies]\nsyn-bare = {{ path = \"syn-bare\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
+         syn-clock = {{ path = \"syn-clock\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
          syn-scoped = {{ path = \"syn-scoped\", features = [\"full\", \"derive\", \"parsing\"] }}\n\
          vor = {{ path = {:?} }}\nvor-benches = {{ path = {ours:?} }}\n\n\
          [profile.release]\ncodegen-units = 1\n\n[workspace]\n",
@@ -169,9 +188,9 @@ fn is_token_level(file: &Path) -> bool {
     .contains(&stem.as_ref())
 }
 
-/// Puts a scope at the beginning of each function whose signature is one line and takes a `ParseStream`. Returns how many.
-fn insert_scopes(text: &mut String) -> usize {
-    let mut scopes = 0;
+/// Puts a line at the beginning of each function whose signature is one line and takes a `ParseStream`. Returns how many.
+fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
+    let mut inserted = 0;
     let mut out = String::with_capacity(text.len() * 11 / 10);
     for line in text.lines() {
         out.push_str(line);
@@ -185,12 +204,12 @@ fn insert_scopes(text: &mut String) -> usize {
                 .chars()
                 .take_while(|c| c.is_alphanumeric() || *c == '_')
                 .collect();
-            out.push_str(&format!("::vor::profile_scope!(\"{name}\");\n"));
-            scopes += 1;
+            out.push_str(&line_for(&name));
+            inserted += 1;
         }
     }
     *text = out;
-    scopes
+    inserted
 }
 
 /// Writes a file unless it says so already, so that cargo builds only what changed.

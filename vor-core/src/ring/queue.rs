@@ -31,8 +31,8 @@ use crate::sync::{AtomicU64, Ordering};
 const MAX_CHUNKS: u64 = 64;
 /// Fewest slots of a chunk, where the ring is large enough: the longest record.
 const MIN_CHUNK_SLOTS: u64 = 64;
-/// Published slots that are reason enough for the worker to come, in whatever ring: 256 KiB, which a second-level cache easily holds.
-const MUCH_SLOTS: u64 = 16_384;
+/// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a second-level cache holds.
+const MUCH_SLOTS: u64 = 65_536;
 
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
