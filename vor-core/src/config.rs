@@ -36,8 +36,8 @@ pub struct Config {
     pub(crate) from_env: bool,
 }
 
-/// Default size of a thread's ring, in KiB.
-pub const DEFAULT_RING_KIB: usize = 4096;
+/// Default size of a thread's ring, in KiB: where the system hands out memory as it is touched, enough for a worker that gets no core for 20 ms.
+pub const DEFAULT_RING_KIB: usize = if cfg!(unix) { 16 << 10 } else { 4 << 10 };
 /// Smallest and largest size of a thread's ring, in KiB.
 pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
 /// Longest time that a finished span waits for its drain.

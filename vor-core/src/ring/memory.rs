@@ -81,7 +81,7 @@ fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
     let pages = unsafe {
         let (protection, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANON,
+            libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
         );
         libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0)
     };

@@ -27,8 +27,9 @@ use crate::ring::memory::Slots;
 use crate::sync::UnsafeCell;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Most chunks of a ring: one bit each.
-const MAX_CHUNKS: u64 = 64;
+/// Most chunks of a ring: one bit each, in so many words.
+const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
+const FREE_WORDS: usize = 4;
 /// Fewest slots of a chunk, where the ring is large enough: the longest record.
 const MIN_CHUNK_SLOTS: u64 = 64;
 /// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a second-level cache holds.
@@ -68,9 +69,9 @@ struct Note {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded {
-    /// A bit for each chunk that is free. Set by the consumer (release, so that it is done reading before the producer overwrites), cleared by the
+    /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the consumer (release, so that it is done reading before the producer overwrites), cleared by the
     /// producer (acquire).
-    free: AtomicU64,
+    free: [AtomicU64; FREE_WORDS],
     /// Chunks ever started. Written by the producer (release) before a cursor in the last of them, read by the consumer (acquire) around the cursor.
     started: AtomicU64,
     /// Sequence number of the chunk that is being drained, and the slots of it that were taken. Used by the consumer alone.
@@ -115,7 +116,11 @@ impl Ring {
             notes: (0..chunks).map(note).collect(),
             shared: Padded {
                 // All but the first, which the producer begins with.
-                free: AtomicU64::new(u64::MAX >> (MAX_CHUNKS - chunks) & !1),
+                free: std::array::from_fn(|word| {
+                    let bits = chunks.saturating_sub(64 * word as u64).min(64);
+                    let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
+                    AtomicU64::new(if word == 0 { all & !1 } else { all })
+                }),
                 started: AtomicU64::new(1),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
@@ -135,7 +140,7 @@ impl Ring {
             dropped: AtomicU64::new(0),
             notes: Vec::new(),
             shared: Padded {
-                free: AtomicU64::new(0),
+                free: [const { AtomicU64::new(0) }; FREE_WORDS],
                 started: AtomicU64::new(0),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
@@ -213,16 +218,19 @@ impl Ring {
         let mut at = (self.cursor.load(Ordering::Relaxed) - base) / SLOT_BYTES;
         let begin = chunk * self.chunk_slots;
         if at + needed > begin + self.chunk_slots {
-            let free = self.shared.free.load(Ordering::Acquire);
-            if free == 0 || needed > self.chunk_slots {
+            let next = if needed <= self.chunk_slots {
+                self.take_free()
+            } else {
+                None
+            };
+            let Some(next) = next else {
                 self.limit.store(0, Ordering::Relaxed);
                 return Room::None;
-            }
+            };
             let used = at - begin;
-            chunk = u64::from(free.trailing_zeros());
+            chunk = next;
             at = chunk * self.chunk_slots;
             self.chunk.store(chunk, Ordering::Relaxed);
-            self.shared.free.fetch_and(!(1 << chunk), Ordering::Relaxed);
             let started = self.shared.started.load(Ordering::Relaxed);
             self.note(started - 1).used.store(used, Ordering::Relaxed);
             self.note(started).chunk.store(chunk, Ordering::Relaxed);
@@ -235,14 +243,28 @@ impl Ring {
         self.cursor.store(cursor, Ordering::Release);
         let end = (chunk + 1) * self.chunk_slots;
         self.limit.store(base + end * SLOT_BYTES, Ordering::Relaxed);
-        let free = u64::from(self.shared.free.load(Ordering::Relaxed).count_ones());
-        let full = self.notes.len() as u64 - free - 1;
+        let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
+        let full = self.notes.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
         if used >= self.much() {
             Room::Filling
         } else {
             Room::Plenty
         }
+    }
+
+    /// Takes the first chunk that is free. Called by the producer.
+    fn take_free(&self) -> Option<u64> {
+        for (word, free) in (0..).zip(&self.shared.free) {
+            let bits = free.load(Ordering::Acquire);
+            if bits != 0 {
+                let bit = u64::from(bits.trailing_zeros());
+                // The consumer sets bits meanwhile and clears none.
+                free.fetch_and(!(1 << bit), Ordering::Relaxed);
+                return Some(64 * word + bit);
+            }
+        }
+        None
     }
 
     fn note(&self, sequence: u64) -> &Note {
@@ -363,7 +385,7 @@ impl Ring {
             }
             shared.sequence.store(sequence + 1, Ordering::Relaxed);
             shared.offset.store(0, Ordering::Relaxed);
-            shared.free.fetch_or(1 << chunk, Ordering::Release);
+            shared.free[(chunk / 64) as usize].fetch_or(1 << (chunk % 64), Ordering::Release);
         }
     }
 
