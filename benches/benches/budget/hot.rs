@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use vor_benches::clock::bare_ticks;
+use vor_benches::clock::{TwoReads, bare_ticks};
 use vor_benches::rounds::{Loop, contest, keep_quiet};
 use vor_benches::work::chain;
 
@@ -26,6 +26,14 @@ pub fn two_ticks(passes: u32) {
 
 fn nothing(passes: u32) {
     for i in 0..passes {
+        black_box(i);
+    }
+}
+
+/// The least that a profiler could do.
+fn two_ticks_and_a_store(passes: u32) {
+    for i in 0..passes {
+        let _reads = TwoReads::new();
         black_box(i);
     }
 }
@@ -106,8 +114,9 @@ pub fn measure(_: &Options, table: &mut Table) {
 
     vor::Config::new().enable();
     // A flush after every second round, some 14 000 records, stands for the worker, which comes every 20 ms and may get no core here.
-    let mut contestants: [Loop<'_>; 8] = [
+    let mut contestants: [Loop<'_>; 9] = [
         Box::new(two_ticks),
+        Box::new(two_ticks_and_a_store),
         Box::new(empty),
         Box::new(two_args),
         Box::new(|passes| nested(passes / 10)),
@@ -118,7 +127,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     ];
     let mut times = contest(ROUNDS, SCOPES, &mut contestants, 2, &mut vor::flush);
     let quiet = keep_quiet(&mut times);
-    let [floor, empty, args, nested, bare, scoped, tick, phase] = &times[..] else {
+    let [floor, store, empty, args, nested, bare, scoped, tick, phase] = &times[..] else {
         return;
     };
     table.add_noted(
@@ -127,6 +136,12 @@ pub fn measure(_: &Options, table: &mut Table) {
         floor.median_ns(),
         "ns",
         format!("{quiet} quiet rounds of {ROUNDS}"),
+    );
+    table.add(
+        "two clock reads and a store / two clock reads",
+        Target::None,
+        store.ratio_to(floor),
+        "x",
     );
     table.add("empty scope", Target::None, empty.median_ns(), "ns");
     table.add(
