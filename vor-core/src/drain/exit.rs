@@ -5,7 +5,6 @@
     expect(unsafe_code, reason = "only the C library says when a process exits")
 )]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use crate::{switch, thread};
@@ -31,6 +30,8 @@ pub(super) fn install() {
 
 #[cfg(any(unix, windows))]
 fn at_exit() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     unsafe extern "C" {
         fn atexit(callback: extern "C" fn()) -> core::ffi::c_int;
     }

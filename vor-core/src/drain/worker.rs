@@ -42,12 +42,14 @@ pub(super) fn spawn(interval: Duration) {
 }
 
 /// Forgets the worker: for the child of a fork.
+#[cfg(unix)]
 pub(super) fn forget() {
     *locked(&WORKER) = None;
     ASLEEP.store(false, Ordering::Relaxed);
     CALLED.store(false, Ordering::Relaxed);
 }
 
+#[cfg(unix)]
 pub(super) fn lock_for_fork() -> impl std::any::Any {
     locked(&WORKER)
 }

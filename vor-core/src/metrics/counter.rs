@@ -37,6 +37,7 @@ fn blocks() -> MutexGuard<'static, Blocks> {
 }
 
 /// Locks the list of blocks for the time of a fork. To be taken after the list of threads, whose states give their blocks back.
+#[cfg(unix)]
 pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
     blocks()
 }

@@ -17,8 +17,10 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{switch, thread};
 
+pub(crate) use counter::Block;
 pub use counter::Counter;
-pub(crate) use counter::{Block, lock_blocks_for_fork};
+#[cfg(unix)]
+pub(crate) use counter::lock_blocks_for_fork;
 
 /// Most metrics by name; values of later names are lost, and one line on stderr says so.
 pub const MAX_METRICS: usize = 16_384;
@@ -62,6 +64,7 @@ fn metrics() -> MutexGuard<'static, Metrics> {
 }
 
 /// Locks the metrics and all histograms for the time of a fork.
+#[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     let metrics = metrics();
     let histograms: Vec<_> = metrics
@@ -73,6 +76,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 }
 
 /// Forgets what was recorded since the last mark: for the child of a fork.
+#[cfg(unix)]
 pub(crate) fn forget() {
     drop(take());
 }

@@ -248,7 +248,7 @@ impl StreamV3 {
     }
 }
 
-#[cfg(feature = "puffin")]
+#[cfg(all(feature = "puffin", not(target_arch = "wasm32")))]
 fn flame(frame: &FrameSnapshot) -> Option<Vec<u8>> {
     if frame.threads.iter().all(|tree| tree.spans.is_empty()) {
         return None;
@@ -256,7 +256,8 @@ fn flame(frame: &FrameSnapshot) -> Option<Vec<u8>> {
     crate::sink::puffin::frame_bytes(frame)
 }
 
-#[cfg(not(feature = "puffin"))]
+/// On the web puffin reads frames and writes none.
+#[cfg(not(all(feature = "puffin", not(target_arch = "wasm32"))))]
 fn flame(_: &FrameSnapshot) -> Option<Vec<u8>> {
     None
 }

@@ -115,6 +115,7 @@ fn threads() -> MutexGuard<'static, Threads> {
 }
 
 /// Locks the list of threads for the time of a fork.
+#[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {
     threads()
 }
@@ -185,6 +186,7 @@ pub(crate) fn is_busy() -> bool {
 }
 
 /// Forgets this thread's state: for the child of a fork.
+#[cfg(unix)]
 pub(crate) fn forget_current() {
     CURRENT.set(Absent::New.stand_in());
     NUMBER.set(0);
@@ -291,6 +293,7 @@ pub(crate) fn reclaim(state: &Arc<ThreadState>) {
 }
 
 /// Drops every thread from the list: for the child of a fork, in which none of them runs.
+#[cfg(unix)]
 pub(crate) fn forget_all() {
     let mut threads = threads();
     for state in threads.live.drain(..) {
