@@ -48,7 +48,7 @@ fn push(ring: &Ring, record: &[Slot]) -> bool {
 /// One thread alone pushes.
 unsafe fn push_one(ring: &Ring, slot: Slot) -> bool {
     // SAFETY: the caller is the one thread that pushes.
-    unsafe { ring.push(slot[0], slot[1] as u32, (slot[1] >> 32) as u32, &[]) }
+    unsafe { ring.push(slot, &[]) }
 }
 
 /// Takes up to `most` slots, and appends them to `seen`.
@@ -214,7 +214,7 @@ fn a_record_of_several_slots_is_seen_whole() {
                 // SAFETY: this thread alone pushes.
                 unsafe {
                     let rest = [[70, 71], [72, 73]];
-                    let pushed = ring.push(first[0], first[1] as u32, (first[1] >> 32) as u32, &rest);
+                    let pushed = ring.push(first, &rest);
                     let pushed = pushed || ring.push_slowly(&[first, rest[0], rest[1]]) != Room::None;
                     assert!(pushed);
                 }

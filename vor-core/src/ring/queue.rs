@@ -158,20 +158,13 @@ impl Ring {
         (self.capacity() / 4).min(MUCH_SLOTS)
     }
 
-    /// Publishes a record whose first slot is made of `word0` and the two halves of word 1, or returns `false` when the limit is reached: then
-    /// [`push_slowly`](Self::push_slowly) is to be called.
+    /// Publishes a record of one slot and more, or returns `false` when the limit is reached: then [`push_slowly`](Self::push_slowly) is to be called.
     ///
     /// # Safety
     ///
     /// Only the thread that owns the producer side may call this.
     #[inline(always)]
-    pub(crate) unsafe fn push<const N: usize>(
-        &self,
-        word0: u64,
-        low: u32,
-        high: u32,
-        rest: &[Slot; N],
-    ) -> bool {
+    pub(crate) unsafe fn push<const N: usize>(&self, first: Slot, rest: &[Slot; N]) -> bool {
         let cursor = self.cursor.load(Ordering::Relaxed);
         let end = cursor + SLOT_BYTES * (N as u64 + 1);
         if end > self.limit.load(Ordering::Relaxed) {
@@ -179,7 +172,7 @@ impl Ring {
         }
         // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only producer.
         unsafe {
-            self.with_slot(cursor, |place| write_halves(place, word0, low, high));
+            self.with_slot(cursor, |place| *place = first);
             for (i, slot) in rest.iter().enumerate() {
                 let at = cursor + SLOT_BYTES * (i as u64 + 1);
                 self.with_slot(at, |place| *place = *slot);
@@ -416,26 +409,5 @@ fn address(slots: &Slots) -> u64 {
         0
     } else {
         slots.as_ptr().expose_provenance() as u64
-    }
-}
-
-/// Writes a slot, word 1 in halves: the machine stores both as they are, and need not shift one above the other.
-///
-/// # Safety
-///
-/// `place` must be valid for writing.
-#[inline(always)]
-unsafe fn write_halves(place: *mut Slot, word0: u64, low: u32, high: u32) {
-    let halves = place.cast::<u32>();
-    let (low_at, high_at) = if cfg!(target_endian = "little") {
-        (2, 3)
-    } else {
-        (3, 2)
-    };
-    // SAFETY: a slot is two words of 8 bytes, so word 1 is the third and fourth half.
-    unsafe {
-        place.cast::<u64>().write(word0);
-        halves.add(low_at).write(low);
-        halves.add(high_at).write(high);
     }
 }

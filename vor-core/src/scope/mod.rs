@@ -14,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite};
 use crate::clock::Halves;
-use crate::ring::{SITE_BITS, Slot};
+use crate::ring::{SITE_BITS, Slot, word1};
 use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
 
@@ -173,19 +173,19 @@ impl<const ARGS: usize> Scope<ARGS> {
             return false;
         };
         let ring = &state.ring;
-        let start = self.start_ticks;
         let tag = self.site as u32 | (ARGS.div_ceil(2) as u32) << SITE_BITS;
+        let first = [self.start_ticks, word1(low, tag)];
         #[expect(unsafe_code, reason = "the ring trusts its one producer")]
         // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room.
         unsafe {
             match ARGS {
-                0 => ring.push(start, low, tag, &[]),
-                1 | 2 => ring.push(start, low, tag, &[self.pair(0)]),
-                3 | 4 => ring.push(start, low, tag, &[self.pair(0), self.pair(1)]),
-                5 | 6 => ring.push(start, low, tag, &[self.pair(0), self.pair(1), self.pair(2)]),
+                0 => ring.push(first, &[]),
+                1 | 2 => ring.push(first, &[self.pair(0)]),
+                3 | 4 => ring.push(first, &[self.pair(0), self.pair(1)]),
+                5 | 6 => ring.push(first, &[self.pair(0), self.pair(1), self.pair(2)]),
                 _ => {
                     let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
-                    ring.push(start, low, tag, &pairs)
+                    ring.push(first, &pairs)
                 }
             }
         }
