@@ -314,21 +314,20 @@ impl From<v2::Damage> for Loss {
     }
 }
 
-/// Opens a file for reading. A folder can be opened too on some systems, so that is asked for.
+/// Opens a file for reading. A folder can be opened too on some systems, and is refused without its name on others, so that is asked for.
 fn open_file(path: &Path) -> io::Result<File> {
-    let file = File::open(path).map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("a capture was expected, found none: {error}"),
-        )
-    })?;
-    if file.metadata()?.is_dir() {
+    if path.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::IsADirectory,
             "a capture was expected, found a directory",
         ));
     }
-    Ok(file)
+    File::open(path).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("a capture was expected, found none: {error}"),
+        )
+    })
 }
 
 /// Reads until the header is whole; returns it and all bytes that were read.

@@ -497,8 +497,24 @@ fn is_at(file: &File, path: &Path) -> bool {
     found.is_some() && found == identity(file.metadata())
 }
 
-/// Elsewhere a file that is open is not renamed by others.
-#[cfg(not(unix))]
+/// Returns whether `path` still names the file that is open: another process may have renamed it since.
+#[cfg(windows)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::{BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle};
+    #[expect(unsafe_code, reason = "what tells two files apart is a system call")]
+    let identity = |file: &File| {
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid place for the result.
+        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
+        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
+    };
+    let found = File::open(path).ok().and_then(|at| identity(&at));
+    found.is_some() && found == identity(file)
+}
+
+/// Elsewhere there is no second process.
+#[cfg(not(any(unix, windows)))]
 fn is_at(_: &File, _: &Path) -> bool {
     true
 }
