@@ -182,9 +182,17 @@ fn a_sink_that_asks_gets_no_path_and_waits_for_nothing() {
 #[test]
 fn captures_come_and_go_while_threads_record() {
     static STOP: AtomicBool = AtomicBool::new(false);
+    /// Ends the threads however the test ends: a failure must not leave it waiting for them.
+    struct StopAtTheEnd;
+    impl Drop for StopAtTheEnd {
+        fn drop(&mut self) {
+            STOP.store(true, Ordering::Relaxed);
+        }
+    }
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|threads| {
+        let _stop = StopAtTheEnd;
         for _ in 0..2 {
             threads.spawn(|| {
                 while !STOP.load(Ordering::Relaxed) {
@@ -201,7 +209,6 @@ fn captures_come_and_go_while_threads_record() {
             assert_eq!(vor::close_capture(), Some(path.clone()));
             assert_eq!(spans_in(&path, "here").0, 10, "round {round}");
         }
-        STOP.store(true, Ordering::Relaxed);
     });
 }
 

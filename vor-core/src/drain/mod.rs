@@ -335,11 +335,12 @@ fn lock_engine() -> MutexGuard<'static, Option<Engine>> {
     }
 }
 
-/// Takes what is in the rings and the queue of marks now.
+/// Takes what ended and was marked before the call. What comes meanwhile waits for the next pass, however fast it comes.
 fn pass(engine: &mut Engine) -> Pass {
+    let until_ticks = begin_pass(engine);
     let mut all = Pass::default();
     loop {
-        let pass = step(engine);
+        let pass = step(engine, until_ticks);
         all.active |= pass.active;
         all.pressed = pass.pressed;
         if !pass.more {
@@ -348,24 +349,32 @@ fn pass(engine: &mut Engine) -> Pass {
     }
 }
 
-/// Takes what is in the rings up to now, or up to so many marks.
-fn step(engine: &mut Engine) -> Pass {
+/// Reads what is open, and fixes the tick up to which a pass goes.
+fn begin_pass(engine: &mut Engine) -> u64 {
     engine.note_open();
-    let (taken, now_ticks, more) = {
+    // Under the lock: a mark made later has a later tick.
+    let _marks = locked(&MARKS);
+    clock::ticks()
+}
+
+/// Takes what is in the rings up to the tick of [`begin_pass`], or up to so many marks.
+fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
+    let (taken, until_ticks, more) = {
         let mut marks = locked(&MARKS);
-        let count = marks.len().min(MAX_MARKS_PER_STEP);
+        let due = marks.partition_point(|mark| mark.ticks <= until_ticks);
+        let count = due.min(MAX_MARKS_PER_STEP);
         let taken: Vec<Mark> = marks.drain(..count).collect();
-        // Under the lock: a mark made later has a later tick. What ended after the last mark taken waits for the next one.
+        // What ended after the last mark taken waits for the next one.
         match taken.last() {
-            Some(last) if !marks.is_empty() => {
+            Some(last) if count < due => {
                 let until_ticks = last.ticks;
                 (taken, until_ticks, true)
             }
-            _ => (taken, clock::ticks(), false),
+            _ => (taken, until_ticks, false),
         }
     };
     let names = locked(&FRAME_SETS).clone();
-    let pass = engine.pass(taken, now_ticks, &names);
+    let pass = engine.pass(taken, until_ticks, &names);
     Pass { more, ..pass }
 }
 

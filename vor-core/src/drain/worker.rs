@@ -12,7 +12,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::thread;
 
-use super::{Pass, WAITING, locked, report, signals, step, with_engine};
+use super::{Pass, WAITING, begin_pass, locked, report, signals, step, with_engine};
 
 /// The worker, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
@@ -75,7 +75,8 @@ fn run(interval: Duration) {
             if check {
                 engine.check_clock();
             }
-            step(engine)
+            let until_ticks = begin_pass(engine);
+            step(engine, until_ticks)
         });
         let Some(Pass {
             active,
