@@ -1,8 +1,9 @@
 //! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
 //!
 //! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while recording is on; then it is entered
-//! into the registry, once, under a lock. From then on the id is one relaxed load. Names made at run time are entered by
-//! text; each thread keeps a cache of those it used, so that a repeated name takes no lock either.
+//! into the registry, once, under a lock. From then on the id is one relaxed load, and a flag beside it says whether a scope may go ahead with it
+//! or has to look around first. Names made at run time are entered by text; each thread keeps a cache of those it used, so that
+//! a repeated name takes no lock either.
 //!
 //! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments have other types in another instance
 //! of a generic function gets one id for each combination, so that the id alone says how to read the argument words.
@@ -23,8 +24,11 @@ use crate::tap::TapSite;
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
 
-/// No id: of a site that has to be registered first, and inside vor. Above all ids, so that one comparison tells.
+/// No id: of a site that has to be registered first, and inside vor.
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
+
+/// Set beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`] has it too, so that one look at the sign tells.
+const PARKED: u64 = 1 << 31;
 
 /// Most arguments of one scope.
 pub const MAX_ARGS: usize = 8;
@@ -32,9 +36,9 @@ pub const MAX_ARGS: usize = 8;
 /// A place in the source that opens scopes. Made by the macros, one static each.
 #[derive(Debug)]
 pub struct CallSite {
-    /// Id in the low half, argument kinds in the high half; [`UNREGISTERED`] at first. Written once under the registry's lock (release), read relaxed by
-    /// every scope: the id means nothing but itself, what it names is read under the lock.
-    registered: AtomicU64,
+    /// Id in the low half, with [`PARKED`] or without, argument kinds in the high half; [`UNREGISTERED`] at first. Written under the registry's lock
+    /// (release), read relaxed by every scope: the id means nothing but itself, what it names is read under the lock.
+    word: AtomicU64,
     name: &'static str,
     module_path: &'static str,
     file: &'static str,
@@ -51,7 +55,7 @@ impl CallSite {
     #[must_use]
     pub const fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
         Self {
-            registered: AtomicU64::new(UNREGISTERED as u64),
+            word: AtomicU64::new(UNREGISTERED as u64),
             name,
             module_path,
             file,
@@ -108,20 +112,28 @@ impl CallSite {
         &self.tap
     }
 
-    /// Returns the id of a site without arguments, or [`UNREGISTERED`].
+    /// Returns what [`is_fast`](crate::switch::is_fast) tells of: the id of a site without arguments while it may take the fast path.
     #[inline(always)]
-    pub(crate) fn id(&self) -> u32 {
-        self.registered.load(Ordering::Relaxed) as u32
+    pub(crate) fn word(&self) -> u32 {
+        self.word.load(Ordering::Relaxed) as u32
     }
 
-    /// Returns the id for arguments of these kinds, or [`UNREGISTERED`].
+    /// As [`word`](Self::word), for arguments of these kinds.
     #[inline(always)]
-    pub(crate) fn id_with(&self, kinds: Kinds) -> u32 {
-        let registered = self.registered.load(Ordering::Relaxed);
-        if (registered >> 32) as u32 == kinds {
-            registered as u32
+    pub(crate) fn word_with(&self, kinds: Kinds) -> u32 {
+        let word = self.word.load(Ordering::Relaxed);
+        if (word >> 32) as u32 == kinds {
+            word as u32
         } else {
             UNREGISTERED
+        }
+    }
+
+    /// Returns the id for arguments of these kinds, if the site has it.
+    pub(crate) fn id(&self, kinds: Kinds) -> Option<u32> {
+        match self.word_with(kinds) {
+            UNREGISTERED => None,
+            word => Some(word & !(PARKED as u32)),
         }
     }
 
@@ -135,11 +147,20 @@ impl CallSite {
         }
         let id = registry.push(self.info(), kinds);
         registry.variants.insert(key, id);
-        if self.registered.load(Ordering::Relaxed) == u64::from(UNREGISTERED) {
-            self.registered
+        if self.word.load(Ordering::Relaxed) == u64::from(UNREGISTERED) {
+            self.word
                 .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
+            self.set_fast(registry.fast);
+            registry.with_ids.push(self);
         }
         id
+    }
+
+    /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site has an id.
+    fn set_fast(&self, fast: bool) {
+        let id = self.word.load(Ordering::Relaxed) & !PARKED;
+        let word = if fast { id } else { id | PARKED };
+        self.word.store(word, Ordering::Release);
     }
 
     fn info(&self) -> SiteInfo {
@@ -160,12 +181,17 @@ pub(crate) struct Registry {
     sites: Vec<(Arc<SiteInfo>, Kinds)>,
     variants: HashMap<(usize, Kinds), u32, FxBuildHasher>,
     names: HashMap<Arc<str>, u32, FxBuildHasher>,
+    /// The sites whose word has an id, and whether their scopes may take the fast path.
+    with_ids: Vec<&'static CallSite>,
+    fast: bool,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     sites: Vec::new(),
     variants: HashMap::with_hasher(FxBuildHasher),
     names: HashMap::with_hasher(FxBuildHasher),
+    with_ids: Vec::new(),
+    fast: false,
 });
 
 /// Locks the registry. A panic cannot leave it half changed, so a poisoned lock is taken as it is.
@@ -174,6 +200,14 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
+    /// Lets the scopes of all sites take the fast path, or none.
+    pub(crate) fn set_fast(&mut self, fast: bool) {
+        if self.fast != fast {
+            self.fast = fast;
+            self.with_ids.iter().for_each(|site| site.set_fast(fast));
+        }
+    }
+
     fn push(&mut self, info: SiteInfo, kinds: Kinds) -> u32 {
         let next = self.sites.len() + 1;
         match u32::try_from(next) {

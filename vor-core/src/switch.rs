@@ -1,17 +1,25 @@
 //! Whether anything is recorded: the words that every scope looks at.
+//!
+//! A scope of a macro asks its own call site, and nothing else: the site's word is an id above 0 while the fast path may be taken ([`is_fast`]), and
+//! has its sign bit set while it may not. So whatever changes that (recording switched on or off, a `tracing` subscriber that comes or goes) walks over the
+//! sites, of which there are as many as the program's source has, and a scope pays one comparison for all of it.
 
-use crate::clock;
-use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32};
-
-/// Ids of sites below this one may take the fast path: all there are while recording is on and [`clock::hardware_ticks`] is the clock, else none, so
-/// that one comparison tells whether a site is registered and a scope is to be recorded. Written by [`set`], read relaxed by every scope; what a
-/// scope needs beyond it, it finds by its own means.
-static FAST_SITES: AtomicU32 = AtomicU32::new(0);
+use crate::sync::global::AtomicBool;
+use crate::{callsite, clock, tap};
 
 /// Whether recording is on, with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
 static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether scopes with names made at run time may take the fast path. Written under the registry's lock, read relaxed by every such scope; what it needs
+/// beyond it, it finds by its own means.
+static NAMES_FAST: AtomicBool = AtomicBool::new(false);
+
+/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set when it does, taken by the review.
+static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the next pass shall review, and not only one a second. Set when a subscriber comes that may want some scopes, cleared by the review.
+static DUE: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork handler, cleared by the first scope or mark; looked
 /// at only on cold paths, since the handler also takes the thread's state away.
@@ -23,21 +31,68 @@ pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Returns whether a scope at the site `id` may take the fast path: it is registered, recording is on, and the clock is the hardware's.
+/// Returns whether a scope may take the fast path, by its call site's word: the site is registered, recording is on, the clock is the hardware's, and no
+/// subscriber of `tracing` wants it.
 #[inline(always)]
-pub(crate) fn is_fast(id: u32) -> bool {
-    id < FAST_SITES.load(Ordering::Relaxed)
+pub(crate) fn is_fast(site_word: u32) -> bool {
+    site_word as i32 > 0
+}
+
+/// Returns whether a scope with a name made at run time may take the fast path.
+#[inline(always)]
+pub(crate) fn are_names_fast() -> bool {
+    NAMES_FAST.load(Ordering::Relaxed)
 }
 
 /// Switches recording on or off.
 pub(crate) fn set(on: bool) {
-    let fast = if on && clock::is_hardware() {
-        MAX_SITE + 1
-    } else {
-        0
-    };
+    if on {
+        tap::announce_subscribers();
+    }
+    apply(&mut callsite::lock(), on);
+}
+
+/// Switches recording off where the registry may be locked by a thread that is no more: in the child of a fork. Scopes then find it off on their cold path.
+#[cfg(unix)]
+pub(crate) fn set_off_for_fork() {
+    ON.store(false, Ordering::SeqCst);
+    NAMES_FAST.store(false, Ordering::SeqCst);
+}
+
+fn apply(registry: &mut callsite::Registry, on: bool) {
+    let fast = on && clock::is_hardware();
     ON.store(on, Ordering::SeqCst);
-    FAST_SITES.store(fast, Ordering::SeqCst);
+    NAMES_FAST.store(fast, Ordering::SeqCst);
+    registry.set_fast(fast && !tap::is_wanted());
+}
+
+/// Says that the subscribers of `tracing` have changed. Where one `wants_scopes`, they all go the cold path from now on, which asks; else the next review sees
+/// to it: it may want those of some modules only.
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+pub(crate) fn subscribers_changed(wants_scopes: bool) {
+    DUE.store(true, Ordering::SeqCst);
+    if wants_scopes {
+        ANNOUNCED.store(true, Ordering::SeqCst);
+        callsite::lock().set_fast(false);
+    }
+}
+
+/// Returns whether [`review`] should not wait.
+pub(crate) fn is_review_due() -> bool {
+    DUE.load(Ordering::Relaxed)
+}
+
+/// Brings the call sites' words up to what the subscribers of `tracing` want now. Called by the drain about once a second, and when it is due.
+pub(crate) fn review() {
+    DUE.store(false, Ordering::SeqCst);
+    // A subscriber is announced a moment before `tracing` tells what it wants.
+    let announced = ANNOUNCED.swap(false, Ordering::SeqCst);
+    if is_on() && !announced {
+        let mut registry = callsite::lock();
+        if is_on() {
+            apply(&mut registry, true);
+        }
+    }
 }
 
 /// Returns whether the recorder has to be started anew.
@@ -48,4 +103,74 @@ pub(crate) fn is_forked() -> bool {
 /// Notes whether the recorder has to be started anew.
 pub(crate) fn set_forked(forked: bool) {
     FORKED.store(forked, Ordering::Release);
+}
+
+#[cfg(all(test, feature = "tracing", not(any(feature = "off", loom))))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use tracing::level_filters::LevelFilter;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Dispatch, Event, Metadata, Subscriber};
+
+    use super::*;
+    use crate::callsite::CallSite;
+    use crate::drain;
+
+    /// Wants the spans of one module, or of none.
+    struct Wants(Option<&'static str>);
+
+    impl Subscriber for Wants {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            Some(metadata.target()) == self.0
+        }
+        fn max_level_hint(&self) -> Option<LevelFilter> {
+            Some(self.0.map_or(LevelFilter::OFF, |_| LevelFilter::TRACE))
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    static SITE: CallSite = CallSite::new("site", module_path!(), file!(), 1);
+
+    /// Lets the drain look until the site's scopes take the fast path, or do not.
+    fn wait_until_fast(fast: bool, at_most: Duration) {
+        let begin = Instant::now();
+        while is_fast(SITE.word()) != fast {
+            assert!(begin.elapsed() < at_most, "fast: {fast} is expected");
+            drain::flush();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn sites_leave_the_fast_path_while_a_subscriber_wants_scopes() {
+        drain::enable();
+        drop(crate::scope::open(&SITE));
+        wait_until_fast(true, Duration::from_secs(30));
+        // One that wants what announces it is noticed at once, one that wants something else at the next pass.
+        for (target, at_once) in [("vor", true), ("elsewhere", false)] {
+            let subscriber = Dispatch::new(Wants(Some(target)));
+            if at_once {
+                assert!(!is_fast(SITE.word()));
+            }
+            wait_until_fast(false, Duration::from_secs(30));
+            drop(subscriber);
+            // `tracing` asks those that are left, or the next one.
+            let _next = Dispatch::new(Wants(None));
+            wait_until_fast(true, Duration::from_secs(30));
+        }
+        drain::disable();
+        assert!(!is_fast(SITE.word()) && SITE.id(0).is_some());
+        assert!(crate::scope::open(&SITE).begun().is_none());
+        drain::enable();
+        assert!(is_fast(SITE.word()));
+        drain::disable();
+    }
 }

@@ -1,23 +1,23 @@
 //! The live tap: every scope of a macro is also a `tracing` span while a subscriber wants it.
 //!
-//! A scope asks one question, whether any subscriber wants the level `TRACE`; `tracing` keeps the answer in one word. Everything else is off the
-//! hot path: the site's description for `tracing` is made when it is first wanted and kept with the site, and the spans that are entered are
+//! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them wants the level `TRACE`, of which `tracing` keeps note in one
+//! word, all scopes go the cold path ([`crate::switch`]), and there the site is asked for. The site's description for `tracing` is made when it is first wanted and kept with the site, and the spans that are entered are
 //! kept on a stack of the thread, so that the guard of a scope is no larger for it.
 //!
 //! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in turn.
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
-pub(crate) use on::{TapSite, enter, exit, is_wanted};
+pub(crate) use on::{TapSite, announce_subscribers, enter, exit, is_wanted};
 
 #[cfg(not(all(feature = "tracing", not(feature = "off"))))]
-pub(crate) use never::{enter, exit, is_wanted};
+pub(crate) use never::{announce_subscribers, enter, exit, is_wanted};
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 mod on {
     use std::cell::RefCell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{Once, OnceLock};
 
     use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
     use tracing::span::EnteredSpan;
@@ -27,7 +27,7 @@ mod on {
     use tracing_core::{Interest, Kind, identify_callsite};
 
     use crate::callsite::CallSite;
-    use crate::thread;
+    use crate::{switch, thread};
 
     /// A call site as `tracing` knows it, made when it is first tapped.
     #[derive(Debug)]
@@ -116,6 +116,43 @@ mod on {
         IS_POSSIBLE && LevelFilter::current() == LevelFilter::TRACE
     }
 
+    /// Where `tracing` tells that its subscribers have changed.
+    #[derive(Debug)]
+    struct Announcements;
+
+    static ANNOUNCEMENTS: Announcements = Announcements;
+
+    static ANNOUNCEMENTS_METADATA: Metadata<'static> = Metadata::new(
+        "scopes",
+        "vor",
+        Level::TRACE,
+        None,
+        None,
+        None,
+        FieldSet::new(&[], identify_callsite!(&ANNOUNCEMENTS)),
+        Kind::SPAN,
+    );
+
+    impl Callsite for Announcements {
+        fn set_interest(&self, interest: Interest) {
+            switch::subscribers_changed(!interest.is_never());
+        }
+
+        fn metadata(&self) -> &Metadata<'_> {
+            &ANNOUNCEMENTS_METADATA
+        }
+    }
+
+    /// Has [`switch::subscribers_changed`] called from now on whenever they do.
+    pub(crate) fn announce_subscribers() {
+        static ONCE: Once = Once::new();
+        if IS_POSSIBLE {
+            ONCE.call_once(|| {
+                quietly(|| callsite::register(&ANNOUNCEMENTS));
+            });
+        }
+    }
+
     /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what is being measured is not to blame for it, and the
     /// panic's message is out already.
     fn quietly<R>(call: impl FnOnce() -> R) -> Option<R> {
@@ -163,6 +200,8 @@ mod never {
     pub(crate) const fn is_wanted() -> bool {
         false
     }
+
+    pub(crate) fn announce_subscribers() {}
 
     pub(crate) fn enter(_: &'static CallSite, _: u64) -> bool {
         false

@@ -14,6 +14,7 @@ use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::metrics::{self, Taken};
 use crate::sink::Outputs;
 use crate::stats::{ScopeStats, StatsBuilder};
+use crate::switch;
 use crate::thread::{self, ThreadState};
 
 use super::collect::{self, Context, Interner, PendingTexts};
@@ -63,6 +64,7 @@ pub(super) struct Engine {
     statistics: Option<StatsBuilder>,
     sampler: FrameSampler,
     start_ticks: u64,
+    reviewed_ticks: u64,
     /// When the open scopes were last read.
     open_as_of_ticks: u64,
     /// Kept between readings of open scopes.
@@ -119,6 +121,7 @@ impl Engine {
             statistics: statistics.then(StatsBuilder::new),
             sampler: FrameSampler::new(),
             start_ticks,
+            reviewed_ticks: start_ticks,
             open_as_of_ticks: 0,
             open: Vec::new(),
             sets: vec![SetState {
@@ -147,16 +150,27 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    /// Compares the clock with the system's.
-    pub(super) fn check_clock(&mut self) {
+    /// Compares the clock with the system's, when it is time for that.
+    fn check_clock(&mut self) {
         if let Some(sync) = self.clock.check() {
             Arc::make_mut(&mut Arc::make_mut(&mut self.catalog).timeline).push(sync);
+        }
+    }
+
+    /// Looks about once a second whether the scopes' way is still the right one, or at once where that is due.
+    fn review_switch(&mut self, now_ticks: u64) {
+        let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.reviewed_ticks));
+        if passed_ns > 1_000_000_000 || switch::is_review_due() {
+            self.reviewed_ticks = now_ticks;
+            switch::review();
         }
     }
 
     /// Takes what ended by `now_ticks`, frame by frame.
     pub(super) fn pass(&mut self, marks: Vec<Mark>, now_ticks: u64, set_names: &[String]) -> Pass {
         self.adopt(set_names);
+        self.check_clock();
+        self.review_switch(now_ticks);
         let is_filling = |source: &Source| source.state.ring.len() > source.state.ring.much();
         let mut pass = Pass {
             active: !marks.is_empty(),

@@ -76,7 +76,7 @@ mod unix {
 
     unsafe extern "C" fn in_child() {
         let Some(mut held) = take() else {
-            switch::set(false);
+            switch::set_off_for_fork();
             return;
         };
         // Its sinks hold the parent's files and unwritten buffers.

@@ -430,7 +430,7 @@ macro_rules! frame_mark_named {
 }
 
 fn mark(set: u32, taken: Taken) {
-    {
+    let ticks = {
         let mut marks = locked(&MARKS);
         let ticks = clock::ticks();
         let full = marks.len() >= MAX_MARKS;
@@ -450,11 +450,13 @@ fn mark(set: u32, taken: Taken) {
                 merged: 0,
             }),
         }
-    }
+        ticks
+    };
     if INLINE.load(Ordering::Relaxed) {
         with_engine(pass);
     } else {
         wake(false);
+        clock::wait_past(ticks);
     }
 }
 

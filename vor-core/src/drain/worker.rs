@@ -27,8 +27,6 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// How long the worker stays away from the engine when someone waits for it.
 const GIVE_WAY: Duration = Duration::from_micros(100);
-/// How often the clock is compared with the system's.
-const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 pub(super) fn spawn(interval: Duration) {
     let builder = std::thread::Builder::new().name("vor-drain".into());
@@ -67,14 +65,9 @@ pub(super) fn wake(urgent: bool) {
 fn run(interval: Duration) {
     thread::stay_busy();
     let mut last_active = Instant::now();
-    let mut last_check = Instant::now();
     loop {
         CALLED.store(false, Ordering::SeqCst);
-        let check = last_check.elapsed() >= CLOCK_CHECK;
         let found = with_engine(|engine| {
-            if check {
-                engine.check_clock();
-            }
             let until_ticks = begin_pass(engine);
             step(engine, until_ticks)
         });
@@ -86,9 +79,6 @@ fn run(interval: Duration) {
         else {
             return;
         };
-        if check {
-            last_check = Instant::now();
-        }
         if active {
             last_active = Instant::now();
         }

@@ -84,6 +84,17 @@ struct Padded {
 // release store paired with an acquire load: cursor or `started` in one direction, `free` in the other.
 unsafe impl Sync for Ring {}
 
+/// A record that is written in part, and not published.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    cursor: u64,
+    end: u64,
+}
+
+/// Where the halves of word 1 lie in a slot, in 32-bit words.
+const LOW_HALF: usize = if cfg!(target_endian = "little") { 2 } else { 3 };
+const TAG_HALF: usize = 5 - LOW_HALF;
+
 /// What the producer's cold path found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -158,31 +169,53 @@ impl Ring {
         (self.capacity() / 4).min(MUCH_SLOTS)
     }
 
-    /// Publishes a record of one slot and more, or returns `false` when the limit is reached: then [`push_slowly`](Self::push_slowly) is to be called.
+    /// Writes a record of one slot and more, all but the low half of its word 1, for [`publish`](Self::publish) to complete. Returns `None` when the
+    /// limit is reached: then [`push_slowly`](Self::push_slowly) is to be called.
     ///
     /// # Safety
     ///
-    /// Only the thread that owns the producer side may call this.
+    /// Only the thread that owns the producer side may call this, and it pushes nothing else before it publishes the record, or forgets it.
     #[inline(always)]
-    pub(crate) unsafe fn push<const N: usize>(&self, first: Slot, rest: &[Slot; N]) -> bool {
+    pub(crate) unsafe fn begin<const N: usize>(
+        &self,
+        word0: u64,
+        tag: u32,
+        rest: &[Slot; N],
+    ) -> Option<Begun> {
         let cursor = self.cursor.load(Ordering::Relaxed);
         let end = cursor + SLOT_BYTES * (N as u64 + 1);
         if end > self.limit.load(Ordering::Relaxed) {
-            return false;
+            return None;
         }
-        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only producer.
+        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only producer. A half of a word lies within its slot.
         unsafe {
-            self.with_slot(cursor, |place| *place = first);
+            self.with_slot(cursor, |place| {
+                (*place)[0] = word0;
+                place.cast::<u32>().add(TAG_HALF).write(tag);
+            });
             for (i, slot) in rest.iter().enumerate() {
                 let at = cursor + SLOT_BYTES * (i as u64 + 1);
                 self.with_slot(at, |place| *place = *slot);
             }
         }
-        self.cursor.store(end, Ordering::Release);
-        true
+        Some(Begun { cursor, end })
     }
 
-    /// As [`push`](Self::push), for a record of a length known only at run time.
+    /// Completes a record that [`begin`](Self::begin) wrote, and publishes it.
+    ///
+    /// # Safety
+    ///
+    /// As for `begin`, of this ring, which was the last call.
+    #[inline(always)]
+    pub(crate) unsafe fn publish(&self, begun: Begun, low: u32) {
+        // SAFETY: as in `begin`.
+        unsafe {
+            self.with_slot(begun.cursor, |place| place.cast::<u32>().add(LOW_HALF).write(low));
+        }
+        self.cursor.store(begun.end, Ordering::Release);
+    }
+
+    /// Publishes a record of a length known only at run time, or returns `false` when the limit is reached.
     ///
     /// # Safety
     ///
@@ -193,7 +226,7 @@ impl Ring {
         if end > self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: as in `push`.
+        // SAFETY: as in `begin`.
         unsafe { self.write(cursor, record) };
         self.cursor.store(end, Ordering::Release);
         true

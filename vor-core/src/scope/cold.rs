@@ -65,6 +65,9 @@ pub(super) extern "C" fn open_slowly(site: &'static CallSite, kinds: Kinds) -> O
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn begin_slowly(id: u32) -> Opened {
+    if !switch::is_on() {
+        return Opened::default();
+    }
     begin_at(id, None)
 }
 
@@ -76,7 +79,7 @@ pub(super) extern "C" fn next_slowly(last: Opened, site: &'static CallSite) -> O
     open_at(site, 0, ended)
 }
 
-/// Ends a scope that has flags; returns when, in ticks, 0 where nothing was being recorded.
+/// Ends a scope that has flags, or one without for which the ring has no place at hand; returns when, in ticks, 0 where nothing was being recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -87,22 +90,19 @@ pub(super) extern "C" fn end_slowly(opened: Opened, words: &[u64]) -> u64 {
     end(opened, words).unwrap_or(0)
 }
 
-/// Records a span without flags: the thread has no state, the ring is at its limit, the length does not fit 32 bits, or the clock stepped back.
+/// Records a span without flags whose length may not fit 32 bits, or which the clock stepped back in. Its end is as [`clock::end_of`] takes it.
 #[cold]
 #[inline(never)]
 #[expect(improper_ctypes_definitions, reason = "as for `end_slowly`")]
-pub(super) extern "C" fn record_slowly(opened: Opened, end_ticks: u64, words: &[u64]) {
-    record(opened, end_ticks, words);
+pub(super) extern "C" fn record_slowly(opened: Opened, high: u32, low: u32, words: &[u64]) {
+    record(opened, clock::end_of(opened.start_ticks, high, low), words);
 }
 
 /// Opens a scope at the tick `at`, or now.
 fn open_at(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Opened {
     let mut opened = Opened::default();
     if switch::is_on() {
-        let id = match site.id_with(kinds) {
-            UNREGISTERED => register(site, kinds),
-            id => id,
-        };
+        let id = site.id(kinds).unwrap_or_else(|| register(site, kinds));
         opened = begin_at(id, at);
     }
     if tap::is_wanted() {

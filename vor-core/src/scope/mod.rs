@@ -14,7 +14,8 @@ use rustc_hash::FxBuildHasher;
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite};
 use crate::clock::Halves;
-use crate::ring::{SITE_BITS, Slot, word1};
+use crate::ring::queue::Begun;
+use crate::ring::{SITE_BITS, Slot};
 use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
 
@@ -44,8 +45,8 @@ pub type ScopeGuard = Scope<0>;
 /// Opens a scope at a call site.
 #[inline(always)]
 pub fn open(site: &'static CallSite) -> Scope {
-    let id = site.id();
-    if switch::is_fast(id) && !tap::is_wanted() {
+    let id = site.word();
+    if switch::is_fast(id) {
         return Scope::begin(id, []);
     }
     if !switch::is_on() && !tap::is_wanted() {
@@ -60,7 +61,7 @@ pub fn open_with<const ARGS: usize>(
     site: &'static CallSite,
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
-    if !switch::is_on() {
+    if !switch::is_fast(site.word()) && !switch::is_on() {
         if !tap::is_wanted() {
             return Scope::off();
         }
@@ -69,8 +70,8 @@ pub fn open_with<const ARGS: usize>(
     let args = args();
     let kinds = args::kinds(&args);
     let words = args.map(|arg| arg.word);
-    let id = site.id_with(kinds);
-    if switch::is_fast(id) && !tap::is_wanted() {
+    let id = site.word_with(kinds);
+    if switch::is_fast(id) {
         return Scope::begin(id, words);
     }
     Scope::of(open_slowly(site, kinds), words)
@@ -139,22 +140,27 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     fn end(&self) -> Option<u64> {
         if self.site > 0 {
-            let end = Halves::read();
             let state = thread::hot();
-            if self.push(state, end) {
-                // After the push: whoever sees the scope closed also sees its record.
-                state.pop_open(self.place);
-            } else {
-                let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
-                record_slowly(self.opened(), end.ticks(), words);
+            if let Some(begun) = self.begin_record(state) {
+                let end = Halves::read();
+                let (low, may_be_more) = end.since(self.start_ticks);
+                if !may_be_more {
+                    publish(state, begun, low);
+                    // After the record: whoever sees the scope closed also sees it.
+                    state.pop_open(self.place);
+                } else {
+                    let words = self.words;
+                    record_slowly(self.opened(), end.high(), low, &words);
+                }
+                return Some(end.ticks());
             }
-            return Some(end.ticks());
         }
         if self.site == 0 {
             return None;
         }
-        let words: &[u64] = if ARGS == 0 { &[] } else { &self.words };
-        match end_slowly(self.opened(), words) {
+        // A copy, here and above: the guard itself stays in registers as long as nothing asks for its address.
+        let words = self.words;
+        match end_slowly(self.opened(), &words) {
             0 => None,
             end_ticks => Some(end_ticks),
         }
@@ -166,29 +172,39 @@ impl<const ARGS: usize> Scope<ARGS> {
         [word(&self.words, 2 * i), word(&self.words, 2 * i + 1)]
     }
 
-    /// Pushes the record of a span on the fast path; returns `false` where [`record_slowly`] has to.
+    /// Writes the record of a span on the fast path, all but its length; `None` where the ring is at its limit.
+    ///
+    /// The clock is read after it: a processor hides the work before a reading better than that behind it.
     #[inline(always)]
-    fn push(&self, state: &ThreadState, end: Halves) -> bool {
-        let Some(low) = end.since(self.start_ticks) else {
-            return false;
-        };
+    fn begin_record(&self, state: &ThreadState) -> Option<Begun> {
         let ring = &state.ring;
         let tag = self.site as u32 | (ARGS.div_ceil(2) as u32) << SITE_BITS;
-        let first = [self.start_ticks, word1(low, tag)];
+        let start = self.start_ticks;
         #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room.
+        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room. Between this and
+        // `publish` stands a reading of the clock and nothing else.
         unsafe {
             match ARGS {
-                0 => ring.push(first, &[]),
-                1 | 2 => ring.push(first, &[self.pair(0)]),
-                3 | 4 => ring.push(first, &[self.pair(0), self.pair(1)]),
-                5 | 6 => ring.push(first, &[self.pair(0), self.pair(1), self.pair(2)]),
+                0 => ring.begin(start, tag, &[]),
+                1 | 2 => ring.begin(start, tag, &[self.pair(0)]),
+                3 | 4 => ring.begin(start, tag, &[self.pair(0), self.pair(1)]),
+                5 | 6 => ring.begin(start, tag, &[self.pair(0), self.pair(1), self.pair(2)]),
                 _ => {
                     let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
-                    ring.push(first, &pairs)
+                    ring.begin(start, tag, &pairs)
                 }
             }
         }
+    }
+}
+
+/// Completes the record that `begin_record` wrote last.
+#[inline(always)]
+fn publish(state: &ThreadState, begun: Begun, low: u32) {
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: as in `begin_record`, whose callers call this next or not at all.
+    unsafe {
+        state.ring.publish(begun, low);
     }
 }
 
@@ -227,7 +243,7 @@ pub fn scope(name: &str) -> ScopeGuard {
         return Scope::off();
     }
     let id = name_id(name);
-    if switch::is_fast(id) {
+    if switch::are_names_fast() && switch::is_fast(id) {
         return Scope::begin(id, []);
     }
     Scope::of(begin_slowly(id), [])
@@ -278,13 +294,16 @@ impl PhaseChain {
     /// Ends the phase that is open and begins another, at the same tick.
     #[inline(always)]
     pub fn next(&mut self, site: &'static CallSite) {
-        let id = site.id();
+        let id = site.word();
         // The phase that ended is recorded below or by `next_slowly`, so its drop must not run.
         let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
-        if last.site > 0 && switch::is_fast(id) && !tap::is_wanted() {
-            let now = Halves::read();
+        if last.site > 0 && switch::is_fast(id) {
             let state = thread::hot();
-            if last.push(state, now) {
+            if let Some(begun) = last.begin_record(state)
+                && let now = Halves::read()
+                && let (low, false) = now.since(last.start_ticks)
+            {
+                publish(state, begun, low);
                 let place = state.replace_open(last.place, id, now.ticks());
                 self.phase = Scope::new(now.ticks(), id, place, []);
                 return;

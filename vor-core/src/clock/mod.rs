@@ -1,0 +1,347 @@
+//! Ticks, and what they mean in nanoseconds.
+//!
+//! A tick is one step of the cheapest counter that runs evenly: the invariant TSC on x86-64, `cntvct_el0` on aarch64, and the clock of `quanta`
+//! (the system's monotonic clock, or `performance.now()` on the web) everywhere else. Scopes read it raw; only the drain's worker converts.
+//!
+//! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the fallback. *Drift*: the rate is calibrated by `quanta` when
+//! recording starts, and compared with the system's wall clock several times in the first second and about once a second from then on. The line follows the wall clock's rate, and the error is taken out by
+//! bending it by at most 50 parts per million more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not followed.
+
+mod sync;
+mod timeline;
+
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU32;
+
+pub(crate) use sync::Synchroniser;
+pub use timeline::{ClockSync, RATE_BITS, Timeline};
+
+/// The counter is not chosen yet.
+const UNKNOWN: u32 = 0;
+/// The processor's own counter.
+const HARDWARE: u32 = 1;
+/// The clock of `quanta`.
+const FALLBACK: u32 = 2;
+
+/// Which counter [`ticks`] reads. Written once, always with the same value; read relaxed.
+static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Reads the counter.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    if COUNTER.load(Ordering::Relaxed) == HARDWARE {
+        hardware_ticks()
+    } else {
+        other_ticks()
+    }
+}
+
+/// Returns once the clock has gone on from a tick read before: at once with a fine clock, within a tick with a coarse one. So nothing that begins later
+/// has that tick. A clock that stands still is not waited for.
+pub(crate) fn wait_past(read_ticks: u64) {
+    const LONGEST: u32 = 10_000;
+    for _ in 0..LONGEST {
+        if ticks() != read_ticks {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[expect(unsafe_code, reason = "the time-stamp counter is an intrinsic")]
+pub(crate) fn hardware_ticks() -> u64 {
+    // SAFETY: every x86-64 processor has RDTSC, and it only reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// A reading of the counter in halves, as the processor gives it where there is no 64-bit register for it: to compare and subtract them, they need
+/// not be put together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Halves {
+    low: u32,
+    high: u32,
+}
+
+impl Halves {
+    /// Reads [`hardware_ticks`].
+    #[inline(always)]
+    #[cfg_attr(
+        target_arch = "x86_64",
+        expect(unsafe_code, reason = "the intrinsic puts the halves together")
+    )]
+    pub(crate) fn read() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (low, high);
+            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing else.
+            unsafe {
+                core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+            };
+            Self { low, high }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let ticks = hardware_ticks();
+            Self {
+                low: ticks as u32,
+                high: (ticks >> 32) as u32,
+            }
+        }
+    }
+
+    /// Returns the reading as one number.
+    #[inline(always)]
+    pub(crate) fn ticks(self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+
+    /// Returns the high half.
+    #[inline(always)]
+    pub(crate) fn high(self) -> u32 {
+        self.high
+    }
+
+    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it: a high half lies between, or the clock stepped back. With
+    /// the two high halves, the low half of the reading is had from it again ([`end_of`]), so that the hot path need not keep that.
+    #[inline(always)]
+    pub(crate) fn since(self, start_ticks: u64) -> (u32, bool) {
+        let (low, borrow) = self.low.overflowing_sub(start_ticks as u32);
+        (low, borrow || self.high != (start_ticks >> 32) as u32)
+    }
+}
+
+/// Returns the reading of which [`Halves::high`] and [`Halves::since`] gave `high` and `low`.
+pub(crate) fn end_of(start_ticks: u64, high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low.wrapping_add(start_ticks as u32))
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+#[expect(unsafe_code, reason = "the virtual counter is a system register")]
+pub(crate) fn hardware_ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+    };
+    ticks
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+pub(crate) fn hardware_ticks() -> u64 {
+    other_ticks()
+}
+
+/// Returns whether the processor has a counter that runs at one rate on all cores and in all power states.
+fn has_hardware() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let extended = core::arch::x86_64::__cpuid(0x8000_0000).eax;
+        // Leaf 0x8000_0007, EDX bit 8: invariant TSC (Intel SDM volume 3, 17.17.1; AMD APM volume 3, E.4.6).
+        extended >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & 1 << 8 != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        cfg!(all(
+            target_arch = "aarch64",
+            any(target_os = "linux", target_os = "macos", target_os = "android")
+        ))
+    }
+}
+
+/// Returns whether [`ticks`] reads the processor's own counter, and not the slower fallback.
+#[must_use]
+pub fn is_hardware() -> bool {
+    let _ = ticks();
+    COUNTER.load(Ordering::Relaxed) == HARDWARE
+}
+
+#[cold]
+#[inline(never)]
+fn other_ticks() -> u64 {
+    match COUNTER.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let counter = if has_hardware() { HARDWARE } else { FALLBACK };
+            COUNTER.store(counter, Ordering::Relaxed);
+            if counter == HARDWARE {
+                hardware_ticks()
+            } else {
+                fallback().raw()
+            }
+        }
+        _ => fallback().raw(),
+    }
+}
+
+fn fallback() -> &'static quanta::Clock {
+    static CLOCK: OnceLock<quanta::Clock> = OnceLock::new();
+    CLOCK.get_or_init(quanta::Clock::new)
+}
+
+/// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
+pub(crate) fn approximate_ns(ticks: u64) -> u64 {
+    let rate = u128::from(rate());
+    u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
+}
+
+/// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.
+fn rate() -> u64 {
+    static RATE: OnceLock<u64> = OnceLock::new();
+    *RATE.get_or_init(|| {
+        #[cfg(target_arch = "aarch64")]
+        if has_hardware() {
+            return frequency_rate();
+        }
+        // Over 2^32 ticks the rounding of the result to a nanosecond is below one part per billion.
+        let ns = fallback().delta_as_nanos(0, 1 << 32);
+        ((u128::from(ns) << RATE_BITS) >> 32) as u64
+    })
+}
+
+#[cfg(target_arch = "aarch64")]
+#[expect(unsafe_code, reason = "the counter's frequency is a system register")]
+fn frequency_rate() -> u64 {
+    let hertz: u64;
+    // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no effect.
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
+    };
+    ((1_000_000_000_u128 << RATE_BITS) / u128::from(hertz.max(1))) as u64
+}
+
+/// The counter and the wall clock, read at almost the same moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    ticks: u64,
+    /// Nanoseconds since 1970.
+    wall_ns: i64,
+    /// How far apart the two may have been read.
+    width_ticks: u64,
+}
+
+/// Reads the counter and the wall clock as close together as it can.
+fn read_both() -> Reading {
+    let read = |_| {
+        let before = ticks();
+        let wall = SystemTime::now();
+        let width_ticks = ticks().saturating_sub(before);
+        let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Reading {
+            ticks: before + width_ticks / 2,
+            wall_ns: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+            width_ticks,
+        }
+    };
+    let first = read(0);
+    (1..8).map(read).fold(first, |best, reading| {
+        if reading.width_ticks < best.width_ticks {
+            reading
+        } else {
+            best
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_halves_say_when_they_are_not_all() {
+        let edge = 1_u64 << 32;
+        for start in [0, 1, edge - 1, edge, edge + 5, 7 * edge - 2] {
+            for passed in [0, 1, 2, edge - 1, edge, edge + 1, 3 * edge] {
+                for end in [start + passed, start.saturating_sub(passed)] {
+                    let halves = Halves {
+                        low: end as u32,
+                        high: (end >> 32) as u32,
+                    };
+                    let (low, may_be_more) = halves.since(start);
+                    let fits = end >= start && end >> 32 == start >> 32;
+                    assert_eq!(may_be_more, !fits, "from {start} to {end}");
+                    assert!(!fits || u64::from(low) == end - start);
+                    assert_eq!(end_of(start, halves.high(), low), end);
+                }
+            }
+        }
+    }
+
+    /// The processor's counter cannot be made unfit, so a process of its own is told that it is.
+    #[test]
+    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
+    fn scopes_without_a_fit_counter_are_recorded_by_the_fallback() {
+        const ROLE: &str = "VOR_FALLBACK_CLOCK";
+        if std::env::var_os(ROLE).is_some() {
+            COUNTER.store(FALLBACK, Ordering::Relaxed);
+            return record_by_the_fallback();
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["scopes_without_a_fit_counter", "--nocapture"]);
+        match child.env(ROLE, "1").output() {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            // An emulator of another processor may not be able to start a second program of that processor.
+            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::NotFound),
+        }
+    }
+
+    #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
+    fn record_by_the_fallback() {
+        use crate::{drain, message, profile_phase, profile_scope};
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.vor");
+        crate::config::Config::new().capture(&path).enable();
+        assert!(!is_hardware());
+        let around = ticks();
+        let mut inside = Vec::new();
+        for n in 0..100_u64 {
+            profile_scope!("outer");
+            let begin = ticks();
+            {
+                profile_scope!("inner", n = n, text = "text");
+                let _named = crate::scope::scope("named");
+                let mut phases = profile_phase!("first");
+                profile_phase!(phases, "second");
+                message!("at {n}");
+                let open = crate::thread::open_scopes();
+                assert_eq!(open[0].scopes.len(), 4);
+                assert!(open[0].scopes.iter().all(|scope| scope.start_ticks >= around));
+            }
+            inside.push(ticks() - begin);
+        }
+        // Open while recording is switched off, and recorded still.
+        let open = crate::scope::scope("open");
+        drain::disable();
+        drop(open);
+        drain::start_without_sinks();
+        drain::frame_mark();
+        let around = ticks() - around;
+        assert_eq!(drain::close_capture(), Some(path.clone()));
+
+        let mut capture = crate::reader::Capture::open(&path).unwrap();
+        let frame = capture.frame(0).unwrap();
+        let spans = &frame.threads[0].spans;
+        let named = |name: &str| {
+            let spans = spans
+                .iter()
+                .filter(|span| frame.catalog.site_name(span.site) == name);
+            spans.map(|span| span.duration_ticks).collect::<Vec<_>>()
+        };
+        for name in ["outer", "inner", "named", "first", "second"] {
+            assert_eq!(named(name).len(), 100, "{name}");
+        }
+        assert_eq!((named("open").len(), spans.len()), (1, 501));
+        assert_eq!(frame.threads[0].messages.len(), 100);
+        let outer = named("outer");
+        assert!(outer.iter().zip(&inside).all(|(outer, inside)| outer >= inside));
+        assert!(outer.iter().sum::<u64>() <= around);
+        assert_eq!(crate::scope::backward_ticks(), 0);
+    }
+}
