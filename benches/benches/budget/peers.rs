@@ -8,7 +8,7 @@ use crate::hot::{empty, two_args, two_ticks};
 use crate::table::{Table, Target};
 
 const ROUNDS: usize = 401;
-const SCOPES: u32 = 500;
+const SCOPES: u32 = 2000;
 
 /// Measures each peer's scope against ours and the floor.
 pub fn measure(_: &Options, table: &mut Table) {
