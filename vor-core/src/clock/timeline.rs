@@ -1,0 +1,75 @@
+//! From ticks to wall-clock time, for whoever reads what was recorded.
+
+/// One point at which the tick counter was compared with the wall clock.
+///
+/// From its tick on, until the next one's, time runs as `unix_ns + (ticks - self.ticks) * rate / 2^40`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockSync {
+    /// The tick at which this point takes effect.
+    pub ticks: u64,
+    /// The time assigned to that tick, in nanoseconds since 1970. It continues the previous point's line without a step.
+    pub unix_ns: i64,
+    /// Nanoseconds per tick, in units of 2^-40.
+    pub rate: u64,
+    /// What the system's wall clock said at that tick; the difference to `unix_ns` is the error being corrected.
+    pub wall_ns: i64,
+}
+
+/// Fraction bits of [`ClockSync::rate`].
+pub const RATE_BITS: u32 = 40;
+
+/// A continuous, monotonic map from ticks to wall-clock time: straight lines between [`ClockSync`] points.
+///
+/// A tick is always mapped by the point at or before it, so the result does not depend on when the question is asked:
+/// a live sink and a reader of the capture agree to the nanosecond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    syncs: Vec<ClockSync>,
+}
+
+impl Timeline {
+    /// Adds a point. A point at an earlier or the same tick than the last is ignored and `false` returned.
+    pub fn push(&mut self, sync: ClockSync) -> bool {
+        if self.syncs.last().is_some_and(|last| sync.ticks <= last.ticks) {
+            return false;
+        }
+        self.syncs.push(sync);
+        true
+    }
+
+    /// Returns the points, ascending by tick.
+    #[must_use]
+    pub fn syncs(&self) -> &[ClockSync] {
+        &self.syncs
+    }
+
+    /// Returns the wall-clock time of a tick, in nanoseconds since 1970. An empty timeline takes ticks for nanoseconds.
+    #[must_use]
+    pub fn unix_ns(&self, ticks: u64) -> i64 {
+        let sync = match self.syncs.last() {
+            None => return i64::try_from(ticks).unwrap_or(i64::MAX),
+            Some(last) if ticks >= last.ticks => last,
+            Some(_) => {
+                let after = self.syncs.partition_point(|sync| sync.ticks <= ticks);
+                &self.syncs[after.saturating_sub(1)]
+            }
+        };
+        map(sync, ticks)
+    }
+
+    /// Returns the length in nanoseconds of a span that starts at `start_ticks` and lasts `duration_ticks`: the difference of its mapped ends.
+    #[must_use]
+    pub fn duration_ns(&self, start_ticks: u64, duration_ticks: u64) -> u64 {
+        let end = start_ticks.saturating_add(duration_ticks);
+        u64::try_from(i128::from(self.unix_ns(end)) - i128::from(self.unix_ns(start_ticks))).unwrap_or(0)
+    }
+}
+
+/// Maps a tick by one point.
+pub(super) fn map(sync: &ClockSync, ticks: u64) -> i64 {
+    let delta = i128::from(ticks) - i128::from(sync.ticks);
+    // Both factors may have 64 bits in a damaged capture; the product saturates, and so does the sum.
+    let elapsed = delta.saturating_mul(i128::from(sync.rate)) >> RATE_BITS;
+    let ns = i128::from(sync.unix_ns) + elapsed;
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
+}
