@@ -279,15 +279,13 @@ fn phases_touch() {
         .filter(|(name, ..)| name != "inside a phase")
         .collect();
     assert_eq!((spans.len(), phases.len()), (2200, 1200));
-    for (round, chain) in phases.chunks(12).enumerate() {
+    for chain in phases.chunks(12) {
         let names: Vec<_> = chain.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!((names[0], names[11]), ("first", "last"));
         assert!(names[1..11].iter().all(|name| *name == "next"), "{names:?}");
         for pair in chain.windows(2) {
-            let (end, start) = (pair[0].2, pair[1].1);
-            // One reading of the processor's counter is both. The fallback is read for each, and so is the counter at the first use of a site.
-            let shared = round > 0 && clock::is_hardware();
-            assert!(start >= end && (start == end || !shared), "{pair:?}");
+            // One reading of the clock is both the end and the start, on the cold path too.
+            assert_eq!(pair[0].2, pair[1].1, "{pair:?}");
         }
     }
 }
