@@ -8,8 +8,9 @@
 /// # Examples
 ///
 /// ```
+/// # use vor_core as vor;
 /// # let bytes = [0_u8; 16];
-/// vor_core::profile_scope!("decode", len = bytes.len(), codec = "lz4");
+/// vor::profile_scope!("decode", len = bytes.len(), codec = "lz4");
 /// ```
 #[cfg(not(feature = "off"))]
 #[macro_export]
@@ -45,9 +46,10 @@ macro_rules! profile_scope {
 /// # Examples
 ///
 /// ```
-/// let mut phases = vor_core::profile_phase!("load");
+/// # use vor_core as vor;
+/// let mut phases = vor::profile_phase!("load");
 /// // … load …
-/// vor_core::profile_phase!(phases, "parse");
+/// vor::profile_phase!(phases, "parse");
 /// // … parse; the phase ends with `phases`.
 /// ```
 #[cfg(not(feature = "off"))]
@@ -78,8 +80,9 @@ macro_rules! profile_phase {
 /// # Examples
 ///
 /// ```
+/// # use vor_core as vor;
 /// # let n = 1;
-/// vor_core::message!("checkpoint {n}");
+/// vor::message!("checkpoint {n}");
 /// ```
 #[cfg(not(feature = "off"))]
 #[macro_export]

@@ -48,7 +48,7 @@
 //! |---|---|---|
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants it |
-//! | `off` | no | compiles the scopes, phases and messages of macros and attributes out |
+//! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `cli` | no | the `vor` command |
 
 pub use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
@@ -64,9 +64,7 @@ pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
 pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
-#[cfg(not(feature = "off"))]
-pub use vor_core::scope::scope;
-pub use vor_core::scope::{PhaseChain, ScopeGuard};
+pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
 #[cfg(feature = "puffin")]
@@ -77,13 +75,6 @@ pub use vor_core::system::{SystemSample, current_memory_bytes};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
-
-/// Opens nothing: vor is compiled out.
-#[cfg(feature = "off")]
-#[inline]
-pub fn scope(_: &str) -> ScopeGuard {
-    ScopeGuard::off()
-}
 
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]

@@ -10,6 +10,7 @@
 //! how the decoder resynchronises. What it passes over it reports as [`Damage`]. A changed number inside a record that still
 //! unpacks cannot be noticed, and neither can a record that was cut out whole.
 
+mod cursor;
 pub mod flame;
 
 use rustc_hash::FxHashMap;
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 
 use crate::Error;
 use crate::catalog::MetricColumn;
+pub(crate) use cursor::Cursor;
 use flame::Flame;
 
 /// The first four bytes of every capture, of version 2 and later ones.
@@ -122,7 +124,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
     Ok(Some(Header {
         flame_enabled: flame != 0,
         columns,
-        len: cursor.at,
+        len: cursor.at(),
     }))
 }
 
@@ -492,7 +494,7 @@ impl Decoder {
             user.push((cursor.u16()?, cursor.f64()?));
         }
         let flame_len = cursor.u32()? as usize;
-        (cursor.left() == flame_len).then_some((system, user, cursor.at))
+        (cursor.left() == flame_len).then_some((system, user, cursor.at()))
     }
 
     /// Uses up a whole record and queues what it says.
@@ -582,7 +584,7 @@ fn declaration(bytes: &[u8]) -> Option<(u16, MetricColumn)> {
     let mut cursor = Cursor::new(bytes);
     let id = cursor.u16()?;
     let mut name_len = usize::from(cursor.u16()?);
-    let text = &bytes[cursor.at..];
+    let text = &bytes[cursor.at()..];
     while name_len + 2 <= text.len() {
         let (name, rest) = text.split_at(name_len);
         let unit_len = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
@@ -601,66 +603,4 @@ fn declaration(bytes: &[u8]) -> Option<(u16, MetricColumn)> {
         name_len += 0x1_0000;
     }
     None
-}
-
-/// Reads little-endian values from the front of a slice; `None` where it is too short.
-#[derive(Clone, Debug)]
-pub(crate) struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
-
-    pub(crate) fn left(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-
-    pub(crate) fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
-        let end = self.at.checked_add(n)?;
-        let bytes = self.bytes.get(self.at..end)?;
-        self.at = end;
-        Some(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
-
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    pub(crate) fn f64(&mut self) -> Option<f64> {
-        self.u64().map(f64::from_bits)
-    }
-
-    /// Reads a text of the header: a 16-bit length and its bytes.
-    fn str_bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u16()?;
-        self.bytes(usize::from(len))
-    }
 }

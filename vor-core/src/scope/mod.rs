@@ -234,12 +234,13 @@ const MAX_CACHED_NAMES: usize = 4096;
 /// # Examples
 ///
 /// ```
+/// # use vor_core::scope as vor;
 /// # let step = 3;
-/// let _scope = vor_core::scope::scope(&format!("step {step}"));
+/// let _scope = vor::scope(&format!("step {step}"));
 /// ```
 #[inline]
 pub fn scope(name: &str) -> ScopeGuard {
-    if !switch::is_on() {
+    if cfg!(feature = "off") || !switch::is_on() {
         return Scope::off();
     }
     let id = name_id(name);
