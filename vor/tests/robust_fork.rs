@@ -10,7 +10,8 @@
 
 use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 mod robust_support;
 use robust_support::{Summary, captures, child, read, role, run, vor_lines};
@@ -124,6 +125,9 @@ fn play(part: &str) {
                                 break;
                             }
                             register(&format!("{thread}/{round}"));
+                            std::thread::spawn(|| drop(vor::scope("short-lived")))
+                                .join()
+                                .unwrap();
                             vor::frame_mark_named(&format!("set {}", round % 50));
                             std::thread::yield_now();
                         }
@@ -132,6 +136,7 @@ fn play(part: &str) {
                 for round in 0..60 {
                     wait(fork(|| {
                         register(&format!("child {round}"));
+                        its_worker_comes();
                         vor::frame_mark();
                         vor::flush();
                         std::hint::black_box(vor::open_scopes());
@@ -167,9 +172,37 @@ fn register(name: &str) {
     vor::record_metric_unit(name, "m");
     vor::record_metric(name, 1.5);
     spans(name, 2);
-    std::thread::spawn(|| drop(vor::scope("short-lived")))
-        .join()
-        .unwrap();
+}
+
+/// Waits until a span reaches a sink without being fetched, by the worker of a child. The standard library can start no thread in a child that was forked while
+/// another thread started or ended: its own lock is left behind.
+fn its_worker_comes() {
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    struct Counts;
+    impl vor::FrameSink for Counts {
+        fn interest(&self) -> vor::Interest {
+            vor::Interest::BATCHES
+        }
+        fn accept_batch(&mut self, batch: &vor::SpanBatch) -> Result<(), vor::Error> {
+            SEEN.fetch_add(batch.span_count(), Ordering::Relaxed);
+            Ok(())
+        }
+        fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+            Ok(())
+        }
+    }
+    let counts = vor::add_sink("counts", Counts);
+    spans("fetched by nobody", 3);
+    let begin = std::time::Instant::now();
+    while SEEN.load(Ordering::Relaxed) < 3 {
+        if begin.elapsed().as_secs() > 50 {
+            eprintln!("no worker comes");
+            // SAFETY: ends this process, which is a child, at once.
+            unsafe { libc::_exit(1) };
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    drop(counts);
 }
 
 /// Each process forks two more, down to a depth.
@@ -288,7 +321,7 @@ fn a_fork_amid_first_uses_leaves_no_lock_behind() {
             .iter()
             .find(|(name, _)| name.starts_with("child "))
             .unwrap();
-        assert_eq!((spans.len(), child.count("short-lived")), (2, 1));
+        assert_eq!((spans.len(), child.count("fetched by nobody")), (2, 3));
         let frame = &child.frames[0].0;
         assert_eq!(frame.metric(&format!("{name}.max")), Some(9.0));
         assert!(child.closed && child.spans.len() == 2, "{:?}", child.spans.keys());

@@ -8,13 +8,22 @@
 pub(super) fn install() {}
 
 #[cfg(unix)]
-pub(super) use unix::install;
+pub(super) use unix::{install, spawn};
 
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "only the C library says when a process forks")]
+#[expect(
+    unsafe_code,
+    reason = "only the C library says when a process forks, and starts threads without the standard one"
+)]
 mod unix {
     use std::any::Any;
     use std::cell::RefCell;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use std::ffi::CString;
+    use std::ffi::c_void;
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{MutexGuard, Once};
 
     use super::super::engine::{Engine, Mark};
@@ -65,6 +74,49 @@ mod unix {
             let _ = HELD.try_with(|place| place.replace(Some(held)));
         });
     }
+
+    /// Starts a thread without the standard library: that keeps a list of its threads under a lock, which a thread that is just starting or ending
+    /// elsewhere in the parent leaves locked in the child for ever, and each of its threads takes it first.
+    pub(in super::super) fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        type Run = Box<dyn FnOnce() + Send>;
+
+        extern "C" fn begin(run: *mut c_void) -> *mut c_void {
+            // SAFETY: this is the pointer made below, and the thread is started once.
+            let run = unsafe { Box::from_raw(run.cast::<Run>()) };
+            // A panic must not cross into the C library; its message is out already.
+            let _ = catch_unwind(AssertUnwindSafe(run));
+            std::ptr::null_mut()
+        }
+
+        let run: Run = Box::new(move || {
+            name_thread(name);
+            run();
+        });
+        let run = Box::into_raw(Box::new(run));
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: no attributes means the usual ones, `begin` has the C signature and does not unwind, and takes the box over.
+        let error = unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), begin, run.cast()) };
+        if error != 0 {
+            // SAFETY: no thread has come, so the box is still this function's.
+            drop(unsafe { Box::from_raw(run) });
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: the call succeeded, so the handle is set; nobody else joins or detaches it.
+        unsafe { libc::pthread_detach(thread.assume_init()) };
+        Ok(())
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn name_thread(name: &str) {
+        if let Ok(name) = CString::new(name) {
+            // SAFETY: the name ends with a zero and lives across the call, which names the calling thread.
+            unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
+        }
+    }
+
+    /// Elsewhere a thread is named in ways of its own, and nothing hangs on it.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn name_thread(_: &str) {}
 
     fn take() -> Option<Held> {
         HELD.try_with(|place| place.take()).ok().flatten()

@@ -129,7 +129,7 @@ pub(crate) fn start(config: Config) {
             opened: None,
         });
         if is_first {
-            begin(settings);
+            begin(settings, worker::spawn);
             fork::install();
             exit::install();
         }
@@ -189,11 +189,11 @@ fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
     }
 }
 
-/// Starts the worker.
-fn begin(settings: &Settings) {
+/// Starts the worker by `spawn`, unless the program drains itself.
+fn begin(settings: &Settings, spawn: fn(Duration)) {
     INLINE.store(settings.inline, Ordering::Relaxed);
     if !settings.inline {
-        worker::spawn(settings.interval);
+        spawn(settings.interval);
     }
 }
 
@@ -297,7 +297,8 @@ pub(crate) fn rearm_if_forked() {
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
             open_capture(settings);
-            begin(settings);
+            #[cfg(unix)]
+            begin(settings, worker::spawn_after_fork);
         }
     });
 }

@@ -12,6 +12,8 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::thread;
 
+#[cfg(unix)]
+use super::fork;
 use super::{Pass, WAITING, begin_pass, locked, report, signals, step, with_engine};
 
 /// The worker, for waking it.
@@ -28,15 +30,33 @@ const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// How long the worker stays away from the engine when someone waits for it.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 
+const NAME: &str = "vor-drain";
+
 pub(super) fn spawn(interval: Duration) {
-    let builder = std::thread::Builder::new().name("vor-drain".into());
+    let builder = std::thread::Builder::new().name(NAME.into());
     let spawned = signals::for_new_thread(|| builder.spawn(move || run(interval)));
     match spawned {
         Ok(handle) => *locked(&WORKER) = Some(handle.thread().clone()),
-        Err(error) => report::line(&format!(
-            "the worker thread cannot be started: {error}; spans are taken at flush only"
-        )),
+        Err(error) => report_missing(&error),
     }
+}
+
+/// As [`spawn`], in the child of a fork.
+#[cfg(unix)]
+pub(super) fn spawn_after_fork(interval: Duration) {
+    let start = move || {
+        *locked(&WORKER) = Some(std::thread::current());
+        run(interval);
+    };
+    if let Err(error) = signals::for_new_thread(|| fork::spawn(NAME, start)) {
+        report_missing(&error);
+    }
+}
+
+fn report_missing(error: &std::io::Error) {
+    report::line(&format!(
+        "the worker thread cannot be started: {error}; spans are taken at flush only"
+    ));
 }
 
 /// Forgets the worker: for the child of a fork.
