@@ -1,8 +1,9 @@
 //! The live tap: every scope of a macro is also a `tracing` span while a subscriber wants it.
 //!
 //! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them wants the level `TRACE`, of which `tracing` keeps note in one
-//! word, all scopes go the cold path ([`crate::switch`]), and there the site is asked for. The site's description for `tracing` is made when it is first wanted and kept with the site, and the spans that are entered are
-//! kept on a stack of the thread, so that the guard of a scope is no larger for it.
+//! word, all scopes go the cold path ([`crate::switch`]), and there the site is asked for. A subscriber that comes while recording is on is heeded at once, one
+//! that wants some modules alone from the drain's next pass on, some milliseconds later. The site's description for `tracing` is made when it is first
+//! wanted and kept with the site, and the spans that are entered are kept on a stack of the thread, so that the guard of a scope is no larger for it.
 //!
 //! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in turn.
 

@@ -47,7 +47,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `puffin` | yes | puffin frames, live and from a capture |
-//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants it |
+//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `cli` | no | the `vor` command |
 
