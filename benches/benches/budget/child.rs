@@ -34,15 +34,18 @@ pub enum Task {
     Marks,
     /// A few scopes, and then nothing.
     Idle,
+    /// A capture opened at its last frame, and read to its end.
+    Open,
 }
 
-const TASKS: [(&str, Task); 6] = [
+const TASKS: [(&str, Task); 7] = [
     ("flat-out", Task::FlatOut),
     ("paced", Task::Paced),
     ("work", Task::Work),
     ("trees", Task::Trees),
     ("marks", Task::Marks),
     ("idle", Task::Idle),
+    ("open", Task::Open),
 ];
 
 /// Runs a child and returns what it printed.
@@ -117,6 +120,12 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
         }
         Task::Marks => marks(&path),
         Task::Idle => idle(&path, length),
+        Task::Open => {
+            if let Err(error) = crate::size::open(&path) {
+                eprintln!("budget: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
     }
     ExitCode::SUCCESS
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `truth`, `threads`, `drain`, `marks`, `recording`, `idle`, `real`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `truth`, `threads`, `drain`, `marks`, `recording`, `idle`, `size`, `real`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
@@ -17,6 +17,7 @@ mod hot;
 mod peers;
 mod real;
 mod recording;
+mod size;
 mod table;
 mod threads;
 mod truth;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
         ("idle", recording::measure_idle),
+        ("size", size::measure),
         ("real", real::measure),
         #[cfg(feature = "peers")]
         ("peers", peers::measure),
