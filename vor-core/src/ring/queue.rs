@@ -12,7 +12,10 @@
 //! memory that no burst ever needed is never touched. The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record
 //! never lies in two chunks.
 //!
-//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the next cursor. It pushes while the record ends at or below `limit`, which is the end of its chunk, and asks nobody; at the limit its cold path looks for a free chunk.
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the next cursor. It pushes while the record ends at or
+//! below `limit` and asks nobody; at the limit, which is mostly the end of the chunk, its cold path looks for a free one. Memory that was never
+//! touched is beyond the limit too: a scope writes its record before it reads the clock at its end, and the time that the system
+//! takes to provide a page is not the scope's. So the first record on a page takes the cold path.
 
 #![expect(
     unsafe_code,
@@ -35,6 +38,9 @@ const MIN_CHUNK_SLOTS: u64 = 64;
 /// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a second-level cache holds.
 const MUCH_SLOTS: u64 = 65_536;
 
+/// The least that a system provides of memory when it is touched first.
+const PAGE_BYTES: u64 = 4096;
+
 /// Bytes of a slot.
 const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 
@@ -50,6 +56,8 @@ pub(crate) struct Ring {
     chunk_slots: u64,
     /// The chunk that is being filled. Used by the producer alone.
     chunk: AtomicU64,
+    /// How far the memory has been touched, as an address: the limit is not beyond, until the cold path has written there. Used by the producer alone.
+    touched: AtomicU64,
     /// Records dropped for want of room. Written by the producer, read by the consumer, both relaxed: a count, nothing hangs on it.
     dropped: AtomicU64,
     /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
@@ -123,6 +131,7 @@ impl Ring {
             slots,
             chunk_slots,
             chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             notes: (0..chunks).map(note).collect(),
             shared: Padded {
@@ -148,6 +157,7 @@ impl Ring {
             slots: Slots::none(),
             chunk_slots: 0,
             chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             notes: Vec::new(),
             shared: Padded {
@@ -267,8 +277,13 @@ impl Ring {
         unsafe { self.write(base + at * SLOT_BYTES, record) };
         let cursor = base + (at + needed) * SLOT_BYTES;
         self.cursor.store(cursor, Ordering::Release);
-        let end = (chunk + 1) * self.chunk_slots;
-        self.limit.store(base + end * SLOT_BYTES, Ordering::Relaxed);
+        // The record just written has the system provide its page, here and not within the span of a scope that ends.
+        let touched = cursor
+            .next_multiple_of(PAGE_BYTES)
+            .max(self.touched.load(Ordering::Relaxed));
+        self.touched.store(touched, Ordering::Relaxed);
+        let end = base + (chunk + 1) * self.chunk_slots * SLOT_BYTES;
+        self.limit.store(end.min(touched), Ordering::Relaxed);
         let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
         let full = self.notes.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
@@ -442,5 +457,57 @@ fn address(slots: &Slots) -> u64 {
         0
     } else {
         slots.as_ptr().expose_provenance() as u64
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Pushes as a scope does; returns whether that took the cold path.
+    fn push(ring: &Ring, n: u64) -> bool {
+        // SAFETY: the test's one thread is producer and consumer.
+        unsafe {
+            match ring.begin(n, 1, &[]) {
+                Some(begun) => {
+                    ring.publish(begun, 5);
+                    false
+                }
+                None => {
+                    assert_ne!(ring.push_slowly(&[[n, 1 << 32 | 5]]), Room::None);
+                    true
+                }
+            }
+        }
+    }
+
+    fn drain(ring: &Ring) -> u64 {
+        let mut drained = 0;
+        // SAFETY: as above.
+        unsafe {
+            ring.consume(|part| {
+                assert!(part.iter().all(|slot| slot[1] == 1 << 32 | 5));
+                drained += part.len() as u64;
+                part.len()
+            });
+        }
+        drained
+    }
+
+    #[test]
+    fn the_first_record_on_a_page_takes_the_cold_path_and_later_ones_do_not() {
+        const SLOTS_PER_PAGE: u64 = PAGE_BYTES / SLOT_BYTES;
+        // Chunks of 16 pages.
+        let ring = Ring::new(1 << 20);
+        assert_eq!(ring.chunk_slots, 16 * SLOTS_PER_PAGE);
+        for n in 0..3 * ring.chunk_slots {
+            assert_eq!(push(&ring, n), n.is_multiple_of(SLOTS_PER_PAGE), "slot {n}");
+        }
+        assert_eq!(drain(&ring), 3 * ring.chunk_slots);
+        // The same chunks again, whose pages are there.
+        for n in 0..2 * ring.chunk_slots {
+            assert_eq!(push(&ring, n), n.is_multiple_of(ring.chunk_slots), "slot {n}");
+        }
+        assert_eq!(drain(&ring), 2 * ring.chunk_slots);
     }
 }
