@@ -500,8 +500,11 @@ mod tests {
         // Chunks of 16 pages.
         let ring = Ring::new(1 << 20);
         assert_eq!(ring.chunk_slots, 16 * SLOTS_PER_PAGE);
+        // The slots need not begin with a page.
+        let before = address(&ring.slots) % PAGE_BYTES / SLOT_BYTES;
         for n in 0..3 * ring.chunk_slots {
-            assert_eq!(push(&ring, n), n.is_multiple_of(SLOTS_PER_PAGE), "slot {n}");
+            let is_first = (before + n).is_multiple_of(SLOTS_PER_PAGE) || n.is_multiple_of(ring.chunk_slots);
+            assert_eq!(push(&ring, n), is_first, "slot {n}");
         }
         assert_eq!(drain(&ring), 3 * ring.chunk_slots);
         // The same chunks again, whose pages are there.
