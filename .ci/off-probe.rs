@@ -1,5 +1,5 @@
 //! What `.ci/off` compiles twice: with the macros of vor, and with the feature `bare` without them.
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "it is compiled for its assembly, and read by nobody")]
 #![cfg_attr(feature = "bare", allow(unused_variables, reason = "only the macros use it"))]
 
 /// Either the macro, or nothing.

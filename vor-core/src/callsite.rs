@@ -118,23 +118,17 @@ impl CallSite {
         self.word.load(Ordering::Relaxed) as u32
     }
 
-    /// As [`word`](Self::word), for arguments of these kinds.
+    /// As [`word`](Self::word), with the argument kinds that it is for.
     #[inline(always)]
-    pub(crate) fn word_with(&self, kinds: Kinds) -> u32 {
+    pub(crate) fn word_and_kinds(&self) -> (u32, Kinds) {
         let word = self.word.load(Ordering::Relaxed);
-        if (word >> 32) as u32 == kinds {
-            word as u32
-        } else {
-            UNREGISTERED
-        }
+        (word as u32, (word >> 32) as u32)
     }
 
     /// Returns the id for arguments of these kinds, if the site has it.
     pub(crate) fn id(&self, kinds: Kinds) -> Option<u32> {
-        match self.word_with(kinds) {
-            UNREGISTERED => None,
-            word => Some(word & !(PARKED as u32)),
-        }
+        let (word, of_kinds) = self.word_and_kinds();
+        (word != UNREGISTERED && of_kinds == kinds).then_some(word & !(PARKED as u32))
     }
 
     /// Enters the site into the registry, or finds the id of this combination of kinds.

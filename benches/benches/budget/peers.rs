@@ -7,8 +7,8 @@ use crate::Options;
 use crate::hot::{empty, two_args, two_ticks};
 use crate::table::{Table, Target};
 
-const ROUNDS: usize = 201;
-const SCOPES: u32 = 10_000;
+const ROUNDS: usize = 401;
+const SCOPES: u32 = 500;
 
 /// Measures each peer's scope against ours and the floor.
 pub fn measure(_: &Options, table: &mut Table) {

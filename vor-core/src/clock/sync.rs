@@ -236,16 +236,19 @@ mod tests {
         }
     }
 
+    /// A clock whose calibration is 20 parts per million off.
     fn world() -> (World, Synchroniser, Timeline) {
+        world_calibrated(RATE + RATE / 50_000)
+    }
+
+    fn world_calibrated(rate: u64) -> (World, Synchroniser, Timeline) {
         let world = World {
             seed: 7,
             ticks: 1 << 40,
             true_ns: 0.0,
             start_ns: 1_700_000_000_000_000_000,
         };
-        // The calibration is 20 parts per million off.
-        let synchroniser =
-            Synchroniser::from_reading(reading(world.ticks, world.start_ns), RATE + RATE / 50_000);
+        let synchroniser = Synchroniser::from_reading(reading(world.ticks, world.start_ns), rate);
         let mut timeline = Timeline::default();
         timeline.push(synchroniser.last());
         (world, synchroniser, timeline)
@@ -255,11 +258,7 @@ mod tests {
     fn a_calibration_some_hundred_ppm_off_is_put_right_in_the_first_second() {
         for off in [RATE / 3_000, RATE / 100_000] {
             for wrong in [RATE + off, RATE - off] {
-                let (mut world, _, _) = world();
-                let mut synchroniser =
-                    Synchroniser::from_reading(reading(world.ticks, world.start_ns), wrong);
-                let mut timeline = Timeline::default();
-                timeline.push(synchroniser.last());
+                let (mut world, mut synchroniser, mut timeline) = world_calibrated(wrong);
                 let mut passed_ms = 0;
                 for due_ms in EARLY_MS {
                     world.pass((due_ms - passed_ms) as f64 / 1e3, 0.0);
@@ -340,11 +339,7 @@ mod tests {
     fn a_calibration_that_went_wrong_is_noticed() {
         for off in [RATE / 20, RATE / 500] {
             for wrong in [RATE + off, RATE - off] {
-                let (mut world, _, _) = world();
-                let mut synchroniser =
-                    Synchroniser::from_reading(reading(world.ticks, world.start_ns), wrong);
-                let mut timeline = Timeline::default();
-                timeline.push(synchroniser.last());
+                let (mut world, mut synchroniser, mut timeline) = world_calibrated(wrong);
                 let mut last_ns = i64::MIN;
                 for look in 0..100 {
                     world.pass(1.0, 30.0);

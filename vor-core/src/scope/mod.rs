@@ -61,7 +61,8 @@ pub fn open_with<const ARGS: usize>(
     site: &'static CallSite,
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
-    if !switch::is_fast(site.word()) && !switch::is_on() {
+    let (id, of_kinds) = site.word_and_kinds();
+    if !switch::is_fast(id) && !switch::is_on() {
         if !tap::is_wanted() {
             return Scope::off();
         }
@@ -70,8 +71,7 @@ pub fn open_with<const ARGS: usize>(
     let args = args();
     let kinds = args::kinds(&args);
     let words = args.map(|arg| arg.word);
-    let id = site.word_with(kinds);
-    if switch::is_fast(id) {
+    if switch::is_fast(id) && of_kinds == kinds {
         return Scope::begin(id, words);
     }
     Scope::of(open_slowly(site, kinds), words)
