@@ -27,24 +27,75 @@ fn now_ns() -> u64 {
 /// How often the witness looks.
 const WITNESS_NS: u64 = 5_000_000;
 
-/// How long the worker has been ready to run and was not let, as the system counts it, in nanoseconds; 0 where it does not.
-fn workers_delay_ns() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-    tasks
-        .map(|task| task.path())
-        .filter(|path| read(path.join("comm")).trim_end() == "vor-drain")
-        .filter_map(|path| {
-            read(path.join("schedstat"))
-                .split_whitespace()
-                .nth(1)?
-                .parse::<u64>()
-                .ok()
-        })
-        .sum()
+/// What the witness notes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Note {
+    at_ns: u64,
+    /// How long the worker has been ready to run and was not let, as the system counts it once it is let again; 0 where it does not count.
+    delay_ns: u64,
+    /// How long the worker has run.
+    ran_ns: u64,
+    /// 1 where the worker runs or is ready to.
+    is_ready: u64,
+    /// What the host took from this machine's processors.
+    stolen_ns: u64,
+}
+
+const NOTE_BYTES: usize = 40;
+
+impl Note {
+    fn now() -> Self {
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+        let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
+        let mut note = Self {
+            at_ns: now_ns(),
+            ..Self::default()
+        };
+        // Hundredths of a second, the eighth number of the first line.
+        let stat = read("/proc/stat".as_ref());
+        note.stolen_ns = 10_000_000 * number(stat.split_whitespace().nth(8));
+        let tasks = std::fs::read_dir("/proc/self/task");
+        for task in tasks.into_iter().flatten().flatten().map(|task| task.path()) {
+            if read(&task.join("comm")).trim_end() == "vor-drain" {
+                let schedule = read(&task.join("schedstat"));
+                let mut words = schedule.split_whitespace();
+                note.ran_ns = number(words.next());
+                note.delay_ns = number(words.next());
+                note.is_ready = u64::from(read(&task.join("stat")).contains(") R "));
+            }
+        }
+        note
+    }
+
+    fn to_bytes(self) -> [u8; NOTE_BYTES] {
+        let words = [
+            self.at_ns,
+            self.delay_ns,
+            self.ran_ns,
+            self.is_ready,
+            self.stolen_ns,
+        ];
+        let mut bytes = [0; NOTE_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |i: usize| number(&bytes[8 * i..8 * i + 8]);
+        Self {
+            at_ns: word(0),
+            delay_ns: word(1),
+            ran_ns: word(2),
+            is_ready: word(3),
+            stolen_ns: word(4),
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
 /// Notes a few times per drain interval that a thread got a core, and how long the worker did not: what the machine keeps from them is not the recorder's.
@@ -52,24 +103,29 @@ fn witness() {
     let mut notes = std::fs::File::create(folder().join("witness")).unwrap();
     loop {
         std::thread::sleep(Duration::from_nanos(WITNESS_NS));
-        let mut note = [0; 16];
-        note[..8].copy_from_slice(&now_ns().to_le_bytes());
-        note[8..].copy_from_slice(&workers_delay_ns().to_le_bytes());
-        notes.write_all(&note).unwrap();
+        notes.write_all(&Note::now().to_bytes()).unwrap();
     }
 }
 
 /// Returns how long the machine kept the witness and the worker waiting in the last half second before `last_ns`.
-fn kept_waiting_ns(notes: &[(u64, u64)], last_ns: u64) -> u64 {
+fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
     const LOOKED_AT_NS: u64 = 500_000_000;
-    let from = notes.partition_point(|(ns, _)| ns + LOOKED_AT_NS < last_ns);
+    let from = notes.partition_point(|note| note.at_ns + LOOKED_AT_NS < last_ns);
     let recent = &notes[from..];
     let (Some(first), Some(last)) = (recent.first(), recent.last()) else {
         return LOOKED_AT_NS;
     };
-    let gaps = recent.windows(2).map(|pair| pair[1].0 - pair[0].0);
-    let longest = gaps.chain([last_ns.saturating_sub(last.0)]).max().unwrap_or(0);
-    longest.saturating_sub(WITNESS_NS) + (last.1 - first.1)
+    let gaps = recent.windows(2).map(|pair| pair[1].at_ns - pair[0].at_ns);
+    let longest = gaps
+        .chain([last_ns.saturating_sub(last.at_ns)])
+        .max()
+        .unwrap_or(0);
+    // A wait that had not ended at the kill is not counted yet: the worker was ready in each of the last notes and did not get on.
+    let is_waiting = |note: &&Note| note.is_ready == 1 && note.ran_ns == last.ran_ns;
+    let since = recent.iter().rev().take_while(is_waiting).last();
+    let pending = since.map_or(0, |note| last_ns.saturating_sub(note.at_ns));
+    let counted = last.delay_ns - first.delay_ns + last.stolen_ns.saturating_sub(first.stolen_ns);
+    longest.saturating_sub(WITNESS_NS) + counted + pending
 }
 
 /// A sink behind the capture: notes how many spans the capture has been handed before it.
@@ -168,12 +224,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
         process.wait().unwrap();
 
         let notes = std::fs::read(&progress).unwrap();
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-        let pairs = |bytes: &[u8]| -> Vec<(u64, u64)> {
-            let pair = |note: &[u8]| (number(&note[..8]), number(&note[8..]));
-            bytes.chunks_exact(16).map(pair).collect()
-        };
-        let notes = pairs(&notes);
+        let pair = |note: &[u8]| (number(&note[..8]), number(&note[8..]));
+        let notes: Vec<(u64, u64)> = notes.chunks_exact(16).map(pair).collect();
         let (_, last_ns) = *notes.last().unwrap();
         let summary = read(&folder.path().join("run.vor"));
         assert!(
@@ -199,7 +251,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
             .iter()
             .find(|(made, _)| *made > held)
             .map_or(last_ns, |(_, ns)| *ns);
-        let stamps = pairs(&notes_of("witness"));
+        let stamps = notes_of("witness");
+        let stamps: Vec<Note> = stamps.chunks_exact(NOTE_BYTES).map(Note::from_bytes).collect();
         let late_ns = last_ns - missing_since;
         let most_ns = INTERVAL_NS + kept_waiting_ns(&stamps, last_ns);
         assert!(
