@@ -5,7 +5,8 @@
 //! parents (post-order). Arguments are sparse, since few spans have any. Streaming sinks take batches, so that a frame of
 //! an hour needs no more memory than one of a millisecond.
 //!
-//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages.
+//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages, and so is what
+//! happened within a task, and the points of flows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +39,11 @@ pub struct ThreadBatch {
     pub messages: Vec<Message>,
     /// Tasks that ended on the thread, ascending by their end.
     pub async_spans: Vec<AsyncSpan>,
-    /// Spans of either kind, and messages, lost since the previous batch of this thread because the ring was full.
+    /// What happened within tasks on the thread, ascending by its end.
+    pub task_events: Vec<TaskEvent>,
+    /// Points at which a flow passed the thread, ascending by time.
+    pub flows: Vec<FlowPoint>,
+    /// Spans of either kind, messages, events of tasks and points of flows lost since the previous batch of this thread because the ring was full.
     pub dropped_spans: u64,
 }
 
@@ -93,7 +98,7 @@ pub struct Message {
 /// The times at which it was polled are ordinary spans of the same call site, on the threads that polled it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncSpan {
-    /// Tells it from all other tasks of the same process run.
+    /// Tells it from all other tasks that of the same process run.
     pub id: u64,
     /// Where it stands in the source.
     pub site: SiteId,
@@ -111,6 +116,77 @@ impl AsyncSpan {
     }
 }
 
+/// Something that happened within an asynchronous task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskEvent {
+    /// The task's [`AsyncSpan::id`]. The task itself comes when it has ended.
+    pub task: u64,
+    /// The step's call site for a step, the task's otherwise.
+    pub site: SiteId,
+    /// When it began.
+    pub start_ticks: u64,
+    /// What happened.
+    pub kind: TaskEventKind,
+}
+
+/// What a [`TaskEvent`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskEventKind {
+    /// The task came to a point that the program named.
+    #[default]
+    Step,
+    /// The task was polled for so long, on the thread that the event comes from.
+    Poll {
+        /// How long, in ticks.
+        duration_ticks: u64,
+    },
+    /// The task began, with the number that the program gave it. Only those that the program numbers say so; others begin with their first poll.
+    Begin {
+        /// The program's number.
+        given_id: u64,
+    },
+}
+
+impl TaskEvent {
+    /// Returns how long it took, in ticks; 0 for what is a moment.
+    #[must_use]
+    pub fn duration_ticks(&self) -> u64 {
+        match self.kind {
+            TaskEventKind::Poll { duration_ticks } => duration_ticks,
+            TaskEventKind::Step | TaskEventKind::Begin { .. } => 0,
+        }
+    }
+
+    /// Returns when it ended, in ticks.
+    #[must_use]
+    pub fn end_ticks(&self) -> u64 {
+        self.start_ticks.saturating_add(self.duration_ticks())
+    }
+}
+
+/// A point of a flow: something that goes from thread to thread passes the innermost scope that is open on this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowPoint {
+    /// When it passed.
+    pub ticks: u64,
+    /// Tells the flow from all others of the same process run.
+    pub flow: u64,
+    /// Which of its points this is.
+    pub stage: FlowStage,
+}
+
+/// Which point of a flow a [`FlowPoint`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowStage {
+    /// The first.
+    #[default]
+    Begin,
+    /// One between.
+    Step,
+    /// The last.
+    End,
+}
+
 impl ThreadBatch {
     /// Returns the number of spans, tasks left out.
     #[must_use]
@@ -118,13 +194,38 @@ impl ThreadBatch {
         self.start_ticks.len()
     }
 
-    /// Returns whether there is neither a span nor a message nor a task nor a drop.
+    /// Returns whether there is nothing, and no drop either.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        self.has_no_content() && self.dropped_spans == 0
+    }
+
+    /// Returns whether there is neither a span nor a message nor anything of a task or a flow.
+    #[must_use]
+    pub fn has_no_content(&self) -> bool {
         self.start_ticks.is_empty()
             && self.messages.is_empty()
             && self.async_spans.is_empty()
-            && self.dropped_spans == 0
+            && self.has_no_events()
+    }
+
+    /// Returns whether there is neither an event of a task nor a point of a flow.
+    #[must_use]
+    pub fn has_no_events(&self) -> bool {
+        self.task_events.is_empty() && self.flows.is_empty()
+    }
+
+    /// Removes everything but the thread, and keeps the room for it.
+    pub fn clear(&mut self) {
+        self.start_ticks.clear();
+        self.duration_ticks.clear();
+        self.sites.clear();
+        self.args.clear();
+        self.messages.clear();
+        self.async_spans.clear();
+        self.task_events.clear();
+        self.flows.clear();
+        self.dropped_spans = 0;
     }
 
     /// Returns when span `i` ended, in ticks.
@@ -143,6 +244,13 @@ impl SpanBatch {
     #[must_use]
     pub fn span_count(&self) -> usize {
         self.threads.iter().map(ThreadBatch::len).sum()
+    }
+
+    /// Returns the number of events of tasks and points of flows of all threads.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        let of = |thread: &ThreadBatch| thread.task_events.len() + thread.flows.len();
+        self.threads.iter().map(of).sum()
     }
 
     /// Returns the number of ended tasks of all threads.

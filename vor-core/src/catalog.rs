@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::clock::Timeline;
+use crate::clock::{ClockSnapshot, Timeline};
 
 /// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,19 @@ pub struct ProcessInfo {
     pub recorder: String,
 }
 
+/// The machine on which the numbers were made, as far as it is known; captures of older recorders do not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineInfo {
+    /// Its name in the network, empty when unknown.
+    pub host: String,
+    /// Tells this start of the operating system from all others; empty where the system does not say.
+    pub boot_id: String,
+    /// Whether ticks are those of the processor's own counter: then they mean the same in all processes since the machine was started.
+    pub hardware_ticks: bool,
+    /// What the system's clocks said when recording began, where it has such clocks.
+    pub clocks: Option<ClockSnapshot>,
+}
+
 /// Everything ids and ticks refer to.
 ///
 /// Cloning is cheap: each table is shared until it grows.
@@ -73,6 +86,8 @@ pub struct ProcessInfo {
 pub struct Catalog {
     /// The program that recorded.
     pub process: Arc<ProcessInfo>,
+    /// The machine on which it ran.
+    pub machine: Arc<MachineInfo>,
     /// Ticks to wall-clock time.
     pub timeline: Arc<Timeline>,
     /// Call sites; [`SiteId`] `n` is at index `n - 1`. `None` where a capture lost the declaration.

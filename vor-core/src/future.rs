@@ -1,6 +1,6 @@
 //! Futures: a scope that is open while the future is polled, and closed across `.await`, and the task's whole life beside it.
 //!
-//! Each poll is a span on the thread that polls. The time from the first poll to the end, waiting included, is an
+//! Each poll is a span on the thread that polls, and an event of the task. The time from the first poll to the end, waiting included, is an
 //! [`AsyncSpan`](crate::batch::AsyncSpan): it begins and ends at the very ticks of the first and the last poll, so it costs no clock reading of its own. A
 //! future that is dropped before it completes ends with the drop of what it held.
 //!
@@ -14,6 +14,31 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use crate::callsite::CallSite;
+
+/// Profiles a future where it is used.
+pub trait ProfileFuture: Future + Sized {
+    /// Makes each poll of the future a scope, and its whole life an asynchronous span, as `#[profile]` does for an `async fn`.
+    ///
+    /// A name that this thread has used before costs a look-up in its own cache, once per future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_core::future::ProfileFuture; }
+    /// use vor::ProfileFuture as _;
+    ///
+    /// # fn block_on(_: impl Future) {}
+    /// block_on(async { 6 * 7 }.profiled("answer"));
+    /// ```
+    fn profiled(self, name: &str) -> ProfiledFuture<Self> {
+        ProfiledFuture {
+            inner: self,
+            task: Task::named(name),
+        }
+    }
+}
+
+impl<F: Future> ProfileFuture for F {}
 
 pin_project! {
     /// A future each of whose polls is a scope. It is `Send` where the inner future is.
@@ -57,49 +82,36 @@ pub(crate) use off::Task;
 
 #[cfg(not(feature = "off"))]
 mod on {
-    use std::cell::Cell;
     use std::task::Poll;
 
     use crate::callsite::CallSite;
-    use crate::ring::{SITE_BITS, Special, TAG_SPECIAL, word1};
-    use crate::sync::Ordering;
-    use crate::sync::global::AtomicU64;
-    use crate::{clock, scope, thread};
-
-    /// Ids that a thread takes at once, so that threads share the counter below once in as many tasks.
-    const ID_BLOCK: u64 = 1 << 16;
-
-    /// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is taken twice. Block 0 is not given, so no task has id 0.
-    static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
-
-    thread_local! {
-        /// Id of the next task that ends on this thread; at the begin of a block another one is taken.
-        static NEXT_ID: Cell<u64> = const { Cell::new(0) };
-    }
-
-    fn new_id() -> u64 {
-        let mut id = NEXT_ID.get();
-        if id.is_multiple_of(ID_BLOCK) {
-            id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
-        }
-        NEXT_ID.set(id + 1);
-        id
-    }
+    use crate::ring::Special;
+    use crate::scope::{self, Scope};
+    use crate::{clock, task, thread};
 
     /// What is known of a task between two polls.
     #[derive(Debug)]
     pub(crate) struct Task {
-        site: &'static CallSite,
+        place: Place,
         stage: Stage,
+    }
+
+    /// Where the future stands in the source.
+    #[derive(Clone, Copy, Debug)]
+    enum Place {
+        Site(&'static CallSite),
+        /// A name made at run time, by its id.
+        Name(u32),
     }
 
     #[derive(Clone, Copy, Debug)]
     enum Stage {
         Unpolled,
-        /// Polled at least once; its site's id, and when that was.
+        /// Polled at least once; its site's id, when that was, and its own id.
         Begun {
             site: u32,
             start_ticks: u64,
+            id: u64,
         },
         /// Recorded, or begun while recording was off.
         Over,
@@ -109,22 +121,45 @@ mod on {
         #[inline]
         pub(crate) fn new(site: &'static CallSite) -> Self {
             Self {
-                site,
+                place: Place::Site(site),
+                stage: Stage::Unpolled,
+            }
+        }
+
+        pub(crate) fn named(name: &str) -> Self {
+            Self {
+                place: Place::Name(scope::name_id(name)),
                 stage: Stage::Unpolled,
             }
         }
 
         #[inline]
+        fn open(&self) -> Scope {
+            match self.place {
+                Place::Site(site) => scope::open(site),
+                Place::Name(id) => scope::open_named(id),
+            }
+        }
+
+        #[inline]
         pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-            let scope = scope::open(self.site);
+            let scope = self.open();
+            let begun = scope.begun();
             if matches!(self.stage, Stage::Unpolled) {
-                self.stage = match scope.begun() {
-                    Some((site, start_ticks)) => Stage::Begun { site, start_ticks },
+                self.stage = match begun {
+                    Some((site, start_ticks)) => Stage::Begun {
+                        site,
+                        start_ticks,
+                        id: task::new_id(),
+                    },
                     None => Stage::Over,
                 };
             }
             let polled = poll();
             let end_ticks = scope.close();
+            if let (Some((_, start_ticks)), Some(end_ticks)) = (begun, end_ticks) {
+                self.push_poll(start_ticks, end_ticks);
+            }
             if polled.is_ready() {
                 // The last poll and the task end at the same reading of the clock.
                 match end_ticks {
@@ -135,6 +170,13 @@ mod on {
             polled
         }
 
+        fn push_poll(&self, start_ticks: u64, end_ticks: u64) {
+            if let Stage::Begun { site, id, .. } = self.stage {
+                let duration_ticks = scope::elapsed_ticks(start_ticks, end_ticks);
+                thread::push_special(Special::Poll, start_ticks, site, [id, duration_ticks]);
+            }
+        }
+
         #[inline]
         fn end(&mut self) {
             if matches!(self.stage, Stage::Begun { .. }) {
@@ -143,19 +185,13 @@ mod on {
         }
 
         fn end_at(&mut self, end_ticks: u64) {
-            if let Stage::Begun { site, start_ticks } = std::mem::replace(&mut self.stage, Stage::Over) {
-                let duration_ticks = scope::elapsed_ticks(start_ticks, end_ticks);
-                let tag = TAG_SPECIAL | 1 << SITE_BITS | Special::Async as u32;
-                let record = [[start_ticks, word1(site, tag)], [new_id(), duration_ticks]];
-                match thread::current().or_else(thread::set_up) {
-                    Some(state) => {
-                        // A record that finds no room is counted by the ring.
-                        if !thread::push(state, &record) {
-                            state.ring.count_drop();
-                        }
-                    }
-                    None => thread::push_anyhow(&record),
-                }
+            if let Stage::Begun {
+                site,
+                start_ticks,
+                id,
+            } = std::mem::replace(&mut self.stage, Stage::Over)
+            {
+                task::push_task(site, id, start_ticks, end_ticks);
             }
         }
     }
@@ -181,6 +217,11 @@ mod off {
     impl Task {
         #[inline]
         pub(crate) fn new(_: &'static CallSite) -> Self {
+            Self
+        }
+
+        #[inline]
+        pub(crate) fn named(_: &str) -> Self {
             Self
         }
 

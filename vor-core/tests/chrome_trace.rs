@@ -63,6 +63,7 @@ fn catalog() -> Arc<Catalog> {
         threads: Arc::new(vec![thread(42, "main"), thread(43, NASTY), thread(43, "")]),
         columns: Arc::new(vec![column("frame_ms", "ms"), column("loss", "")]),
         frame_sets: Arc::new(vec![String::new(), "physics".into()]),
+        ..Catalog::default()
     })
 }
 

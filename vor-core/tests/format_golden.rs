@@ -69,6 +69,7 @@ fn catalog() -> Catalog {
         ]),
         columns: Arc::new(vec![column("frame_ms", "ms", true), column("temp", "°C", false)]),
         frame_sets: Arc::new(vec![String::new(), "physics".into()]),
+        ..Catalog::default()
     }
 }
 
@@ -133,6 +134,7 @@ fn batch() -> SpanBatch {
             },
         ],
         dropped_spans: 12,
+        ..ThreadBatch::default()
     };
     SpanBatch {
         catalog: Arc::default(),

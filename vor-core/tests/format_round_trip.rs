@@ -11,9 +11,14 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_core::clock::ClockSync;
+use vor_core::batch::{
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
+    ThreadBatch,
+};
+use vor_core::catalog::{
+    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use vor_core::clock::{ClockSnapshot, ClockSync};
 use vor_core::format::{
     Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS,
     OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
@@ -76,6 +81,8 @@ fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
                 last.sites.extend(part.sites);
                 last.messages.extend(part.messages);
                 last.async_spans.extend(part.async_spans);
+                last.task_events.extend(part.task_events);
+                last.flows.extend(part.flows);
                 last.dropped_spans += part.dropped_spans;
                 last.args.extend(part.args.into_iter().map(|args| SpanArgs {
                     span: args.span + shift,
@@ -86,6 +93,46 @@ fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
         }
     }
     joined
+}
+
+fn without_events(threads: &[ThreadBatch]) -> Vec<ThreadBatch> {
+    let without = |thread: &ThreadBatch| ThreadBatch {
+        task_events: Vec::new(),
+        flows: Vec::new(),
+        ..thread.clone()
+    };
+    threads.iter().map(without).collect()
+}
+
+/// Returns the threads that have events or points of flows, with these.
+fn events(threads: &[ThreadBatch]) -> Vec<(ThreadId, &[TaskEvent], &[FlowPoint])> {
+    let with_events = threads.iter().filter(|thread| !thread.has_no_events());
+    with_events
+        .map(|thread| (thread.thread, &thread.task_events[..], &thread.flows[..]))
+        .collect()
+}
+
+fn task_event() -> impl Strategy<Value = TaskEvent> {
+    let kind = prop_oneof![
+        Just(TaskEventKind::Step),
+        ticks().prop_map(|duration_ticks| TaskEventKind::Poll { duration_ticks }),
+        any::<u64>().prop_map(|given_id| TaskEventKind::Begin { given_id }),
+    ];
+    (any::<u64>(), kind, any::<u32>(), ticks()).prop_map(|(task, kind, site, start_ticks)| TaskEvent {
+        task,
+        kind,
+        site: SiteId(site),
+        start_ticks,
+    })
+}
+
+fn flow_point() -> impl Strategy<Value = FlowPoint> {
+    let stage = prop_oneof![
+        Just(FlowStage::Begin),
+        Just(FlowStage::Step),
+        Just(FlowStage::End)
+    ];
+    (ticks(), any::<u64>(), stage).prop_map(|(ticks, flow, stage)| FlowPoint { ticks, flow, stage })
 }
 
 fn ticks() -> impl Strategy<Value = u64> {
@@ -152,6 +199,8 @@ prop_compose! {
         args in vec((0..30_u32, vec(arg(), 0..4)), 0..6),
         messages in vec((ticks(), text()), 0..4),
         tasks in vec((any::<u64>(), any::<u32>(), ticks(), ticks()), 0..5),
+        task_events in prop_oneof![Just(Vec::new()), vec(task_event(), 0..5)],
+        flows in prop_oneof![Just(Vec::new()), vec(flow_point(), 0..5)],
         dropped_spans in prop_oneof![Just(0_u64), any::<u32>().prop_map(u64::from)],
     ) -> ThreadBatch {
         let mut next = 0;
@@ -168,6 +217,8 @@ prop_compose! {
             async_spans: tasks.into_iter().map(|(id, site, start_ticks, duration_ticks)| AsyncSpan { id, site: SiteId(site), start_ticks, duration_ticks }).collect(),
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
+            task_events,
+            flows,
             dropped_spans,
         }
     }
@@ -256,8 +307,12 @@ proptest! {
     fn batches(threads in vec(thread_batch(), 1..4), piece_bytes in 1..3000_usize) {
         let batch = SpanBatch { catalog: Arc::default(), threads };
         let records = through(RecordRef::Batch(&batch), piece_bytes);
-        let [Record::Batch(read)] = &records[..] else { panic!("expected one batch, found {records:?}") };
-        prop_assert_eq!(format!("{read:?}"), format!("{:?}", batch.threads));
+        let read = joined(records.clone());
+        let (with_events, has_events) = (batch.event_count() > 0, records.len() > 1);
+        prop_assert_eq!(with_events, has_events, "events stand in a record of their own");
+        let Some(Record::Batch(spans)) = records.last() else { panic!("expected a batch, found {records:?}") };
+        prop_assert_eq!(format!("{spans:?}"), format!("{:?}", without_events(&batch.threads)));
+        prop_assert_eq!(events(&read), events(&batch.threads));
     }
 
     #[test]
@@ -338,14 +393,19 @@ proptest! {
         names in vec(text(), 1..4),
         sync: (u64, i64, u64, i64),
         process in (any::<u32>(), text(), text()),
+        machine in (text(), text(), any::<bool>(), proptest::option::of((any::<u64>(), any::<i64>(), any::<i64>()))),
     ) {
         let sites: Vec<_> = sites.into_iter().map(|site| site.map(Arc::new)).collect();
         let threads: Vec<_> = threads.into_iter().map(|(os_id, name)| Some(Arc::new(ThreadInfo { os_id, name }))).collect();
         let columns: Vec<_> = columns.into_iter().map(|(name, unit, system)| Column { metric: MetricColumn { name, unit }, system }).collect();
         let sync = ClockSync { ticks: sync.0, unix_ns: sync.1, rate: sync.2, wall_ns: sync.3 };
         let process = ProcessInfo { pid: process.0, name: process.1, recorder: process.2 };
+        let (host, boot_id, hardware_ticks, clocks) = machine;
+        let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| ClockSnapshot { ticks, monotonic_ns, boottime_ns });
+        let machine = MachineInfo { host, boot_id, hardware_ticks, clocks };
         let declarations = [
             RecordRef::Process(&process),
+            RecordRef::Machine(&machine),
             RecordRef::Sites { first: SiteId(first), sites: &sites },
             RecordRef::Threads { first: ThreadId(0), threads: &threads },
             RecordRef::Columns { first: 0, columns: &columns },
@@ -370,6 +430,7 @@ proptest! {
         prop_assert_eq!(&*catalog.frame_sets, &names);
         prop_assert_eq!(catalog.timeline.syncs(), &[sync][..]);
         prop_assert_eq!(&*catalog.process, &process);
+        prop_assert_eq!(&*catalog.machine, &machine);
     }
 
     #[test]
@@ -382,7 +443,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_payloads_are_records_or_errors(kind in 0..14_u8, payload: Vec<u8>) {
+    fn hostile_payloads_are_records_or_errors(kind in 0..16_u8, payload: Vec<u8>) {
         // The checksum is made right, so that the payload itself is what gets judged.
         let mut file = Vec::new();
         HEADER.encode(&mut file);
@@ -504,6 +565,7 @@ fn a_large_batch_is_split_and_loses_nothing() {
         messages: messages.collect(),
         async_spans: tasks.collect(),
         dropped_spans: 5,
+        ..ThreadBatch::default()
     };
     let second = ThreadBatch {
         thread: ThreadId(9),

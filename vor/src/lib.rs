@@ -34,6 +34,7 @@
 //! |---|---|
 //! | measure functions | [`#[profile]`](macro@profile), [`#[all_functions]`](macro@all_functions), [`#[skip]`](macro@skip) |
 //! | measure a block, or phases that follow each other | [`profile_scope!`], [`scope`], [`profile_phase!`] |
+//! | follow what overlaps or moves between threads | [`async_span`], [`ProfileFuture::profiled`], [`flow()`] |
 //! | record numbers and notes | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
 //! | say where frames end | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
@@ -51,7 +52,10 @@
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `cli` | no | the `vor` command |
 
-pub use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
+pub use vor_core::batch::{
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
+    ThreadBatch,
+};
 pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::config::Config;
@@ -59,7 +63,9 @@ pub use vor_core::drain::{
     SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
     frame_mark, frame_mark_named, is_enabled, stats,
 };
+pub use vor_core::flow::{FlowId, flow};
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+pub use vor_core::future::ProfileFuture;
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
@@ -72,6 +78,7 @@ pub use vor_core::sink::puffin::PuffinSink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};
+pub use vor_core::task::{AsyncScope, async_span};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};

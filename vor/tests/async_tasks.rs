@@ -16,7 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use vor::{
-    AsyncSpan, Capture, Config, Error, FrameSink, FrameSnapshot, Interest, Reader, SpanBatch, ThreadId,
+    AsyncSpan, Capture, Config, Error, FrameSink, FrameSnapshot, Interest, Reader, SpanBatch, TaskEvent,
+    ThreadId,
 };
 use vor_core::clock::ticks;
 
@@ -27,6 +28,8 @@ struct Kept {
     tasks: Vec<(String, ThreadId, AsyncSpan)>,
     /// Name, thread, first and last tick of every span.
     polls: Vec<(String, ThreadId, u64, u64)>,
+    /// What happened in tasks, and the thread on which.
+    events: Vec<(ThreadId, TaskEvent)>,
     dropped_spans: u64,
     frames: Vec<Arc<FrameSnapshot>>,
 }
@@ -45,6 +48,8 @@ impl FrameSink for Keep {
         let mut kept = self.0.lock().unwrap();
         for thread in &batch.threads {
             kept.dropped_spans += thread.dropped_spans;
+            let events = thread.task_events.iter();
+            kept.events.extend(events.map(|event| (thread.thread, *event)));
             for task in &thread.async_spans {
                 let name = batch.catalog.site_name(task.site).to_owned();
                 kept.tasks.push((name, thread.thread, *task));
@@ -324,7 +329,16 @@ fn a_lost_task_is_counted() {
     let (tasks, polls) = (kept.tasks_called("store").len(), kept.polls_called("store").len());
     assert!(tasks > 100 && tasks < count, "{tasks}");
     assert!(polls > 100 && polls < count, "{polls}");
-    assert_eq!((tasks + polls) as u64 + kept.dropped_spans, 2 * count as u64);
+    let store = kept.tasks_called("store")[0].2.site;
+    let events = kept
+        .events
+        .iter()
+        .filter(|(_, event)| event.site == store)
+        .count();
+    assert_eq!(
+        (tasks + polls + events) as u64 + kept.dropped_spans,
+        3 * count as u64
+    );
 }
 
 #[test]
@@ -392,9 +406,23 @@ fn captures_and_traces_hold_tasks_as_they_were() {
     }
     assert_eq!(found.len(), 4);
     for (name, _, task) in &kept.tasks {
-        let [begin, end] = found[&task.id.to_string()].as_slice() else {
+        let all = &found[&task.id.to_string()];
+        let [begin, polls @ .., end] = all.as_slice() else {
             panic!("expected a begin and an end of {task:?}")
         };
+        let expected = kept
+            .events
+            .iter()
+            .filter(|(_, event)| event.task == task.id)
+            .count();
+        assert_eq!(polls.len(), 2 * expected, "{task:?}");
+        for poll in polls.chunks(2) {
+            assert_eq!((&poll[0]["ph"], &poll[1]["ph"]), (&"b".into(), &"e".into()));
+            assert_eq!(
+                (&poll[0]["name"], &poll[1]["name"]),
+                (&"poll".into(), &"poll".into())
+            );
+        }
         assert_eq!((&begin["ph"], &end["ph"]), (&"b".into(), &"e".into()));
         assert_eq!(
             (&begin["name"], &end["name"]),

@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
 pub(crate) use sync::Synchroniser;
-pub use timeline::{ClockSync, RATE_BITS, Timeline};
+pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
 
 /// The counter is not chosen yet.
 const UNKNOWN: u32 = 0;
@@ -247,6 +247,53 @@ fn read_both() -> Reading {
             best
         }
     })
+}
+
+/// Reads the clocks that other recorders of the same system count from; `None` where it has no such clocks.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn snapshot() -> Option<ClockSnapshot> {
+    let read = |()| {
+        let before = ticks();
+        let monotonic_ns = system_ns(libc::CLOCK_MONOTONIC)?;
+        let boottime_ns = system_ns(libc::CLOCK_BOOTTIME)?;
+        let width_ticks = ticks().saturating_sub(before);
+        let snapshot = ClockSnapshot {
+            ticks: before + width_ticks / 2,
+            monotonic_ns,
+            boottime_ns,
+        };
+        Some((width_ticks, snapshot))
+    };
+    // The narrowest of some readings: between the others the thread was interrupted.
+    let readings = std::iter::repeat_n((), 8).filter_map(read);
+    readings
+        .min_by_key(|(width_ticks, _)| *width_ticks)
+        .map(|(_, snapshot)| snapshot)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn snapshot() -> Option<ClockSnapshot> {
+    None
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no reading of these clocks as numbers"
+)]
+fn system_ns(clock: libc::clockid_t) -> Option<i64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes the `timespec` that it is given, and nothing else.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the fields have 32 bits on some systems"
+    )]
+    let (seconds, ns) = (i64::from(time.tv_sec), i64::from(time.tv_nsec));
+    (result == 0).then_some(seconds * 1_000_000_000 + ns)
 }
 
 #[cfg(test)]

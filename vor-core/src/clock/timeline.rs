@@ -15,6 +15,17 @@ pub struct ClockSync {
     pub wall_ns: i64,
 }
 
+/// What the clocks of Linux said at a tick: by these, recordings of other programs on the same machine are put on the same time axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockSnapshot {
+    /// The tick.
+    pub ticks: u64,
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    pub monotonic_ns: i64,
+    /// `CLOCK_BOOTTIME`, in nanoseconds.
+    pub boottime_ns: i64,
+}
+
 /// Fraction bits of [`ClockSync::rate`].
 pub const RATE_BITS: u32 = 40;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::args;
-use crate::batch::{ArgValue, AsyncSpan, Message, SpanArgs, ThreadBatch};
+use crate::batch::{
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind, ThreadBatch,
+};
 use crate::callsite::Kinds;
 use crate::catalog::SiteId;
 use crate::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
@@ -161,6 +163,39 @@ fn take_record(
                     return None;
                 }
                 out.async_spans.push(task);
+            }
+            Some(special @ (Special::Poll | Special::Step | Special::Begin)) => {
+                let [task, word] = more.first().copied().unwrap_or_default();
+                let event = TaskEvent {
+                    task,
+                    site: SiteId(low as u32),
+                    start_ticks: word0,
+                    kind: match special {
+                        Special::Poll => TaskEventKind::Poll { duration_ticks: word },
+                        Special::Begin => TaskEventKind::Begin { given_id: word },
+                        _ => TaskEventKind::Step,
+                    },
+                };
+                if event.end_ticks() > limit_ticks {
+                    return None;
+                }
+                out.task_events.push(event);
+            }
+            Some(Special::Flow) => {
+                if word0 > limit_ticks {
+                    return None;
+                }
+                let [flow, _] = more.first().copied().unwrap_or_default();
+                let stage = match low {
+                    0 => FlowStage::Begin,
+                    1 => FlowStage::Step,
+                    _ => FlowStage::End,
+                };
+                out.flows.push(FlowPoint {
+                    ticks: word0,
+                    flow,
+                    stage,
+                });
             }
             None => {}
         }

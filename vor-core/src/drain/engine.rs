@@ -15,6 +15,7 @@ use crate::metrics::{self, Taken};
 use crate::sink::Outputs;
 use crate::stats::{ScopeStats, StatsBuilder};
 use crate::switch;
+use crate::system::machine;
 use crate::thread::{self, ThreadState};
 
 use super::collect::{self, Context, Interner, PendingTexts};
@@ -104,6 +105,7 @@ impl Engine {
             .collect();
         let catalog = Catalog {
             process: Arc::new(describe_process()),
+            machine: Arc::new(machine::describe()),
             timeline: Arc::new(timeline),
             columns: Arc::new(columns),
             frame_sets: Arc::new(vec![String::new()]),
@@ -336,12 +338,7 @@ impl Engine {
         }
         self.batch.catalog = Arc::default();
         for mut share in self.batch.threads.drain(..) {
-            share.start_ticks.clear();
-            share.duration_ticks.clear();
-            share.sites.clear();
-            share.args.clear();
-            share.messages.clear();
-            share.async_spans.clear();
+            share.clear();
             if self.spare.len() < MAX_SPARE {
                 self.spare.push(share);
             }

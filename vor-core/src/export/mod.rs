@@ -2,6 +2,7 @@
 
 pub mod chrome;
 pub mod csv;
+mod tasks;
 
 use std::borrow::Cow;
 use std::io::Write as _;

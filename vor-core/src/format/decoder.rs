@@ -8,7 +8,8 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind};
 use super::wire::Cursor;
 use super::{
-    Damage, DamageReason, Event, Header, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, records,
+    Damage, DamageReason, Event, Header, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, events,
+    records,
 };
 use crate::Error;
 
@@ -363,7 +364,7 @@ impl RecordDecoder {
     }
 
     fn decode_verified(&mut self, head: &RecordHead, payload: &[u8]) -> Result<Option<Record>, Error> {
-        if !(kind::PROCESS..=kind::END).contains(&head.kind) {
+        if !(kind::PROCESS..=kind::EVENTS).contains(&head.kind) {
             return Ok(None);
         }
         let payload = match head.codec {
@@ -373,6 +374,9 @@ impl RecordDecoder {
         };
         if head.kind == kind::BATCH {
             return Ok(Some(Record::Batch(self.batches.get(payload)?)));
+        }
+        if head.kind == kind::EVENTS {
+            return Ok(Some(Record::Batch(events::get(payload)?)));
         }
         records::get(head.kind, head.seq, payload)
     }

@@ -8,12 +8,12 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
-    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_open_scopes, put_process,
-    put_site, put_thread,
+    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine, put_open_scopes,
+    put_process, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
-use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef};
-use crate::catalog::{Catalog, SiteId, ThreadId};
+use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events};
+use crate::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
 
 /// Payload size from which on a declaration goes on in another record.
 const TABLE_GOAL_BYTES: usize = 64 << 10;
@@ -93,6 +93,8 @@ impl Encoder {
                     batches,
                     ..
                 } = self;
+                // Before the tasks that end in the batch: what happened in them happened before.
+                events::put(batch, payload, |payload| frames.put(out, kind::EVENTS, payload));
                 let totals = batches.put(batch, payload, |payload| {
                     frames.put(out, kind::BATCH, payload);
                     payload.clear();
@@ -123,6 +125,9 @@ impl Encoder {
     pub fn close(&mut self, catalog: &Catalog, out: &mut Vec<u8>) {
         let tables_offset = self.frames.offset;
         self.declare(RecordRef::Process(&catalog.process), 1, out);
+        if *catalog.machine != MachineInfo::default() {
+            self.declare(RecordRef::Machine(&catalog.machine), 1, out);
+        }
         for sync in catalog.timeline.syncs() {
             self.declare(RecordRef::Clock(sync), 1, out);
         }
@@ -183,6 +188,10 @@ impl Encoder {
             RecordRef::Process(process) => {
                 put_process(payload, process);
                 frames.put_copies(out, kind::PROCESS, payload, copies);
+            }
+            RecordRef::Machine(machine) => {
+                put_machine(payload, machine);
+                frames.put_copies(out, kind::MACHINE, payload, copies);
             }
             RecordRef::Clock(sync) => {
                 put_clock(payload, sync);

@@ -21,6 +21,8 @@ pub(super) mod kind {
     pub const OPEN_SCOPES: u8 = 9;
     pub const INDEX: u8 = 10;
     pub const END: u8 = 11;
+    pub const MACHINE: u8 = 12;
+    pub const EVENTS: u8 = 13;
 }
 
 /// Payload as it is.
@@ -190,16 +192,16 @@ impl RecordHead {
         self.kind == kind::FRAME
     }
 
-    /// Returns whether the record holds spans.
+    /// Returns whether the record holds spans, or other things of a [`Record::Batch`](super::Record::Batch).
     #[must_use]
     pub fn is_batch(&self) -> bool {
-        self.kind == kind::BATCH
+        matches!(self.kind, kind::BATCH | kind::EVENTS)
     }
 
-    /// Returns whether the record declares something: a process, sites, threads, columns, frame sets or a clock point.
+    /// Returns whether the record declares something: a process, sites, threads, columns, frame sets, a clock point or a machine.
     #[must_use]
     pub fn is_declaration(&self) -> bool {
-        (kind::PROCESS..=kind::CLOCK).contains(&self.kind)
+        (kind::PROCESS..=kind::CLOCK).contains(&self.kind) || self.kind == kind::MACHINE
     }
 
     /// Returns whether `payload` is what was written.

@@ -114,6 +114,11 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
                 catalog.process = Arc::new(process.clone());
             }
         }
+        Record::Machine(machine) => {
+            if *catalog.machine != *machine {
+                catalog.machine = Arc::new(machine.clone());
+            }
+        }
         Record::Sites { first, sites } => {
             let Some(begin) = first.0.checked_sub(1) else {
                 return true;

@@ -17,6 +17,7 @@
 mod batches;
 mod decoder;
 mod encoder;
+mod events;
 mod head;
 mod index;
 mod pack;
@@ -32,7 +33,7 @@ pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
 
 use crate::batch::{SpanBatch, ThreadBatch};
-use crate::catalog::{Catalog, Column, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use crate::catalog::{Catalog, Column, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use crate::clock::ClockSync;
 use crate::frame::{FrameSnapshot, MetricValue};
 
@@ -67,6 +68,8 @@ pub const MAX_FRAME_SETS: u32 = 1 << 12;
 pub enum Record {
     /// The program that made the capture.
     Process(ProcessInfo),
+    /// The machine on which it ran.
+    Machine(MachineInfo),
     /// Call sites with consecutive ids.
     Sites {
         /// Id of the first one.
@@ -97,7 +100,7 @@ pub enum Record {
     },
     /// A point of the clock's calibration.
     Clock(ClockSync),
-    /// Spans and messages; a large batch of the recorder comes as several of these. A thread may occur more than once.
+    /// Spans, messages and the rest of a batch; one of the recorder may come as several of these. A thread may occur more than once.
     Batch(Vec<ThreadBatch>),
     /// A finished frame, without its spans: those are in the batches before it.
     Frame(FrameRecord),
@@ -117,6 +120,8 @@ pub enum Record {
 pub enum RecordRef<'a> {
     /// The program that makes the capture. Written twice.
     Process(&'a ProcessInfo),
+    /// The machine on which it runs. Written twice.
+    Machine(&'a MachineInfo),
     /// Call sites with consecutive ids; a `None` is not declared. Written twice.
     Sites {
         /// Id of the first one.

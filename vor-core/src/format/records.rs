@@ -6,8 +6,10 @@ use super::head::{END_MARK, decode_end, kind};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
 use super::{FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek};
 use crate::Error;
-use crate::catalog::{Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use crate::clock::ClockSync;
+use crate::catalog::{
+    Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use crate::clock::{ClockSnapshot, ClockSync};
 use crate::frame::{FrameSnapshot, MetricValue};
 
 /// Most argument names of a site, and most bytes of one; more are cut.
@@ -21,6 +23,10 @@ const MAX_OPEN_THREADS: usize = 1 << 16;
 pub(super) const MAX_SEEKS: usize = 1 << 14;
 pub(super) const MAX_INDEXED_SETS: usize = MAX_FRAME_SETS as usize;
 
+/// Flags of a machine.
+const HARDWARE_TICKS: u8 = 1;
+const CLOCKS: u8 = 2;
+
 const SHAPE_INTEGER: u64 = 0;
 const SHAPE_F32: u64 = 1;
 const SHAPE_F64: u64 = 2;
@@ -31,6 +37,45 @@ pub(super) fn put_process(out: &mut Vec<u8>, process: &ProcessInfo) {
     put_varint(out, u64::from(process.pid));
     put_text(out, &process.name);
     put_text(out, &process.recorder);
+}
+
+pub(super) fn put_machine(out: &mut Vec<u8>, machine: &MachineInfo) {
+    put_text(out, &machine.host);
+    put_text(out, &machine.boot_id);
+    let mut flags = 0;
+    if machine.hardware_ticks {
+        flags |= HARDWARE_TICKS;
+    }
+    if machine.clocks.is_some() {
+        flags |= CLOCKS;
+    }
+    out.push(flags);
+    if let Some(clocks) = &machine.clocks {
+        put_varint(out, clocks.ticks);
+        put_varint(out, zigzag(clocks.monotonic_ns));
+        put_varint(out, zigzag(clocks.boottime_ns));
+    }
+}
+
+fn get_machine(cursor: &mut Cursor<'_>) -> Result<MachineInfo, Error> {
+    let host = cursor.text()?.to_owned();
+    let boot_id = cursor.text()?.to_owned();
+    let flags = cursor.u8()?;
+    let clocks = if flags & CLOCKS == 0 {
+        None
+    } else {
+        Some(ClockSnapshot {
+            ticks: cursor.varint()?,
+            monotonic_ns: unzigzag(cursor.varint()?),
+            boottime_ns: unzigzag(cursor.varint()?),
+        })
+    };
+    Ok(MachineInfo {
+        host,
+        boot_id,
+        hardware_ticks: flags & HARDWARE_TICKS != 0,
+        clocks,
+    })
 }
 
 pub(super) fn put_site(out: &mut Vec<u8>, site: &SiteInfo) {
@@ -165,6 +210,7 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
             name: cursor.text()?.to_owned(),
             recorder: cursor.text()?.to_owned(),
         }),
+        kind::MACHINE => Record::Machine(get_machine(&mut cursor)?),
         kind::SITES => {
             let (first, sites) = get_table(&mut cursor, MAX_DECLARED_ID, 7, get_site)?;
             Record::Sites {

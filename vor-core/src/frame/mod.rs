@@ -10,7 +10,7 @@ pub use tree::{TreeBuilder, Trees};
 
 use std::sync::Arc;
 
-use crate::batch::{ArgValue, AsyncSpan, Message};
+use crate::batch::{ArgValue, AsyncSpan, FlowPoint, Message, TaskEvent};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 
 /// A finished frame, immutable and shared as `Arc`.
@@ -62,6 +62,10 @@ pub struct ThreadTree {
     pub async_spans: Vec<AsyncSpan>,
     /// Tasks that ended on the thread, whether or not they are held in `async_spans`.
     pub async_span_count: u64,
+    /// What happened within tasks on the thread, ascending by its end; as many at most as the frame may hold spans, and as many points of flows.
+    pub task_events: Vec<TaskEvent>,
+    /// Points at which a flow passed the thread, ascending by time.
+    pub flows: Vec<FlowPoint>,
 }
 
 /// A span in a tree.

@@ -20,7 +20,7 @@
 //! A builder holds a settable number of spans. Beyond it, a span that contains nothing held is only counted. One that does contain held spans was
 //! open when the limit was reached, and it matters more than the last leaf below it: that leaf makes room. So a
 //! frame of an hour shows its outermost scopes and its first details, and the tree has no gaps above any span it shows. Tasks stand beside the
-//! tree; as many of them are held, the first ones, and all are counted.
+//! tree, and so does what happened in them, and the points of flows; as many of each are held, the first ones.
 
 use rustc_hash::FxHashMap;
 
@@ -34,6 +34,8 @@ pub struct TreeBuilder {
     max_spans: usize,
     held_spans: usize,
     held_async_spans: usize,
+    held_task_events: usize,
+    held_flows: usize,
     span_count: u64,
     dropped_spans: u64,
     /// Slots of `growing` by thread; the first `used` of them belong to the current frame.
@@ -103,7 +105,7 @@ impl TreeBuilder {
     pub fn add(&mut self, batch: &ThreadBatch) {
         self.span_count += batch.len() as u64;
         self.dropped_spans += batch.dropped_spans;
-        if batch.start_ticks.is_empty() && batch.messages.is_empty() && batch.async_spans.is_empty() {
+        if batch.has_no_content() {
             return;
         }
         let slot = *self.slots.entry(batch.thread).or_insert(self.used);
@@ -117,16 +119,21 @@ impl TreeBuilder {
         }
         let growing = &mut self.growing[slot];
         growing.tree.messages.extend_from_slice(&batch.messages);
-        let held = batch
-            .async_spans
-            .len()
-            .min(self.max_spans - self.held_async_spans);
-        growing
-            .tree
-            .async_spans
-            .extend_from_slice(&batch.async_spans[..held]);
-        growing.tree.async_span_count += batch.async_spans.len() as u64;
-        self.held_async_spans += held;
+        let (tree, most) = (&mut growing.tree, self.max_spans);
+        keep(
+            &mut tree.async_spans,
+            &batch.async_spans,
+            &mut self.held_async_spans,
+            most,
+        );
+        tree.async_span_count += batch.async_spans.len() as u64;
+        keep(
+            &mut tree.task_events,
+            &batch.task_events,
+            &mut self.held_task_events,
+            most,
+        );
+        keep(&mut tree.flows, &batch.flows, &mut self.held_flows, most);
 
         let free = self.max_spans - self.held_spans;
         let fitting = batch.len().min(free);
@@ -153,6 +160,8 @@ impl TreeBuilder {
         self.used = 0;
         self.held_spans = 0;
         self.held_async_spans = 0;
+        self.held_task_events = 0;
+        self.held_flows = 0;
         self.span_count = 0;
         self.dropped_spans = 0;
         trees
@@ -169,9 +178,18 @@ impl TreeBuilder {
             tree.messages.clear();
             tree.async_spans.clear();
             tree.async_span_count = 0;
+            tree.task_events.clear();
+            tree.flows.clear();
             self.spare.push(tree);
         }
     }
+}
+
+/// Appends what comes as long as there is room for it.
+fn keep<T: Copy>(kept: &mut Vec<T>, coming: &[T], held: &mut usize, most: usize) {
+    let fits = coming.len().min(most - *held);
+    kept.extend_from_slice(&coming[..fits]);
+    *held += fits;
 }
 
 impl Growing {

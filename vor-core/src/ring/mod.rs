@@ -43,6 +43,14 @@ pub(crate) enum Special {
     Message = 2,
     /// The life of a task: word 0 is its start in ticks, low 32 bits of word 1 its site; one slot follows with its id and its duration in ticks.
     Async = 3,
+    /// A poll of a task: word 0 is its start in ticks, low 32 bits of word 1 the task's site; one slot follows with the task's id and the poll's duration in ticks.
+    Poll = 4,
+    /// A step of a task: word 0 is its time in ticks, low 32 bits of word 1 its site; one slot follows with the task's id and 0.
+    Step = 5,
+    /// The begin of a task that the program numbers: word 0 is its time in ticks, low 32 bits of word 1 the task's site; one slot follows with the task's id and the program's number.
+    Begin = 6,
+    /// A point of a flow: word 0 is its time in ticks, low 32 bits of word 1 its stage; one slot follows with the flow's id and 0.
+    Flow = 7,
 }
 
 impl Special {
@@ -51,6 +59,10 @@ impl Special {
             1 => Some(Self::Text),
             2 => Some(Self::Message),
             3 => Some(Self::Async),
+            4 => Some(Self::Poll),
+            5 => Some(Self::Step),
+            6 => Some(Self::Begin),
+            7 => Some(Self::Flow),
             _ => None,
         }
     }

@@ -20,7 +20,6 @@ use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
 
 pub use cold::backward_ticks;
-#[cfg(not(feature = "off"))]
 pub(crate) use cold::elapsed_ticks;
 use cold::{Opened, begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
 
@@ -243,7 +242,12 @@ pub fn scope(name: &str) -> ScopeGuard {
     if cfg!(feature = "off") || !switch::is_on() {
         return Scope::off();
     }
-    let id = name_id(name);
+    open_named(name_id(name))
+}
+
+/// Opens a scope with a name made at run time, by the id that [`name_id`] gave it.
+#[inline]
+pub(crate) fn open_named(id: u32) -> ScopeGuard {
     if switch::are_names_fast() && switch::is_fast(id) {
         return Scope::begin(id, []);
     }

@@ -164,6 +164,7 @@ impl CaptureSink {
         if !known.process {
             known.process = true;
             encoder.encode(RecordRef::Process(&catalog.process), out);
+            encoder.encode(RecordRef::Machine(&catalog.machine), out);
         }
         for sync in &catalog.timeline.syncs()[known.syncs..] {
             encoder.encode(RecordRef::Clock(sync), out);
@@ -377,9 +378,9 @@ impl FrameSink for CaptureSink {
     }
 }
 
-/// Returns how many spans and tasks a waiting batch holds.
+/// Returns how much a waiting batch holds, in spans.
 fn weight(batch: &SpanBatch) -> usize {
-    batch.span_count() + batch.async_span_count()
+    batch.span_count() + batch.async_span_count() + batch.event_count()
 }
 
 fn open_now() -> Option<crate::format::OpenScopes> {

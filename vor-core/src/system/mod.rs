@@ -18,6 +18,7 @@
 
 use crate::catalog::MetricColumn;
 
+pub(crate) mod machine;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[path = "linux.rs"]
 mod platform;

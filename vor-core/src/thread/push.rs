@@ -69,6 +69,20 @@ pub(crate) fn push_text(text: &str) -> u64 {
     }
 }
 
+/// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.
+pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
+    let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
+    let record = [[word0, word1(low, tag)], more];
+    match current().or_else(set_up) {
+        Some(state) => {
+            if !push(state, &record) {
+                state.ring.count_drop();
+            }
+        }
+        None => push_anyhow(&record),
+    }
+}
+
 /// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
 pub(crate) fn push_message(ticks: u64, text: &str) {
     if let Some(state) = current().or_else(set_up)

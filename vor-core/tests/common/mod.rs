@@ -111,6 +111,7 @@ pub fn catalog() -> Catalog {
             column("memory_mb", "MB", true),
         ]),
         frame_sets: Arc::new(vec![String::new(), "physics".into()]),
+        ..Catalog::default()
     }
 }
 

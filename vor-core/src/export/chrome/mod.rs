@@ -7,7 +7,8 @@
 //! |---|---|
 //! | span | `X` on its thread, with its arguments |
 //! | message | `i` on its thread, of category `message` |
-//! | task | `b` and `e` of category `task` under its id, since tasks overlap |
+//! | task | `b` and `e` of category `task` under its id, since tasks overlap; its polls are `b` and `e` within, its steps `n` |
+//! | point of a flow | `s`, `t` or `f` on its thread, bound to the span around it |
 //! | frame | `b` and `e` of category `frame`, on a track of its own |
 //! | metric | `C` at the begin of the frame that it describes |
 //! | dropped spans | `C` named `dropped_spans`, from the first loss on |
@@ -21,11 +22,14 @@
 //!
 //! The text of an event up to its thread is the same for all spans of a call site and made once; then comes the thread's, then two numbers.
 
+mod events;
+
 use std::io::Write;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::tasks::OpenTasks;
 use super::{arg_name, origin_ns, push_i64, push_u64, thread_label};
 use crate::Error;
 use crate::batch::{ArgValue, SpanBatch, ThreadBatch};
@@ -52,6 +56,9 @@ pub struct ChromeExporter<W: Write> {
     /// Keys of metrics whose text needs no further look, by column.
     counters: Vec<Option<Box<[u8]>>>,
     drops_seen: bool,
+    tasks: OpenTasks,
+    /// The catalog seen last, to end what is open when the trace ends.
+    catalog: Arc<Catalog>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +101,8 @@ impl<W: Write> ChromeExporter<W> {
             tids: FxHashSet::default(),
             counters: Vec::new(),
             drops_seen: false,
+            tasks: OpenTasks::default(),
+            catalog: Arc::default(),
         }
     }
 
@@ -172,8 +181,27 @@ impl<W: Write> ChromeExporter<W> {
         self.threads.insert(thread, track);
     }
 
+    /// Returns the text of events between name and time, for a thread.
+    fn middle(&mut self, catalog: &Catalog, thread: ThreadId) -> Option<Box<[u8]>> {
+        self.declare_thread(catalog, thread);
+        self.threads.get(&thread).map(|track| track.middle.clone())
+    }
+
+    /// Returns the text of events between name and time, for the process as a whole.
+    fn place_of_process(&self) -> Vec<u8> {
+        let mut middle = Vec::new();
+        push_place(&mut middle, self.pid, u64::from(self.pid));
+        middle.extend_from_slice(b",\"ts\":");
+        middle
+    }
+
+    /// Returns when a tick was, as events say it, but in nanoseconds.
+    fn ns(&self, catalog: &Catalog, ticks: u64) -> u64 {
+        since_origin_ns(catalog, ticks, origin_ns(catalog))
+    }
+
     fn write_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
-        if batch.start_ticks.is_empty() && batch.messages.is_empty() && batch.async_spans.is_empty() {
+        if batch.start_ticks.is_empty() && batch.messages.is_empty() {
             return Ok(());
         }
         self.declare_thread(catalog, batch.thread);
@@ -236,20 +264,6 @@ impl<W: Write> ChromeExporter<W> {
             self.out.extend_from_slice(&track.middle);
             push_us(&mut self.out, since_origin_ns(message.ticks));
             self.out.push(b'}');
-        }
-        for task in &batch.async_spans {
-            let start_ns = since_origin_ns(task.start_ticks);
-            let end_ns = since_origin_ns(task.end_ticks()).max(start_ns);
-            let name = catalog.site_name(task.site);
-            for (phase, ns) in [(b'b', start_ns), (b'e', end_ns)] {
-                push_task(&mut self.out, phase, task.id, name);
-                self.out.extend_from_slice(&track.middle);
-                push_us(&mut self.out, ns);
-                self.out.push(b'}');
-            }
-            if result.is_ok() {
-                result = self.hand_over(PIECE_BYTES);
-            }
         }
         self.threads.insert(batch.thread, track);
         result
@@ -359,7 +373,13 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
         self.begin(&batch.catalog)?;
         for thread in &batch.threads {
             self.write_thread(&batch.catalog, thread)?;
+            self.write_events(&batch.catalog, thread)?;
         }
+        // What happened in a task on another thread comes before its end.
+        for thread in &batch.threads {
+            self.write_tasks(&batch.catalog, thread.thread, &thread.async_spans)?;
+        }
+        self.catalog = Arc::clone(&batch.catalog);
         self.hand_over(PIECE_BYTES)
     }
 
@@ -379,7 +399,11 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
         match self.stage {
             Stage::Closed => return Ok(()),
             Stage::Empty => self.out.extend_from_slice(b"[\n]\n"),
-            Stage::Open => self.out.extend_from_slice(b"\n]\n"),
+            Stage::Open => {
+                let catalog = std::mem::take(&mut self.catalog);
+                self.end_open_tasks(&catalog);
+                self.out.extend_from_slice(b"\n]\n");
+            }
         }
         self.stage = Stage::Closed;
         self.flush()
@@ -415,16 +439,6 @@ fn push_span(out: &mut Vec<u8>, head: &[u8], middle: &[u8], times_ns: (u64, u64)
     push_us(out, times_ns.0);
     out.extend_from_slice(b",\"dur\":");
     push_us(out, times_ns.1);
-}
-
-/// Appends the begin or the end of a task, up to its thread.
-fn push_task(out: &mut Vec<u8>, phase: u8, id: u64, name: &str) {
-    out.extend_from_slice(b",\n{\"ph\":\"");
-    out.push(phase);
-    out.extend_from_slice(b"\",\"cat\":\"task\",\"id2\":{\"local\":\"");
-    push_u64(out, id);
-    out.extend_from_slice(b"\"},\"name\":");
-    push_json_str(out, name);
 }
 
 fn push_place(out: &mut Vec<u8>, pid: u32, tid: u64) {
