@@ -40,7 +40,8 @@
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], `PuffinSink`, a [`FrameSink`] of your own |
+//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, a [`FrameSink`] of your own |
+//! | have a trace in memory | [`TraceBuilder`] |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
 //!
 //! # Features
@@ -58,11 +59,13 @@ pub use vor_core::batch::{
 };
 pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+pub use vor_core::clock::ticks;
 pub use vor_core::config::Config;
 pub use vor_core::drain::{
     SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
     frame_mark, frame_mark_named, is_enabled, stats,
 };
+pub use vor_core::export::perfetto::{CounterTrack, CounterUnit};
 pub use vor_core::flow::{FlowId, flow};
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::future::ProfileFuture;
@@ -73,6 +76,8 @@ pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Re
 pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
+#[cfg(not(target_arch = "wasm32"))]
+pub use vor_core::sink::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(feature = "puffin")]
 pub use vor_core::sink::puffin::PuffinSink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};

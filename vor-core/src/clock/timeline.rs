@@ -76,6 +76,59 @@ impl Timeline {
     }
 }
 
+/// Most ticks behind a point that are mapped without a look at the others: a year, and more, of any counter.
+const MAPPED_TICKS: u64 = 1 << 56;
+
+/// Maps many ticks that lie near one another: it keeps the point that it used last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TickMapper<'a> {
+    timeline: &'a Timeline,
+    /// The point in use, and the ticks it is for.
+    sync: ClockSync,
+    from: u64,
+    to: u64,
+}
+
+impl<'a> TickMapper<'a> {
+    pub(crate) fn new(timeline: &'a Timeline) -> Self {
+        Self {
+            timeline,
+            sync: ClockSync::default(),
+            from: 1,
+            to: 0,
+        }
+    }
+
+    /// As [`Timeline::unix_ns`].
+    #[inline]
+    pub(crate) fn unix_ns(&mut self, ticks: u64) -> i64 {
+        if ticks < self.from || ticks > self.to {
+            return self.unix_ns_elsewhere(ticks);
+        }
+        let elapsed = (u128::from(ticks - self.from) * u128::from(self.sync.rate)) >> RATE_BITS;
+        // Both ends of the range fit, so what lies between does.
+        self.sync.unix_ns + elapsed as i64
+    }
+
+    #[cold]
+    fn unix_ns_elsewhere(&mut self, ticks: u64) -> i64 {
+        let after = self.timeline.syncs.partition_point(|sync| sync.ticks <= ticks);
+        if let Some(sync) = after.checked_sub(1).and_then(|at| self.timeline.syncs.get(at)) {
+            let next = self
+                .timeline
+                .syncs
+                .get(after)
+                .map_or(u64::MAX, |next| next.ticks - 1);
+            let to = next.min(sync.ticks.saturating_add(MAPPED_TICKS));
+            // Where the end of the range is beyond what can be told, each tick is mapped by itself.
+            if map(sync, to) < i64::MAX {
+                (self.sync, self.from, self.to) = (*sync, sync.ticks, to);
+            }
+        }
+        self.timeline.unix_ns(ticks)
+    }
+}
+
 /// Maps a tick by one point.
 pub(super) fn map(sync: &ClockSync, ticks: u64) -> i64 {
     let delta = i128::from(ticks) - i128::from(sync.ticks);

@@ -2,10 +2,13 @@
 
 pub mod chrome;
 pub mod csv;
+pub mod perfetto;
 mod tasks;
 
 use std::borrow::Cow;
 use std::io::Write as _;
+
+use rustc_hash::FxHashSet;
 
 use crate::batch::ArgValue;
 use crate::catalog::{Catalog, SiteInfo, ThreadId};
@@ -24,6 +27,29 @@ pub fn thread_label(catalog: &Catalog, id: ThreadId) -> Cow<'_, str> {
         Some(thread) if !thread.name.is_empty() => Cow::Borrowed(&thread.name),
         Some(thread) if thread.os_id != 0 => Cow::Owned(format!("thread {}", thread.os_id)),
         _ => Cow::Owned(format!("thread #{}", id.0)),
+    }
+}
+
+/// Thread numbers that the operating system did not give begin here; Linux stays below 2^22.
+const FIRST_MADE_TID: u64 = 1 << 30;
+
+/// Numbers of threads in a trace.
+///
+/// The operating system gives a number again after its thread is gone; a track must not hold two threads.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    taken: FxHashSet<u64>,
+}
+
+impl Numbers {
+    /// Returns a thread's number, which no other thread gets. Asked once for each thread.
+    pub(crate) fn of(&mut self, catalog: &Catalog, thread: ThreadId) -> u64 {
+        let os_id = catalog.thread(thread).map_or(0, |thread| thread.os_id);
+        if os_id != 0 && os_id < FIRST_MADE_TID && self.taken.insert(os_id) {
+            os_id
+        } else {
+            FIRST_MADE_TID + u64::from(thread.0)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod capture;
 pub(crate) mod outputs;
 pub mod chrome;
+pub mod perfetto;
 #[cfg(feature = "puffin")]
 pub mod puffin;
 

@@ -27,10 +27,10 @@ mod events;
 use std::io::Write;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::tasks::OpenTasks;
-use super::{arg_name, origin_ns, push_i64, push_u64, thread_label};
+use super::{Numbers, arg_name, origin_ns, push_i64, push_u64, thread_label};
 use crate::Error;
 use crate::batch::{ArgValue, SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, SiteInfo, ThreadId};
@@ -52,7 +52,7 @@ pub struct ChromeExporter<W: Write> {
     sites: Arc<SiteTable>,
     unknown_head: Box<[u8]>,
     threads: FxHashMap<ThreadId, Track>,
-    tids: FxHashSet<u64>,
+    numbers: Numbers,
     /// Keys of metrics whose text needs no further look, by column.
     counters: Vec<Option<Box<[u8]>>>,
     drops_seen: bool,
@@ -83,9 +83,6 @@ struct Track {
 /// Events are handed to the writer in pieces of about this size.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Thread numbers that the operating system did not give begin here; Linux stays below 2^22.
-const FIRST_MADE_TID: u64 = 1 << 30;
-
 impl<W: Write> ChromeExporter<W> {
     /// Makes an exporter; nothing is written before the first batch or frame.
     pub fn new(writer: W) -> Self {
@@ -98,7 +95,7 @@ impl<W: Write> ChromeExporter<W> {
             sites: Arc::default(),
             unknown_head: span_head("?", ""),
             threads: FxHashMap::default(),
-            tids: FxHashSet::default(),
+            numbers: Numbers::default(),
             counters: Vec::new(),
             drops_seen: false,
             tasks: OpenTasks::default(),
@@ -153,16 +150,7 @@ impl<W: Write> ChromeExporter<W> {
         }
         let tid = match self.threads.get(&thread) {
             Some(track) => track.tid,
-            None => {
-                // The operating system gives a number again after its thread is gone; a track must not hold two threads.
-                let os_id = catalog.thread(thread).map_or(0, |thread| thread.os_id);
-                let usable = os_id != 0 && os_id < FIRST_MADE_TID && self.tids.insert(os_id);
-                if usable {
-                    os_id
-                } else {
-                    FIRST_MADE_TID + u64::from(thread.0)
-                }
-            }
+            None => self.numbers.of(catalog, thread),
         };
         let mut middle = Vec::new();
         push_place(&mut middle, self.pid, tid);

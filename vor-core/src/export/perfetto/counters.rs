@@ -1,0 +1,51 @@
+//! Units of counters as Perfetto has them.
+
+/// What a counter counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CounterUnit {
+    /// No unit.
+    None,
+    /// Nanoseconds.
+    TimeNs,
+    /// Things.
+    Count,
+    /// Bytes.
+    SizeBytes,
+    /// Any other, such as `%`.
+    Custom(String),
+}
+
+impl CounterUnit {
+    /// Returns what the unit of a metric is to a viewer, and how many of the viewer's units it is: `MB` are a million bytes.
+    #[must_use]
+    pub fn of_metric(unit: &str) -> (Self, u64) {
+        let (thousand, ki) = (1000_u64, 1024_u64);
+        match unit {
+            "" => (Self::None, 1),
+            "ns" => (Self::TimeNs, 1),
+            "us" | "µs" => (Self::TimeNs, thousand),
+            "ms" => (Self::TimeNs, thousand.pow(2)),
+            "s" => (Self::TimeNs, thousand.pow(3)),
+            "count" => (Self::Count, 1),
+            "B" | "bytes" => (Self::SizeBytes, 1),
+            "kB" | "KB" => (Self::SizeBytes, thousand),
+            "MB" => (Self::SizeBytes, thousand.pow(2)),
+            "GB" => (Self::SizeBytes, thousand.pow(3)),
+            "KiB" => (Self::SizeBytes, ki),
+            "MiB" => (Self::SizeBytes, ki.pow(2)),
+            "GiB" => (Self::SizeBytes, ki.pow(3)),
+            other => (Self::Custom(other.to_owned()), 1),
+        }
+    }
+
+    /// Returns the number of the unit in Perfetto's schema, and the name of one that has no number.
+    pub(super) fn code(&self) -> (Option<u64>, Option<&str>) {
+        match self {
+            Self::None => (None, None),
+            Self::TimeNs => (Some(1), None),
+            Self::Count => (Some(2), None),
+            Self::SizeBytes => (Some(3), None),
+            Self::Custom(name) => (None, Some(name)),
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Perfetto traces: protobuf that `ui.perfetto.dev` and the trace processor open.
+//!
+//! A trace is a list of packets, written as they come; any beginning of it that ends with a whole packet is a trace.
+//!
+//! | what | in the trace |
+//! |---|---|
+//! | process, threads | tracks with their names and numbers |
+//! | span | begin and end on its thread's track, with name, category, place in the source and typed arguments |
+//! | message | instant on its thread's track, of category `message` |
+//! | task | begin and end on a track among those of its name, which no other task has at the same time; its polls within it, its steps as instants |
+//! | point of a flow | arrow between the spans around two points |
+//! | frame | span on the track `frames`, or `frames of NAME` |
+//! | metric | counter with its unit, at the begin of the frame that it describes |
+//! | dropped spans | counter `dropped_spans`, from the first loss on |
+//!
+//! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well; a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when
+//! the recording began. A recording that does not know these has the wall clock's time.
+//!
+//! Each thread is a sequence of packets of its own, see `sequence`. What belongs to the whole process is sequence 1.
+//!
+//! A clock that ticks more rarely than every four nanoseconds gives a scope and the first one within it the same time. Viewers nest events of equal time in the order of
+//! the file, and a scope that was open across drains comes behind those within it; so begins are then one or two nanoseconds late, within the tick.
+
+mod proto;
+mod schema;
+mod counters;
+mod names;
+mod sequence;
+mod process;
+mod events;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+pub use counters::CounterUnit;
+pub use process::CounterTrack;
+
+use self::names::Names;
+use self::process::Process;
+use self::proto::{put_f64, put_message, put_str, put_u64};
+use self::schema::{annotation, event};
+use self::sequence::Sequence;
+use super::tasks::OpenTasks;
+use super::{Numbers, arg_name, thread_label};
+use crate::Error;
+use crate::batch::{ArgValue, SpanBatch, ThreadBatch};
+use crate::catalog::{Catalog, ThreadId};
+use crate::clock::{RATE_BITS, TickMapper};
+use crate::frame::FrameSnapshot;
+use crate::sink::{FrameSink, Interest};
+
+/// Writes a Perfetto trace.
+#[derive(Debug)]
+pub struct PerfettoExporter<W: Write> {
+    writer: W,
+    /// Packets that are not yet handed to `writer`.
+    out: Vec<u8>,
+    process: Option<Process>,
+    threads: FxHashMap<ThreadId, Sequence>,
+    numbers: Numbers,
+    names: Names,
+    tasks: OpenTasks,
+    /// Number of the sequence that a new thread gets.
+    next_sequence: u32,
+    /// Events of a thread by time: index of the span, and whether it is its end.
+    order: Vec<(u32, bool)>,
+    /// Spans of a thread that contain the one looked at.
+    around: Vec<u32>,
+    catalog: Arc<Catalog>,
+    finished: bool,
+}
+
+/// Packets are handed to the writer in pieces of about this size.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Begins are moved within the tick where a tick is at least this long.
+const COARSE_TICK_NS: u64 = 4;
+
+impl<W: Write> PerfettoExporter<W> {
+    /// Makes an exporter; nothing is written before the first batch or frame.
+    pub fn new(writer: W) -> Self {
+        Self::with_sequences_from(writer, 1)
+    }
+
+    /// Makes an exporter whose sequences of packets have the numbers from `first` on: where the traces of several processes go into one file, no two of them may have the
+    /// same. [`next_sequence`](Self::next_sequence) says where the next process may begin.
+    ///
+    /// # Panics
+    ///
+    /// Panics when `first` is 0, which stands for no sequence.
+    pub fn with_sequences_from(writer: W, first: u32) -> Self {
+        assert!(first > 0, "sequence numbers begin at 1");
+        Self {
+            writer,
+            out: Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4),
+            process: None,
+            threads: FxHashMap::default(),
+            numbers: Numbers::default(),
+            names: Names::default(),
+            tasks: OpenTasks::default(),
+            next_sequence: first,
+            order: Vec::new(),
+            around: Vec::new(),
+            catalog: Arc::default(),
+            finished: false,
+        }
+    }
+
+    /// Begins the trace, before anything else is written: with a catalog its clock is known, and counters can be added.
+    ///
+    /// # Errors
+    ///
+    /// When the trace is already finished.
+    pub fn start(&mut self, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        self.begin(catalog)
+    }
+
+    /// Adds a counter that the program fills itself; before [`start`](Self::start) it shows nothing.
+    pub fn add_counter(
+        &mut self,
+        name: &str,
+        unit: &CounterUnit,
+        multiplier: u64,
+        is_incremental: bool,
+    ) -> CounterTrack {
+        let Some(process) = &mut self.process else {
+            return CounterTrack::default();
+        };
+        process.add_counter(&mut self.out, name, unit, multiplier, is_incremental)
+    }
+
+    /// Writes a counter's value at a tick; one that is not finite is left out.
+    pub fn put_counter(&mut self, counter: CounterTrack, ticks: u64, value: f64) {
+        if let Some(process) = self.process.as_ref().filter(|_| value.is_finite()) {
+            let ns = process.times(&self.catalog).ns(ticks);
+            process.put_counter(&mut self.out, counter, ns, value);
+        }
+    }
+
+    /// Writes a counter's value at a tick.
+    pub fn put_integer_counter(&mut self, counter: CounterTrack, ticks: u64, value: i64) {
+        if let Some(process) = &self.process {
+            let ns = process.times(&self.catalog).ns(ticks);
+            process.put_integer_counter(&mut self.out, counter, ns, value);
+        }
+    }
+
+    /// Returns the writer. What was not flushed or finished before is lost.
+    pub fn into_inner(self) -> W {
+        self.writer
+    }
+
+    /// Returns the first number of a sequence that this trace has not used.
+    #[must_use]
+    pub fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
+    /// Writes what a trace begins with, once, and notes the catalog.
+    fn begin(&mut self, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        if self.finished {
+            return Err(Error::sink("the Perfetto trace is already finished"));
+        }
+        if !Arc::ptr_eq(&self.catalog, catalog) {
+            self.catalog = Arc::clone(catalog);
+        }
+        if self.process.is_none() {
+            let process = Process::new(catalog, self.next_sequence);
+            self.next_sequence += 1;
+            process.put_begin(&mut self.out, catalog);
+            self.process = Some(process);
+        }
+        Ok(())
+    }
+
+    /// Hands over what has gathered, if it is enough.
+    fn hand_over(&mut self, at_least: usize) -> Result<(), Error> {
+        if self.out.len() >= at_least {
+            let result = self.writer.write_all(&self.out);
+            self.out.clear();
+            result.map_err(|error| Error::io("cannot write the Perfetto trace", error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the thread has a track, under its present name.
+    fn declare_thread(&mut self, catalog: &Catalog, thread: ThreadId, now_ns: u64) {
+        let Some(process) = &self.process else { return };
+        let label = thread_label(catalog, thread);
+        if self
+            .threads
+            .get(&thread)
+            .is_some_and(|sequence| sequence.label == label)
+        {
+            return;
+        }
+        let sequence = self.threads.entry(thread).or_insert_with(|| {
+            let uuid = process.uuid_of_thread(thread);
+            let mut sequence = Sequence::new(self.next_sequence, uuid, self.numbers.of(catalog, thread));
+            self.next_sequence += 1;
+            sequence.put_begin(&mut self.out, now_ns);
+            sequence
+        });
+        sequence.label = label.into_owned();
+        sequence.put_descriptor(&mut self.out, process.uuid, process.pid);
+    }
+
+    fn write_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
+        let Some(process) = &self.process else {
+            return Ok(());
+        };
+        if batch.start_ticks.is_empty() && batch.messages.is_empty() && batch.flows.is_empty() {
+            return Ok(());
+        }
+        let times = process.times(catalog);
+        self.sort(batch);
+        let first = self.order.last().map(|(i, _)| batch.start_ticks[*i as usize]);
+        let points = batch.messages.first().map(|message| message.ticks);
+        let points = points
+            .into_iter()
+            .chain(batch.flows.first().map(|point| point.ticks));
+        let begin = times.ns(first.into_iter().chain(points).min().unwrap_or(0));
+        self.declare_thread(catalog, batch.thread, begin);
+        // The sequence leaves the table while it is written, since handing over takes all of `self`.
+        let Some(mut sequence) = self.threads.remove(&batch.thread) else {
+            return Ok(());
+        };
+        let result = self.write_spans(catalog, batch, times, &mut sequence);
+        self.write_points(catalog, batch, times, &mut sequence);
+        self.threads.insert(batch.thread, sequence);
+        result
+    }
+
+    /// Puts the begins and ends of a batch's spans into `order`, the last first.
+    ///
+    /// Spans stand in the order of their ends. Read backwards, each is followed by those within it, so that its begin comes when the next one is not.
+    fn sort(&mut self, batch: &ThreadBatch) {
+        let Self { order, around, .. } = self;
+        order.clear();
+        around.clear();
+        order.reserve(2 * batch.len());
+        for i in (0..batch.len() as u32).rev() {
+            let start = batch.start_ticks[i as usize];
+            while let Some(&outer) = around.last()
+                && batch.start_ticks[outer as usize] > start
+            {
+                order.push((outer, false));
+                around.pop();
+            }
+            order.push((i, true));
+            around.push(i);
+        }
+        order.extend(around.drain(..).rev().map(|i| (i, false)));
+    }
+
+    fn write_spans(
+        &mut self,
+        catalog: &Catalog,
+        batch: &ThreadBatch,
+        mut times: Times<'_>,
+        sequence: &mut Sequence,
+    ) -> Result<(), Error> {
+        let order = std::mem::take(&mut self.order);
+        let mut result = Ok(());
+        for piece in order.rchunks(PIECE_BYTES / 32) {
+            for &(i, is_end) in piece.iter().rev() {
+                let i = i as usize;
+                if is_end {
+                    let ns = times.end_ns(batch.start_ticks[i], batch.end_ticks(i));
+                    sequence.put_span_end(&mut self.out, ns);
+                    continue;
+                }
+                let site = batch.sites[i];
+                let index = self.names.index(catalog, site);
+                let name = self.names.get(index);
+                sequence.learn(&mut self.out, index, name);
+                let ns = times.begin_ns(batch.start_ticks[i], sequence.last_ns());
+                let has_args = !batch.args.is_empty();
+                let args = has_args
+                    .then(|| {
+                        batch
+                            .args
+                            .binary_search_by_key(&i, |args| args.span as usize)
+                            .ok()
+                    })
+                    .flatten();
+                match args {
+                    None if name.body_bytes > 0 => sequence.put_span_begin(&mut self.out, name, ns),
+                    at => sequence.put_event(&mut self.out, ns, true, |out| {
+                        name.put_begin(out);
+                        let values = at.map_or(&[][..], |at| &batch.args[at].values);
+                        for (position, value) in values.iter().enumerate() {
+                            put_message(out, event::DEBUG_ANNOTATIONS, |out| {
+                                if position < name.arg_names {
+                                    let iid = name.first_arg_iid + position as u64;
+                                    put_u64(out, annotation::NAME_IID, iid);
+                                } else {
+                                    put_str(out, annotation::NAME, &arg_name(None, position));
+                                }
+                                put_value(out, value);
+                            });
+                        }
+                    }),
+                }
+            }
+            result = self.hand_over(PIECE_BYTES);
+            if result.is_err() {
+                break;
+            }
+        }
+        self.order = order;
+        result
+    }
+}
+
+fn put_value(out: &mut Vec<u8>, value: &ArgValue) {
+    match value {
+        ArgValue::Bool(value) => put_u64(out, annotation::BOOL, u64::from(*value)),
+        ArgValue::I64(value) => proto::put_i64(out, annotation::INT, *value),
+        ArgValue::U64(value) => put_u64(out, annotation::UINT, *value),
+        ArgValue::F64(value) => put_f64(out, annotation::DOUBLE, *value),
+        ArgValue::Str(value) => put_str(out, annotation::STRING, value),
+    }
+}
+
+impl PerfettoExporter<Vec<u8>> {
+    /// Returns what was written so far, and forgets it.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.writer);
+        bytes.append(&mut self.out);
+        bytes
+    }
+}
+
+/// From ticks to the trace's time.
+#[derive(Clone, Copy, Debug)]
+struct Times<'a> {
+    ticks: TickMapper<'a>,
+    /// What the trace's clock shows less what the wall clock does.
+    offset_ns: i64,
+    /// How far begins are moved where the clock is coarse, else 0.
+    slack_ns: u64,
+}
+
+impl<'a> Times<'a> {
+    fn new(catalog: &'a Catalog, offset_ns: i64) -> Self {
+        let rate = catalog.timeline.syncs().last().map_or(0, |sync| sync.rate);
+        Self {
+            ticks: TickMapper::new(&catalog.timeline),
+            offset_ns,
+            slack_ns: u64::from(rate >= COARSE_TICK_NS << RATE_BITS),
+        }
+    }
+
+    /// Returns the time of a tick.
+    #[inline]
+    fn ns(mut self, ticks: u64) -> u64 {
+        self.at(ticks)
+    }
+
+    #[inline]
+    fn at(&mut self, ticks: u64) -> u64 {
+        let ns = self.ticks.unix_ns(ticks).saturating_add(self.offset_ns);
+        u64::try_from(ns).unwrap_or(0)
+    }
+
+    /// Returns the time of a span's begin, before which the event at `last_ns` was written.
+    #[inline]
+    fn begin_ns(&mut self, ticks: u64, last_ns: u64) -> u64 {
+        let ns = self.at(ticks);
+        let is_late = ns < last_ns;
+        ns + self.slack_ns * if is_late { 1 } else { 2 }
+    }
+
+    /// Returns the time of a span's end.
+    #[inline]
+    fn end_ns(&mut self, start_ticks: u64, end_ticks: u64) -> u64 {
+        let ns = self.at(end_ticks);
+        ns + self.slack_ns * if start_ticks == end_ticks { 2 } else { 0 }
+    }
+}
+
+impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.begin(&batch.catalog)?;
+        for thread in &batch.threads {
+            self.write_thread(&batch.catalog, thread)?;
+            self.write_task_events(&batch.catalog, thread);
+        }
+        // What happened in a task on another thread comes before its end.
+        for thread in &batch.threads {
+            self.write_tasks(&batch.catalog, &thread.async_spans);
+        }
+        self.hand_over(PIECE_BYTES)
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.begin(&frame.catalog)?;
+        if let Some(process) = &mut self.process {
+            process.put_frame(&mut self.out, frame);
+        }
+        self.hand_over(PIECE_BYTES)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.hand_over(1)?;
+        let flushed = self.writer.flush();
+        flushed.map_err(|error| Error::io("cannot write the Perfetto trace", error))
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        let catalog = std::mem::take(&mut self.catalog);
+        self.end_open_tasks(&catalog);
+        self.flush()
+    }
+}
