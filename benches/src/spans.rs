@@ -102,6 +102,7 @@ fn catalog() -> Arc<Catalog> {
         }))]),
         columns: Arc::default(),
         frame_sets: Arc::new(vec![String::new()]),
+        ..Catalog::default()
     })
 }
 

@@ -34,17 +34,20 @@ pub enum Task {
     Marks,
     /// A few scopes, and then nothing.
     Idle,
+    /// A Perfetto trace.
+    Traces,
     /// A capture opened at its last frame, and read to its end.
     Open,
 }
 
-const TASKS: [(&str, Task); 7] = [
+const TASKS: [(&str, Task); 8] = [
     ("flat-out", Task::FlatOut),
     ("paced", Task::Paced),
     ("work", Task::Work),
     ("trees", Task::Trees),
     ("marks", Task::Marks),
     ("idle", Task::Idle),
+    ("traces", Task::Traces),
     ("open", Task::Open),
 ];
 
@@ -120,14 +123,20 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
         }
         Task::Marks => marks(&path),
         Task::Idle => idle(&path, length),
-        Task::Open => {
-            if let Err(error) = crate::size::open(&path) {
-                eprintln!("budget: {error}");
-                return ExitCode::FAILURE;
-            }
-        }
+        Task::Traces => return told(crate::traces::child()),
+        Task::Open => return told(crate::size::open(&path)),
     }
     ExitCode::SUCCESS
+}
+
+fn told(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("budget: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Records for a time and prints what it cost.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `truth`, `threads`, `drain`, `marks`, `recording`, `idle`, `size`, `real`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `idle`, `size`, `real`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
@@ -20,6 +20,7 @@ mod recording;
 mod size;
 mod table;
 mod threads;
+mod traces;
 mod truth;
 
 use std::process::ExitCode;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         ("truth", truth::measure),
         ("threads", threads::measure),
         ("drain", drain::measure),
+        ("traces", traces::measure),
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
         ("idle", recording::measure_idle),

@@ -25,6 +25,7 @@ mod proto;
 mod schema;
 mod counters;
 mod names;
+mod sort;
 mod sequence;
 mod process;
 mod events;
@@ -37,15 +38,16 @@ use rustc_hash::FxHashMap;
 pub use counters::CounterUnit;
 pub use process::CounterTrack;
 
-use self::names::Names;
+use self::names::{Name, Names};
 use self::process::Process;
 use self::proto::{put_f64, put_message, put_str, put_u64};
 use self::schema::{annotation, event};
 use self::sequence::Sequence;
+use self::sort::Sorter;
 use super::tasks::OpenTasks;
 use super::{Numbers, arg_name, thread_label};
 use crate::Error;
-use crate::batch::{ArgValue, SpanBatch, ThreadBatch};
+use crate::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, ThreadId};
 use crate::clock::{RATE_BITS, TickMapper};
 use crate::frame::FrameSnapshot;
@@ -64,16 +66,15 @@ pub struct PerfettoExporter<W: Write> {
     tasks: OpenTasks,
     /// Number of the sequence that a new thread gets.
     next_sequence: u32,
-    /// Events of a thread by time: index of the span, and whether it is its end.
-    order: Vec<(u32, bool)>,
-    /// Spans of a thread that contain the one looked at.
-    around: Vec<u32>,
+    sorter: Sorter,
     catalog: Arc<Catalog>,
     finished: bool,
 }
 
 /// Packets are handed to the writer in pieces of about this size.
 const PIECE_BYTES: usize = 64 * 1024;
+/// Spans whose begins and ends are put in order at once: few enough for the first-level cache.
+const BLOCK_SPANS: usize = 1 << 10;
 
 /// Begins are moved within the tick where a tick is at least this long.
 const COARSE_TICK_NS: u64 = 4;
@@ -101,8 +102,7 @@ impl<W: Write> PerfettoExporter<W> {
             names: Names::default(),
             tasks: OpenTasks::default(),
             next_sequence: first,
-            order: Vec::new(),
-            around: Vec::new(),
+            sorter: Sorter::default(),
             catalog: Arc::default(),
             finished: false,
         }
@@ -215,14 +215,13 @@ impl<W: Write> PerfettoExporter<W> {
             return Ok(());
         }
         let times = process.times(catalog);
-        self.sort(batch);
-        let first = self.order.last().map(|(i, _)| batch.start_ticks[*i as usize]);
-        let points = batch.messages.first().map(|message| message.ticks);
-        let points = points
-            .into_iter()
-            .chain(batch.flows.first().map(|point| point.ticks));
-        let begin = times.ns(first.into_iter().chain(points).min().unwrap_or(0));
-        self.declare_thread(catalog, batch.thread, begin);
+        let begin = [
+            batch.start_ticks.iter().take(BLOCK_SPANS).min().copied(),
+            batch.messages.first().map(|message| message.ticks),
+            batch.flows.first().map(|point| point.ticks),
+        ];
+        let begin_ticks = begin.into_iter().flatten().min().unwrap_or(0);
+        self.declare_thread(catalog, batch.thread, times.ns(begin_ticks));
         // The sequence leaves the table while it is written, since handing over takes all of `self`.
         let Some(mut sequence) = self.threads.remove(&batch.thread) else {
             return Ok(());
@@ -233,28 +232,6 @@ impl<W: Write> PerfettoExporter<W> {
         result
     }
 
-    /// Puts the begins and ends of a batch's spans into `order`, the last first.
-    ///
-    /// Spans stand in the order of their ends. Read backwards, each is followed by those within it, so that its begin comes when the next one is not.
-    fn sort(&mut self, batch: &ThreadBatch) {
-        let Self { order, around, .. } = self;
-        order.clear();
-        around.clear();
-        order.reserve(2 * batch.len());
-        for i in (0..batch.len() as u32).rev() {
-            let start = batch.start_ticks[i as usize];
-            while let Some(&outer) = around.last()
-                && batch.start_ticks[outer as usize] > start
-            {
-                order.push((outer, false));
-                around.pop();
-            }
-            order.push((i, true));
-            around.push(i);
-        }
-        order.extend(around.drain(..).rev().map(|i| (i, false)));
-    }
-
     fn write_spans(
         &mut self,
         catalog: &Catalog,
@@ -262,56 +239,47 @@ impl<W: Write> PerfettoExporter<W> {
         mut times: Times<'_>,
         sequence: &mut Sequence,
     ) -> Result<(), Error> {
-        let order = std::mem::take(&mut self.order);
-        let mut result = Ok(());
-        for piece in order.rchunks(PIECE_BYTES / 32) {
-            for &(i, is_end) in piece.iter().rev() {
-                let i = i as usize;
-                if is_end {
+        let has_args = !batch.args.is_empty();
+        for block in (0..batch.len()).step_by(BLOCK_SPANS) {
+            let block = block..batch.len().min(block + BLOCK_SPANS);
+            for edge in self.sorter.sort(&batch.start_ticks, block) {
+                let i = edge.span();
+                if edge.is_end() {
                     let ns = times.end_ns(batch.start_ticks[i], batch.end_ticks(i));
                     sequence.put_span_end(&mut self.out, ns);
                     continue;
                 }
-                let site = batch.sites[i];
-                let index = self.names.index(catalog, site);
+                let index = self.names.index(catalog, batch.sites[i]);
                 let name = self.names.get(index);
                 sequence.learn(&mut self.out, index, name);
                 let ns = times.begin_ns(batch.start_ticks[i], sequence.last_ns());
-                let has_args = !batch.args.is_empty();
-                let args = has_args
-                    .then(|| {
-                        batch
-                            .args
-                            .binary_search_by_key(&i, |args| args.span as usize)
-                            .ok()
-                    })
-                    .flatten();
-                match args {
+                let at = |args: &SpanArgs| args.span as usize;
+                let args = has_args.then(|| batch.args.binary_search_by_key(&i, at).ok());
+                match args.flatten().map(|at| &batch.args[at].values) {
                     None if name.body_bytes > 0 => sequence.put_span_begin(&mut self.out, name, ns),
-                    at => sequence.put_event(&mut self.out, ns, true, |out| {
+                    values => sequence.put_event(&mut self.out, ns, true, |out| {
                         name.put_begin(out);
-                        let values = at.map_or(&[][..], |at| &batch.args[at].values);
-                        for (position, value) in values.iter().enumerate() {
-                            put_message(out, event::DEBUG_ANNOTATIONS, |out| {
-                                if position < name.arg_names {
-                                    let iid = name.first_arg_iid + position as u64;
-                                    put_u64(out, annotation::NAME_IID, iid);
-                                } else {
-                                    put_str(out, annotation::NAME, &arg_name(None, position));
-                                }
-                                put_value(out, value);
-                            });
-                        }
+                        put_args(out, name, values.map_or(&[], |values| values));
                     }),
                 }
             }
-            result = self.hand_over(PIECE_BYTES);
-            if result.is_err() {
-                break;
-            }
+            self.hand_over(PIECE_BYTES)?;
         }
-        self.order = order;
-        result
+        Ok(())
+    }
+}
+
+/// Appends the arguments of a span.
+fn put_args(out: &mut Vec<u8>, name: &Name, values: &[ArgValue]) {
+    for (position, value) in values.iter().enumerate() {
+        put_message(out, event::DEBUG_ANNOTATIONS, |out| {
+            if position < name.arg_names {
+                put_u64(out, annotation::NAME_IID, name.first_arg_iid + position as u64);
+            } else {
+                put_str(out, annotation::NAME, &arg_name(None, position));
+            }
+            put_value(out, value);
+        });
     }
 }
 

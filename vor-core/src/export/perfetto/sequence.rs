@@ -26,8 +26,9 @@ const END_BODY: [u8; 4] = [
     event::END as u8,
 ];
 
-/// Most bytes of a packet written by the hot path: key, length, body, prefix, and a time with its clock.
-const MAX_PACKET_BYTES: usize = 2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3;
+/// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock, in whole vectors.
+const PACKET_ROOM: usize = 64;
+const _: () = assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
 
 /// A thread in the trace.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl Sequence {
         prefix_bytes: usize,
         ns: u64,
     ) {
-        let mut bytes = [0; MAX_PACKET_BYTES];
+        let mut bytes = [0; PACKET_ROOM];
         bytes[0] = PACKET_KEY;
         bytes[2..2 + MAX_BODY_BYTES].copy_from_slice(body);
         let mut at = 2 + body_bytes.min(MAX_BODY_BYTES);
@@ -184,7 +185,9 @@ impl Sequence {
             at += 3;
         }
         bytes[1] = (at - 2) as u8;
-        out.extend_from_slice(&bytes[..at]);
+        let end = out.len() + at;
+        out.extend_from_slice(&bytes);
+        out.truncate(end);
     }
 
     /// Writes a packet of any length around the fields of its event; `refers` says whether these refer to texts.
