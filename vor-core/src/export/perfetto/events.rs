@@ -17,16 +17,10 @@ impl<W: Write> PerfettoExporter<W> {
     ///
     /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open long before something reaches it. The events of the older format have a time
     /// of their own and belong to the span around it, so these are written.
-    pub(super) fn write_points(
-        &mut self,
-        _: &Catalog,
-        batch: &ThreadBatch,
-        times: Times<'_>,
-        sequence: &mut Sequence,
-    ) {
+    pub(super) fn write_points(&mut self, batch: &ThreadBatch, times: Times<'_>, sequence: &Sequence) {
         let Some(process) = &self.process else { return };
         for message in &batch.messages {
-            sequence.put_event(&mut self.out, times.ns(message.ticks), false, |out| {
+            sequence.put_point(&mut self.out, times.ns(message.ticks), |out| {
                 put_u64(out, event::TYPE, event::INSTANT);
                 put_str(out, event::CATEGORIES, "message");
                 put_str(out, event::NAME, &message.text);
@@ -38,7 +32,7 @@ impl<W: Write> PerfettoExporter<W> {
                 FlowStage::Step => b't',
                 FlowStage::End => b'f',
             };
-            sequence.put_event(&mut self.out, times.ns(point.ticks), false, |out| {
+            sequence.put_point(&mut self.out, times.ns(point.ticks), |out| {
                 put_str(out, event::CATEGORIES, "flow");
                 put_str(out, event::NAME, "flow");
                 put_message(out, event::LEGACY, |out| {

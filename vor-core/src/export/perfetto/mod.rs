@@ -19,7 +19,8 @@
 //! Each thread is a sequence of packets of its own, see `sequence`. What belongs to the whole process is sequence 1.
 //!
 //! A clock that ticks more rarely than every four nanoseconds gives a scope and the first one within it the same time. Viewers nest events of equal time in the order of
-//! the file, and a scope that was open across drains comes behind those within it; so begins are then one or two nanoseconds late, within the tick.
+//! the file, and the begin of a scope that was open across drains comes behind what is within it. Then begins are shown up to 16 ns, and never half a tick, late: by so
+//! much that there is room before them for those that come late.
 
 mod proto;
 mod schema;
@@ -76,8 +77,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Spans whose begins and ends are put in order at once: few enough for the first-level cache.
 const BLOCK_SPANS: usize = 1 << 10;
 
-/// Begins are moved within the tick where a tick is at least this long.
+/// Begins are moved within the tick where a tick is at least this long, and by so much at most.
 const COARSE_TICK_NS: u64 = 4;
+const MAX_SLACK_NS: u64 = 16;
 
 impl<W: Write> PerfettoExporter<W> {
     /// Makes an exporter; nothing is written before the first batch or frame.
@@ -227,7 +229,7 @@ impl<W: Write> PerfettoExporter<W> {
             return Ok(());
         };
         let result = self.write_spans(catalog, batch, times, &mut sequence);
-        self.write_points(catalog, batch, times, &mut sequence);
+        self.write_points(batch, times, &sequence);
         self.threads.insert(batch.thread, sequence);
         result
     }
@@ -242,22 +244,23 @@ impl<W: Write> PerfettoExporter<W> {
         let has_args = !batch.args.is_empty();
         for block in (0..batch.len()).step_by(BLOCK_SPANS) {
             let block = block..batch.len().min(block + BLOCK_SPANS);
+            sequence.begin_block();
             for edge in self.sorter.sort(&batch.start_ticks, block) {
                 let i = edge.span();
                 if edge.is_end() {
-                    let ns = times.end_ns(batch.start_ticks[i], batch.end_ticks(i));
+                    let ns = times.at(batch.end_ticks(i));
                     sequence.put_span_end(&mut self.out, ns);
                     continue;
                 }
                 let index = self.names.index(catalog, batch.sites[i]);
                 let name = self.names.get(index);
                 sequence.learn(&mut self.out, index, name);
-                let ns = times.begin_ns(batch.start_ticks[i], sequence.last_ns());
+                let ns = sequence.begin_ns(times.at(batch.start_ticks[i]), times.slack_ns);
                 let at = |args: &SpanArgs| args.span as usize;
                 let args = has_args.then(|| batch.args.binary_search_by_key(&i, at).ok());
                 match args.flatten().map(|at| &batch.args[at].values) {
                     None if name.body_bytes > 0 => sequence.put_span_begin(&mut self.out, name, ns),
-                    values => sequence.put_event(&mut self.out, ns, true, |out| {
+                    values => sequence.put_long_begin(&mut self.out, ns, |out| {
                         name.put_begin(out);
                         put_args(out, name, values.map_or(&[], |values| values));
                     }),
@@ -318,7 +321,10 @@ impl<'a> Times<'a> {
         Self {
             ticks: TickMapper::new(&catalog.timeline),
             offset_ns,
-            slack_ns: u64::from(rate >= COARSE_TICK_NS << RATE_BITS),
+            slack_ns: match rate >> RATE_BITS {
+                tick_ns if tick_ns < COARSE_TICK_NS => 0,
+                tick_ns => (tick_ns / 2).min(MAX_SLACK_NS),
+            },
         }
     }
 
@@ -332,21 +338,6 @@ impl<'a> Times<'a> {
     fn at(&mut self, ticks: u64) -> u64 {
         let ns = self.ticks.unix_ns(ticks).saturating_add(self.offset_ns);
         u64::try_from(ns).unwrap_or(0)
-    }
-
-    /// Returns the time of a span's begin, before which the event at `last_ns` was written.
-    #[inline]
-    fn begin_ns(&mut self, ticks: u64, last_ns: u64) -> u64 {
-        let ns = self.at(ticks);
-        let is_late = ns < last_ns;
-        ns + self.slack_ns * if is_late { 1 } else { 2 }
-    }
-
-    /// Returns the time of a span's end.
-    #[inline]
-    fn end_ns(&mut self, start_ticks: u64, end_ticks: u64) -> u64 {
-        let ns = self.at(end_ticks);
-        ns + self.slack_ns * if start_ticks == end_ticks { 2 } else { 0 }
     }
 }
 

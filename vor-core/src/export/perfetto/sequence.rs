@@ -8,6 +8,8 @@
 //! end    packet { track_event { end }, sequence, step }                                     11 bytes
 //! ```
 
+use std::collections::VecDeque;
+
 use super::names::{MAX_BODY_BYTES, Name};
 use super::proto::{MAX_VARINT_BYTES, put_i64, put_message, put_str, put_u64, write_varint};
 use super::schema::{PACKET, clock, event, packet, track};
@@ -18,6 +20,9 @@ const TIMESTAMP_KEY: u8 = (packet::TIMESTAMP << 3) as u8;
 
 /// Most bytes of a thread's part of a packet: a sequence number of 32 bits, and flags.
 const MAX_PREFIX_BYTES: usize = 8;
+/// Times of late begins that are remembered.
+const MAX_LATE: usize = 64;
+
 /// `track_event { type: END }`.
 const END_BODY: [u8; 4] = [
     (packet::TRACK_EVENT << 3 | 2) as u8,
@@ -42,8 +47,15 @@ pub(super) struct Sequence {
     prefix: [u8; MAX_PREFIX_BYTES],
     prefix_bytes: usize,
     plain_bytes: usize,
-    /// Time of the event that was written last, on the sequence's clock.
+    /// Time of the last span's edge that was written in its turn, on the sequence's clock.
     last_ns: u64,
+    /// Where the clock is coarse: the newest begin, and the newest of the blocks before this one. Begins up to that one come late.
+    newest_ns: Option<u64>,
+    settled_ns: Option<u64>,
+    /// Times at which begins came late, and the block in which: the last ones.
+    late: VecDeque<(u64, u64)>,
+    /// Number of the block.
+    block: u64,
     /// Which names the sequence was told of, a bit each.
     known: Vec<u64>,
 }
@@ -66,6 +78,10 @@ impl Sequence {
             prefix_bytes,
             plain_bytes,
             last_ns: 0,
+            newest_ns: None,
+            settled_ns: None,
+            late: VecDeque::new(),
+            block: 0,
             known: Vec::new(),
         }
     }
@@ -138,15 +154,49 @@ impl Sequence {
         });
     }
 
+    /// Begins a block of edges that are in order among themselves.
+    pub(super) fn begin_block(&mut self) {
+        self.settled_ns = self.newest_ns;
+        self.block += 1;
+    }
+
+    /// Returns the time at which a begin is shown; with a clock that is not coarse, `slack_ns` is 0 and it is that of the begin.
+    ///
+    /// A begin that comes late belongs around those that came in blocks before with the same time, and behind the ends of that time.
+    #[inline]
+    pub(super) fn begin_ns(&mut self, ns: u64, slack_ns: u64) -> u64 {
+        if slack_ns == 0 {
+            return ns;
+        }
+        if self.settled_ns.is_none_or(|settled_ns| ns > settled_ns) {
+            self.newest_ns = Some(ns);
+            return ns + slack_ns;
+        }
+        let of_time = |late: &&(u64, u64)| late.0 == ns;
+        let known = self.late.iter().filter(of_time).count() as u64;
+        let here = (ns, self.block);
+        let before = if self.late.contains(&here) {
+            known - 1
+        } else {
+            if self.late.len() == MAX_LATE {
+                self.late.pop_front();
+            }
+            self.late.push_back(here);
+            known
+        };
+        ns + slack_ns.saturating_sub(1 + before).max(1)
+    }
+
     /// Writes the begin of a span without arguments.
     #[inline]
     pub(super) fn put_span_begin(&mut self, out: &mut Vec<u8>, name: &Name, ns: u64) {
         self.put_short(out, &name.body, name.body_bytes, self.prefix_bytes, ns);
     }
 
-    /// Writes the end of the innermost span that is open at that time.
+    /// Writes the end of the innermost span that is open at that time. Ends come in their turn; one at the tick of the begin before it is shown as late as that.
     #[inline]
     pub(super) fn put_span_end(&mut self, out: &mut Vec<u8>, ns: u64) {
+        let ns = ns.max(self.last_ns);
         let mut body = [0; MAX_BODY_BYTES];
         body[..END_BODY.len()].copy_from_slice(&END_BODY);
         self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
@@ -190,21 +240,10 @@ impl Sequence {
         out.truncate(end);
     }
 
-    /// Writes a packet of any length around the fields of its event; `refers` says whether these refer to texts.
-    pub(super) fn put_event(
-        &mut self,
-        out: &mut Vec<u8>,
-        ns: u64,
-        refers: bool,
-        fields: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let prefix_bytes = if refers {
-            self.prefix_bytes
-        } else {
-            self.plain_bytes
-        };
+    /// Writes a begin of any length, whose event has these fields.
+    pub(super) fn put_long_begin(&mut self, out: &mut Vec<u8>, ns: u64, fields: impl FnOnce(&mut Vec<u8>)) {
         put_message(out, PACKET, |out| {
-            out.extend_from_slice(&self.prefix[..prefix_bytes]);
+            out.extend_from_slice(&self.prefix[..self.prefix_bytes]);
             if ns >= self.last_ns {
                 put_u64(out, packet::TIMESTAMP, ns - self.last_ns);
                 self.last_ns = ns;
@@ -216,9 +255,14 @@ impl Sequence {
         });
     }
 
-    /// Returns the time of the event that was written last.
-    pub(super) fn last_ns(&self) -> u64 {
-        self.last_ns
+    /// Writes an event that is no span's edge, and refers to no text. Whatever its time, that of the edges goes on from where it was.
+    pub(super) fn put_point(&self, out: &mut Vec<u8>, ns: u64, fields: impl FnOnce(&mut Vec<u8>)) {
+        put_message(out, PACKET, |out| {
+            out.extend_from_slice(&self.prefix[..self.plain_bytes]);
+            put_u64(out, packet::TIMESTAMP, ns);
+            put_u64(out, packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+            put_message(out, packet::TRACK_EVENT, fields);
+        });
     }
 }
 
