@@ -1,7 +1,7 @@
 //! The `vor` command: looks into captures.
 //!
 //! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source` reads either version of the format as batches and frames, `failure` is
-//! what ends a command early, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
+//! what ends a command early, `patterns` are names with wildcards, `slowest` finds frames, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
 //! meanwhile. Results go to stdout, everything else to stderr, a line each.
 
 mod usage;
@@ -12,6 +12,8 @@ mod json;
 mod range;
 mod progress;
 mod source;
+mod patterns;
+mod slowest;
 mod frame_rows;
 
 mod info;
@@ -30,7 +32,8 @@ use failure::{Failure, warn};
 
 /// Looks into the captures that vor records.
 ///
-/// Exit codes: 0 fine, 1 damage was found, 2 bad input.
+/// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff --fail-above`); 2 bad input, or the output cannot be
+/// written; 3 done, but a part of the capture is damaged and left out (`export`, `diff`).
 #[derive(Debug, Parser)]
 #[command(name = "vor", version, arg_required_else_help = true)]
 struct Cli {
@@ -52,7 +55,10 @@ enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Fine,
-    Damaged,
+    /// What the command checks for was found.
+    Found,
+    /// The work is done, without what could not be read.
+    Incomplete,
 }
 
 fn main() -> ExitCode {
@@ -73,7 +79,8 @@ fn main() -> ExitCode {
     let flushed = out.flush().map_err(Failure::output);
     match outcome.and_then(|outcome| flushed.map(|()| outcome)) {
         Ok(Outcome::Fine) | Err(Failure::PipeClosed) => ExitCode::SUCCESS,
-        Ok(Outcome::Damaged) => ExitCode::from(1),
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Incomplete) => ExitCode::from(3),
         Err(Failure::Message(message)) => {
             warn(&message);
             ExitCode::from(2)

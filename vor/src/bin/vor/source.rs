@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use vor_core::batch::{SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::Catalog;
+use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::export::thread_label;
 use vor_core::frame::{FrameSnapshot, ThreadTree};
 use vor_core::reader::{Capture, Damage, Event, Info, Reader, Recovered};
 
@@ -141,6 +142,14 @@ impl Source {
         })
     }
 
+    /// Returns what tables call the threads that are known.
+    pub(crate) fn thread_labels(&self) -> Vec<String> {
+        let catalog = self.capture.catalog();
+        let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
+        ids.map(|id| thread_label(catalog, ThreadId(id)).into_owned())
+            .collect()
+    }
+
     /// Returns the frames of the main set whose numbers are in `range`, as positions in the file.
     ///
     /// Numbers and positions differ where damage took frames, and where recording was switched on late.
@@ -236,6 +245,11 @@ impl Source {
     }
 }
 
+/// Returns whether something could not be read. That only the end mark of a closed file is missing takes nothing away.
+pub(crate) fn is_damaged(damage: &Damage) -> bool {
+    damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)
+}
+
 /// Returns what to say of a capture of so many frames that has no spans.
 pub(crate) fn no_spans(frames: u64) -> String {
     format!(
@@ -256,6 +270,7 @@ fn thread_batch(tree: &ThreadTree) -> ThreadBatch {
     let mut batch = ThreadBatch {
         thread: tree.thread,
         messages: tree.messages.clone(),
+        async_spans: tree.async_spans.clone(),
         ..ThreadBatch::default()
     };
     let mut open: Vec<usize> = Vec::new();
