@@ -22,6 +22,7 @@ mod frames;
 mod tail;
 mod check;
 mod export;
+mod diff;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ enum Command {
     Tail(tail::Args),
     Check(check::Args),
     Export(export::Args),
+    Diff(diff::Args),
 }
 
 /// How a command that could do its work ended.
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Tail(args) => tail::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),
+        Command::Diff(args) => diff::run(&args, &mut out),
     };
     // What was made before a failure is still worth reading.
     let flushed = out.flush().map_err(Failure::output);

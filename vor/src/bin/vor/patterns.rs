@@ -28,6 +28,12 @@ impl FromStr for Pattern {
     }
 }
 
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Pattern {
     pub(crate) fn matches(&self, name: &str) -> bool {
         self.wild.matches(name)
@@ -52,8 +58,7 @@ pub(crate) fn expect_matches<'a>(
             known.sort_unstable();
             known.dedup();
             return Err(failure(format!(
-                "a {thing} called `{}` was expected, found {}",
-                pattern.text,
+                "a {thing} called `{pattern}` was expected, found {}",
                 listed(&known)
             )));
         }

@@ -226,22 +226,27 @@ impl Source {
 
     /// Says on stderr that not all of the file could be read.
     pub(crate) fn warn_of(&self, damage: &Damage) {
-        let path = self.path.display();
-        if damage.count > 0 {
-            let losses = units::counted(damage.count, "place");
-            let bytes = units::bytes(damage.bytes);
-            warn(&format!(
-                "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
-            ));
-        }
-        if let Some(tail) = &damage.tail
-            && tail.bytes > 0
-        {
-            let bytes = units::bytes(tail.bytes);
-            warn(&format!(
-                "{path}: the last {bytes} are no whole record; see `vor check`"
-            ));
-        }
+        warn_of(&self.path, damage);
+    }
+}
+
+/// Says on stderr that not all of a file could be read.
+pub(crate) fn warn_of(path: &Path, damage: &Damage) {
+    let path = path.display();
+    if damage.count > 0 {
+        let losses = units::counted(damage.count, "place");
+        let bytes = units::bytes(damage.bytes);
+        warn(&format!(
+            "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
+        ));
+    }
+    if let Some(tail) = &damage.tail
+        && tail.bytes > 0
+    {
+        let bytes = units::bytes(tail.bytes);
+        warn(&format!(
+            "{path}: the last {bytes} are no whole record; see `vor check`"
+        ));
     }
 }
 
