@@ -25,8 +25,9 @@ pub(super) struct Side {
     pub(super) version: u16,
     pub(super) stats: StatsBuilder,
     pub(super) blocks: SiteBlocks,
-    /// Frames of the main set, their first and their last number.
+    /// Frames of the main set, and those of them that have spans: a recorder may keep the spans of some frames only.
     pub(super) frames: u64,
+    pub(super) frames_with_spans: u64,
     pub(super) first: Option<u64>,
     pub(super) last: Option<u64>,
     pub(super) dropped_spans: u64,
@@ -60,10 +61,12 @@ pub(super) fn gather(
     let mut stats = StatsBuilder::new();
     let mut blocks = SiteBlocks::new(keeps_histograms);
     let (mut count, mut first, mut last, mut dropped_spans) = (0, None, None, 0);
+    let (mut frames_with_spans, mut spans_before) = (0, 0);
     let mut lost_records = 0;
     let walked = source.walk(progress, |piece| {
         match piece {
             Piece::Batch(batch) => {
+                spans_before += batch.span_count();
                 for thread in &batch.threads {
                     stats.add_each(&batch.catalog.timeline, thread, |site, total_ns, self_ns| {
                         blocks.of(site).add(total_ns, self_ns);
@@ -78,11 +81,13 @@ pub(super) fn gather(
                 }
                 if range.contains(frame.index) {
                     count += 1;
+                    frames_with_spans += u64::from(spans_before > 0);
                     first.get_or_insert(frame.index);
                     last = Some(frame.index);
                     dropped_spans += frame.dropped_spans;
                     lost_records += recovered.lost_records;
                 }
+                spans_before = 0;
                 if range.to.is_some_and(|to| frame.index + 1 >= to) {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -104,6 +109,7 @@ pub(super) fn gather(
         stats,
         blocks,
         frames: count,
+        frames_with_spans,
         first,
         last,
         dropped_spans,

@@ -154,8 +154,14 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
             return Err(unknown(&before, &after, pattern));
         }
     }
-    let is_per_frame = before.frames > 0 && after.frames > 0;
-    let units = |side: &Side| if is_per_frame { side.frames as f64 } else { 1.0 };
+    let is_per_frame = before.frames_with_spans > 0 && after.frames_with_spans > 0;
+    let units = |side: &Side| {
+        if is_per_frame {
+            side.frames_with_spans as f64
+        } else {
+            1.0
+        }
+    };
     let own_ns = |stats: Option<&ScopeStats>| stats.map_or(0.0, |stats| stats.self_ns as f64);
     let stats = |side: &Side| -> Vec<ScopeStats> {
         let mut rows = side.stats.scope_stats(&side.catalog);

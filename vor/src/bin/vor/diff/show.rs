@@ -142,7 +142,7 @@ fn side_text(side: &Side) -> String {
 
 fn explanation(args: &Args, comparison: &Comparison) -> String {
     format!(
-        "change of the {}, with the interval that holds it with 95 % confidence within these two recordings; self time per {}",
+        "change of the {}, with the interval that holds it with 95 % confidence within these two recordings; Δ self: of all self time, per {}",
         args.metric.words(),
         unit(comparison)
     )
@@ -176,25 +176,28 @@ fn names(comparison: &Comparison, rows: &[Row]) -> Vec<String> {
 }
 
 fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
-    let change = match args.metric {
-        Metric::Mean => "mean by",
-        Metric::P50 => "p50 by",
-        Metric::P99 => "p99 by",
-        Metric::Own => "mean self by",
+    let measure = match args.metric {
+        Metric::Mean => "mean",
+        Metric::P50 => "p50",
+        Metric::P99 => "p99",
+        Metric::Own => "mean self",
     };
-    let own = format!("self/{} by", unit(comparison));
-    let others = ["count", "p50", "p99", "total", "self"];
-    let [count, p50, p99, total, all_self] = others.map(str::to_owned);
+    // What is compared is shown.
+    let own = if args.metric == Metric::Own {
+        measure
+    } else {
+        "self"
+    };
     [
-        own,
-        change.into(),
+        format!("Δ self/{}", unit(comparison)),
+        format!("Δ {measure}"),
         "95 % interval".into(),
         "mean".into(),
-        p50,
-        p99,
-        count,
-        total,
-        all_self,
+        "p50".into(),
+        "p99".into(),
+        "count".into(),
+        "total".into(),
+        own.into(),
     ]
 }
 
@@ -226,7 +229,6 @@ fn row_cells(args: &Args, row: &Row) -> Vec<String> {
         cell(&|stats| units::count(stats.count)),
         cell(&|stats| ns(stats.total_ns)),
         cell(&|stats| match args.metric {
-            // What is compared is shown.
             Metric::Own => own_mean(stats),
             _ => ns(stats.self_ns),
         }),

@@ -89,6 +89,8 @@ struct Exported {
     damage: Damage,
     /// Whether something is missing in the output that was asked for.
     is_incomplete: bool,
+    /// What to say of it once the output is there.
+    notes: Vec<String>,
 }
 
 /// What all ways of exporting work with.
@@ -139,6 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     sink.finish().map_err(failed)?;
     drop(sink);
     output.keep()?;
+    exported.notes.iter().for_each(|note| warn(note));
     source.warn_of(&exported.damage);
     Ok(if exported.is_incomplete || is_damaged(&exported.damage) {
         Outcome::Incomplete
@@ -253,6 +256,7 @@ impl Export<'_> {
         Ok(Exported {
             damage: walked.damage,
             is_incomplete,
+            notes: Vec::new(),
         })
     }
 
@@ -296,10 +300,11 @@ impl Export<'_> {
                 .map_err(|error| self.failed(error))?;
             self.progress.advance(held_spans, done as u64, frames);
         }
+        let mut notes = Vec::new();
         for (missing, thing) in [(missing_frames, "frame"), (missing_spans, "span")] {
             if missing > 0 {
                 let missing = units::counted(missing, thing);
-                warn(&format!(
+                notes.push(format!(
                     "{}: {missing} left out: damaged, or of a frame with over {} spans",
                     self.source.path.display(),
                     units::count(MAX_SPANS as u64)
@@ -312,7 +317,7 @@ impl Export<'_> {
         let is_all = self.args.frames.is_none() && self.args.slowest.is_none();
         if is_all && missing_frames == 0 && outside > 0 {
             let outside = units::counted(outside, "span");
-            warn(&format!(
+            notes.push(format!(
                 "{}: {outside} left out: ended after the last frame",
                 self.source.path.display()
             ));
@@ -320,6 +325,7 @@ impl Export<'_> {
         Ok(Exported {
             damage: info.damage,
             is_incomplete: missing_frames + missing_spans > 0,
+            notes,
         })
     }
 }

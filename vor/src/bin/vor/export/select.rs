@@ -164,3 +164,171 @@ impl Filter {
             .retain(|task| self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
+    use vor_core::catalog::{SiteInfo, ThreadInfo};
+
+    use super::*;
+
+    /// A span by itself: thread, start, length, site and arguments.
+    type Alone = (u32, u64, u64, u32, Vec<ArgValue>);
+
+    const SITES: [&str; 4] = ["decode", "decode row", "sort", "tile [1]"];
+    const THREADS: [&str; 3] = ["main", "worker-1", "worker-2"];
+
+    fn catalog() -> Arc<Catalog> {
+        let site = |name: &&'static str| {
+            Some(Arc::new(SiteInfo {
+                name: (*name).into(),
+                ..SiteInfo::default()
+            }))
+        };
+        let thread = |name: &&str| {
+            Some(Arc::new(ThreadInfo {
+                os_id: 1,
+                name: (*name).into(),
+            }))
+        };
+        Arc::new(Catalog {
+            sites: Arc::new(SITES.iter().map(site).collect()),
+            threads: Arc::new(THREADS.iter().map(thread).collect()),
+            ..Catalog::default()
+        })
+    }
+
+    fn alone(batch: &SpanBatch) -> Vec<Alone> {
+        let mut spans = Vec::new();
+        for thread in &batch.threads {
+            for i in 0..thread.len() {
+                let args = thread.args.iter().find(|args| args.span as usize == i);
+                spans.push((
+                    thread.thread.0,
+                    thread.start_ticks[i],
+                    thread.duration_ticks[i],
+                    thread.sites[i].0,
+                    args.map_or_else(Vec::new, |args| args.values.clone()),
+                ));
+            }
+        }
+        spans
+    }
+
+    /// Spans and tasks of any threads, sites and lengths: a filter does not look at how they nest. Some ids are not declared.
+    fn batches() -> impl Strategy<Value = SpanBatch> {
+        let span = (
+            0_u64..1_000,
+            0_u64..2_000,
+            0_u32..6,
+            proptest::option::of(0_u64..9),
+        );
+        let thread = proptest::collection::vec(span, 0..40);
+        proptest::collection::vec(thread, 0..5).prop_map(|threads| SpanBatch {
+            catalog: catalog(),
+            threads: (0..).zip(&threads).map(|(id, spans)| made(id, spans)).collect(),
+        })
+    }
+
+    fn made(id: u32, spans: &[(u64, u64, u32, Option<u64>)]) -> ThreadBatch {
+        let mut thread = ThreadBatch {
+            thread: ThreadId(id),
+            dropped_spans: u64::from(id % 2),
+            ..ThreadBatch::default()
+        };
+        for (i, &(start_ticks, duration_ticks, site, arg)) in (0..).zip(spans) {
+            thread.start_ticks.push(start_ticks);
+            thread.duration_ticks.push(duration_ticks);
+            thread.sites.push(SiteId(site));
+            if let Some(value) = arg {
+                let values = vec![ArgValue::U64(value)];
+                thread.args.push(SpanArgs { span: i, values });
+            }
+            thread.async_spans.push(AsyncSpan {
+                id: u64::from(i),
+                site: SiteId(site),
+                start_ticks,
+                duration_ticks,
+            });
+            let text = SITES[site as usize % SITES.len()].into();
+            thread.messages.push(Message {
+                ticks: start_ticks,
+                text,
+            });
+        }
+        thread
+    }
+
+    proptest! {
+        #[test]
+        fn filtering_a_batch_equals_filtering_its_spans_one_by_one(
+            batch in batches(),
+            threads in proptest::sample::subsequence(vec!["worker-?", "main", "thread*"], 0..3),
+            names in proptest::sample::subsequence(vec!["decode*", "sort", "?ile [1]"], 0..3),
+            min_ns in prop_oneof![Just(0_u64), 0_u64..2_500],
+        ) {
+            let parsed = |patterns: &[&str]| -> Vec<Pattern> {
+                patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
+            };
+            let (threads, names) = (parsed(&threads), parsed(&names));
+            let wants_thread = |id: u32| wanted(&threads, &thread_label(&batch.catalog, ThreadId(id)));
+            let wants_name = |site: u32| wanted(&names, batch.catalog.site_name(SiteId(site)));
+            let mut expected = alone(&batch);
+            // Without points, a tick of the timeline is a nanosecond.
+            expected.retain(|&(thread, _, length, site, _)| {
+                wants_thread(thread) && wants_name(site) && length >= min_ns
+            });
+            let mut filter = Filter::new(&threads, &names, min_ns);
+            let mut left = batch.clone();
+            filter.retain(&mut left);
+            prop_assert_eq!(alone(&left), expected.clone());
+            prop_assert_eq!(filter.taken(), 2 * expected.len() as u64, "each span has a task like it");
+            for thread in &left.threads {
+                prop_assert!(thread.args.is_sorted_by(|a, b| a.span < b.span));
+                prop_assert!(thread.args.iter().all(|args| (args.span as usize) < thread.len()));
+                let tasks = thread.async_spans.iter().map(|task| (task.start_ticks, task.duration_ticks, task.site));
+                let columns = thread.start_ticks.iter().zip(&thread.duration_ticks).zip(&thread.sites);
+                let columns = columns.map(|((start, length), site)| (*start, *length, *site));
+                prop_assert!(tasks.eq(columns));
+                prop_assert!(thread.messages.iter().all(|message| wanted(&names, &message.text)));
+            }
+            let drops = |batch: &SpanBatch, wanted: &dyn Fn(u32) -> bool| -> u64 {
+                let threads = batch.threads.iter().filter(|thread| wanted(thread.thread.0));
+                threads.map(|thread| thread.dropped_spans).sum()
+            };
+            prop_assert_eq!(drops(&left, &|_| true), drops(&batch, &wants_thread));
+        }
+    }
+
+    #[test]
+    fn trees_are_made_of_what_is_left() {
+        // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly inside the first.
+        let thread = ThreadBatch {
+            start_ticks: vec![20, 10, 0],
+            duration_ticks: vec![10, 40, 100],
+            sites: vec![SiteId(2), SiteId(1), SiteId(3)],
+            ..ThreadBatch::default()
+        };
+        let mut builder = TreeBuilder::new(100);
+        builder.add(&thread);
+        let frame = FrameSnapshot {
+            catalog: catalog(),
+            threads: builder.finish().threads,
+            index: 5,
+            span_count: 3,
+            ..FrameSnapshot::default()
+        };
+        let names = ["sort", "decode row"].map(|name| name.parse().unwrap());
+        let mut filter = Filter::new(&[], &names, 0);
+        let (batch, left) = filter.rebuild(&frame, &mut builder);
+        assert_eq!(batch.threads[0].sites, [SiteId(2), SiteId(3)]);
+        let depths: Vec<(u32, u32)> = left.threads[0]
+            .spans
+            .iter()
+            .map(|span| (span.site.0, span.depth))
+            .collect();
+        assert_eq!(depths, [(3, 0), (2, 1)]);
+        assert_eq!((left.index, left.span_count), (5, 2));
+    }
+}
