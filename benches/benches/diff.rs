@@ -16,7 +16,6 @@ use vor_benches::captures;
 use vor_benches::process::{children_cpu_ns, peak_resident_kib_of};
 use vor_benches::rounds::median;
 use vor_benches::spans::Shape;
-use vor_core::batch::SpanBatch;
 
 /// Spans of a frame: some milliseconds of a busy program.
 const FRAME_SPANS: usize = 1 << 14;
@@ -72,28 +71,20 @@ fn command() -> Result<PathBuf, Box<dyn Error>> {
     Ok(path)
 }
 
-/// Writes a capture of at least `spans` spans. Those of one call site take `slower_percent` longer.
+/// Writes a capture of at least `spans` spans. Everything in it takes `slower_percent` longer.
 fn make(path: &Path, spans: u64, slower_percent: u64) -> Result<(), Box<dyn Error>> {
-    let mut batch = Shape::Flat.batch(FRAME_SPANS, 1_000_000);
-    slow_down(&mut batch, slower_percent);
-    captures::write(path, batch, |frames| Ok(frames * FRAME_SPANS as u64 >= spans))?;
-    Ok(())
-}
-
-/// Makes the spans of the first call site longer; there is room for a tenth of what they take, since little of it is between them.
-fn slow_down(batch: &mut SpanBatch, percent: u64) {
+    let mut batch = Shape::Trees.batch(FRAME_SPANS, 1_000_000);
+    let stretch = |ticks: u64| ticks + ticks * slower_percent / 100;
     for thread in &mut batch.threads {
-        let mut later_ticks = 0;
-        let first = thread.sites.iter().min().copied();
-        for (i, site) in thread.sites.iter().enumerate() {
-            thread.start_ticks[i] += later_ticks;
-            if Some(*site) == first {
-                let longer_ticks = thread.duration_ticks[i] * percent / 100;
-                thread.duration_ticks[i] += longer_ticks;
-                later_ticks += longer_ticks;
-            }
+        for (start, duration) in thread.start_ticks.iter_mut().zip(&mut thread.duration_ticks) {
+            // Both ends are moved alike, so that spans nest as before.
+            let end = stretch(*start + *duration);
+            *start = stretch(*start);
+            *duration = end - *start;
         }
     }
+    captures::write(path, batch, |frames| Ok(frames * FRAME_SPANS as u64 >= spans))?;
+    Ok(())
 }
 
 /// Runs the command several times and prints the median time, the CPU time and the memory.

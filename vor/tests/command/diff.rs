@@ -300,6 +300,26 @@ fn markdown_is_a_table_for_a_pull_request() {
 }
 
 #[test]
+fn tables_fit_the_width_and_keep_the_column_that_sorts() {
+    let captures = captures();
+    for (width, sort, head) in [
+        (60, "change", "Δ self/frame"),
+        (70, "p99", "p99"),
+        (90, "total", "total"),
+    ] {
+        let mut command = vor();
+        command.arg("diff").args([&captures.before, &captures.after]);
+        let narrow = command.args(["--sort", sort]).env("COLUMNS", width.to_string());
+        let run = Run::from(narrow.output().unwrap());
+        assert_eq!(run.code, 0, "{run:?}");
+        let table = run.stdout.split("\n\n").nth(1).unwrap();
+        assert!(table.lines().next().unwrap().contains(head), "{table}");
+        let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= width, "{widest} for {width}:\n{table}");
+    }
+}
+
+#[test]
 fn frames_select_and_rows_are_sorted() {
     let captures = captures();
     let json = diff(

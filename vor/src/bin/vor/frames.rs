@@ -105,8 +105,7 @@ fn slowest(
     listing.origin_ns = slowest.origin_ns;
     // Frames of other sets have no spans of their own.
     listing.with_top_scope = set == 0 && source.info.spans > 0;
-    for index in slowest.indices {
-        let position = source.positions(FrameRange::single(index))?.start;
+    for position in source.positions_of(&slowest.indices)? {
         let recovered = source
             .capture
             .recovered(position)

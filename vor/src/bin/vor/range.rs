@@ -14,14 +14,6 @@ pub(crate) struct FrameRange {
 impl FrameRange {
     pub(crate) const ALL: Self = Self { from: 0, to: None };
 
-    /// Makes the range that holds one frame.
-    pub(crate) fn single(index: u64) -> Self {
-        Self {
-            from: index,
-            to: index.checked_add(1),
-        }
-    }
-
     pub(crate) fn contains(&self, index: u64) -> bool {
         index >= self.from && self.to.is_none_or(|to| index < to)
     }

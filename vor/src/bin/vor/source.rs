@@ -174,6 +174,19 @@ impl Source {
         Ok(from..to)
     }
 
+    /// Returns where frames of known numbers are in the file, each in its place.
+    pub(crate) fn positions_of(&mut self, indices: &[u64]) -> Result<Vec<u64>, Failure> {
+        let count = self.capture.frame_count();
+        let Some(end) = count.checked_sub(1) else {
+            return Err(self.failure("frames were expected, found none"));
+        };
+        let (first, last) = (self.index_at(0)?, self.index_at(end)?);
+        let positions = indices
+            .iter()
+            .map(|&index| self.position(index, first, last, count));
+        positions.collect()
+    }
+
     /// Returns a range with the number of its last frame as the end, so that what follows the last frame is not in it.
     pub(crate) fn bounded(&mut self, range: FrameRange) -> Result<FrameRange, Failure> {
         let positions = self.positions(range)?;

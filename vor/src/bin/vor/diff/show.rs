@@ -9,7 +9,7 @@ use vor_core::catalog::Catalog;
 use vor_core::stats::ScopeStats;
 
 use super::gather::Side;
-use super::{Args, Comparison, Format, Metric, Row};
+use super::{Args, Comparison, Format, Metric, Row, Sort};
 use crate::failure::Failure;
 use crate::json::{self, DamageJson};
 use crate::table::{Column, Kind, printable, write_table};
@@ -62,13 +62,13 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     let name_width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(24);
     let mut columns = vec![Column::new("scope", Kind::Text, 0).shrinking_to(name_width)];
     let heads = heads(args, comparison);
-    let ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7];
-    columns.extend(
-        heads
-            .iter()
-            .zip(ranks)
-            .map(|(head, rank)| Column::new(head, Kind::Number, rank)),
-    );
+    let mut ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7];
+    // The column that sorts is always shown.
+    if let Some(sorts) = sorting_column(args.sort) {
+        ranks[sorts] = 0;
+    }
+    let heads = heads.iter().zip(ranks);
+    columns.extend(heads.map(|(head, rank)| Column::new(head, Kind::Number, rank)));
     columns.push(Column::new("where", Kind::Text, 8));
     let cells = rows.iter().zip(names).map(|(row, name)| {
         let mut cells = vec![name];
@@ -199,6 +199,21 @@ fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
         "total".into(),
         own.into(),
     ]
+}
+
+/// Returns which of the [`heads`] an order goes by; names have none.
+fn sorting_column(sort: Sort) -> Option<usize> {
+    match sort {
+        Sort::Change => Some(0),
+        Sort::Percent => Some(1),
+        Sort::Mean => Some(3),
+        Sort::P50 => Some(4),
+        Sort::P99 => Some(5),
+        Sort::Count => Some(6),
+        Sort::Total => Some(7),
+        Sort::Own => Some(8),
+        Sort::Name => None,
+    }
 }
 
 /// Returns the cells of a row behind its name, in the order of [`heads`].

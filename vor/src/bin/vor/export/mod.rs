@@ -169,12 +169,9 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
     let mut progress = Progress::new("looking for the slowest frames", false);
     let mut indices = slowest::find(source, 0, range, most, &mut progress)?.indices;
     indices.sort_unstable();
-    let mut positions = Vec::with_capacity(indices.len());
-    for &index in &indices {
-        positions.push(source.positions(FrameRange::single(index))?);
-    }
+    let positions = source.positions_of(&indices)?.into_iter();
     Ok(Some(Chosen {
-        positions,
+        positions: positions.map(|position| position..position + 1).collect(),
         indices: Some(indices),
         range,
     }))
