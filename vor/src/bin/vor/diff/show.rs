@@ -12,7 +12,7 @@ use super::gather::Side;
 use super::{Args, Comparison, Format, Metric, Row, Sort};
 use crate::failure::Failure;
 use crate::json::{self, DamageJson};
-use crate::table::{Column, Kind, printable, write_table};
+use crate::table::{Column, Kind, printable, room, wrap, write_table};
 use crate::units;
 
 /// Writes a comparison in the format that was asked for.
@@ -54,8 +54,12 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     for line in comparison.losses() {
         text.push_str(&format!("{line}\n"));
     }
-    text.push_str(&format!("{}\n\n", explanation(args, comparison)));
-    out.write_all(text.as_bytes()).map_err(Failure::output)?;
+    text.push_str(&explanation(args, comparison));
+    let room = room().unwrap_or(usize::MAX);
+    for line in text.lines().flat_map(|line| wrap(line, room)) {
+        writeln!(out, "{line}").map_err(Failure::output)?;
+    }
+    writeln!(out).map_err(Failure::output)?;
     let rows = shown_rows(args, comparison);
     let names = names(comparison, rows);
     // Before a name is cut to less than this, columns give way.
