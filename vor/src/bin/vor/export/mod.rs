@@ -67,8 +67,8 @@ pub(crate) struct Args {
 fn microseconds(text: &str) -> Result<u64, String> {
     let us = text.parse::<f64>().ok();
     match us.filter(|us| (0.0..1e15).contains(us)) {
-        // A span of whole nanoseconds is as long as a limit between two of them only if it is longer.
-        Some(us) => Ok((us * 1e3).ceil() as u64),
+        // Lengths are whole nanoseconds. What a product of decimals has too much must not make one more of it.
+        Some(us) => Ok((us * 1e3 - 1e-4).ceil() as u64),
         None => Err(format!("microseconds were expected, found `{text}`")),
     }
 }
@@ -241,6 +241,8 @@ impl Export<'_> {
                     is_incomplete |= recovered.lost_records > 0;
                     if selects_spans && recovered.frame.frame_set == 0 {
                         let frame = Arc::make_mut(&mut recovered.frame);
+                        // Those of version 2 hold all spans.
+                        frame.threads.clear();
                         frame.span_count = filter.taken() - taken_before;
                         taken_before = filter.taken();
                     }
@@ -324,5 +326,21 @@ impl Export<'_> {
             is_incomplete: missing_frames + missing_spans > 0,
             notes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds_are_whole_nanoseconds() {
+        for ns in [0, 1, 17, 700, 1_001, 4_001, 64_123, 1_000_007, 999_999_999] {
+            assert_eq!(microseconds(&format!("{}.{:03}", ns / 1_000, ns % 1_000)), Ok(ns));
+        }
+        assert_eq!(microseconds("0.0005"), Ok(1));
+        for wrong in ["", "-1", "NaN", "inf", "1e20", "1 us"] {
+            assert!(microseconds(wrong).is_err(), "{wrong}");
+        }
     }
 }
