@@ -1,5 +1,6 @@
-//! What the benches share: the bare clock, interleaved rounds, work of known shape, and what the system says of the process.
+//! What the benches share: the bare clock, interleaved rounds, work of known shape, captures, and what the system says of the process.
 
+pub mod captures;
 pub mod clock;
 #[cfg(feature = "peers")]
 pub mod peers;

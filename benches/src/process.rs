@@ -3,11 +3,18 @@
 //! Everything returns `None` where there is no such file, and what hangs on it is then not measured.
 
 use std::fs;
+use std::path::Path;
 
 /// Returns the most memory that was ever resident, in KiB.
 #[must_use]
 pub fn peak_resident_kib() -> Option<u64> {
     status_number("/proc/self/status", "VmHWM:")
+}
+
+/// Returns the most memory that was ever resident of another process, in KiB.
+#[must_use]
+pub fn peak_resident_kib_of(pid: u32) -> Option<u64> {
+    status_number(format!("/proc/{pid}/status"), "VmHWM:")
 }
 
 /// Returns the memory that is resident now, in KiB.
@@ -34,13 +41,13 @@ pub fn sleeps_of(name: &str) -> Option<u64> {
     for task in fs::read_dir("/proc/self/task").ok()? {
         let path = task.ok()?.path();
         if fs::read_to_string(path.join("comm")).ok()?.trim_end() == name {
-            sleeps += status_number(path.join("status").to_str()?, "voluntary_ctxt_switches:")?;
+            sleeps += status_number(path.join("status"), "voluntary_ctxt_switches:")?;
         }
     }
     Some(sleeps)
 }
 
-fn status_number(path: &str, key: &str) -> Option<u64> {
+fn status_number(path: impl AsRef<Path>, key: &str) -> Option<u64> {
     let status = fs::read_to_string(path).ok()?;
     let line = status.lines().find(|line| line.starts_with(key))?;
     line[key.len()..].split_whitespace().next()?.parse().ok()

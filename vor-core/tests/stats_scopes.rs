@@ -174,9 +174,17 @@ proptest! {
     ) {
         let (nodes, ended) = run(&steps, begin);
         let mut stats = StatsBuilder::new();
+        let mut told: BTreeMap<SiteId, (u64, u64, u64)> = BTreeMap::new();
         for part in ended.chunks(batch_len) {
-            stats.add(&timeline, &batch_of(&nodes, part));
+            stats.add_each(&timeline, &batch_of(&nodes, part), |site, total_ns, self_ns| {
+                let (count, total, own) = told.entry(site).or_default();
+                (*count, *total, *own) = (*count + 1, *total + total_ns, *own + self_ns);
+            });
         }
+        for row in stats.scope_stats(&Catalog::default()) {
+            prop_assert_eq!(told.remove(&row.site), Some((row.count, row.total_ns, row.self_ns)));
+        }
+        prop_assert!(told.is_empty());
         check(&stats.scope_stats(&Catalog::default()), &nodes, &timeline)?;
         prop_assert_eq!(stats.estimated_self_times(), 0);
         prop_assert_eq!(stats.span_count(), nodes.len() as u64);

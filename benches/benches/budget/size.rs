@@ -5,14 +5,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use tempfile::tempdir;
+use vor_benches::captures;
 use vor_benches::process::peak_resident_kib;
 use vor_benches::rounds::median;
 use vor_benches::spans::Shape;
-use vor_core::batch::SpanBatch;
-use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, Event, Reader};
-use vor_core::sink::FrameSink;
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
 use crate::Options;
 use crate::child::{Task, spawn};
@@ -74,41 +71,10 @@ fn measure_both(table: &mut Table) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a capture of at least so many bytes, trees frame by frame, and returns how many frames it has.
+/// Writes a capture of at least so many bytes, and returns how many frames it has.
 fn make(path: &Path, bytes: u64) -> Result<u64, Box<dyn Error>> {
-    let mut sink = CaptureSink::create(path, CaptureOptions::default())?;
-    let mut batch = Shape::Trees.batch(SPANS, 1_000_000);
-    let length_ticks = last_end(&batch);
-    let mut index = 0;
-    while std::fs::metadata(path)?.len() < bytes {
-        sink.accept_batch(&batch)?;
-        let frame = FrameSnapshot {
-            catalog: std::sync::Arc::clone(&batch.catalog),
-            index,
-            start_ticks: index * length_ticks,
-            end_ticks: (index + 1) * length_ticks,
-            span_count: batch.span_count() as u64,
-            ..FrameSnapshot::default()
-        };
-        sink.accept_frame(&std::sync::Arc::new(frame))?;
-        index += 1;
-        for share in &mut batch.threads {
-            share
-                .start_ticks
-                .iter_mut()
-                .for_each(|start| *start += length_ticks);
-        }
-    }
-    sink.finish()?;
-    Ok(index)
-}
-
-fn last_end(batch: &SpanBatch) -> u64 {
-    let ends = batch.threads.iter().flat_map(|share| {
-        let each = share.start_ticks.iter().zip(&share.duration_ticks);
-        each.map(|(start, duration)| start + duration)
-    });
-    ends.max().unwrap_or(0)
+    let batch = Shape::Trees.batch(SPANS, 1_000_000);
+    captures::write(path, batch, |_| Ok(std::fs::metadata(path)?.len() >= bytes))
 }
 
 /// Is the child: opens the capture at its last frame, then reads all of it.

@@ -77,6 +77,15 @@ impl Histogram {
         }
     }
 
+    /// Returns the buckets that hold something, ascending: the lowest value of each, how many different values it holds, and its count.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let counted = (self.base..).zip(&self.counts).filter(|&(_, &count)| count > 0);
+        counted.map(|(bucket, &count)| {
+            let (low, width) = bounds(bucket);
+            (low, width, count)
+        })
+    }
+
     /// Returns the number of values.
     pub(super) fn count(&self) -> u64 {
         self.counts.iter().sum()

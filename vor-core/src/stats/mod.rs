@@ -3,7 +3,8 @@
 //! [`FrameStats`] answers "how long do frames take": one HDR histogram. [`StatsBuilder`] answers "which scope takes the
 //! time": fed with every span that the drain takes from the rings, or with those of a capture, it keeps exact counts,
 //! totals and self times, and a histogram per call site, in memory that depends on the number of call sites and not on the
-//! number of spans. [`ScopeStats`] is one row of the answer.
+//! number of spans. [`ScopeStats`] is one row of the answer. [`Blocks`] answers "how sure is that": it cuts the spans of a call site into some dozens of
+//! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
 //!
 //! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
 //! which is which. The self time of a span is its length without its children's; the `ended` module finds them.
@@ -15,7 +16,9 @@ mod histogram;
 mod ended;
 mod scope_stats;
 mod builder;
+mod blocks;
 
+pub use blocks::{Block, Blocks, Bucket};
 pub use builder::StatsBuilder;
 pub use frame_stats::FrameStats;
 pub use scope_stats::ScopeStats;

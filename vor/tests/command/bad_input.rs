@@ -28,6 +28,12 @@ fn assert_refused(name: &str, bytes: &[u8], found: &str) {
             "{command}: {line}"
         );
     }
+    let whole = &recording().path;
+    for pair in [[&path, whole], [whole, &path]] {
+        let run = Run::from(vor().arg("diff").args(pair).output().unwrap());
+        let line = run.refusal();
+        assert!(line.contains(name) && line.contains(found), "diff: {line}");
+    }
 }
 
 #[test]

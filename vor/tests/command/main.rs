@@ -1,7 +1,7 @@
 //! The `vor` command as people run it: the real program over a capture that the recorder made in this process, over captures of the
 //! predecessor, and over bytes that are no capture.
 //!
-//! What the command says is compared with what a second sink of the same recorder saw (`recording`).
+//! What the command says is compared with what a second sink of the same recorder saw (`recording`), or with captures written for it (`made`).
 
 #![cfg(feature = "cli")]
 #![allow(
@@ -11,9 +11,13 @@
 )]
 
 mod recording;
+mod made;
 
 mod stats;
 mod looking;
+mod selecting;
+mod outputs;
+mod diff;
 mod following;
 mod bad_input;
 

@@ -102,5 +102,5 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         }
         out.write_all(text.as_bytes()).map_err(Failure::output)?;
     }
-    Ok(if ok { Outcome::Fine } else { Outcome::Damaged })
+    Ok(if ok { Outcome::Fine } else { Outcome::Found })
 }

@@ -1,7 +1,5 @@
 //! `vor frames`: the frames one by one, or the slowest of them and what made them slow.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,6 +16,7 @@ use crate::frame_rows::{FrameJson, FrameTable, TopScope};
 use crate::json;
 use crate::progress::Progress;
 use crate::range::FrameRange;
+use crate::slowest;
 use crate::source::{Piece, Source, batch_of};
 
 /// Lists the frames: start, duration, spans and metrics of each.
@@ -30,23 +29,11 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Only the N slowest, the slowest first, and the scope in which most of their time was spent.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
     slowest: Option<usize>,
     /// The frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
     #[arg(long, value_name = "NAME")]
     frame_set: Option<String>,
-}
-
-/// Most frames that `--slowest` takes: they are read one by one, each from its place.
-const MOST_SLOWEST: usize = 100_000;
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if (1..=MOST_SLOWEST).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "a number from 1 to {MOST_SLOWEST} was expected, found `{text}`"
-        )),
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -110,38 +97,15 @@ fn slowest(
     most: usize,
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
-    // The shortest of those kept is on top. Of equally long ones the earlier counts as slower.
-    let mut kept: BinaryHeap<Reverse<(i64, Reverse<u64>)>> = BinaryHeap::new();
-    let mut origin_ns = None;
     let mut progress = Progress::new("reading", false);
-    let walked = source.walk(&mut progress, |piece| {
-        if let Piece::Frame(recovered) = piece
-            && recovered.frame.frame_set == set
-        {
-            let frame = &recovered.frame;
-            origin_ns.get_or_insert(frame.catalog.unix_ns(frame.start_ticks));
-            kept.push(Reverse((frame.duration_ns(), Reverse(frame.index))));
-            if kept.len() > most {
-                kept.pop();
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let slowest = slowest::find(source, set, FrameRange::ALL, most, &mut progress)?;
     drop(progress);
-    if kept.is_empty() {
-        return Err(source.failure("frames were expected, found none"));
-    }
     source.capture.select_frame_set(set)?;
     let mut listing = Listing::new(args);
-    listing.origin_ns = origin_ns;
+    listing.origin_ns = slowest.origin_ns;
     // Frames of other sets have no spans of their own.
     listing.with_top_scope = set == 0 && source.info.spans > 0;
-    for Reverse((_, Reverse(index))) in kept.into_sorted_vec() {
-        let range = FrameRange {
-            from: index,
-            to: index.checked_add(1),
-        };
-        let position = source.positions(range)?.start;
+    for position in source.positions_of(&slowest.indices)? {
         let recovered = source
             .capture
             .recovered(position)
@@ -150,7 +114,7 @@ fn slowest(
         listing.write(out, &recovered, top)?;
     }
     listing.end(out)?;
-    source.warn_of(&walked.damage);
+    source.warn_of(&slowest.damage);
     Ok(Outcome::Fine)
 }
 

@@ -1,7 +1,7 @@
 //! The `vor` command: looks into captures.
 //!
 //! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source` reads either version of the format as batches and frames, `failure` is
-//! what ends a command early, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
+//! what ends a command early, `patterns` are names with wildcards, `slowest` finds frames, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
 //! meanwhile. Results go to stdout, everything else to stderr, a line each.
 
 mod usage;
@@ -12,6 +12,8 @@ mod json;
 mod range;
 mod progress;
 mod source;
+mod patterns;
+mod slowest;
 mod frame_rows;
 
 mod info;
@@ -20,6 +22,7 @@ mod frames;
 mod tail;
 mod check;
 mod export;
+mod diff;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -30,7 +33,8 @@ use failure::{Failure, warn};
 
 /// Looks into the captures that vor records.
 ///
-/// Exit codes: 0 fine, 1 damage was found, 2 bad input.
+/// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff --fail-above`); 2 bad input, or the output cannot be
+/// written; 3 done, but a part of the capture is damaged and left out (`export`, `diff`).
 #[derive(Debug, Parser)]
 #[command(name = "vor", version, arg_required_else_help = true)]
 struct Cli {
@@ -46,13 +50,17 @@ enum Command {
     Tail(tail::Args),
     Check(check::Args),
     Export(export::Args),
+    Diff(diff::Args),
 }
 
 /// How a command that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Fine,
-    Damaged,
+    /// What the command checks for was found.
+    Found,
+    /// The work is done, without what could not be read.
+    Incomplete,
 }
 
 fn main() -> ExitCode {
@@ -68,12 +76,14 @@ fn main() -> ExitCode {
         Command::Tail(args) => tail::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),
+        Command::Diff(args) => diff::run(&args, &mut out),
     };
     // What was made before a failure is still worth reading.
     let flushed = out.flush().map_err(Failure::output);
     match outcome.and_then(|outcome| flushed.map(|()| outcome)) {
         Ok(Outcome::Fine) | Err(Failure::PipeClosed) => ExitCode::SUCCESS,
-        Ok(Outcome::Damaged) => ExitCode::from(1),
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Incomplete) => ExitCode::from(3),
         Err(Failure::Message(message)) => {
             warn(&message);
             ExitCode::from(2)

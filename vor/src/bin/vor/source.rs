@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use vor_core::batch::{SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::Catalog;
+use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::export::thread_label;
 use vor_core::frame::{FrameSnapshot, ThreadTree};
 use vor_core::reader::{Capture, Damage, Event, Info, Reader, Recovered};
 
@@ -141,6 +142,14 @@ impl Source {
         })
     }
 
+    /// Returns what tables call the threads that are known.
+    pub(crate) fn thread_labels(&self) -> Vec<String> {
+        let catalog = self.capture.catalog();
+        let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
+        ids.map(|id| thread_label(catalog, ThreadId(id)).into_owned())
+            .collect()
+    }
+
     /// Returns the frames of the main set whose numbers are in `range`, as positions in the file.
     ///
     /// Numbers and positions differ where damage took frames, and where recording was switched on late.
@@ -163,6 +172,19 @@ impl Source {
             )));
         }
         Ok(from..to)
+    }
+
+    /// Returns where frames of known numbers are in the file, each in its place.
+    pub(crate) fn positions_of(&mut self, indices: &[u64]) -> Result<Vec<u64>, Failure> {
+        let count = self.capture.frame_count();
+        let Some(end) = count.checked_sub(1) else {
+            return Err(self.failure("frames were expected, found none"));
+        };
+        let (first, last) = (self.index_at(0)?, self.index_at(end)?);
+        let positions = indices
+            .iter()
+            .map(|&index| self.position(index, first, last, count));
+        positions.collect()
     }
 
     /// Returns a range with the number of its last frame as the end, so that what follows the last frame is not in it.
@@ -217,23 +239,33 @@ impl Source {
 
     /// Says on stderr that not all of the file could be read.
     pub(crate) fn warn_of(&self, damage: &Damage) {
-        let path = self.path.display();
-        if damage.count > 0 {
-            let losses = units::counted(damage.count, "place");
-            let bytes = units::bytes(damage.bytes);
-            warn(&format!(
-                "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
-            ));
-        }
-        if let Some(tail) = &damage.tail
-            && tail.bytes > 0
-        {
-            let bytes = units::bytes(tail.bytes);
-            warn(&format!(
-                "{path}: the last {bytes} are no whole record; see `vor check`"
-            ));
-        }
+        warn_of(&self.path, damage);
     }
+}
+
+/// Says on stderr that not all of a file could be read.
+pub(crate) fn warn_of(path: &Path, damage: &Damage) {
+    let path = path.display();
+    if damage.count > 0 {
+        let losses = units::counted(damage.count, "place");
+        let bytes = units::bytes(damage.bytes);
+        warn(&format!(
+            "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
+        ));
+    }
+    if let Some(tail) = &damage.tail
+        && tail.bytes > 0
+    {
+        let bytes = units::bytes(tail.bytes);
+        warn(&format!(
+            "{path}: the last {bytes} are no whole record; see `vor check`"
+        ));
+    }
+}
+
+/// Returns whether something could not be read. That only the end mark of a closed file is missing takes nothing away.
+pub(crate) fn is_damaged(damage: &Damage) -> bool {
+    damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)
 }
 
 /// Returns what to say of a capture of so many frames that has no spans.
@@ -256,6 +288,7 @@ fn thread_batch(tree: &ThreadTree) -> ThreadBatch {
     let mut batch = ThreadBatch {
         thread: tree.thread,
         messages: tree.messages.clone(),
+        async_spans: tree.async_spans.clone(),
         ..ThreadBatch::default()
     };
     let mut open: Vec<usize> = Vec::new();

@@ -14,13 +14,14 @@ use clap::ValueEnum;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 use vor_core::calibrate::{calibrate, empty_span_ns};
-use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::catalog::Catalog;
 use vor_core::export::thread_label;
 use vor_core::stats::{FrameStats, ScopeStats, StatsBuilder};
 
 use crate::Outcome;
 use crate::failure::{Failure, warn};
 use crate::json::{self, DamageJson};
+use crate::patterns::listed;
 use crate::progress::Progress;
 use crate::range::FrameRange;
 use crate::source::{Piece, Source, Walked, no_spans};
@@ -245,11 +246,7 @@ fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failur
 }
 
 fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
-    let catalog = source.capture.catalog();
-    let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
-    let mut known: Vec<String> = ids
-        .map(|id| thread_label(catalog, ThreadId(id)).into_owned())
-        .collect();
+    let mut known = source.thread_labels();
     if known.iter().any(|known| known == name) {
         return Ok(());
     }
@@ -268,19 +265,6 @@ fn nothing(args: &Args, gathered: &Gathered) -> String {
             units::counted(frames, "frame")
         ),
         (frames, None) => no_spans(frames),
-    }
-}
-
-/// Lists names for an error, the first few of many.
-fn listed(names: &[String]) -> String {
-    let mut text: Vec<String> = names.iter().take(8).map(|name| format!("`{name}`")).collect();
-    if names.len() > text.len() {
-        text.push(format!("{} more", names.len() - text.len()));
-    }
-    if text.is_empty() {
-        "none".into()
-    } else {
-        text.join(", ")
     }
 }
 

@@ -1,0 +1,300 @@
+//! How much a scope changed, and how sure that is.
+//!
+//! The change is the ratio of a measure after and before, less 1. Its interval comes from a *bootstrap*: what would the ratio be, had other parts of
+//! the two recordings been seen? Each of [`RESAMPLES`] draws makes up both recordings anew, of as many [`Blocks`] as there were, drawn
+//! with replacement. No shape of the distribution is assumed; durations are skewed and have long tails. Blocks are drawn instead of spans because neighbours
+//! resemble each other (H. Künsch, The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989)).
+//!
+//! The middle 95 % of the ratios are the interval, made wider for the number of blocks. Of few of them a bootstrap draws too little
+//! scatter: it lacks the factor `n / (n - 1)` of a variance, and the heavier tails of Student's t (T. Hesterberg, What teachers should know about the
+//! bootstrap, The American Statistician 69 (2015)). Both ends are moved out by that much, as ratios.
+//!
+//! The random numbers begin the same for every scope, so an answer does not depend on when it is asked, or on what other scopes there are.
+
+use fastrand::Rng;
+use vor_core::stats::{Blocks, Bucket};
+
+/// Number of recordings that are made up.
+const RESAMPLES: usize = if cfg!(test) { 400 } else { 2_000 };
+
+/// Least number of blocks from which an interval is computed.
+const LEAST_BLOCKS: usize = 10;
+
+/// Least number of spans that must be longer than a percentile; without some, it is hardly more than the longest.
+const LEAST_BEYOND: f64 = 10.0;
+
+/// The number that 97.5 % of a normal distribution do not exceed.
+const NORMAL: f64 = 1.959_964;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Measure {
+    /// The mean length.
+    Mean,
+    /// The mean self time.
+    OwnMean,
+    /// The length that this part of the spans does not exceed.
+    Quantile(f64),
+}
+
+/// How much a measure changed, as a part of what it was: 0.05 is 5 % more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) change: f64,
+    /// The ends of the interval in which the change lies with 95 % confidence; `None` where there is too little to tell.
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+/// The blocks of a scope as a measure looks at them.
+#[derive(Debug)]
+enum Sample {
+    /// Count and sum of each block.
+    Sums(Vec<(f64, f64)>),
+    Lengths {
+        quantile: f64,
+        buckets: Vec<Bucket>,
+        /// For each bucket, how many spans of each block are in it or shorter.
+        up_to: Vec<Vec<f64>>,
+    },
+}
+
+/// Computes the change of a measure between two recordings; `None` where there is nothing to divide by.
+pub(super) fn change(measure: Measure, before: &Blocks, after: &Blocks) -> Option<Change> {
+    let samples = [Sample::new(measure, before), Sample::new(measure, after)];
+    let whole = |sample: &Sample| sample.value(&vec![1.0; sample.len()]);
+    let ratio = whole(&samples[1]) / whole(&samples[0]);
+    let is_known = ratio.is_finite();
+    is_known.then(|| Change {
+        change: ratio - 1.0,
+        interval: interval(&samples, ratio),
+    })
+}
+
+fn interval(samples: &[Sample; 2], ratio: f64) -> Option<(f64, f64)> {
+    let is_enough = samples.iter().all(Sample::is_enough);
+    if !is_enough || ratio <= 0.0 {
+        return None;
+    }
+    let mut rng = Rng::with_seed(1);
+    let mut ratios: Vec<f64> = Vec::with_capacity(RESAMPLES);
+    let mut times_drawn = Vec::new();
+    for _ in 0..RESAMPLES {
+        let [before, after] = samples.each_ref().map(|sample| {
+            times_drawn.clear();
+            times_drawn.resize(sample.len(), 0.0);
+            for _ in 0..sample.len() {
+                times_drawn[rng.usize(..sample.len())] += 1.0;
+            }
+            sample.value(&times_drawn)
+        });
+        ratios.push(after / before);
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    let at = |part: f64| ratios[(part * (RESAMPLES - 1) as f64).round() as usize];
+    let blocks = samples.iter().map(Sample::len).min().unwrap_or(0);
+    let widened = |end: f64| ratio * (end / ratio).powf(widening(blocks)) - 1.0;
+    let (low, high) = (widened(at(0.025)), widened(at(0.975)));
+    (low.is_finite() && high.is_finite()).then_some((low, high))
+}
+
+/// Returns by how much an interval from `blocks` blocks is too narrow.
+fn widening(blocks: usize) -> f64 {
+    let degrees = blocks as f64 - 1.0;
+    // Student's t from the normal distribution, as M. Abramowitz and I. Stegun's Handbook of mathematical functions has it in 26.7.5.
+    let z = NORMAL;
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    let t = z + first / degrees + second / degrees.powi(2);
+    t / z * (blocks as f64 / degrees).sqrt()
+}
+
+impl Sample {
+    fn new(measure: Measure, blocks: &Blocks) -> Self {
+        let quantile = match measure {
+            Measure::Mean => {
+                let sums = blocks
+                    .iter()
+                    .map(|block| (block.count as f64, block.total_ns as f64));
+                return Self::Sums(sums.collect());
+            }
+            Measure::OwnMean => {
+                let sums = blocks
+                    .iter()
+                    .map(|block| (block.count as f64, block.self_ns as f64));
+                return Self::Sums(sums.collect());
+            }
+            Measure::Quantile(quantile) => quantile,
+        };
+        let buckets = blocks.buckets();
+        let mut sums = vec![0.0; blocks.iter().count()];
+        let up_to = buckets.iter().map(|bucket| {
+            for (sum, &count) in sums.iter_mut().zip(&bucket.counts) {
+                *sum += count as f64;
+            }
+            sums.clone()
+        });
+        let up_to = up_to.collect();
+        Self::Lengths {
+            quantile,
+            buckets,
+            up_to,
+        }
+    }
+
+    /// Returns the number of blocks.
+    fn len(&self) -> usize {
+        match self {
+            Self::Sums(sums) => sums.len(),
+            Self::Lengths { up_to, .. } => up_to.first().map_or(0, Vec::len),
+        }
+    }
+
+    /// Returns whether there are enough spans for an interval.
+    fn is_enough(&self) -> bool {
+        let beyond = match self {
+            Self::Sums(_) => LEAST_BEYOND,
+            Self::Lengths { quantile, up_to, .. } => {
+                let count: f64 = up_to.last().map_or(0.0, |counts| counts.iter().sum());
+                // A hundredth of a thousand must not be a little below 10.
+                (count * (1.0 - quantile)).round()
+            }
+        };
+        self.len() >= LEAST_BLOCKS && beyond >= LEAST_BEYOND
+    }
+
+    /// Returns the measure of a recording in which each block occurs so many times.
+    fn value(&self, times: &[f64]) -> f64 {
+        match self {
+            Self::Sums(sums) => {
+                let (mut count, mut total) = (0.0, 0.0);
+                for (&times, &(block_count, block_total)) in times.iter().zip(sums) {
+                    count += times * block_count;
+                    total += times * block_total;
+                }
+                total / count
+            }
+            Self::Lengths {
+                quantile,
+                buckets,
+                up_to,
+            } => {
+                let weigh = |counts: &Vec<f64>| -> f64 {
+                    let each = counts.iter().zip(times);
+                    each.map(|(count, times)| count * times).sum()
+                };
+                let rank = quantile * up_to.last().map_or(0.0, weigh);
+                let at = up_to.partition_point(|counts| weigh(counts) < rank);
+                let Some(bucket) = buckets.get(at) else {
+                    return 0.0;
+                };
+                let shorter = at.checked_sub(1).map_or(0.0, |below| weigh(&up_to[below]));
+                let within = weigh(&up_to[at]) - shorter;
+                // Lengths are spread evenly over a bucket, or the answer would jump from bucket to bucket.
+                let part = if within > 0.0 {
+                    (rank - shorter) / within
+                } else {
+                    0.0
+                };
+                bucket.low_ns as f64 + bucket.width_ns as f64 * part
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes lengths with a long tail, of which neighbours resemble each other as `memory` says.
+    fn blocks(rng: &mut Rng, mean_ns: f64, memory: f64, count: usize) -> Blocks {
+        let mut blocks = Blocks::new(true);
+        let mut state = 0.0;
+        for _ in 0..count {
+            // The sum of 12 is normal enough.
+            let normal: f64 = (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
+            state = memory * state + (1.0 - memory * memory).sqrt() * normal;
+            // A log-normal length; the exponent's mean makes up for its scatter.
+            let length = mean_ns * (0.6 * state - 0.18_f64).exp();
+            blocks.add(length as u64, length as u64);
+        }
+        blocks
+    }
+
+    /// Returns how many of a hundred intervals hold the true change.
+    fn coverage(measure: Measure, memory: f64, count: usize, change: f64) -> usize {
+        let mut rng = Rng::with_seed(7);
+        let holds = |_: &usize| {
+            let before = blocks(&mut rng, 20_000.0, memory, count);
+            let after = blocks(&mut rng, 20_000.0 * (1.0 + change), memory, count);
+            let found = super::change(measure, &before, &after).unwrap();
+            let (low, high) = found.interval.unwrap();
+            assert!(low <= found.change && found.change <= high, "{found:?}");
+            (low..=high).contains(&change)
+        };
+        (0..100).filter(holds).count()
+    }
+
+    #[test]
+    fn nineteen_of_twenty_intervals_hold_the_true_change() {
+        let (fewest, all) = (89, 100);
+        for (measure, memory, count, change) in [
+            (Measure::Mean, 0.0, 20, 0.0),
+            (Measure::Mean, 0.0, 1_000, 0.1),
+            // Neighbours within 20 spans are alike.
+            (Measure::Mean, 0.95, 8_000, 0.05),
+            (Measure::OwnMean, 0.0, 500, -0.2),
+            (Measure::Quantile(0.5), 0.0, 2_000, 0.1),
+            (Measure::Quantile(0.99), 0.0, 8_000, 0.1),
+        ] {
+            let held = coverage(measure, memory, count, change);
+            assert!(
+                (fewest..=all).contains(&held),
+                "{held} of 100 for {measure:?}, {memory}, {count} spans"
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_question_has_the_same_answer() {
+        let mut rng = Rng::with_seed(3);
+        let (before, after) = (
+            blocks(&mut rng, 900.0, 0.0, 300),
+            blocks(&mut rng, 950.0, 0.0, 200),
+        );
+        for measure in [Measure::Mean, Measure::Quantile(0.5)] {
+            let answer = change(measure, &before, &after);
+            assert_eq!(answer, change(measure, &before, &after));
+            let itself = change(measure, &before, &before).unwrap();
+            assert_eq!(itself.change, 0.0);
+            let (low, high) = itself.interval.unwrap();
+            assert!(low < 0.0 && high > 0.0);
+        }
+    }
+
+    #[test]
+    fn what_is_too_little_has_no_interval() {
+        let mut rng = Rng::with_seed(3);
+        let many = blocks(&mut rng, 900.0, 0.0, 3_000);
+        let few = blocks(&mut rng, 900.0, 0.0, 9);
+        let some = blocks(&mut rng, 900.0, 0.0, 999);
+        assert_eq!(change(Measure::Mean, &many, &few).unwrap().interval, None);
+        assert!(change(Measure::Mean, &many, &some).unwrap().interval.is_some());
+        let p99 = Measure::Quantile(0.99);
+        assert!(change(p99, &many, &many).unwrap().interval.is_some());
+        assert_eq!(change(p99, &many, &few).unwrap().interval, None);
+        let mut zero = Blocks::new(false);
+        (0..50).for_each(|_| zero.add(0, 0));
+        assert_eq!(change(Measure::Mean, &zero, &many), None);
+        assert_eq!(change(Measure::Mean, &many, &zero).unwrap().change, -1.0);
+    }
+
+    #[test]
+    fn few_blocks_widen_as_the_t_distribution_says() {
+        // t of 97.5 % for 9, 31 and 63 degrees of freedom.
+        for (blocks, t) in [(10, 2.2622), (32, 2.0395), (64, 1.9983)] {
+            let n = blocks as f64;
+            let expected = t / NORMAL * (n / (n - 1.0)).sqrt();
+            assert!((widening(blocks) - expected).abs() < 4e-3, "{blocks}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The formats that `vor export` writes. A new one is a variant of [`Format`] and an arm in [`Format::sink`].
+//!
+//! What a format needs its sink says itself, in [`FrameSink::interest`]: batches come as they are in the capture, trees frame by
+//! frame, one in memory at a time, and frames without spans otherwise.
+
+use std::io::BufWriter;
+
+use clap::ValueEnum;
+use vor_core::catalog::Catalog;
+use vor_core::export::chrome::ChromeExporter;
+use vor_core::export::csv::{MetricsCsv, SpanCsv};
+use vor_core::sink::FrameSink;
+
+use super::output::Writer;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A Chrome trace, for chrome://tracing, Perfetto and others.
+    Chrome,
+    /// A table of all spans.
+    Csv,
+    /// A table of the metrics, a row per frame.
+    MetricsCsv,
+}
+
+impl Format {
+    /// Makes the exporter. `finish` must flush the writer, since an export is kept or given up then.
+    ///
+    /// `catalog` knows all names and columns of the capture. Nothing may be written before the first batch or frame.
+    pub(super) fn sink(self, writer: Writer, catalog: &Catalog) -> Box<dyn FrameSink> {
+        // The exporters hand over large pieces, which pass through a buffer that gathers small ones.
+        let writer = BufWriter::new(writer);
+        match self {
+            Self::Chrome => Box::new(ChromeExporter::new(writer)),
+            Self::Csv => Box::new(SpanCsv::new(writer)),
+            Self::MetricsCsv => Box::new(MetricsCsv::new(writer, catalog)),
+        }
+    }
+}

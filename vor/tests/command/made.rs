@@ -1,0 +1,122 @@
+//! Captures of known content: frames of requests whose lengths are drawn, the same each time, without a clock or a thread.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vor::{FrameSink, FrameSnapshot, SpanBatch};
+use vor_core::batch::ThreadBatch;
+use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadInfo};
+use vor_core::clock::{ClockSync, Timeline};
+use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+
+/// A scope and how long it is in the mean, those inside it left out.
+pub struct Made {
+    pub name: &'static str,
+    pub file: &'static str,
+    pub line: u32,
+    pub mean_ns: u64,
+}
+
+/// Makes a scope in the file `made.rs`.
+pub const fn scope(name: &'static str, line: u32, mean_ns: u64) -> Made {
+    Made {
+        name,
+        file: "made.rs",
+        line,
+        mean_ns,
+    }
+}
+
+/// Numbers that look random and follow from the seed.
+struct Sequence(u64);
+
+impl Sequence {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Returns a number with a mean of 1 and a long tail to the right.
+    fn skewed(&mut self) -> f64 {
+        let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        // An exponential distribution on top of a least length.
+        0.5 - 0.5 * (1.0 - uniform).ln()
+    }
+}
+
+/// Writes a capture of `frames` frames with `requests` requests each. The first scope is a request, and the others follow each other inside it.
+pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u64) {
+    let catalog = catalog(scopes);
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    let mut random = Sequence(seed);
+    let mut now = 1_000_000;
+    for index in 0..frames {
+        let start_ticks = now;
+        let mut thread = ThreadBatch::default();
+        for _ in 0..requests {
+            let begin = now;
+            let mut spend = |made: &Made| (made.mean_ns as f64 * random.skewed()) as u64;
+            now += spend(&scopes[0]);
+            for (site, made) in (2..).zip(&scopes[1..]) {
+                let length = spend(made);
+                end(&mut thread, now, length, site);
+                now += length;
+            }
+            end(&mut thread, begin, now - begin, 1);
+            now += 100;
+        }
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread],
+        };
+        sink.accept_batch(&batch).unwrap();
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            start_ticks,
+            end_ticks: now,
+            span_count: batch.span_count() as u64,
+            ..FrameSnapshot::default()
+        };
+        sink.accept_frame(&Arc::new(frame)).unwrap();
+    }
+    sink.finish().unwrap();
+}
+
+fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u32) {
+    thread.start_ticks.push(start_ticks);
+    thread.duration_ticks.push(duration_ticks);
+    thread.sites.push(SiteId(site));
+}
+
+fn catalog(scopes: &[Made]) -> Arc<Catalog> {
+    let mut timeline = Timeline::default();
+    // A tick is a nanosecond.
+    timeline.push(ClockSync {
+        ticks: 1,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 1 << 40,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let sites = scopes.iter().map(|made| {
+        Some(Arc::new(SiteInfo {
+            name: made.name.into(),
+            file: made.file.into(),
+            line: made.line,
+            ..SiteInfo::default()
+        }))
+    });
+    let main = ThreadInfo {
+        os_id: 1,
+        name: "main".into(),
+    };
+    Arc::new(Catalog {
+        timeline: Arc::new(timeline),
+        sites: Arc::new(sites.collect()),
+        threads: Arc::new(vec![Some(Arc::new(main))]),
+        frame_sets: Arc::new(vec![String::new()]),
+        ..Catalog::default()
+    })
+}
