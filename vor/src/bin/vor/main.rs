@@ -12,6 +12,7 @@ mod json;
 mod range;
 mod progress;
 mod source;
+mod output;
 mod patterns;
 mod slowest;
 mod frame_rows;
@@ -22,6 +23,7 @@ mod frames;
 mod tail;
 mod check;
 mod export;
+mod merge;
 mod diff;
 
 use std::io::{self, BufWriter, Write};
@@ -34,7 +36,7 @@ use failure::{Failure, warn};
 /// Looks into the captures that vor records.
 ///
 /// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff --fail-above`); 2 bad input, or the output cannot be
-/// written; 3 done, but a part of the capture is damaged and left out (`export`, `diff`).
+/// written; 3 done, but a part of the capture is damaged and left out (`export`, `merge`, `diff`).
 #[derive(Debug, Parser)]
 #[command(name = "vor", version, arg_required_else_help = true)]
 struct Cli {
@@ -50,6 +52,7 @@ enum Command {
     Tail(tail::Args),
     Check(check::Args),
     Export(export::Args),
+    Merge(merge::Args),
     Diff(diff::Args),
 }
 
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Tail(args) => tail::run(&args, &mut out),
         Command::Check(args) => check::run(&args, &mut out),
         Command::Export(args) => export::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
     };
     // What was made before a failure is still worth reading.

@@ -289,6 +289,8 @@ fn thread_batch(tree: &ThreadTree) -> ThreadBatch {
         thread: tree.thread,
         messages: tree.messages.clone(),
         async_spans: tree.async_spans.clone(),
+        task_events: tree.task_events.clone(),
+        flows: tree.flows.clone(),
         ..ThreadBatch::default()
     };
     let mut open: Vec<usize> = Vec::new();

@@ -9,14 +9,17 @@ use clap::ValueEnum;
 use vor_core::catalog::Catalog;
 use vor_core::export::chrome::ChromeExporter;
 use vor_core::export::csv::{MetricsCsv, SpanCsv};
+use vor_core::export::perfetto::PerfettoExporter;
 use vor_core::sink::FrameSink;
 
-use super::output::Writer;
+use crate::output::Writer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A Chrome trace, for chrome://tracing, Perfetto and others.
     Chrome,
+    /// A Perfetto trace, for ui.perfetto.dev and the trace processor.
+    Perfetto,
     /// A table of all spans.
     Csv,
     /// A table of the metrics, a row per frame.
@@ -32,6 +35,7 @@ impl Format {
         let writer = BufWriter::new(writer);
         match self {
             Self::Chrome => Box::new(ChromeExporter::new(writer)),
+            Self::Perfetto => Box::new(PerfettoExporter::new(writer)),
             Self::Csv => Box::new(SpanCsv::new(writer)),
             Self::MetricsCsv => Box::new(MetricsCsv::new(writer, catalog)),
         }

@@ -4,7 +4,6 @@
 //! through trees, of which one is in memory at a time. Either way a [`Filter`] leaves of the spans what was asked for.
 
 mod format;
-mod output;
 mod select;
 
 use std::io::IsTerminal;
@@ -17,11 +16,12 @@ use vor_core::reader::Damage;
 use vor_core::sink::{FrameSink, Interest};
 
 use format::Format;
-use output::Output;
+
 use select::Filter;
 
 use crate::Outcome;
 use crate::failure::{Failure, warn};
+use crate::output::Output;
 use crate::patterns::{Pattern, expect_known};
 use crate::progress::Progress;
 use crate::range::FrameRange;

@@ -5,11 +5,12 @@
 //! parent is gone hangs below the next one around it that is left.
 //!
 //! A thread that is not wanted goes with its messages, tasks and drops. Names choose tasks by that of their scope, and messages by their text, which
-//! is what viewers show as their name. Lengths choose spans and tasks.
+//! is what viewers show as their name. Lengths choose spans and tasks; how long a task is, is not known before its end, so with a length what happened in tasks is left out. Flows go
+//! from span to span, and are left out where spans are.
 
 use std::sync::Arc;
 
-use vor_core::batch::{SpanBatch, ThreadBatch};
+use vor_core::batch::{SpanBatch, TaskEventKind, ThreadBatch};
 use vor_core::catalog::{Catalog, SiteId, ThreadId};
 use vor_core::clock::Timeline;
 use vor_core::export::thread_label;
@@ -162,6 +163,14 @@ impl Filter {
         thread
             .async_spans
             .retain(|task| self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks));
+        let takes_any_length = self.min_ns == 0;
+        thread.task_events.retain(|event| {
+            let of_task = !matches!(event.kind, TaskEventKind::Step);
+            takes_any_length && (!of_task || self.wants_site(event.site))
+        });
+        if !takes_any_length || !self.names.is_empty() {
+            thread.flows.clear();
+        }
     }
 }
 

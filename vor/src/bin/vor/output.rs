@@ -20,7 +20,7 @@ use crate::failure::Failure;
 
 /// A place for an export.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     place: Place,
     was_told_to_end: Arc<AtomicBool>,
 }
@@ -35,7 +35,7 @@ enum Place {
 
 /// Writes to an [`Output`]. A sink may be handed to another thread, so this can be, too.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     inner: Inner,
     was_told_to_end: Arc<AtomicBool>,
 }
@@ -48,7 +48,7 @@ enum Inner {
 
 impl Output {
     /// Prepares a place: stdout for no path and for `-`.
-    pub(super) fn create(path: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn create(path: Option<&Path>) -> Result<Self, Failure> {
         let was_told_to_end = Arc::new(AtomicBool::new(false));
         let place = match path.filter(|path| *path != Path::new("-")) {
             None => Place::Stdout,
@@ -60,12 +60,12 @@ impl Output {
         })
     }
 
-    pub(super) fn is_stdout(&self) -> bool {
+    pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.place, Place::Stdout)
     }
 
     /// Makes a writer to the place. What it has not been given when the output is [kept](Self::keep) is not in it.
-    pub(super) fn writer(&self) -> io::Result<Writer> {
+    pub(crate) fn writer(&self) -> io::Result<Writer> {
         let inner = match &self.place {
             Place::Stdout => Inner::Stdout(io::stdout()),
             Place::Special(file) => Inner::File(file.try_clone()?),
@@ -78,12 +78,12 @@ impl Output {
     }
 
     /// Returns an error once a signal has asked the command to end.
-    pub(super) fn expect_time(&self) -> io::Result<()> {
+    pub(crate) fn expect_time(&self) -> io::Result<()> {
         expect_time(&self.was_told_to_end)
     }
 
     /// Gives the output the name that was asked for.
-    pub(super) fn keep(self) -> Result<(), Failure> {
+    pub(crate) fn keep(self) -> Result<(), Failure> {
         let Place::Beside(file, path) = self.place else {
             return Ok(());
         };
