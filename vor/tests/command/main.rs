@@ -18,6 +18,7 @@ mod looking;
 mod selecting;
 mod outputs;
 mod diff;
+mod merge;
 mod following;
 mod bad_input;
 
