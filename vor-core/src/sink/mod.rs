@@ -5,6 +5,8 @@ pub(crate) mod outputs;
 pub mod chrome;
 #[cfg(feature = "puffin")]
 pub mod puffin;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod samply;
 
 use std::sync::Arc;
 
