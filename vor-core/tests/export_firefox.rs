@@ -276,6 +276,7 @@ fn what_is_beyond_the_bound_is_counted() {
 #[test]
 fn an_empty_profile_is_a_profile() {
     let profile = export(new(), &[], &[]);
+    assert!(profile["meta"]["preprocessedProfileVersion"].is_u64());
     assert_eq!(profile["threads"].as_array().unwrap().len(), 1);
     let mut finished = new();
     finished.finish().expect("a writer that takes all");

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The outermost frame is the thread's name, and threads of one name are one; see [`CollapsedExporter::without_threads`]. A stack without time of its own has no line. In names, `;` becomes
-//! `:`, control characters become spaces, and a space before a number at the end becomes a no-break space, because readers would take that number for a second weight.
+//! `:`, control characters become spaces, and in those of spans a space before a number at the end becomes a no-break space, because readers would take that number for a second weight.
 //!
 //! Messages, arguments, tasks (they overlap) and metrics have no place in the format. Memory is bounded by the number of distinct stacks, not by
 //! that of spans: [`stacks`](super::stacks) says how, and what is estimated when a scope stays open around many thousand others. Everything is written by [`finish`](FrameSink::finish).
@@ -106,8 +106,7 @@ impl<W: Write> CollapsedExporter<W> {
     }
 
     /// Returns the frame of a name.
-    fn frame(&mut self, name: &str) -> u32 {
-        let name = frame_name(name);
+    fn frame(&mut self, name: Box<[u8]>) -> u32 {
         if let Some(&frame) = self.frames.get(&*name) {
             return frame;
         }
@@ -129,7 +128,7 @@ impl<W: Write> CollapsedExporter<W> {
         }
         for (at, site) in catalog.sites.iter().enumerate() {
             if let (None, Some(site)) = (self.site_frames[at], site) {
-                self.site_frames[at] = Some(self.frame(&site.name));
+                self.site_frames[at] = Some(self.frame(frame_name(&site.name)));
             }
         }
     }
@@ -143,7 +142,7 @@ impl<W: Write> CollapsedExporter<W> {
         for (thread, waiting) in threads {
             let label = self
                 .with_threads
-                .then(|| self.frame(&thread_label(&catalog, thread)));
+                .then(|| self.frame(plain_name(&thread_label(&catalog, thread)).into_bytes().into()));
             let root = *root_of.entry(label).or_insert_with(|| {
                 let root = self.stacks.take(u32::MAX);
                 roots.push((label, root));
@@ -187,7 +186,7 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
             return Err(Error::sink("the collapsed stacks are already finished"));
         }
         self.declare_sites(&batch.catalog);
-        let unknown = self.frame("?");
+        let unknown = self.frame(frame_name("?"));
         let timeline = &batch.catalog.timeline;
         for thread in &batch.threads {
             self.dropped_spans += thread.dropped_spans;
@@ -230,22 +229,26 @@ fn frame_of(site_frames: &[Option<u32>], site: SiteId) -> Option<u32> {
 }
 
 /// Returns a name as it can stand between two semicolons.
+fn plain_name(name: &str) -> String {
+    let plain = |character: char| match character {
+        ';' => ':',
+        character if character.is_control() => ' ',
+        character => character,
+    };
+    let name: String = name.chars().map(plain).collect();
+    match name.trim() {
+        "" => "?".to_owned(),
+        _ => name,
+    }
+}
+
+/// Returns a name as it can stand before the weight too.
 fn frame_name(name: &str) -> Box<[u8]> {
-    let mut text: String = name
-        .chars()
-        .map(|character| match character {
-            ';' => ':',
-            character if character.is_control() => ' ',
-            character => character,
-        })
-        .collect();
-    let number = text.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
-    if number.len() < text.len() && number.ends_with(' ') {
+    let mut name = plain_name(name);
+    let number = name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
+    if number.len() < name.len() && number.ends_with(' ') {
         let at = number.len() - 1;
-        text.replace_range(at..=at, "\u{a0}");
+        name.replace_range(at..=at, "\u{a0}");
     }
-    if text.trim().is_empty() {
-        text = "?".to_owned();
-    }
-    text.into_bytes().into()
+    name.into_bytes().into()
 }

@@ -6,7 +6,7 @@
 //!
 //! A number that the system gives to a second thread is the same file, and the markers of both are one thread's.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,9 +162,11 @@ impl Files {
     }
 }
 
-/// Makes an empty file and maps it.
+/// Makes an empty file and maps it, for which it must be open for reading too.
 fn show(path: &Path) -> io::Result<()> {
-    system::map_once(&File::create(path)?)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    system::map_once(&options.open(path)?)
 }
 
 /// Reads the counter and the monotonic clock as close together as it can; `None` where samply's clock is not known.

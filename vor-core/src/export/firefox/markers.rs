@@ -263,8 +263,9 @@ impl Markers {
         value: f64,
     ) {
         if !self.metrics.contains_key(&column) {
-            let made = match bytes_of_unit(&metric.unit) {
-                // The viewer draws a level only for counters of this category, which it takes for bytes.
+            let is_memory = metric.name.to_ascii_lowercase().contains("mem");
+            let made = match bytes_of_unit(&metric.unit).filter(|_| is_memory) {
+                // The viewer draws a level only for counters of this category, which it takes for bytes and calls memory.
                 Some(bytes) => Metric::Counter {
                     counter: profile.add_counter(process, &metric.name, "Memory", &metric.unit),
                     bytes,

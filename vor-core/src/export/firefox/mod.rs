@@ -7,13 +7,13 @@
 //! | message | marker `message` at its time |
 //! | task | marker of its name on the thread where it ended |
 //! | frame | marker `frame` on a thread of its own, called `frames and metrics` |
-//! | metric in bytes | counter |
+//! | metric of memory, in bytes | counter |
 //! | other metric | markers of its name with a graph, on the same thread |
 //! | dropped spans | marker `dropped spans`, with their number |
 //!
 //! What the viewer calls samples are here the pieces of time between two neighbouring begins or ends: each has the stack that was open, the time at which it begins, and its length as weight, in
 //! milliseconds. So the call tree and the flame graph show exact self times, and the stack chart shows every span.
-//! The crate that makes the profile has whole numbers for weights; they are nanoseconds until they are written ([`Milliseconds`]).
+//! The crate that makes the profile has whole numbers for weights; they are nanoseconds until they are written.
 //!
 //! The profile stands in memory until [`finish`](FrameSink::finish) writes it: a span takes about 80 bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the bound, spans,
 //! messages, tasks and frames are left out and counted, but for spans that were open when it was reached: they are around what is held. The number of
@@ -227,7 +227,7 @@ impl<W: Write> FirefoxExporter<W> {
             ));
         }
         let buffered = io::BufWriter::with_capacity(PIECE_BYTES, &mut self.writer);
-        let mut serializer = serde_json::Serializer::with_formatter(buffered, Milliseconds);
+        let mut serializer = serde_json::Serializer::with_formatter(buffered, Milliseconds::default());
         built.profile.serialize(&mut serializer)?;
         serializer.into_inner().flush()
     }
@@ -341,10 +341,10 @@ impl Built {
         let (profile, markers, spare) = (&mut self.profile, &mut self.markers, &mut self.spare_samples);
         let mut frames = FxHashMap::default();
         let mut open: Vec<StackHandle> = Vec::new();
-        let (mut from_ns, mut busy) = (0, CpuDelta::ZERO);
+        let (mut from_ns, mut busy_ns) = (0, 0);
         replay.play(id, |edge| {
             let ns = from_ns..edge.ns;
-            piece(profile, thread, open.last().copied(), ns, &mut busy, spare);
+            piece(profile, thread, open.last().copied(), ns, &mut busy_ns, spare);
             from_ns = edge.ns;
             if edge.is_begin {
                 let frame = *frames.entry(edge.site).or_insert_with(|| {
@@ -364,18 +364,19 @@ impl Built {
             Ok(())
         })?;
         let end = Timestamp::from_nanos_since_reference(from_ns);
-        profile.add_sample(thread, end, None, busy, 0);
+        profile.add_sample(thread, end, None, CpuDelta::from_nanos(busy_ns), 0);
         Ok(())
     }
 }
 
-/// Adds what a thread did in a piece of time: a stack, or nothing. `busy` is the time that the piece before it took.
+/// Adds what a thread did in a piece of time: a stack, or nothing. `busy_ns` is the time that the piece before it took, and what was left of earlier ones: the profile
+/// has whole microseconds.
 fn piece(
     profile: &mut Profile,
     thread: ThreadHandle,
     stack: Option<StackHandle>,
     ns: std::ops::Range<u64>,
-    busy: &mut CpuDelta,
+    busy_ns: &mut u64,
     spare: &mut u64,
 ) {
     // Weights have 31 bits, so what takes longer than two seconds is several samples. The lengths that a damaged capture claims must not take all memory,
@@ -394,21 +395,44 @@ fn piece(
             part_ns = weight;
         }
         let time = Timestamp::from_nanos_since_reference(at);
-        profile.add_sample(thread, time, stack, *busy, weight as i32);
-        *busy = match stack {
-            Some(_) => CpuDelta::from_nanos(part_ns),
-            None => CpuDelta::ZERO,
-        };
+        profile.add_sample(thread, time, stack, CpuDelta::from_nanos(*busy_ns), weight as i32);
+        *busy_ns = *busy_ns % 1_000 + if stack.is_some() { part_ns } else { 0 };
         at += part_ns;
     }
 }
 
-/// Writes the weights of samples, which are nanoseconds, as milliseconds. They alone are 32-bit numbers with a sign in a profile.
-#[derive(Debug)]
-struct Milliseconds;
+/// Writes the weights of samples, which are nanoseconds, as milliseconds: the 32-bit numbers of the field `weight`.
+#[derive(Debug, Default)]
+struct Milliseconds {
+    /// The key that was written last; within an array of numbers there is none.
+    key: Vec<u8>,
+    in_key: bool,
+}
 
 impl serde_json::ser::Formatter for Milliseconds {
-    fn write_i32<W: ?Sized + Write>(&mut self, writer: &mut W, ns: i32) -> io::Result<()> {
-        write!(writer, "{}", f64::from(ns) / 1e6)
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.key.clear();
+        self.in_key = true;
+        serde_json::ser::CompactFormatter.begin_object_key(writer, first)
+    }
+
+    fn end_object_key<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.in_key = false;
+        Ok(())
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        if self.in_key {
+            self.key.extend_from_slice(text.as_bytes());
+        }
+        writer.write_all(text.as_bytes())
+    }
+
+    fn write_i32<W: ?Sized + Write>(&mut self, writer: &mut W, value: i32) -> io::Result<()> {
+        if self.key == b"weight" {
+            write!(writer, "{}", f64::from(value) / 1e6)
+        } else {
+            write!(writer, "{value}")
+        }
     }
 }
