@@ -11,7 +11,7 @@
 //! `:`, control characters become spaces, and in those of spans a space before a number at the end becomes a no-break space, because readers would take that number for a second weight.
 //!
 //! Messages, arguments, tasks (they overlap) and metrics have no place in the format. Memory is bounded by the number of distinct stacks, not by
-//! that of spans: [`stacks`](super::stacks) says how, and what is estimated when a scope stays open around many thousand others. Everything is written by [`finish`](FrameSink::finish).
+//! that of spans: `export::stacks` says how, and what is estimated when a scope stays open around many thousand others. Everything is written by [`finish`](FrameSink::finish).
 
 use std::io::{self, Write};
 use std::sync::Arc;
