@@ -6,10 +6,18 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that are held before there is a file.
-const MEMORY_BYTES: usize = if cfg!(test) { 1 << 12 } else { 16 << 20 };
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU32;
+
+/// Bytes that are held before there is a file. The web has none.
+const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
+    usize::MAX
+} else if cfg!(test) {
+    1 << 12
+} else {
+    16 << 20
+};
 
 /// Bytes of a block, about: records are not cut.
 const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 15 };
