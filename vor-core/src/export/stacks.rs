@@ -11,9 +11,10 @@
 //!     s waits
 //! ```
 //!
-//! A scope that stays open lets the row grow for as long. Where it gets long, the older half of it is merged two by two, so the row holds *runs* that get longer with
-//! age. A span that began inside a run takes the share of it that follows from its position, as if the run's time were evenly spread.
-//! No nanosecond is lost or counted twice by that; below which of two ancestors it stands is an estimate then. A span that began among
+//! A scope that stays open lets the row grow for as long. Where it gets long, neighbours in the older half of it are merged, so the row holds *runs* that get longer with
+//! age. A span that began inside a run is taken to contain the share of its time that follows from its position, as if that were evenly spread, but
+//! the run's stacks stay beside the span: to part them would copy them, and a damaged capture could ask for that without end.
+//! So that run stands one ancestor too high, and in what is around both no nanosecond is lost or counted twice. A span that began among
 //! the last `MOST_WAITING / 2` subtrees never meets a run, or, where the subtrees are large, the last `FEW_WAITING / 2`.
 //!
 //! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of any depth is merged and freed without recursion.
@@ -26,6 +27,9 @@ const MOST_NODES: usize = 1 << 17;
 
 /// So few waiting subtrees are left alone, however large: a scope that ends soon after them would take them apart again.
 const FEW_WAITING: usize = 64;
+
+/// Subtrees that become one where the older half is merged. With two, what is old already would be merged again for every few new ones.
+const TOGETHER: usize = 8;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -91,11 +95,8 @@ impl Waiting {
                 continue;
             }
             if last.last_start_ticks >= start_ticks {
-                let (share_ns, copied, list) =
-                    last.split_off(stacks, start_ticks, total_ns.saturating_sub(inside_ns));
-                inside_ns = inside_ns.saturating_add(share_ns);
-                self.nodes += copied;
-                self.nodes -= stacks.merge(node, list);
+                let most_ns = total_ns.saturating_sub(inside_ns);
+                inside_ns = inside_ns.saturating_add(last.take_share(start_ticks, most_ns));
             }
             break;
         }
@@ -128,22 +129,21 @@ impl Waiting {
         self.most_nodes = MOST_NODES.max(2 * self.nodes);
     }
 
-    /// Merges the older half of the row two by two.
+    /// Merges the older half of the row, [`TOGETHER`] subtrees into one.
     fn fold(&mut self, stacks: &mut Stacks) {
         let older = self.row.len() / 2;
         let mut kept = 0;
-        for i in (0..older).step_by(2) {
+        for i in (0..older).step_by(TOGETHER) {
             let mut run = self.row[i];
-            if i + 1 < older {
-                let next = self.row[i + 1];
-                let root = stacks.take(NONE);
-                stacks.nodes[root as usize].below = run.first;
+            let root = stacks.take(NONE);
+            stacks.nodes[root as usize].below = run.first;
+            for next in &self.row[i + 1..older.min(i + TOGETHER)] {
                 self.nodes -= stacks.merge(root, next.first);
-                run.first = stacks.nodes[root as usize].below;
-                stacks.give(root);
                 run.last_start_ticks = next.last_start_ticks;
                 run.total_ns = run.total_ns.saturating_add(next.total_ns);
             }
+            run.first = stacks.nodes[root as usize].below;
+            stacks.give(root);
             self.row[kept] = run;
             kept += 1;
         }
@@ -152,19 +152,17 @@ impl Waiting {
 }
 
 impl Subtrees {
-    /// Takes from a run what began at or after `start_ticks`, at most `most_ns` of it. Returns how long that is, the number of its nodes, and their list.
+    /// Takes the time of what began at or after `start_ticks` from a run, at most `most_ns`.
     #[cold]
-    fn split_off(&mut self, stacks: &mut Stacks, start_ticks: u64, most_ns: u64) -> (u64, usize, u32) {
-        let ticks = self.last_start_ticks - self.first_start_ticks + 1;
-        let later_ticks = self.last_start_ticks - start_ticks + 1;
-        let mut share = (u128::from(later_ticks), u128::from(ticks));
-        if u128::from(self.total_ns) * share.0 > u128::from(most_ns) * share.1 {
-            share = (u128::from(most_ns), u128::from(self.total_ns));
-        }
-        let (list, copied, moved_ns) = stacks.split(self.first, share);
-        self.total_ns = self.total_ns.saturating_sub(moved_ns);
+    fn take_share(&mut self, start_ticks: u64, most_ns: u64) -> u64 {
+        let ticks = u128::from(self.last_start_ticks - self.first_start_ticks) + 1;
+        let later_ticks = u128::from(self.last_start_ticks - start_ticks) + 1;
+        // A share of a 64-bit number, so it has no more bits itself.
+        let share_ns = (u128::from(self.total_ns) * later_ticks / ticks) as u64;
+        let share_ns = share_ns.min(most_ns);
+        self.total_ns -= share_ns;
         self.last_start_ticks = start_ticks - 1;
-        (moved_ns, copied, list)
+        share_ns
     }
 }
 
@@ -240,35 +238,6 @@ impl Stacks {
         None
     }
 
-    /// Copies a list with everything below it, and moves a share of all times into the copy. Returns the copy, the number of its nodes, and the time moved.
-    fn split(&mut self, list: u32, share: (u128, u128)) -> (u32, usize, u64) {
-        let root = self.take(NONE);
-        let (mut copied, mut moved_ns) = (0, 0);
-        let mut work = vec![(root, list)];
-        while let Some((parent, mut from)) = work.pop() {
-            while from != NONE {
-                let node = self.nodes[from as usize];
-                let share_ns = (u128::from(node.self_ns) * share.0)
-                    .checked_div(share.1)
-                    .unwrap_or(0) as u64;
-                self.nodes[from as usize].self_ns -= share_ns;
-                let copy = self.take(node.frame);
-                self.nodes[copy as usize].self_ns = share_ns;
-                self.nodes[copy as usize].next = self.nodes[parent as usize].below;
-                self.nodes[parent as usize].below = copy;
-                copied += 1;
-                moved_ns += share_ns;
-                if node.below != NONE {
-                    work.push((copy, node.below));
-                }
-                from = node.next;
-            }
-        }
-        let copy = self.nodes[root as usize].below;
-        self.give(root);
-        (copy, copied, moved_ns)
-    }
-
     /// Calls `visit` for every node below `root` that has time of its own, with the frames from the outermost to its own.
     pub(super) fn each<E>(
         &self,
@@ -340,14 +309,15 @@ mod tests {
         // A span that began in the middle of all takes what is about half of it.
         let begin = turns / 2 * 10;
         waiting.end(&mut stacks, 9, begin, turns * 10 - begin);
+        waiting.end(&mut stacks, 7, 0, turns * 10);
         let sums = sums(&mut stacks, waiting);
-        assert_eq!(sums.values().sum::<u64>(), turns / 2 * 8 + turns / 2 * 10);
-        let inside: u64 = sums
-            .iter()
-            .filter_map(|(path, ns)| (path.len() > 1 && path[0] == 9).then_some(ns))
-            .sum();
-        let half = turns / 2 * 8;
-        assert!(inside.abs_diff(half) <= half / 50, "{inside} of about {half}");
+        assert_eq!(sums.values().sum::<u64>(), turns * 10);
+        // Every turn leaves 2 of its 10 to what is around it.
+        let own = sums[&vec![7, 9]];
+        assert!(
+            own.abs_diff(turns / 2 * 2) <= turns / 50,
+            "{own} of about {turns}"
+        );
     }
 
     #[test]
