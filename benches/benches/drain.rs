@@ -7,7 +7,13 @@ use std::sync::Arc;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::spans::{Shape, frame_of};
+use vor_core::batch::SpanBatch;
 use vor_core::export::chrome::ChromeExporter;
+use vor_core::export::collapsed::CollapsedExporter;
+use vor_core::export::csv::SpanCsv;
+use vor_core::export::firefox::FirefoxExporter;
+use vor_core::export::samply::{MonotonicClock, SamplyExporter};
+use vor_core::export::speedscope::SpeedscopeExporter;
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::TreeBuilder;
 use vor_core::sink::FrameSink;
@@ -59,8 +65,32 @@ fn drain(criterion: &mut Criterion) {
         group.bench_function("chrome", |bencher| {
             bencher.iter(|| chrome.accept_batch(&batch).is_ok())
         });
+        let mut csv = SpanCsv::new(io::sink());
+        group.bench_function("csv", |bencher| bencher.iter(|| csv.accept_frame(&frame).is_ok()));
+        let mut samply = SamplyExporter::new(MonotonicClock::default(), |_, _, lines| {
+            black_box(lines.len());
+            Ok(())
+        });
+        group.bench_function("samply", |bencher| {
+            bencher.iter(|| samply.accept_batch(&batch).is_ok())
+        });
+        // These write everything at their end.
+        group.bench_function("collapsed", |bencher| {
+            bencher.iter(|| whole(CollapsedExporter::new(io::sink()), &batch))
+        });
+        group.bench_function("speedscope", |bencher| {
+            bencher.iter(|| whole(SpeedscopeExporter::new(io::sink()), &batch))
+        });
+        group.bench_function("firefox", |bencher| {
+            bencher.iter(|| whole(FirefoxExporter::new(io::sink()), &batch))
+        });
         group.finish();
     }
+}
+
+/// Makes a file of one batch.
+fn whole(mut exporter: impl FrameSink, batch: &SpanBatch) -> bool {
+    exporter.accept_batch(batch).is_ok() && exporter.finish().is_ok()
 }
 
 criterion_group!(benches, drain);

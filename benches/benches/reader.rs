@@ -1,11 +1,19 @@
 //! How fast is a capture read back? Times are per capture; the throughput is in spans. Beside a clock read.
 
 use std::hint::black_box;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
-use vor_benches::spans::{Shape, decode};
+use vor_benches::spans::{Shape, decode, frame_of};
+use vor_core::export::csv::SpanCsv;
 use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::TreeBuilder;
+use vor_core::reader::Capture;
+use vor_core::sink::FrameSink;
+use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
 /// Batches of a capture, and spans of a batch.
 const BATCHES: u64 = 16;
@@ -48,6 +56,51 @@ fn reader(criterion: &mut Criterion) {
         });
     }
     group.finish();
+    exports(criterion);
+}
+
+/// From a file of 1 M spans in 64 frames to rows of text: reading, trees and writing.
+fn exports(criterion: &mut Criterion) {
+    let Ok(folder) = tempfile::tempdir() else {
+        return eprintln!("reader: no temporary folder");
+    };
+    let mut group = criterion.benchmark_group("reader/csv");
+    for (name, shape) in [("flat", Shape::Flat), ("trees", Shape::Trees)] {
+        let path = folder.path().join(name);
+        let spans = match framed(shape, &path) {
+            Ok(spans) => spans,
+            Err(error) => return eprintln!("reader: {error}"),
+        };
+        group.throughput(Throughput::Elements(spans)).sample_size(10);
+        group.bench_function(name, |bencher| bencher.iter(|| csv(&path).is_ok()));
+    }
+    group.finish();
+}
+
+/// Writes a capture with frames; returns its spans.
+fn framed(shape: Shape, path: &Path) -> io::Result<u64> {
+    const FRAMES: u64 = 64;
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).map_err(io::Error::other)?;
+    let mut spans = 0;
+    for index in 0..FRAMES {
+        let batch = shape.batch(SPANS / 4, 1_000_000 + (index << 32));
+        let mut trees = TreeBuilder::new(usize::MAX);
+        let mut frame = frame_of(&batch, &mut trees);
+        frame.index = index;
+        spans += batch.span_count() as u64;
+        sink.accept_batch(&batch).map_err(io::Error::other)?;
+        sink.accept_frame(&Arc::new(frame)).map_err(io::Error::other)?;
+    }
+    sink.finish().map_err(io::Error::other)?;
+    Ok(spans)
+}
+
+fn csv(path: &Path) -> Result<(), vor_core::Error> {
+    let mut csv = SpanCsv::new(io::sink());
+    for frame in Capture::open(path)?.frames(0..u64::MAX) {
+        csv.accept_frame(&frame?)?;
+    }
+    csv.finish()
 }
 
 criterion_group!(benches, reader);

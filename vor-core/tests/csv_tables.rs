@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use vor_core::batch::{ArgValue, SpanArgs, ThreadBatch};
-use vor_core::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::export::csv::{MetricsCsv, SpanCsv};
 use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
@@ -49,6 +49,10 @@ fn catalog() -> Arc<Catalog> {
         sites: Arc::new(vec![Some(Arc::new(site)), None]),
         threads: Arc::new(vec![thread("main"), thread("main"), None]),
         columns: Arc::new(vec![column("frame_ms"), column(NASTY)]),
+        process: Arc::new(ProcessInfo {
+            name: "app, 1".into(),
+            ..ProcessInfo::default()
+        }),
         ..Catalog::default()
     })
 }
@@ -107,16 +111,20 @@ fn spans_have_a_row_each_with_self_times_that_add_up() {
     let rows = parse(csv.into_inner());
     assert_eq!(
         rows[0].join(","),
-        "frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args"
+        "process,frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args"
     );
     let file = "src/a,b.rs";
     let args = format!("arg0=-3, arg1={NASTY}");
     for (thread, label) in ["main", "main (1)", "thread #2"].into_iter().enumerate() {
         let expected = [
-            ["12", label, "0", NASTY, file, "17", "20", "180", "120", ""],
-            ["12", label, "1", "?", "", "", "40", "60", "50", &args],
-            ["12", label, "2", NASTY, file, "17", "50", "10", "10", ""],
-            ["12", label, "1", NASTY, file, "17", "100", "0", "0", ""],
+            [
+                "app, 1", "12", label, "0", NASTY, file, "17", "20", "180", "120", "",
+            ],
+            ["app, 1", "12", label, "1", "?", "", "", "40", "60", "50", &args],
+            [
+                "app, 1", "12", label, "2", NASTY, file, "17", "50", "10", "10", "",
+            ],
+            ["app, 1", "12", label, "1", NASTY, file, "17", "100", "0", "0", ""],
         ];
         assert_eq!(rows[1 + 4 * thread..5 + 4 * thread], expected);
     }

@@ -4,6 +4,7 @@
 //!
 //! | column | value |
 //! |---|---|
+//! | `process` | name of the program, its number where it has none |
 //! | `frame` | number of the frame in which the span ended |
 //! | `thread` | name of the thread; of several with one name, all but the first have their number behind it |
 //! | `depth` | number of spans around it |
@@ -20,7 +21,7 @@ use rustc_hash::FxHashMap;
 
 use super::{origin_ns, push_args_text, push_i64, push_u64, thread_label};
 use crate::Error;
-use crate::catalog::{Catalog, ThreadId, ThreadInfo};
+use crate::catalog::{Catalog, SiteInfo, ThreadId, ThreadInfo};
 use crate::frame::{FrameSnapshot, ThreadTree};
 use crate::sink::{FrameSink, Interest};
 
@@ -31,7 +32,11 @@ pub struct SpanCsv<W: Write> {
     /// Names of threads as they are written, for the table in `threads`.
     labels: FxHashMap<ThreadId, String>,
     threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
-    self_ns: Vec<u64>,
+    /// Text of a call site's columns, by `SiteId - 1`, and the table from which it was last made.
+    site_columns: Vec<Option<Box<[u8]>>>,
+    sites: Arc<Vec<Option<Arc<SiteInfo>>>>,
+    /// Of each span of a tree, its length and its self time.
+    times_ns: Vec<(u64, u64)>,
     around: Vec<usize>,
 }
 
@@ -48,12 +53,14 @@ pub struct MetricsCsv<W: Write> {
 impl<W: Write> SpanCsv<W> {
     /// Makes an exporter; the heading is written before the first frame.
     pub fn new(writer: W) -> Self {
-        let heading = b"frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args\n";
+        let heading = b"process,frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args\n";
         Self {
             out: Rows::new(writer, heading.to_vec()),
             labels: FxHashMap::default(),
             threads: Arc::default(),
-            self_ns: Vec::new(),
+            site_columns: Vec::new(),
+            sites: Arc::default(),
+            times_ns: Vec::new(),
             around: Vec::new(),
         }
     }
@@ -71,56 +78,80 @@ impl<W: Write> SpanCsv<W> {
             .labels
             .entry(tree.thread)
             .or_insert_with(|| unique_label(catalog, tree.thread));
+        // What all rows of the tree begin with.
+        let mut head = Vec::new();
+        push_process(&mut head, catalog);
+        head.push(b',');
+        push_u64(&mut head, frame.index);
+        head.push(b',');
+        push_field(&mut head, label.as_bytes());
+        head.push(b',');
         let mut args = Vec::new();
-        for (span, &self_ns) in tree.spans.iter().zip(&self.self_ns) {
-            let site = catalog.site(span.site);
+        for (span, &(dur_ns, self_ns)) in tree.spans.iter().zip(&self.times_ns) {
             let row = &mut self.out.bytes;
-            push_u64(row, frame.index);
-            row.push(b',');
-            push_field(row, label.as_bytes());
-            row.push(b',');
+            row.extend_from_slice(&head);
             push_u64(row, u64::from(span.depth));
             row.push(b',');
-            push_field(row, catalog.site_name(span.site).as_bytes());
-            row.push(b',');
-            push_field(row, site.map_or("", |site| &site.file).as_bytes());
-            row.push(b',');
-            if let Some(site) = site.filter(|site| site.line > 0) {
-                push_u64(row, u64::from(site.line));
-            }
+            let columns = (span.site.0 as usize).checked_sub(1);
+            let columns = columns.and_then(|at| self.site_columns.get(at)?.as_deref());
+            row.extend_from_slice(columns.unwrap_or(b"?,,"));
             row.push(b',');
             push_i64(row, catalog.unix_ns(span.start_ticks).saturating_sub(origin));
             row.push(b',');
-            push_u64(
-                row,
-                catalog
-                    .timeline
-                    .duration_ns(span.start_ticks, span.duration_ticks),
-            );
+            push_u64(row, dur_ns);
             row.push(b',');
             push_u64(row, self_ns);
             row.push(b',');
             args.clear();
-            push_args_text(&mut args, site, tree.args(span));
-            push_field(row, &args);
+            let values = tree.args(span);
+            if !values.is_empty() {
+                push_args_text(&mut args, catalog.site(span.site), values);
+                push_field(row, &args);
+            }
             row.push(b'\n');
             self.out.hand_over(PIECE_BYTES)?;
         }
         Ok(())
     }
 
-    /// Fills `self_ns` for the spans of a tree.
+    /// Makes the text of the call sites that are new in the catalog.
+    fn declare_sites(&mut self, catalog: &Catalog) {
+        if Arc::ptr_eq(&self.sites, &catalog.sites) {
+            return;
+        }
+        self.sites = Arc::clone(&catalog.sites);
+        if self.site_columns.len() < catalog.sites.len() {
+            self.site_columns.resize(catalog.sites.len(), None);
+        }
+        // A lost declaration may turn up later, so gaps are looked at again; there are few or none.
+        for (columns, site) in self.site_columns.iter_mut().zip(catalog.sites.iter()) {
+            if let (None, Some(site)) = (&columns, site) {
+                let mut text = Vec::new();
+                push_field(&mut text, site.name.as_bytes());
+                text.push(b',');
+                push_field(&mut text, site.file.as_bytes());
+                text.push(b',');
+                if site.line > 0 {
+                    push_u64(&mut text, u64::from(site.line));
+                }
+                *columns = Some(text.into());
+            }
+        }
+    }
+
+    /// Fills `times_ns` for the spans of a tree.
     fn measure(&mut self, catalog: &Catalog, tree: &ThreadTree) {
-        self.self_ns.clear();
+        self.times_ns.clear();
         self.around.clear();
         for (i, span) in tree.spans.iter().enumerate() {
             let length = catalog
                 .timeline
                 .duration_ns(span.start_ticks, span.duration_ticks);
-            self.self_ns.push(length);
+            self.times_ns.push((length, length));
             self.around.truncate(span.depth as usize);
             if let Some(&parent) = self.around.last() {
-                self.self_ns[parent] = self.self_ns[parent].saturating_sub(length);
+                let self_ns = &mut self.times_ns[parent].1;
+                *self_ns = self_ns.saturating_sub(length);
             }
             self.around.push(i);
         }
@@ -140,6 +171,7 @@ impl<W: Write + Send> FrameSink for SpanCsv<W> {
             self.threads = Arc::clone(&frame.catalog.threads);
             self.labels.clear();
         }
+        self.declare_sites(&frame.catalog);
         for tree in &frame.threads {
             self.write_tree(frame, tree)?;
         }
@@ -252,6 +284,13 @@ impl<W: Write> Rows<W> {
         self.hand_over(1)?;
         let flushed = self.writer.flush();
         flushed.map_err(|error| Error::io("cannot write the CSV", error))
+    }
+}
+
+fn push_process(row: &mut Vec<u8>, catalog: &Catalog) {
+    match catalog.process.name.as_str() {
+        "" => push_u64(row, u64::from(catalog.process.pid)),
+        name => push_field(row, name.as_bytes()),
     }
 }
 

@@ -1,8 +1,16 @@
 //! Other programs' formats: each exporter is a [`FrameSink`](crate::sink::FrameSink) over a writer, and cannot tell a running program from a capture.
 
 pub mod chrome;
+pub mod collapsed;
 pub mod csv;
+#[cfg(feature = "firefox")]
+pub mod firefox;
 pub mod perfetto;
+mod replay;
+pub mod samply;
+pub mod speedscope;
+mod spill;
+mod stacks;
 mod tasks;
 
 use std::borrow::Cow;

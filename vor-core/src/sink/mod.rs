@@ -6,6 +6,8 @@ pub mod chrome;
 pub mod perfetto;
 #[cfg(feature = "puffin")]
 pub mod puffin;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod samply;
 
 use std::sync::Arc;
 

@@ -201,6 +201,8 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     drain::rearm_if_forked();
     let owned = while_busy(|| {
         let info = describe();
+        #[cfg(not(target_arch = "wasm32"))]
+        crate::sink::samply::thread_began(info.os_id);
         let mut threads = threads();
         let number = threads.add_info(info);
         NUMBER.set(number + 1);
@@ -236,14 +238,14 @@ fn describe() -> ThreadInfo {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[expect(unsafe_code, reason = "the thread's number is a system call")]
-fn os_id() -> u64 {
+pub(crate) fn os_id() -> u64 {
     // SAFETY: gettid takes nothing, touches no memory and cannot fail.
     u64::try_from(unsafe { libc::gettid() }).unwrap_or(0)
 }
 
 #[cfg(target_os = "macos")]
 #[expect(unsafe_code, reason = "the thread's number is a system call")]
-fn os_id() -> u64 {
+pub(crate) fn os_id() -> u64 {
     let mut id = 0;
     // SAFETY: thread 0 means the calling one, and `id` is a valid place for the result.
     unsafe { libc::pthread_threadid_np(0, &mut id) };
@@ -252,13 +254,13 @@ fn os_id() -> u64 {
 
 #[cfg(windows)]
 #[expect(unsafe_code, reason = "the thread's number is a system call")]
-fn os_id() -> u64 {
+pub(crate) fn os_id() -> u64 {
     // SAFETY: GetCurrentThreadId takes nothing, touches no memory and cannot fail.
     u64::from(unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() })
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
-fn os_id() -> u64 {
+pub(crate) fn os_id() -> u64 {
     0
 }
 

@@ -6,6 +6,8 @@
     reason = "a test that cannot be set up should stop"
 )]
 
+pub mod views;
+
 use std::sync::Arc;
 use std::time::Duration;
 

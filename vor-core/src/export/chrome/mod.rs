@@ -438,7 +438,7 @@ fn push_place(out: &mut Vec<u8>, pid: u32, tid: u64) {
 
 /// Returns when a tick was, in nanoseconds since the begin of the recording; viewers refuse times before it.
 #[inline]
-fn since_origin_ns(catalog: &Catalog, ticks: u64, origin_ns: i64) -> u64 {
+pub(crate) fn since_origin_ns(catalog: &Catalog, ticks: u64, origin_ns: i64) -> u64 {
     u64::try_from(catalog.unix_ns(ticks).saturating_sub(origin_ns)).unwrap_or(0)
 }
 
