@@ -8,11 +8,12 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::spans::{Shape, frame_of};
 use vor_core::batch::SpanBatch;
+use vor_core::clock::ClockSnapshot;
 use vor_core::export::chrome::ChromeExporter;
 use vor_core::export::collapsed::CollapsedExporter;
 use vor_core::export::csv::SpanCsv;
 use vor_core::export::firefox::FirefoxExporter;
-use vor_core::export::samply::{MonotonicClock, SamplyExporter};
+use vor_core::export::samply::SamplyExporter;
 use vor_core::export::speedscope::SpeedscopeExporter;
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::TreeBuilder;
@@ -67,7 +68,7 @@ fn drain(criterion: &mut Criterion) {
         });
         let mut csv = SpanCsv::new(io::sink());
         group.bench_function("csv", |bencher| bencher.iter(|| csv.accept_frame(&frame).is_ok()));
-        let mut samply = SamplyExporter::new(MonotonicClock::default(), |_, _, lines| {
+        let mut samply = SamplyExporter::new(ClockSnapshot::default(), |_, _, lines| {
             black_box(lines.len());
             Ok(())
         });

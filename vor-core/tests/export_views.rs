@@ -16,8 +16,9 @@ use serde_json::Value;
 use vor_core::Error;
 use vor_core::batch::{SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::clock::ClockSnapshot;
 use vor_core::export::collapsed::CollapsedExporter;
-use vor_core::export::samply::{MonotonicClock, SamplyExporter};
+use vor_core::export::samply::SamplyExporter;
 use vor_core::export::speedscope::SpeedscopeExporter;
 use vor_core::frame::FrameSnapshot;
 use vor_core::sink::FrameSink;
@@ -270,9 +271,10 @@ fn a_full_disk_is_an_error() {
 #[test]
 fn samply_gets_a_line_per_span_in_its_clock() {
     let Views { batches, rows } = views::make(3, 2_000);
-    let clock = MonotonicClock {
+    let clock = ClockSnapshot {
         ticks: views::BEGIN + 500,
         monotonic_ns: 7_000_500,
+        ..ClockSnapshot::default()
     };
     let mut files: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     let write = |_: &Catalog, thread: ThreadId, lines: &[u8]| {

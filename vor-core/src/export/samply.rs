@@ -18,32 +18,14 @@ use super::{push_args_text, push_u64};
 use crate::Error;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, ThreadId};
+use crate::clock::ClockSnapshot;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
-
-/// A tick, and what the system's monotonic clock said at that tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MonotonicClock {
-    /// The tick.
-    pub ticks: u64,
-    /// The clock, in nanoseconds.
-    pub monotonic_ns: u64,
-}
-
-impl MonotonicClock {
-    /// Returns what the monotonic clock said at a tick: it runs like the wall clock, as long as nobody sets that, and the catalog's timeline leaves out when somebody does.
-    #[must_use]
-    pub fn monotonic_ns(&self, catalog: &Catalog, ticks: u64) -> u64 {
-        let since_ns = i128::from(catalog.unix_ns(ticks)) - i128::from(catalog.unix_ns(self.ticks));
-        let ns = i128::from(self.monotonic_ns) + since_ns;
-        u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
-    }
-}
 
 /// Writes the lines of marker files. `W` is called with pieces of a thread's file, whole lines each.
 pub struct SamplyExporter<W> {
     write: W,
-    clock: MonotonicClock,
+    clock: ClockSnapshot,
     /// Lines that are not yet handed over.
     threads: FxHashMap<ThreadId, Vec<u8>>,
     catalog: Arc<Catalog>,
@@ -62,7 +44,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 
 impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
     /// Makes an exporter that gives `write` pieces of the threads' files.
-    pub fn new(clock: MonotonicClock, write: W) -> Self {
+    pub fn new(clock: ClockSnapshot, write: W) -> Self {
         Self {
             write,
             clock,
@@ -149,9 +131,16 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for
     }
 }
 
-fn push_times(lines: &mut Vec<u8>, clock: &MonotonicClock, catalog: &Catalog, ticks: (u64, u64)) {
+/// Returns what the monotonic clock said at a tick: it runs like the wall clock, as long as nobody sets that, and the catalog's timeline leaves out when somebody does.
+fn monotonic_ns(clock: &ClockSnapshot, catalog: &Catalog, ticks: u64) -> u64 {
+    let since_ns = i128::from(catalog.unix_ns(ticks)) - i128::from(catalog.unix_ns(clock.ticks));
+    let ns = i128::from(clock.monotonic_ns) + since_ns;
+    u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+}
+
+fn push_times(lines: &mut Vec<u8>, clock: &ClockSnapshot, catalog: &Catalog, ticks: (u64, u64)) {
     for ticks in [ticks.0, ticks.1] {
-        push_u64(lines, clock.monotonic_ns(catalog, ticks));
+        push_u64(lines, monotonic_ns(clock, catalog, ticks));
         lines.push(b' ');
     }
 }

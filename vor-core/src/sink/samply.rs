@@ -15,7 +15,7 @@ use rustc_hash::FxHashSet;
 
 use crate::catalog::{Catalog, ThreadId};
 use crate::drain::{self, report};
-use crate::export::samply::{MonotonicClock, SamplyExporter};
+use crate::export::samply::SamplyExporter;
 use crate::sink::{Guard, Sink};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
@@ -53,7 +53,7 @@ impl Sink for SamplySink {
         if cfg!(feature = "off") {
             return refuse("vor is compiled out, by its feature `off`");
         }
-        let Some(clock) = monotonic_clock() else {
+        let Some(clock) = clock::snapshot() else {
             return refuse("samply takes marker files in a known clock only on Linux");
         };
         if let Err(error) = std::fs::create_dir_all(&self.folder) {
@@ -169,27 +169,9 @@ fn show(path: &Path) -> io::Result<()> {
     system::map_once(&options.open(path)?)
 }
 
-/// Reads the counter and the monotonic clock as close together as it can; `None` where samply's clock is not known.
-fn monotonic_clock() -> Option<MonotonicClock> {
-    let read = || {
-        let before = clock::ticks();
-        let monotonic_ns = system::monotonic_ns()?;
-        let width_ticks = clock::ticks().saturating_sub(before);
-        let clock = MonotonicClock {
-            ticks: before + width_ticks / 2,
-            monotonic_ns,
-        };
-        Some((width_ticks, clock))
-    };
-    let readings = (0..8).filter_map(|_| read());
-    readings
-        .min_by_key(|(width_ticks, _)| *width_ticks)
-        .map(|(_, clock)| clock)
-}
-
 #[cfg(target_os = "linux")]
 mod system {
-    #![expect(unsafe_code, reason = "mappings and clocks are the C library's")]
+    #![expect(unsafe_code, reason = "mappings are the C library's")]
 
     use std::fs::File;
     use std::io;
@@ -218,18 +200,6 @@ mod system {
         }
         Err(io::Error::last_os_error())
     }
-
-    /// Reads the clock that samply has the system stamp its events with.
-    pub(super) fn monotonic_ns() -> Option<u64> {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
-        let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-        let seconds = u64::try_from(time.tv_sec).ok().filter(|_| failed == 0)?;
-        Some(seconds * 1_000_000_000 + time.tv_nsec as u64)
-    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -239,9 +209,5 @@ mod system {
 
     pub(super) fn map_once(_: &File) -> io::Result<()> {
         Ok(())
-    }
-
-    pub(super) fn monotonic_ns() -> Option<u64> {
-        None
     }
 }
