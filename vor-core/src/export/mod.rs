@@ -2,6 +2,8 @@
 
 pub mod chrome;
 pub mod csv;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 
 use std::borrow::Cow;
 use std::io::Write as _;

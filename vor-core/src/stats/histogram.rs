@@ -14,7 +14,7 @@ const OCTAVE: usize = 1 << OCTAVE_BITS;
 
 /// Counts values by size.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     base: usize,
     counts: Vec<u64>,
 }
@@ -36,7 +36,7 @@ fn bounds(bucket: usize) -> (u64, u64) {
 impl Histogram {
     /// Counts a value.
     #[inline]
-    pub(super) fn add(&mut self, value: u64) {
+    pub(crate) fn add(&mut self, value: u64) {
         let bucket = bucket(value);
         match self.counts.get_mut(bucket.wrapping_sub(self.base)) {
             Some(count) => *count += 1,
@@ -78,8 +78,18 @@ impl Histogram {
     }
 
     /// Returns the number of values.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// Returns the buckets that counted something, ascending: their number, the value in their middle, and the count.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+        let counts = self.counts.iter().enumerate();
+        counts.filter(|&(_, &count)| count > 0).map(|(i, &count)| {
+            let (low, width) = bounds(self.base + i);
+            (self.base + i, low + (width - 1) / 2, count)
+        })
     }
 
     /// Returns whether nothing was counted.

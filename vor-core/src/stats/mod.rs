@@ -16,6 +16,12 @@ mod ended;
 mod scope_stats;
 mod builder;
 
+#[cfg(feature = "parquet")]
+pub(crate) use builder::Line;
 pub use builder::StatsBuilder;
+#[cfg(feature = "parquet")]
+pub(crate) use ended::EndedSpans;
 pub use frame_stats::FrameStats;
+#[cfg(feature = "parquet")]
+pub(crate) use histogram::Histogram;
 pub use scope_stats::ScopeStats;
