@@ -55,11 +55,11 @@ impl<W: Write + Send> SketchParquet<W> {
         })
     }
 
-    /// Returns the writer of a finished file.
+    /// Returns the writer. What was accepted since the last full row group is lost if the file was not finished before.
     ///
     /// # Errors
     ///
-    /// When the file was not finished and the writer fails.
+    /// When the writer fails.
     pub fn into_inner(self) -> Result<W, Error> {
         self.file.into_inner()
     }

@@ -6,7 +6,7 @@
 //! Numbers that few rows share are packed as differences to the row before and then compressed; texts, and numbers that many rows share, have codes.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -60,7 +60,24 @@ pub(super) trait Output: Send {
 
 /// A Parquet file over a writer.
 pub(super) struct TableFile<W: Write + Send> {
-    file: SerializedFileWriter<W>,
+    file: SerializedFileWriter<Held<W>>,
+    is_finished: bool,
+}
+
+/// A writer that can be taken out of the crate's, which gives back only writers of files that it finishes itself.
+struct Held<W>(Option<W>);
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Some(writer) => writer.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), Write::flush)
+    }
 }
 
 impl<W: Write + Send> fmt::Debug for TableFile<W> {
@@ -99,9 +116,12 @@ impl<W: Write + Send> TableFile<W> {
                 _ => properties,
             }
         });
-        let file =
-            SerializedFileWriter::new(writer, schema, Arc::new(properties.build())).map_err(refused)?;
-        Ok(Self { file })
+        let file = SerializedFileWriter::new(Held(Some(writer)), schema, Arc::new(properties.build()))
+            .map_err(refused)?;
+        Ok(Self {
+            file,
+            is_finished: false,
+        })
     }
 
     /// Writes a row group; the columns stand in the order of the schema's leaves.
@@ -132,13 +152,18 @@ impl<W: Write + Send> TableFile<W> {
 
     /// Writes the footer, without which nothing can be read.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
-        self.file.finish().map_err(refused)?;
+        if !self.is_finished {
+            self.file.finish().map_err(refused)?;
+            self.is_finished = true;
+        }
         self.flush()
     }
 
-    /// Returns the writer of a finished file.
-    pub(super) fn into_inner(self) -> Result<W, Error> {
-        self.file.into_inner().map_err(refused)
+    /// Finishes the file if it is not, and returns the writer.
+    pub(super) fn into_inner(mut self) -> Result<W, Error> {
+        self.finish()?;
+        let writer = self.file.inner_mut().0.take();
+        writer.ok_or_else(|| Error::sink("a writer was expected, found it taken"))
     }
 }
 
@@ -187,7 +212,7 @@ fn write_plain<W: Write + Send>(
 fn refused(error: ParquetError) -> Error {
     let doing = "cannot write the Parquet file";
     match error {
-        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
             Ok(error) => Error::io(doing, *error),
             Err(other) => Error::sink(format!("{doing}: {other}")),
         },
