@@ -8,6 +8,7 @@ Ends with 1 where two answers differ, and with 3 where Spark cannot be had; Duck
 
 import argparse
 import csv
+import os
 import pathlib
 import sys
 import time
@@ -42,24 +43,23 @@ def duckdb_answers(data):
 
 
 def spark_session():
+    # Nothing of it leaves this machine, and the executors need no name of it that can be looked up.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
     from pyspark.sql import SparkSession
 
-    def begin(master):
-        return (
-            SparkSession.builder.master(master)
-            .appName("fleet")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "4")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.memory", "1g")
-            .config("spark.executor.memory", "1g")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-
     # Two executors in processes of their own, as in a cluster.
-    session = begin("local-cluster[2,1,1024]")
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("fleet")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.executor.memory", "1g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::Int64Type;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
@@ -21,6 +23,36 @@ pub fn rows(file: Vec<u8>) -> Vec<Row> {
                 .collect()
         })
         .collect()
+}
+
+/// Returns a column of integers; rows without a value have none.
+pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
+    let reader = SerializedFileReader::new(Bytes::copy_from_slice(file)).expect("a Parquet file");
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let at = (0..schema.num_columns())
+        .find(|&at| schema.column(at).name() == column)
+        .expect("a column of the table");
+    let mut ints = Vec::new();
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).expect("a row group");
+        let rows = group.metadata().num_rows() as usize;
+        let mut reader = get_typed_column_reader::<Int64Type>(group.get_column_reader(at).expect("a column"));
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        let levels_wanted = (schema.column(at).max_def_level() > 0).then_some(&mut levels);
+        reader
+            .read_records(rows, levels_wanted, None, &mut values)
+            .expect("values");
+        if schema.column(at).max_def_level() == 0 {
+            levels = vec![1; rows];
+        }
+        let mut values = values.into_iter();
+        ints.extend(
+            levels
+                .iter()
+                .map(|&level| (level > 0).then(|| values.next().expect("a value"))),
+        );
+    }
+    ints
 }
 
 pub fn int(row: &Row, column: &str) -> i64 {
