@@ -55,6 +55,8 @@ def spark_session():
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        # The files are many and small; by default 32 of them would be a task.
+        .config("spark.sql.files.openCostInBytes", "65536")
         .config("spark.driver.memory", "1g")
         .config("spark.executor.memory", "1g")
         .config("spark.sql.session.timeZone", "UTC")

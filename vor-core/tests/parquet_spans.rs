@@ -18,6 +18,7 @@ use parquet_rows::{Row, args, buckets, int, ints, optional, rows, text};
 use proptest::prelude::*;
 use vor_core::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
 use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use vor_core::sink::{FrameSink, Interest};
@@ -65,18 +66,19 @@ struct Made {
     start: u64,
     length: u64,
     site: u32,
-    self_ticks: u64,
+    /// Starts and lengths of the spans directly inside it.
+    children: Vec<(u64, u64)>,
     args: Vec<ArgValue>,
 }
 
-/// Grows a tree, children first; returns how long it lasted.
-fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) -> u64 {
+/// Grows a tree, children first; returns its start and length.
+fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) -> (u64, u64) {
     let start = *now;
-    let mut inside = 0;
+    let mut children = Vec::new();
     *now += random.below(50) as u64;
     if levels > 0 {
         for _ in 0..random.below(4) {
-            inside += grow(random, now, levels - 1, out);
+            children.push(grow(random, now, levels - 1, out));
             *now += 1 + random.below(20) as u64;
         }
     }
@@ -91,15 +93,39 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) 
         start,
         length,
         site: 1 + random.below(3) as u32,
-        self_ticks: length - inside,
+        children,
         args,
     });
-    length
+    (start, length)
+}
+
+/// A catalog whose clock was bent a few times, at ticks that fall among the spans.
+fn bent_catalog(random: &mut Random) -> Catalog {
+    let mut timeline = Timeline::default();
+    let mut sync = common::catalog().timeline.syncs()[0];
+    for _ in 0..1 + random.below(5) {
+        timeline.push(sync);
+        let ticks = sync.ticks + 1 + random.below(6000) as u64;
+        sync = ClockSync {
+            ticks,
+            unix_ns: timeline.unix_ns(ticks),
+            rate: (1 << RATE_BITS) + random.below(1 << RATE_BITS) as u64,
+            wall_ns: 0,
+        };
+    }
+    Catalog {
+        timeline: Arc::new(timeline),
+        ..common::catalog()
+    }
 }
 
 /// Cuts the spans of two threads into batches and frames at random; returns them with the frames' trees.
-fn cut(random: &mut Random, threads: &[Vec<Made>]) -> (Vec<Piece>, Vec<Arc<FrameSnapshot>>) {
-    let catalog = Arc::new(common::catalog());
+fn cut(
+    random: &mut Random,
+    catalog: Catalog,
+    threads: &[Vec<Made>],
+) -> (Vec<Piece>, Vec<Arc<FrameSnapshot>>) {
+    let catalog = Arc::new(catalog);
     let (mut pieces, mut frames) = (Vec::new(), Vec::new());
     let mut done = vec![0; threads.len()];
     let mut builder = TreeBuilder::new(usize::MAX);
@@ -175,8 +201,9 @@ proptest! {
                 spans
             })
             .collect();
-        let (pieces, frames) = cut(&mut random, &threads);
-        let catalog = common::catalog();
+        let catalog = bent_catalog(&mut random);
+        let (pieces, frames) = cut(&mut random, catalog.clone(), &threads);
+        let length_ns = |(start, length)| catalog.timeline.duration_ns(start, length) as i64;
 
         // Frame, depth, name, times and arguments, by the frames' trees; self times by how the tests' trees grew.
         let mut expected = Vec::new();
@@ -195,11 +222,11 @@ proptest! {
                     expected.push((
                         i64::from(tree.thread.0),
                         catalog.unix_ns(span.start_ticks),
-                        -((made.length * 2) as i64),
+                        -length_ns((made.start, made.length)),
                         (frame.index != u64::MAX).then_some(frame.index as i64),
                         i64::from(span.depth),
                         site.name.to_string(),
-                        (made.self_ticks * 2) as i64,
+                        length_ns((made.start, made.length)) - made.children.iter().copied().map(length_ns).sum::<i64>(),
                         values.collect::<Vec<_>>(),
                     ));
                 }
@@ -450,7 +477,7 @@ fn merged_sketches_say_what_the_statistics_say() {
         // A tick is 2 ns: some seconds pass, so that there are many minutes.
         now += random.below(4_000_000_000) as u64;
     }
-    let (pieces, _) = cut(&mut random, &[spans]);
+    let (pieces, _) = cut(&mut random, common::catalog(), &[spans]);
     let mut stats = StatsBuilder::new();
     for piece in &pieces {
         if let Piece::Batch(batch) = piece {

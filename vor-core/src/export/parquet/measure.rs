@@ -69,15 +69,13 @@ impl<'a> Clock<'a> {
     #[inline]
     pub(super) fn place(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
         let end_ticks = start_ticks.saturating_add(duration_ticks);
-        match (
-            self.line.length_ns(self.line.from_ticks, start_ticks),
-            self.line.length_ns(start_ticks, end_ticks),
-        ) {
-            (Some(before_ns), Some(total_ns)) => {
-                (self.line_unix_ns.wrapping_add_unsigned(before_ns), total_ns)
-            }
-            _ => self.follow(start_ticks, duration_ticks),
+        // The length comes first, since it is there only where the line covers both ends.
+        if let Some(total_ns) = self.line.length_ns(start_ticks, end_ticks)
+            && let Some(before_ns) = self.line.length_ns(self.line.from_ticks, start_ticks)
+        {
+            return (self.line_unix_ns.wrapping_add_unsigned(before_ns), total_ns);
         }
+        self.follow(start_ticks, duration_ticks)
     }
 
     #[cold]
