@@ -92,6 +92,13 @@ impl Dataset {
         &self.paths
     }
 
+    /// Returns the number of spans whose self time is an estimate, because they began among more unfinished siblings than are held one by
+    /// one; see [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
+    #[must_use]
+    pub fn estimated_self_times(&self) -> u64 {
+        self.measure.estimated_self_times()
+    }
+
     /// Names the files after what the first batch or frame tells of the process.
     fn name_files(&mut self, catalog: &Catalog) {
         let Some(stem) = self.stem.take() else {

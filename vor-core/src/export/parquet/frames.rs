@@ -20,6 +20,9 @@ pub(super) const MAX_WAITING: usize = 1 << 20;
 /// What a waiting span takes, about.
 const SPAN_BYTES: usize = 40;
 
+/// Spans of a thread for which memory is kept in any case.
+const KEPT_SPANS: usize = 1 << 14;
+
 /// The spans of all threads that ended in the frame that runs.
 #[derive(Debug, Default)]
 pub(super) struct RunningFrame {
@@ -145,6 +148,11 @@ impl EndedInFrame {
     }
 
     fn clear(&mut self) {
+        // The memory of one long frame is not kept for many short ones, in each of several threads.
+        if self.sites.capacity() > KEPT_SPANS && self.sites.capacity() > 4 * self.sites.len() {
+            *self = Self::default();
+            return;
+        }
         self.start_ticks.clear();
         self.duration_ticks.clear();
         self.sites.clear();

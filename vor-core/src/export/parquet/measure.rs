@@ -46,6 +46,11 @@ impl Measure {
         }));
         &self.times
     }
+
+    /// Returns the number of spans whose self time is an estimate.
+    pub(super) fn estimated_self_times(&self) -> u64 {
+        self.threads.values().map(EndedSpans::split_runs).sum()
+    }
 }
 
 /// Converts ticks by the line of the timeline that served last, which nearly always serves again.

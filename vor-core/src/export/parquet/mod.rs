@@ -27,6 +27,9 @@
 //! Arguments are text, because those of one name need not be of one kind, and JSON has neither NaN nor all of `u64`. A second argument of
 //! one name is called `arg` and its position.
 //!
+//! The self time of a span that begins among tens of thousands of finished ones is an estimate. Exporters count these
+//! ([`SpanParquet::estimated_self_times`]), and sums of self times are exact even so.
+//!
 //! The table `metrics` ([`MetricsParquet`]) has a row per value of a frame:
 //!
 //! | column | type | value |

@@ -64,6 +64,13 @@ impl<W: Write + Send> SpanParquet<W> {
         })
     }
 
+    /// Returns the number of spans whose self time is an estimate, because they began among more unfinished siblings than are held one by
+    /// one; see [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
+    #[must_use]
+    pub fn estimated_self_times(&self) -> u64 {
+        self.measure.estimated_self_times()
+    }
+
     /// Returns the writer. What was accepted since the last full row group is lost if the file was not finished before.
     ///
     /// # Errors
