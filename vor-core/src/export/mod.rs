@@ -5,6 +5,8 @@ pub mod collapsed;
 pub mod csv;
 #[cfg(feature = "firefox")]
 pub mod firefox;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod perfetto;
 mod replay;
 pub mod samply;

@@ -130,20 +130,20 @@ impl Blocks {
         for block in self.iter() {
             all.merge(&block.histogram);
         }
-        buckets.extend(all.buckets().map(|(low_ns, width_ns, _)| Bucket {
-            low_ns,
-            width_ns,
+        buckets.extend(all.buckets().map(|bucket| Bucket {
+            low_ns: bucket.low,
+            width_ns: bucket.width,
             counts: vec![0; number],
         }));
         for (i, block) in self.iter().enumerate() {
             // Both ascend, and all that a block has is among them.
             let mut at = 0;
-            for (low_ns, _, count) in block.histogram.buckets() {
-                while buckets.get(at).is_some_and(|bucket| bucket.low_ns < low_ns) {
+            for own in block.histogram.buckets() {
+                while buckets.get(at).is_some_and(|bucket| bucket.low_ns < own.low) {
                     at += 1;
                 }
                 if let Some(bucket) = buckets.get_mut(at) {
-                    bucket.counts[i] = count;
+                    bucket.counts[i] = own.count;
                 }
             }
         }

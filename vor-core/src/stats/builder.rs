@@ -278,8 +278,8 @@ impl SiteStats {
 ///
 /// It covers the ticks `from_ticks <= t < until_ticks`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    from_ticks: u64,
+pub(crate) struct Line {
+    pub(crate) from_ticks: u64,
     until_ticks: u64,
     rate: u64,
 }
@@ -287,7 +287,7 @@ struct Line {
 impl Line {
     /// Returns the nanoseconds between two ticks, or `None` where the line does not cover both.
     #[inline]
-    fn length_ns(self, start_ticks: u64, end_ticks: u64) -> Option<u64> {
+    pub(crate) fn length_ns(self, start_ticks: u64, end_ticks: u64) -> Option<u64> {
         if start_ticks < self.from_ticks || end_ticks >= self.until_ticks {
             return None;
         }
@@ -308,7 +308,7 @@ impl Line {
     }
 
     /// Returns the line that covers `ticks`; `None` before the first point.
-    fn at(timeline: &Timeline, ticks: u64) -> Option<Self> {
+    pub(crate) fn at(timeline: &Timeline, ticks: u64) -> Option<Self> {
         let syncs = timeline.syncs();
         if syncs.is_empty() {
             return Some(Self {

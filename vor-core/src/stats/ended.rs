@@ -48,9 +48,9 @@ struct Run {
 
 /// What a span contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Children {
+pub(crate) struct Children {
     /// Sum of the lengths of its children.
-    pub(super) total_ns: u64,
+    pub(crate) total_ns: u64,
     /// Number of its children.
     pub(super) children: u64,
     /// Number of its descendants.
@@ -59,7 +59,7 @@ pub(super) struct Children {
 
 /// The stack of one thread. `runs` lies below `recent`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EndedSpans {
+pub(crate) struct EndedSpans {
     runs: Vec<Run>,
     recent: Vec<Subtree>,
     split_runs: u64,
@@ -70,7 +70,7 @@ impl EndedSpans {
     ///
     /// The children returned last no longer together than `total_ns` where spans nest.
     #[inline]
-    pub(super) fn end(&mut self, start_ticks: u64, total_ns: u64) -> Children {
+    pub(crate) fn end(&mut self, start_ticks: u64, total_ns: u64) -> Children {
         let mut inside = Children::default();
         let mut unfinished = self.recent.len();
         // A local count and a value passed by copy keep the sums in registers: the loop runs for every span of the program.
@@ -174,7 +174,7 @@ impl EndedSpans {
     }
 
     /// Returns how often a span began inside a run, so that its self time is an estimate.
-    pub(super) fn split_runs(&self) -> u64 {
+    pub(crate) fn split_runs(&self) -> u64 {
         self.split_runs
     }
 

@@ -14,7 +14,7 @@ const OCTAVE: usize = 1 << OCTAVE_BITS;
 
 /// Counts values by size.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     base: usize,
     counts: Vec<u64>,
 }
@@ -33,10 +33,29 @@ fn bounds(bucket: usize) -> (u64, u64) {
     (mantissa << shift, 1 << shift)
 }
 
+/// A bucket that holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Which bucket it is, of all that there are.
+    pub(crate) number: usize,
+    /// The lowest value that belongs here, and how many different ones do.
+    pub(crate) low: u64,
+    pub(crate) width: u64,
+    /// How many values were counted.
+    pub(crate) count: u64,
+}
+
+impl Counted {
+    /// Returns the value in the middle, which stands for all of the bucket.
+    pub(crate) fn middle(&self) -> u64 {
+        self.low + (self.width - 1) / 2
+    }
+}
+
 impl Histogram {
     /// Counts a value.
     #[inline]
-    pub(super) fn add(&mut self, value: u64) {
+    pub(crate) fn add(&mut self, value: u64) {
         let bucket = bucket(value);
         match self.counts.get_mut(bucket.wrapping_sub(self.base)) {
             Some(count) => *count += 1,
@@ -77,17 +96,22 @@ impl Histogram {
         }
     }
 
-    /// Returns the buckets that hold something, ascending: the lowest value of each, how many different values it holds, and its count.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+    /// Returns the buckets that hold something, ascending.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = Counted> {
         let counted = (self.base..).zip(&self.counts).filter(|&(_, &count)| count > 0);
-        counted.map(|(bucket, &count)| {
-            let (low, width) = bounds(bucket);
-            (low, width, count)
+        counted.map(|(number, &count)| {
+            let (low, width) = bounds(number);
+            Counted {
+                number,
+                low,
+                width,
+                count,
+            }
         })
     }
 
     /// Returns the number of values.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
@@ -102,14 +126,11 @@ impl Histogram {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
-        for (i, &count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                let (low, width) = bounds(self.base + i);
-                return low + (width - 1) / 2;
-            }
-        }
-        0
+        let reaches = |bucket: &Counted| {
+            seen += bucket.count;
+            seen >= rank
+        };
+        self.buckets().find(reaches).map_or(0, |bucket| bucket.middle())
     }
 }
 

@@ -19,6 +19,12 @@ mod builder;
 mod blocks;
 
 pub use blocks::{Block, Blocks, Bucket};
+#[cfg(feature = "parquet")]
+pub(crate) use builder::Line;
 pub use builder::StatsBuilder;
+#[cfg(feature = "parquet")]
+pub(crate) use ended::EndedSpans;
 pub use frame_stats::FrameStats;
+#[cfg(feature = "parquet")]
+pub(crate) use histogram::Histogram;
 pub use scope_stats::ScopeStats;

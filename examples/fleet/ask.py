@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Asks the fleet's data set the same questions in DuckDB and in Spark, and compares their answers with each other and with the library's.
+
+    ask.py <folder of the fleet> [--only duckdb]
+
+Ends with 1 where two answers differ, and with 3 where Spark cannot be had; DuckDB's answers are then checked all the same.
+"""
+
+import argparse
+import csv
+import os
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).parent
+QUESTIONS = ["p99", "p99_sketches", "regressed"]
+TABLES = ["spans", "metrics", "sketches"]
+
+# What a sketch's percentile may be off from the exact one: half a bucket, which is at most 1/32 of its lowest value wide.
+SKETCH_ERROR = 1 / 64
+
+
+def question(name):
+    return (HERE / f"{name}.sql").read_text()
+
+
+def duckdb_answers(data):
+    import duckdb
+
+    print(f"duckdb {duckdb.__version__}")
+    connection = duckdb.connect()
+    # Spark's words for what DuckDB calls otherwise, so that the questions are the same text for both.
+    connection.execute("CREATE MACRO explode(list) AS unnest(list)")
+    connection.execute("CREATE MACRO date_add(day, days) AS day + CAST(days AS INTEGER)")
+    for table in TABLES:
+        files = f"{data}/{table}/**/*.parquet"
+        connection.execute(
+            f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}', hive_partitioning = true)"
+        )
+    for name in QUESTIONS:
+        yield name, connection.execute(question(name)).fetchall()
+
+
+def spark_session():
+    # Nothing of it leaves this machine, and the executors need no name of it that can be looked up.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
+    from pyspark.sql import SparkSession
+
+    # Two executors in processes of their own, as in a cluster.
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("fleet")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        # The files are many and small; by default 32 of them would be a task.
+        .config("spark.sql.files.openCostInBytes", "65536")
+        .config("spark.driver.memory", "1g")
+        .config("spark.executor.memory", "1g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def spark_answers(data):
+    session = spark_session()
+    print(f"spark {session.version}, {session.sparkContext.master}")
+    for table in TABLES:
+        session.read.parquet(f"{data}/{table}").createOrReplaceTempView(table)
+    for name in QUESTIONS:
+        yield name, [tuple(row) for row in session.sql(question(name)).collect()]
+    session.stop()
+
+
+def gather(engine, answers):
+    gathered = {}
+    begin = time.monotonic()
+    for name, rows in answers:
+        print(f"{engine}: {name}: {len(rows)} rows, {time.monotonic() - begin:.1f} s")
+        gathered[name] = rows
+        begin = time.monotonic()
+    return gathered
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(f"ask.py: FAILED: {message}")
+
+
+def compare_with_library(answers, expected):
+    keys = ("host", "version", "name")
+    numbers = ("count", "sum_ns", "self_sum_ns")
+    exact, sketched = {}, {}
+    for row in expected:
+        key = tuple(row[column] for column in keys)
+        sums = tuple(int(row[column]) for column in numbers)
+        exact[key] = (*sums, int(row["exact_p99_ns"]))
+        sketched[key] = (*sums, int(row["p99_ns"]))
+    check(len(exact) > 0, "the library expects nothing")
+    for name, values in [("p99", exact), ("p99_sketches", sketched)]:
+        found = {row[:3]: row[3:] for row in answers[name]}
+        check(found.keys() == values.keys(), f"{name}: other scopes than the library has")
+        for key, value in values.items():
+            check(found[key] == value, f"{name}: {key}: expected {value}, found {found[key]}")
+    worst = max(abs(sketched[key][3] - exact[key][3]) / exact[key][3] for key in exact)
+    check(worst <= SKETCH_ERROR, f"a sketch is {worst:.2%} off")
+    print(f"p99 of {len(exact)} scopes is what the library says; sketches are off by {worst:.2%} at most")
+    regressed = [(row[0], row[1]) for row in answers["regressed"]]
+    check(regressed == [("2.5.0", "decode")], f"`decode` of 2.5.0 regressed, found {regressed}")
+    ratio = answers["regressed"][0][-1]
+    check(1.4 < ratio < 1.6, f"a ratio of about 1.5 was expected, found {ratio}")
+    print(f"since yesterday: decode of 2.5.0 takes {ratio:.3f} times as long")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--only", choices=["duckdb"])
+    arguments = parser.parse_args()
+    data = arguments.folder / "data"
+    with open(arguments.folder / "expected.tsv", newline="") as file:
+        expected = list(csv.DictReader(file, delimiter="\t"))
+
+    duckdb = gather("duckdb", duckdb_answers(data))
+    compare_with_library(duckdb, expected)
+    if arguments.only:
+        return
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        print("ask.py: pyspark is missing: only DuckDB was asked", file=sys.stderr)
+        sys.exit(3)
+    spark = gather("spark", spark_answers(data))
+    for name in QUESTIONS:
+        check(spark[name] == duckdb[name], f"{name}: Spark and DuckDB differ")
+    print("Spark and DuckDB give the same answers, to the last bit")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+//! Columns of few distinct values: a dictionary, and a code per row.
+//!
+//! Names, files, threads and frames repeat from row to row, and whoever fills a table knows each by a small number before it knows its text. The
+//! `parquet` crate takes texts, and hashes each to find its code again, which costs more than all the rest of a row. So such a column is
+//! encoded here, from the codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of runs and bit-packed groups.
+//!
+//! ```text
+//! data page  = [presence: u32 length, runs of 1 bit]  bits of a code: u8  codes
+//! codes      = ( varint(count << 1)       value in whole bytes     // the value, count times
+//!              | varint(groups << 1 | 1)  groups × 8 packed codes  // lowest bit first
+//!              )*
+//! ```
+//!
+//! The presence is only there in a column that may be null. Pages are not compressed: what could be saved by that is not there.
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding};
+use parquet::column::page::{CompressedPage, Page, PageWriter as _};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::ByteArray;
+use parquet::errors::Result;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+
+/// The code of a row that has no value.
+pub(super) const NULL: u32 = u32::MAX;
+
+/// Shorter runs are packed: their head and value would take about as many bytes.
+const SHORTEST_RUN: usize = 16;
+
+/// The values of a column, by code.
+#[derive(Clone, Debug)]
+pub(super) enum Dictionary<'a> {
+    Texts(Vec<&'a str>),
+    Ints(Vec<i64>),
+}
+
+/// Encodes a column chunk of one page; returns its bytes, and what the row group must know of them.
+///
+/// `codes` are below the dictionary's length, or [`NULL`] in a column that may be null.
+pub(super) fn encode(
+    column: ColumnDescPtr,
+    codes: &[u32],
+    dictionary: &Dictionary<'_>,
+) -> Result<(Bytes, ColumnCloseResult)> {
+    let rows = codes.len();
+    let mut page = Vec::new();
+    let mut present = Vec::new();
+    let mut nulls = 0;
+    if column.max_def_level() > 0 {
+        nulls = codes.iter().filter(|&&code| code == NULL).count();
+        page.extend_from_slice(&[0; 4]);
+        if nulls == 0 {
+            push_run(&mut page, 1, 1, rows);
+        } else {
+            let presence: Vec<u32> = codes.iter().map(|&code| u32::from(code != NULL)).collect();
+            push_hybrid(&mut page, 1, &presence);
+            present.extend(codes.iter().filter(|&&code| code != NULL));
+        }
+        let length = page.len() as u32 - 4;
+        page[..4].copy_from_slice(&length.to_le_bytes());
+    }
+    let codes = if nulls > 0 { &present } else { codes };
+    // A code of no bits is allowed, but few writers make one.
+    let bits = (u32::BITS - (dictionary.len() as u32).saturating_sub(1).leading_zeros()).max(1);
+    page.push(bits as u8);
+    push_hybrid(&mut page, bits, codes);
+
+    let mut sink = TrackedWrite::new(Vec::new());
+    let mut pages = SerializedPageWriter::new(&mut sink);
+    let values = dictionary.plain();
+    let length = values.len();
+    let dictionary_page = Page::DictionaryPage {
+        buf: values.into(),
+        num_values: dictionary.len() as u32,
+        encoding: Encoding::PLAIN,
+        is_sorted: false,
+    };
+    let dictionary_spec = pages.write_page(CompressedPage::new(dictionary_page, length))?;
+    let length = page.len();
+    let data_page = Page::DataPage {
+        buf: page.into(),
+        num_values: rows as u32,
+        encoding: Encoding::RLE_DICTIONARY,
+        def_level_encoding: Encoding::RLE,
+        rep_level_encoding: Encoding::RLE,
+        statistics: None,
+    };
+    let data_spec = pages.write_page(CompressedPage::new(data_page, length))?;
+    pages.close()?;
+    let bytes = sink.into_inner()?;
+    let metadata = ColumnChunkMetaData::builder(column)
+        .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_num_values(rows as i64)
+        .set_total_compressed_size(bytes.len() as i64)
+        .set_total_uncompressed_size(bytes.len() as i64)
+        .set_dictionary_page_offset(Some(dictionary_spec.offset as i64))
+        .set_data_page_offset(data_spec.offset as i64)
+        .set_statistics(dictionary.statistics(nulls as u64))
+        .build()?;
+    let close = ColumnCloseResult {
+        bytes_written: bytes.len() as u64,
+        rows_written: rows as u64,
+        metadata,
+        bloom_filter: None,
+        column_index: None,
+        offset_index: None,
+    };
+    Ok((bytes.into(), close))
+}
+
+impl Dictionary<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Ints(ints) => ints.len(),
+        }
+    }
+
+    fn plain(&self) -> Vec<u8> {
+        match self {
+            Self::Texts(texts) => {
+                let mut plain = Vec::new();
+                for text in texts {
+                    plain.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                    plain.extend_from_slice(text.as_bytes());
+                }
+                plain
+            }
+            Self::Ints(ints) => ints.iter().flat_map(|int| int.to_le_bytes()).collect(),
+        }
+    }
+
+    /// Returns the least and the greatest value, so that readers can leave out row groups. Every value of the dictionary is in some row.
+    fn statistics(&self, nulls: u64) -> Statistics {
+        match self {
+            Self::Texts(texts) => {
+                let bytes = |text: Option<&&str>| text.map(|text| ByteArray::from(*text));
+                let (least, greatest) = (bytes(texts.iter().min()), bytes(texts.iter().max()));
+                Statistics::byte_array(least, greatest, None, Some(nulls), false)
+            }
+            Self::Ints(ints) => {
+                let (least, greatest) = (ints.iter().min(), ints.iter().max());
+                Statistics::int64(least.copied(), greatest.copied(), None, Some(nulls), false)
+            }
+        }
+    }
+}
+
+/// Appends values of at most `bits` bits each, in runs and packed groups.
+fn push_hybrid(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
+    let mut unwritten = 0;
+    let mut at = 0;
+    while at < values.len() {
+        let value = values[at];
+        let length = values[at..]
+            .iter()
+            .position(|&other| other != value)
+            .unwrap_or(values.len() - at);
+        // A packed group is of eight values, so what stands before a run takes from it what it lacks.
+        let lacking = (at - unwritten).wrapping_neg() % 8;
+        if length >= lacking + SHORTEST_RUN {
+            push_packed(out, bits, &values[unwritten..at + lacking]);
+            push_run(out, bits, value, length - lacking);
+            unwritten = at + length;
+        }
+        at += length;
+    }
+    push_packed(out, bits, &values[unwritten..]);
+}
+
+/// Appends `count` times the same value.
+fn push_run(out: &mut Vec<u8>, bits: u32, value: u32, count: usize) {
+    push_varint(out, count << 1);
+    out.extend_from_slice(&value.to_le_bytes()[..bits.div_ceil(8) as usize]);
+}
+
+/// Appends values packed; the last group is filled up with zeros.
+fn push_packed(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
+    if values.is_empty() {
+        return;
+    }
+    let groups = values.len().div_ceil(8);
+    push_varint(out, groups << 1 | 1);
+    let end = out.len() + groups * bits as usize;
+    let (mut waiting, mut filled) = (0_u64, 0);
+    for &value in values {
+        waiting |= u64::from(value) << filled;
+        filled += bits;
+        if filled >= u32::BITS {
+            out.extend_from_slice(&(waiting as u32).to_le_bytes());
+            waiting >>= u32::BITS;
+            filled -= u32::BITS;
+        }
+    }
+    out.extend_from_slice(&waiting.to_le_bytes()[..filled.div_ceil(8) as usize]);
+    out.resize(end, 0);
+}
+
+fn push_varint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads the hybrid by the words of the format's specification.
+    fn read(bytes: &[u8], bits: usize, count: usize) -> Vec<u32> {
+        let mut values = Vec::new();
+        let mut at = 0;
+        while values.len() < count {
+            let (mut head, mut shift) = (0, 0);
+            loop {
+                let byte = bytes[at];
+                at += 1;
+                head |= usize::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    break;
+                }
+            }
+            let bit = |i: usize| u32::from(bytes[at + i / 8] >> (i % 8) & 1);
+            let value = |from: usize| (0..bits).fold(0, |value, i| value | bit(from + i) << i);
+            if head & 1 == 0 {
+                values.extend(std::iter::repeat_n(value(0), head >> 1));
+                at += bits.div_ceil(8);
+            } else {
+                values.extend((0..(head >> 1) * 8).map(|i| value(i * bits)));
+                at += (head >> 1) * bits;
+            }
+        }
+        assert_eq!(at, bytes.len(), "nothing is left over");
+        assert!(values.len() < count + 8, "only the last group is filled up");
+        values.truncate(count);
+        values
+    }
+
+    proptest! {
+        #[test]
+        fn codes_read_back(
+            runs in proptest::collection::vec((any::<u32>(), 1_usize..60), 0..60),
+            bits in 1_u32..=32,
+        ) {
+            let mask = u32::MAX >> (32 - bits);
+            let values: Vec<u32> = runs.iter().flat_map(|&(value, n)| {
+                std::iter::repeat_n(value & mask, if n > 40 { n } else { n % 4 })
+            }).collect();
+            let mut bytes = Vec::new();
+            push_hybrid(&mut bytes, bits, &values);
+            prop_assert_eq!(read(&bytes, bits as usize, values.len()), values);
+        }
+    }
+
+    #[test]
+    fn a_run_costs_a_few_bytes() {
+        let mut bytes = Vec::new();
+        push_hybrid(&mut bytes, 5, &[7; 100_000]);
+        assert_eq!(bytes.len(), 4);
+    }
+}
