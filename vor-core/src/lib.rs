@@ -38,12 +38,13 @@ pub mod reader;
 
 pub use error::Error;
 
-/// What the macros expand to. Not for direct use.
+/// What the macros expand to, and what the facade reports with. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__vor_call_site as call_site;
     pub use crate::args::Arg;
     pub use crate::callsite::CallSite;
+    pub use crate::drain::report::line as report_line;
     pub use crate::future::ProfiledFuture;
     pub use crate::scope::message;
     pub use crate::scope::{PhaseChain, Scope, open, open_with};

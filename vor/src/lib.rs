@@ -42,6 +42,7 @@
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
 //! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
+//! | see what a criterion benchmark does | `CriterionProfiler` |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
 //!
 //! # Features
@@ -51,8 +52,14 @@
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
+//! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `cargo bench -- --profile-time 5` |
 //! | `cli` | no | the `vor` command |
 
+#[cfg(feature = "criterion")]
+mod criterion;
+
+#[cfg(feature = "criterion")]
+pub use crate::criterion::CriterionProfiler;
 pub use vor_core::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
     ThreadBatch,

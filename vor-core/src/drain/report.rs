@@ -6,7 +6,7 @@
 use std::io::Write;
 
 /// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line; where there is no stderr, nothing happens.
-pub(crate) fn line(text: &str) {
+pub fn line(text: &str) {
     let mut line = String::with_capacity(text.len() + 6);
     line.push_str("vor: ");
     for character in text.chars() {

@@ -1,0 +1,262 @@
+//! A profiler for criterion: what a benchmark does under `cargo bench -- --profile-time 5`, as a capture and as a flame graph beside its report.
+//!
+//! A sink of the recorder is added where the profiling of a benchmark starts, and removed where it stops. It writes the capture as the spans come, and sums up
+//! the stacks for the flame graph, so that its memory does not grow with the time. Both files get their names only when they are complete.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use criterion::profiler::Profiler;
+use vor_core::__private::report_line;
+use vor_core::Error;
+use vor_core::batch::SpanBatch;
+use vor_core::drain::{self, SinkHandle};
+use vor_core::export::collapsed::CollapsedExporter;
+use vor_core::frame::FrameSnapshot;
+use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_core::sink::{FrameSink, Interest};
+
+const CAPTURE: &str = "run.vor";
+const FLAME_GRAPH: &str = "flamegraph.svg";
+/// What the files are called until they are complete.
+const PARTIAL_CAPTURE: &str = "run.partial.vor";
+const PARTIAL_FLAME_GRAPH: &str = "flamegraph.partial.svg";
+
+/// Records each benchmark that criterion runs under `--profile-time`.
+///
+/// Beside the report of a benchmark, in `target/criterion/<id>/profile/`, it leaves `run.vor`, a capture of the benchmark's time with its spans, and
+/// `flamegraph.svg`, made from the same spans. Those of an earlier run are replaced. Recording is switched on for the benchmark where it is off; measurements
+/// without `--profile-time` are not touched.
+///
+/// What cannot be written is one line on stderr, and the benchmark runs on. One that opens no scope leaves a capture and no flame graph.
+///
+/// # Examples
+///
+/// ```no_run
+/// use criterion::{Criterion, criterion_group, criterion_main};
+///
+/// #[vor::profile]
+/// fn work() -> u64 {
+///     (0..1000).sum()
+/// }
+///
+/// fn bench(criterion: &mut Criterion) {
+///     criterion.bench_function("work", |bencher| bencher.iter(work));
+/// }
+///
+/// criterion_group! {
+///     name = benches;
+///     config = Criterion::default().with_profiler(vor::CriterionProfiler::new());
+///     targets = bench
+/// }
+/// criterion_main!(benches);
+/// ```
+#[derive(Debug, Default)]
+pub struct CriterionProfiler {
+    running: Option<Running>,
+}
+
+/// The benchmark that is being recorded.
+#[derive(Debug)]
+struct Running {
+    handle: SinkHandle,
+    recorded: Arc<Mutex<Option<Recorded>>>,
+    partial_capture: PathBuf,
+    /// Whether recording was on before.
+    was_on: bool,
+}
+
+impl CriterionProfiler {
+    /// Makes a profiler, for `Criterion::with_profiler`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Profiler for CriterionProfiler {
+    fn start_profiling(&mut self, benchmark_id: &str, benchmark_dir: &Path) {
+        self.running = None;
+        if cfg!(feature = "off") {
+            report_line(&format!(
+                "the benchmark {benchmark_id} is not recorded: vor is compiled out, by its feature `off`"
+            ));
+            return;
+        }
+        match Running::start(benchmark_id, benchmark_dir) {
+            Ok(running) => self.running = Some(running),
+            Err(error) => report_line(&format!("{error}; the benchmark {benchmark_id} is not recorded")),
+        }
+    }
+
+    fn stop_profiling(&mut self, benchmark_id: &str, benchmark_dir: &Path) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if let Err(error) = running.stop(benchmark_id, benchmark_dir) {
+            report_line(&format!("{error}, of the benchmark {benchmark_id}"));
+        }
+    }
+}
+
+impl Running {
+    fn start(benchmark_id: &str, folder: &Path) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::at("cannot create", folder, error))?;
+        // One that was cut off would be kept under another name, as captures are.
+        let partial = folder.join(PARTIAL_CAPTURE);
+        remove(&partial)?;
+        let capture = CaptureSink::create(&partial, CaptureOptions::default())
+            .map_err(|error| Failure(error.to_string()))?;
+        let partial_capture = capture.path().to_owned();
+        let recorded = Arc::default();
+        let was_on = drain::is_enabled();
+        if !was_on {
+            drain::enable();
+        }
+        // The capture begins with a frame, and what ended before belongs to another.
+        drain::frame_mark();
+        let handle = drain::add_sink(
+            format!("the capture of the benchmark {benchmark_id}"),
+            Recording {
+                capture,
+                stacks: CollapsedExporter::new(Vec::new()),
+                spans: 0,
+                recorded: Arc::clone(&recorded),
+            },
+        );
+        Ok(Self {
+            handle,
+            recorded,
+            partial_capture,
+            was_on,
+        })
+    }
+
+    fn stop(self, benchmark_id: &str, folder: &Path) -> Result<(), Failure> {
+        drain::frame_mark();
+        drop(self.handle);
+        if !self.was_on {
+            drain::disable();
+        }
+        let recorded = self
+            .recorded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(recorded) = recorded else {
+            // The recorder has said why the sink was switched off.
+            return remove(&self.partial_capture);
+        };
+        rename(&self.partial_capture, &folder.join(CAPTURE))?;
+        let flame_graph = folder.join(FLAME_GRAPH);
+        if recorded.stacks.is_empty() {
+            report_line(&format!(
+                "the benchmark {benchmark_id} has no scopes: its capture has no flame graph"
+            ));
+            // One of an earlier run would seem to be this capture's.
+            return remove(&flame_graph);
+        }
+        let partial = folder.join(PARTIAL_FLAME_GRAPH);
+        if let Err(error) = draw(benchmark_id, &recorded, &partial) {
+            // What stands in the way of the file stands in the way of this too, and is told once.
+            let _ = remove(&partial);
+            return Err(Failure::at("cannot write", &flame_graph, error));
+        }
+        rename(&partial, &flame_graph)
+    }
+}
+
+/// What came of a benchmark whose capture was ended well.
+#[derive(Debug)]
+struct Recorded {
+    /// Collapsed stacks, a line each.
+    stacks: Vec<u8>,
+    spans: u64,
+}
+
+/// Writes the capture, and sums up its stacks beside it.
+struct Recording {
+    capture: CaptureSink,
+    stacks: CollapsedExporter<Vec<u8>>,
+    spans: u64,
+    /// Filled at the end.
+    recorded: Arc<Mutex<Option<Recorded>>>,
+}
+
+impl FrameSink for Recording {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.spans += batch.span_count() as u64;
+        self.stacks.accept_batch(batch)?;
+        self.capture.accept_batch(batch)
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.capture.accept_frame(frame)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.capture.finish()?;
+        self.stacks.finish()?;
+        let stacks = std::mem::replace(&mut self.stacks, CollapsedExporter::new(Vec::new())).into_inner();
+        let recorded = Recorded {
+            stacks,
+            spans: self.spans,
+        };
+        *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
+        Ok(())
+    }
+}
+
+/// Draws the flame graph of the stacks into a file.
+fn draw(benchmark_id: &str, recorded: &Recorded, path: &Path) -> io::Result<()> {
+    let mut options = inferno::flamegraph::Options::default();
+    options.title = benchmark_id.to_owned();
+    options.subtitle = Some(format!("{} spans", recorded.spans));
+    options.count_name = "ns".to_owned();
+    // So that a scope looks the same in the graphs of two runs.
+    options.deterministic = true;
+    let stacks = String::from_utf8_lossy(&recorded.stacks);
+    let mut file = BufWriter::new(File::create(path)?);
+    inferno::flamegraph::from_lines(&mut options, stacks.lines(), &mut file)?;
+    file.flush()
+}
+
+/// Why something was not written: one line.
+struct Failure(String);
+
+impl Failure {
+    fn at(doing: &str, path: &Path, error: impl std::fmt::Display) -> Self {
+        Self(format!("{doing} {}: {error}", path.display()))
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Removes a file that may be there.
+fn remove(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::at("cannot remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives a complete file its name; an earlier one is replaced.
+fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::rename(from, to).map_err(|error| {
+        // What nobody will look for is not left behind. Where it cannot be removed, the name that could not be given is told.
+        let _ = remove(from);
+        Failure::at("cannot write", to, error)
+    })
+}
