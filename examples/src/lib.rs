@@ -184,6 +184,11 @@ impl Generator {
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// So does that in the page on other people's instrumentation.
+#[cfg(all(doctest, feature = "profiling"))]
+#[doc = include_str!("../../docs/profiling.md")]
+struct Profiling;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,8 @@ pub mod scope;
 pub mod task;
 pub mod future;
 pub mod flow;
+#[cfg(feature = "tracing-layer")]
+pub mod layer;
 mod macros;
 pub mod batch;
 pub mod frame;

@@ -51,6 +51,7 @@
 //! |---|---|---|
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
+//! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes, also those of the crate `profiling` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `cargo bench -- --profile-time 5` |
 //! | `cli` | no | the `vor` command |
@@ -76,6 +77,8 @@ pub use vor_core::export::perfetto::{CounterTrack, CounterUnit};
 pub use vor_core::flow::{FlowId, flow};
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::future::ProfileFuture;
+#[cfg(feature = "tracing-layer")]
+pub use vor_core::layer::TracingLayer;
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };

@@ -248,10 +248,16 @@ pub fn scope(name: &str) -> ScopeGuard {
 /// Opens a scope with a name made at run time, by the id that [`name_id`] gave it.
 #[inline]
 pub(crate) fn open_named(id: u32) -> ScopeGuard {
+    open_registered(id, [])
+}
+
+/// Opens a scope by an id that the registry gave, with arguments of the kinds that the id stands for. It is never a `tracing` span as well.
+#[inline(always)]
+pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) -> Scope<ARGS> {
     if switch::are_names_fast() && switch::is_fast(id) {
-        return Scope::begin(id, []);
+        return Scope::begin(id, words);
     }
-    Scope::of(begin_slowly(id), [])
+    Scope::of(begin_slowly(id), words)
 }
 
 /// Returns the id of a name made at run time, [`callsite::UNREGISTERED`] inside vor.
