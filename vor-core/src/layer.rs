@@ -141,7 +141,7 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for TracingLayer {
     }
 }
 
-/// The field by which events of `profiling`, of Bevy and others end a frame.
+/// The field by which events of `profiling`, of Bevy and of others end a frame.
 const FRAME_MARK: &str = "tracy.frame_mark";
 
 struct MarkVisitor(bool);

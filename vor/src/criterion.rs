@@ -1,22 +1,19 @@
-//! A profiler for criterion: what a benchmark does under `cargo bench -- --profile-time 5`, as a capture and as a flame graph beside its report.
+//! A profiler for criterion: what a benchmark does under `cargo bench --bench x -- --profile-time 5`, as a capture and as a flame graph beside its report.
 //!
-//! A sink of the recorder is added where the profiling of a benchmark starts, and removed where it stops. It writes the capture as the spans come, and sums up
-//! the stacks for the flame graph, so that its memory does not grow with the time. Both files get their names only when they are complete.
+//! The capture is a sink of the recorder that is added where the profiling of a benchmark starts, and removed where it stops. The flame graph is made afterwards, from
+//! the capture: the recorder then has less to do beside the benchmark, and drops less. Both files get their names only when they are complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use criterion::profiler::Profiler;
 use vor_core::__private::report_line;
-use vor_core::Error;
-use vor_core::batch::SpanBatch;
 use vor_core::drain::{self, SinkHandle};
 use vor_core::export::collapsed::CollapsedExporter;
-use vor_core::frame::FrameSnapshot;
+use vor_core::reader::{Capture, Event, Info, Reader};
+use vor_core::sink::FrameSink;
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
-use vor_core::sink::{FrameSink, Interest};
 
 const CAPTURE: &str = "run.vor";
 const FLAME_GRAPH: &str = "flamegraph.svg";
@@ -27,8 +24,11 @@ const PARTIAL_FLAME_GRAPH: &str = "flamegraph.partial.svg";
 /// Records each benchmark that criterion runs under `--profile-time`.
 ///
 /// Beside the report of a benchmark, in `target/criterion/<id>/profile/`, it leaves `run.vor`, a capture of the benchmark's time with its spans, and
-/// `flamegraph.svg`, made from the same spans. Those of an earlier run are replaced. Recording is switched on for the benchmark where it is off; measurements
-/// without `--profile-time` are not touched.
+/// `flamegraph.svg`, made from the same spans. Files of an earlier run are replaced. Recording is switched on for the benchmark where it is off; measurements without
+/// `--profile-time` are not touched.
+///
+/// The capture takes some bytes per span, so that of a benchmark which does little else than open scopes grows by tens of megabytes a second. Where the recorder cannot
+/// follow, spans are dropped: their number is told on stderr, in the capture and in the flame graph.
 ///
 /// What cannot be written is one line on stderr, and the benchmark runs on. One that opens no scope leaves a capture and no flame graph.
 ///
@@ -62,7 +62,6 @@ pub struct CriterionProfiler {
 #[derive(Debug)]
 struct Running {
     handle: SinkHandle,
-    recorded: Arc<Mutex<Option<Recorded>>>,
     partial_capture: PathBuf,
     /// Whether recording was on before.
     was_on: bool,
@@ -110,25 +109,16 @@ impl Running {
         let capture = CaptureSink::create(&partial, CaptureOptions::default())
             .map_err(|error| Failure(error.to_string()))?;
         let partial_capture = capture.path().to_owned();
-        let recorded = Arc::default();
         let was_on = drain::is_enabled();
         if !was_on {
             drain::enable();
         }
         // The capture begins with a frame, and what ended before belongs to another.
         drain::frame_mark();
-        let handle = drain::add_sink(
-            format!("the capture of the benchmark {benchmark_id}"),
-            Recording {
-                capture,
-                stacks: CollapsedExporter::new(Vec::new()),
-                spans: 0,
-                recorded: Arc::clone(&recorded),
-            },
-        );
+        let name = format!("the capture of the benchmark {benchmark_id}");
+        let handle = drain::add_sink(name, capture);
         Ok(Self {
             handle,
-            recorded,
             partial_capture,
             was_on,
         })
@@ -140,18 +130,24 @@ impl Running {
         if !self.was_on {
             drain::disable();
         }
-        let recorded = self
-            .recorded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(recorded) = recorded else {
+        let info = Capture::open(&self.partial_capture)
+            .map_err(|error| Failure(error.to_string()))?
+            .info()
+            .clone();
+        if !info.closed {
             // The recorder has said why the sink was switched off.
             return remove(&self.partial_capture);
-        };
-        rename(&self.partial_capture, &folder.join(CAPTURE))?;
+        }
+        let capture = folder.join(CAPTURE);
+        rename(&self.partial_capture, &capture)?;
+        if info.dropped_spans > 0 {
+            report_line(&format!(
+                "the benchmark {benchmark_id} opens scopes faster than they can be recorded: {} are kept, {} were dropped",
+                info.spans, info.dropped_spans
+            ));
+        }
         let flame_graph = folder.join(FLAME_GRAPH);
-        if recorded.stacks.is_empty() {
+        if info.spans == 0 {
             report_line(&format!(
                 "the benchmark {benchmark_id} has no scopes: its capture has no flame graph"
             ));
@@ -159,7 +155,7 @@ impl Running {
             return remove(&flame_graph);
         }
         let partial = folder.join(PARTIAL_FLAME_GRAPH);
-        if let Err(error) = draw(benchmark_id, &recorded, &partial) {
+        if let Err(error) = draw(benchmark_id, &info, &capture, &partial) {
             // What stands in the way of the file stands in the way of this too, and is told once.
             let _ = remove(&partial);
             return Err(Failure::at("cannot write", &flame_graph, error));
@@ -168,62 +164,29 @@ impl Running {
     }
 }
 
-/// What came of a benchmark whose capture was ended well.
-#[derive(Debug)]
-struct Recorded {
-    /// Collapsed stacks, a line each.
-    stacks: Vec<u8>,
-    spans: u64,
-}
-
-/// Writes the capture, and sums up its stacks beside it.
-struct Recording {
-    capture: CaptureSink,
-    stacks: CollapsedExporter<Vec<u8>>,
-    spans: u64,
-    /// Filled at the end.
-    recorded: Arc<Mutex<Option<Recorded>>>,
-}
-
-impl FrameSink for Recording {
-    fn interest(&self) -> Interest {
-        Interest::BATCHES
+/// Draws the flame graph of a capture into a file.
+fn draw(benchmark_id: &str, info: &Info, capture: &Path, path: &Path) -> io::Result<()> {
+    let mut stacks = CollapsedExporter::new(Vec::new());
+    let mut reader = Reader::open(capture)?;
+    while let Some(event) = reader.next_event()? {
+        if let Event::Batch(batch) = event {
+            stacks.accept_batch(&batch)?;
+        }
     }
+    stacks.finish()?;
+    let stacks = stacks.into_inner();
 
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.spans += batch.span_count() as u64;
-        self.stacks.accept_batch(batch)?;
-        self.capture.accept_batch(batch)
-    }
-
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        self.capture.accept_frame(frame)
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        self.capture.finish()?;
-        self.stacks.finish()?;
-        let stacks = std::mem::replace(&mut self.stacks, CollapsedExporter::new(Vec::new())).into_inner();
-        let recorded = Recorded {
-            stacks,
-            spans: self.spans,
-        };
-        *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
-        Ok(())
-    }
-}
-
-/// Draws the flame graph of the stacks into a file.
-fn draw(benchmark_id: &str, recorded: &Recorded, path: &Path) -> io::Result<()> {
     let mut options = inferno::flamegraph::Options::default();
     options.title = benchmark_id.to_owned();
-    options.subtitle = Some(format!("{} spans", recorded.spans));
+    options.subtitle = Some(match info.dropped_spans {
+        0 => format!("{} spans", info.spans),
+        dropped => format!("{} spans, {dropped} more were dropped", info.spans),
+    });
     options.count_name = "ns".to_owned();
     // So that a scope looks the same in the graphs of two runs.
     options.deterministic = true;
-    let stacks = String::from_utf8_lossy(&recorded.stacks);
     let mut file = BufWriter::new(File::create(path)?);
-    inferno::flamegraph::from_lines(&mut options, stacks.lines(), &mut file)?;
+    inferno::flamegraph::from_lines(&mut options, String::from_utf8_lossy(&stacks).lines(), &mut file)?;
     file.flush()
 }
 

@@ -53,7 +53,7 @@
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
 //! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes, also those of the crate `profiling` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
-//! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `cargo bench -- --profile-time 5` |
+//! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
 //! | `cli` | no | the `vor` command |
 
 #[cfg(feature = "criterion")]

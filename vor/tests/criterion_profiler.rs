@@ -240,6 +240,49 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
     assert!(folder.path().join("d/flamegraph.svg").exists());
 }
 
+#[cfg(not(feature = "off"))]
+#[test]
+fn dropped_spans_are_told() {
+    /// Keeps the recorder from emptying the ring.
+    struct Slow;
+    impl vor::FrameSink for Slow {
+        fn interest(&self) -> vor::Interest {
+            vor::Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, _: &vor::SpanBatch) -> Result<(), vor::Error> {
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        }
+
+        fn accept_frame(&mut self, _: &std::sync::Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+            Ok(())
+        }
+    }
+    fn program(folder: &Path) {
+        vor::Config::new().ring_kib(64).sink("slow", Slow).enable();
+        let mut profiler = vor::CriterionProfiler::new();
+        profiler.start_profiling("fast", folder);
+        for _ in 0..100_000 {
+            vor::profile_scope!("nothing");
+        }
+        profiler.stop_profiling("fast", folder);
+        let info = vor::Capture::open(folder.join("run.vor")).unwrap().info();
+        let (spans, dropped) = (info.spans, info.dropped_spans);
+        assert!(dropped > 0 && spans + dropped == 100_000, "{info:?}");
+        let graph = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
+        assert!(graph.contains(&format!("{spans} spans, {dropped} more were dropped")));
+    }
+    let Some((_folder, lines)) = play("dropped_spans_are_told", program) else {
+        return;
+    };
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("fast") && lines[0].contains("were dropped"),
+        "{lines:?}"
+    );
+}
+
 #[cfg(feature = "off")]
 #[test]
 fn compiled_out_it_does_nothing_and_says_so() {
