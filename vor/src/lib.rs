@@ -40,7 +40,7 @@
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, a [`FrameSink`] of your own |
+//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
 //!
@@ -51,6 +51,7 @@
 //! | `puffin` | yes | puffin frames, live and from a capture |
 //! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
+//! | `parquet` | no | captures as Parquet tables |
 //! | `cli` | no | the `vor` command |
 
 pub use vor_core::batch::{
@@ -80,6 +81,8 @@ pub use vor_core::sink::chrome::ChromeTraceSink;
 pub use vor_core::sink::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(feature = "puffin")]
 pub use vor_core::sink::puffin::PuffinSink;
+#[cfg(not(target_arch = "wasm32"))]
+pub use vor_core::sink::samply::SamplySink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};
