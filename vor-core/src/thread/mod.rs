@@ -22,7 +22,6 @@ use crate::sync::global::AtomicU32;
 
 pub(crate) use open::open_scopes_at_end;
 pub use open::{OpenScope, OpenThread, open_scopes};
-#[cfg(not(feature = "off"))]
 pub(crate) use push::{push_anyhow, push_message, push_special, push_text};
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;
