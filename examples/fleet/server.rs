@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use vor_core::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::{Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_core::catalog::{
+    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
 use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::{FrameSnapshot, MetricValue};
@@ -170,6 +172,10 @@ pub fn catalog(process: &Process) -> Catalog {
             pid: process.pid,
             name: "server".into(),
             ..ProcessInfo::default()
+        }),
+        machine: Arc::new(MachineInfo {
+            host: process.host.clone(),
+            ..MachineInfo::default()
         }),
         timeline: Arc::new(timeline),
         sites: Arc::new(sites.map(site).to_vec()),

@@ -40,7 +40,7 @@
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, a [`FrameSink`] of your own |
+//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
 //! | see what a criterion benchmark does | `CriterionProfiler` |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
@@ -54,6 +54,7 @@
 //! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes, also those of the crate `profiling` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
+//! | `parquet` | no | captures as Parquet tables |
 //! | `cli` | no | the `vor` command |
 
 #[cfg(feature = "criterion")]
@@ -90,6 +91,8 @@ pub use vor_core::sink::chrome::ChromeTraceSink;
 pub use vor_core::sink::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(feature = "puffin")]
 pub use vor_core::sink::puffin::PuffinSink;
+#[cfg(not(target_arch = "wasm32"))]
+pub use vor_core::sink::samply::SamplySink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
 pub use vor_core::stats::{FrameStats, ScopeStats};
 pub use vor_core::system::{SystemSample, current_memory_bytes};

@@ -16,6 +16,7 @@ mod made;
 mod stats;
 mod looking;
 mod selecting;
+mod formats;
 mod outputs;
 mod diff;
 mod merge;

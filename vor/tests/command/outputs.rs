@@ -157,7 +157,7 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
     assert!(
         std::fs::read_to_string(&file)
             .unwrap()
-            .starts_with("frame,thread,")
+            .starts_with("process,frame,thread,")
     );
     assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640);
     // A new file is as readable as any other new file.

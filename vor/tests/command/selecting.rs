@@ -114,7 +114,7 @@ fn the_slowest_frames_are_exported_in_the_order_of_time() {
     in_order.sort_unstable();
     let mut frames: Vec<u64> = rows(recording, &["--slowest", "4"])
         .iter()
-        .map(|row| row[0].parse().unwrap())
+        .map(|row| row[1].parse().unwrap())
         .collect();
     frames.dedup();
     assert_eq!(frames, in_order);
@@ -171,7 +171,7 @@ fn selections_combine() {
         let rows = rows(recording, &options);
         let mut lengths: Vec<(String, i64)> = rows
             .iter()
-            .map(|row| (row[3].clone(), row[7].parse().unwrap()))
+            .map(|row| (row[4].clone(), row[8].parse().unwrap()))
             .collect();
         lengths.sort();
         lengths
@@ -189,13 +189,13 @@ fn depths_and_self_times_are_those_of_what_is_left() {
     let recording = recording();
     // Without `step`, `decode` is outermost; without `inner`, all of its time is its own.
     let all = rows(recording, &["--name", "decode", "--name", "inner*"]);
-    assert!(all.iter().any(|row| row[3] == "decode"));
+    assert!(all.iter().any(|row| row[4] == "decode"));
     for row in &all {
-        let depth = if row[3] == "decode" { "0" } else { "1" };
-        assert_eq!(row[2], depth, "{row:?}");
+        let depth = if row[4] == "decode" { "0" } else { "1" };
+        assert_eq!(row[3], depth, "{row:?}");
     }
     for row in rows(recording, &["--name", "decode"]) {
-        assert_eq!((row[2].as_str(), &row[7]), ("0", &row[8]), "{row:?}");
+        assert_eq!((row[3].as_str(), &row[8]), ("0", &row[9]), "{row:?}");
     }
 }
 

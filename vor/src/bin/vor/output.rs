@@ -29,6 +29,8 @@ pub(crate) struct Output {
 enum Place {
     Stdout,
     Special(File),
+    #[cfg(feature = "parquet")]
+    Folder,
     /// A file that is removed when it is dropped, and the name that it is to take.
     Beside(NamedTempFile, PathBuf),
 }
@@ -60,6 +62,18 @@ impl Output {
         })
     }
 
+    /// Prepares for an exporter that writes files of its own into a folder, and keeps them only when it is finished.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn folder(path: &Path) -> Result<Self, Failure> {
+        let was_told_to_end = Arc::new(AtomicBool::new(false));
+        heed_signals(&was_told_to_end)
+            .map_err(|error| Failure::in_file(path, format!("cannot be created: {error}")))?;
+        Ok(Self {
+            place: Place::Folder,
+            was_told_to_end,
+        })
+    }
+
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.place, Place::Stdout)
     }
@@ -68,6 +82,8 @@ impl Output {
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         let inner = match &self.place {
             Place::Stdout => Inner::Stdout(io::stdout()),
+            #[cfg(feature = "parquet")]
+            Place::Folder => return Err(io::Error::other("a folder is no file")),
             Place::Special(file) => Inner::File(file.try_clone()?),
             Place::Beside(file, _) => Inner::File(file.as_file().try_clone()?),
         };

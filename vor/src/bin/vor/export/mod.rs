@@ -4,9 +4,11 @@
 //! through trees, of which one is in memory at a time. Either way a [`Filter`] leaves of the spans what was asked for.
 
 mod format;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod select;
 
-use std::io::IsTerminal;
+use std::io::{BufWriter, IsTerminal};
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +60,9 @@ pub(crate) struct Args {
     /// Only spans of at least so many microseconds.
     #[arg(long, value_name = "US", value_parser = microseconds)]
     min_us: Option<u64>,
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    parquet: parquet::Options,
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
@@ -107,10 +112,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
     expect_known(&source, &args.thread, &args.name)?;
     let mut chosen = choose(args, &mut source)?;
-    let output = Output::create(args.output.as_deref())?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
-    let writer = output.writer().map_err(|error| failed(error.into()))?;
-    let mut sink = args.to.sink(writer, source.capture.catalog());
+    let (output, mut sink) = open(args, &source)?;
     let interest = sink.interest();
     if chosen.is_none() {
         expect_content(interest, &source)?;
@@ -148,6 +151,34 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     } else {
         Outcome::Fine
     })
+}
+
+/// Prepares the place to write to, and the exporter that writes there.
+fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Failure> {
+    let catalog = source.capture.catalog();
+    #[cfg(feature = "parquet")]
+    if args.to != Format::Parquet && args.parquet.are_given() {
+        return Err(Failure::Message(
+            "--table, --partition, --host and --program-version are of --to parquet".to_owned(),
+        ));
+    }
+    #[cfg(feature = "parquet")]
+    if let Some(folder) = args.output.as_deref().filter(|_| args.parquet.is_dataset()) {
+        let output = Output::folder(folder)?;
+        return Ok((output, args.parquet.dataset(folder, &args.path, catalog)?));
+    }
+    let output = Output::create(args.output.as_deref())?;
+    let failed = |error| Failure::export(args.output.as_deref(), error);
+    let writer = output.writer().map_err(|error| failed(error.into()))?;
+    // The exporters hand over large pieces, which pass through a buffer that gathers small ones.
+    let writer = BufWriter::new(writer);
+    let sink = args.to.sink(
+        writer,
+        catalog,
+        #[cfg(feature = "parquet")]
+        &args.parquet,
+    );
+    Ok((output, sink.map_err(failed)?))
 }
 
 /// Finds the frames that were asked for; `None` stands for everything, also what is in no frame.
