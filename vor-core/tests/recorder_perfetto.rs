@@ -98,10 +98,11 @@ fn run_tasks() {
             back.send(turn(tasks)).unwrap();
         }
     });
+    // The tasks begin on the thread that began later, so that its part of a batch, which comes second, tells of their begin.
     let mut tasks = all;
     while !tasks.is_empty() {
-        to.send(turn(tasks)).unwrap();
-        tasks = ready.recv().unwrap();
+        to.send(tasks).unwrap();
+        tasks = turn(ready.recv().unwrap());
     }
     drop(to);
     other.unwrap().join().unwrap();
