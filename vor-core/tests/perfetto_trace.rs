@@ -662,7 +662,7 @@ fn metrics_are_counters_with_their_units() {
     let trace = read(&bytes);
     let about = |name: &str| trace.counters[name].clone();
     assert_eq!(about("memory"), (Some(3), None, 1_000_000, false));
-    assert_eq!(about("time"), (Some(1), None, 1_000_000, false));
+    assert_eq!(about("time"), (None, Some("ms".into()), 1, false));
     assert_eq!(about("load"), (None, Some("%".into()), 1, false));
     assert_eq!(about("things"), (None, None, 1, false));
     assert_eq!(about("dropped_spans"), (Some(2), None, 1, false));

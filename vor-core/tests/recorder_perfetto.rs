@@ -1,4 +1,4 @@
-//! One program, two outputs: its Perfetto trace, and its capture from which another trace is exported.
+//! One program, three outputs: its Perfetto trace, its Chrome trace, and its capture, from which both are exported again.
 //!
 //! With `VOR_ORACLE_OUT` the files go into that folder, with what was recorded as lines of JSON beside them, and Perfetto itself can be asked whether it reads the same.
 
@@ -19,13 +19,15 @@ use serde_json::{Value, json};
 use vor_core::batch::{ArgValue, FlowPoint, TaskEventKind, ThreadBatch};
 use vor_core::catalog::Catalog;
 use vor_core::config::Config;
+use vor_core::export::chrome::ChromeExporter;
 use vor_core::export::perfetto::PerfettoExporter;
 use vor_core::flow::{FlowId, flow};
 use vor_core::future::ProfileFuture as _;
 use vor_core::metrics::{record_metric, record_metric_unit};
 use vor_core::reader::{Capture, Event, Reader};
+use vor_core::sink::chrome::ChromeTraceSink;
 use vor_core::sink::perfetto::PerfettoSink;
-use vor_core::sink::{FrameSink as _, Sink as _};
+use vor_core::sink::{FrameSink, Sink as _};
 use vor_core::task::async_span;
 use vor_core::{drain, message, profile_scope, scope};
 
@@ -96,10 +98,11 @@ fn run_tasks() {
             back.send(turn(tasks)).unwrap();
         }
     });
+    // The tasks begin on the thread that began later, so that its part of a batch, which comes second, tells of their begin.
     let mut tasks = all;
     while !tasks.is_empty() {
-        to.send(turn(tasks)).unwrap();
-        tasks = ready.recv().unwrap();
+        to.send(tasks).unwrap();
+        tasks = turn(ready.recv().unwrap());
     }
     drop(to);
     other.unwrap().join().unwrap();
@@ -133,12 +136,18 @@ fn run_flows() {
     worker.unwrap().join().unwrap();
 }
 
-fn record(capture: &Path, trace: &Path) {
-    Config::new().capture(capture).enable();
-    let guard = PerfettoSink {
-        path: trace.to_owned(),
-    }
-    .install();
+fn record(folder: &Path) {
+    Config::new().capture(folder.join("run.vor")).enable();
+    let guards = [
+        PerfettoSink {
+            path: folder.join("live.pftrace"),
+        }
+        .install(),
+        ChromeTraceSink {
+            path: folder.join("chrome-live.json"),
+        }
+        .install(),
+    ];
     record_metric_unit("throughput", "MB/s");
     record_metric_unit("queue_B", "KiB");
     record_metric_unit("load", "%");
@@ -168,13 +177,12 @@ fn record(capture: &Path, trace: &Path) {
     drop(outer);
     drain::frame_mark();
     drain::flush();
-    drop(guard);
+    drop(guards);
     assert!(drain::close_capture().is_some());
 }
 
-/// Exports the capture as the live sink would have written it.
-fn export(capture: &Path) -> Vec<u8> {
-    let mut exporter = PerfettoExporter::new(Vec::new());
+/// Hands the capture to an exporter, as the recorder does to a live sink.
+fn export(capture: &Path, exporter: &mut impl FrameSink) {
     let mut reader = Reader::open(capture).unwrap();
     while let Some(event) = reader.next_event().unwrap() {
         match event {
@@ -184,7 +192,6 @@ fn export(capture: &Path) -> Vec<u8> {
         }
     }
     exporter.finish().unwrap();
-    exporter.into_inner()
 }
 
 /// What was recorded, by kind, from the capture.
@@ -250,6 +257,9 @@ fn recorded(path: &Path) -> Vec<Value> {
         catalog: &catalog,
         rows: Vec::new(),
     };
+    // Chrome traces count from here.
+    let begin = recorded.ns(catalog.timeline.syncs().first().unwrap().ticks);
+    recorded.rows.push(json!({ "kind": "begin", "ts": begin }));
     let thread = |id| catalog.thread(id).unwrap();
     for frame in capture.frames(0..u64::MAX) {
         let frame = frame.unwrap();
@@ -264,6 +274,7 @@ fn recorded(path: &Path) -> Vec<Value> {
                     "kind": "span",
                     "name": site.name,
                     "category": site.category,
+                    "module": site.module_path,
                     "file": site.file,
                     "line": site.line,
                     "tid": thread(tree.thread).os_id,
@@ -308,10 +319,17 @@ fn recorded(path: &Path) -> Vec<Value> {
 fn trace_and_capture_are_of_the_same_program() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = std::env::var_os("VOR_ORACLE_OUT").map_or(temporary.path().to_owned(), Into::into);
-    let (capture, trace) = (folder.join("run.vor"), folder.join("live.pftrace"));
-    record(&capture, &trace);
-    std::fs::write(folder.join("exported.pftrace"), export(&capture)).unwrap();
-    assert!(std::fs::metadata(&trace).unwrap().len() > 100_000);
+    record(&folder);
+    let capture = folder.join("run.vor");
+    let mut perfetto = PerfettoExporter::new(Vec::new());
+    export(&capture, &mut perfetto);
+    std::fs::write(folder.join("exported.pftrace"), perfetto.into_inner()).unwrap();
+    let mut chrome = ChromeExporter::new(Vec::new());
+    export(&capture, &mut chrome);
+    std::fs::write(folder.join("chrome.json"), chrome.into_inner()).unwrap();
+    for live in ["live.pftrace", "chrome-live.json"] {
+        assert!(std::fs::metadata(folder.join(live)).unwrap().len() > 100_000);
+    }
 
     let rows = recorded(&capture);
     let count = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count() as u64;
@@ -319,6 +337,9 @@ fn trace_and_capture_are_of_the_same_program() {
     assert_eq!(count("flow"), 3 * 20);
     assert_eq!(count("message"), FRAMES * 3 * 5);
     assert_eq!(count("frame"), FRAMES + 1);
+    // Nothing lies before the time from which viewers count.
+    let begin = rows.iter().find(|row| row["kind"] == "begin").unwrap();
+    assert!(rows.iter().all(|row| row["ts"].as_i64() >= begin["ts"].as_i64()));
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     std::fs::write(folder.join("rows.jsonl"), lines).unwrap();
 }

@@ -44,10 +44,25 @@ const MIN_ERROR_NS: i64 = 5_000;
 const LOOKS_TO_CORRECT: i128 = 10;
 
 impl Synchroniser {
-    /// Calibrates and returns the first point. Takes some milliseconds.
-    pub(crate) fn start() -> Self {
+    /// Calibrates, for a recording that began at a tick. Takes some milliseconds.
+    pub(crate) fn start(begin_ticks: u64) -> Self {
         let rate = rate();
-        Self::from_reading(read_both(), rate)
+        Self::from_reading(read_both(), rate).since(begin_ticks)
+    }
+
+    /// Has the first point be that of an earlier tick on the same line: threads record while the clock is being calibrated, and nothing of theirs may lie before the
+    /// timeline does.
+    fn since(mut self, begin_ticks: u64) -> Self {
+        if begin_ticks < self.last.ticks {
+            let unix_ns = map(&self.last, begin_ticks);
+            self.last = ClockSync {
+                ticks: begin_ticks,
+                unix_ns,
+                wall_ns: unix_ns,
+                ..self.last
+            };
+        }
+        self
     }
 
     fn from_reading(start: Reading, rate: u64) -> Self {
@@ -284,6 +299,23 @@ mod tests {
                 assert_eq!((wide.check_reading(passed), wide.rate), (None, wrong));
             }
         }
+    }
+
+    #[test]
+    fn the_first_point_moves_back_along_its_line() {
+        let at = reading(1 << 40, 1_700_000_000_000_000_000);
+        let plain = Synchroniser::from_reading(at, RATE).last();
+        let moved = Synchroniser::from_reading(at, RATE)
+            .since(at.ticks - 10_000_003)
+            .last();
+        assert_eq!(moved.ticks, at.ticks - 10_000_003);
+        assert_eq!(moved.unix_ns, at.wall_ns - 4_000_002);
+        for ticks in [at.ticks, at.ticks + 7, at.ticks + SECOND_TICKS] {
+            assert!(map(&plain, ticks) - map(&moved, ticks) <= 1);
+        }
+        // A recording cannot begin behind the reading that it begins with.
+        let late = Synchroniser::from_reading(at, RATE).since(at.ticks + 1).last();
+        assert_eq!(late, plain);
     }
 
     #[test]

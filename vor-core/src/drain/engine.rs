@@ -96,7 +96,7 @@ pub(super) struct Pass {
 
 impl Engine {
     pub(super) fn new(start_ticks: u64, max_spans_per_frame: usize, statistics: bool) -> Self {
-        let clock = Synchroniser::start();
+        let clock = Synchroniser::start(start_ticks);
         let mut timeline = Timeline::default();
         timeline.push(clock.last());
         let columns = FrameSampler::columns()

@@ -3,14 +3,18 @@
 //! A recording has a task when it has ended, and before that what happened in it. So the first event of a task tells that it has begun: a poll begins where the task
 //! does. Each task gets a *lane* among those of its call site, which no other one has at the same time; a lane that has become free is given again, so there are as
 //! many lanes as tasks of the call site were ever open at once.
+//!
+//! A task moves between threads, and a batch has the events of one thread after those of another: [`in_order`] takes them by time. The drain hands over everything that
+//! ended before a moment, so no batch has a poll that comes before one of an earlier batch. Only a capture that holds more than 256 KiB of events of one
+//! drain has them in several batches; a poll that comes too late from there is left out, as it would stand before its task.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::batch::{AsyncSpan, TaskEvent, TaskEventKind};
-use crate::catalog::SiteId;
+use crate::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
+use crate::catalog::{SiteId, ThreadId};
 
 /// Most open tasks that are followed; later ones are known when they end.
 const MAX_OPEN: usize = 1 << 18;
@@ -49,6 +53,16 @@ impl Lanes {
     }
 }
 
+/// Returns what happened in tasks, by time, and on which thread.
+pub(crate) fn in_order(threads: &[ThreadBatch]) -> Vec<(ThreadId, &TaskEvent)> {
+    let mut events: Vec<(ThreadId, &TaskEvent)> = threads
+        .iter()
+        .flat_map(|batch| batch.task_events.iter().map(move |event| (batch.thread, event)))
+        .collect();
+    events.sort_by_key(|(_, event)| event.start_ticks);
+    events
+}
+
 /// Follows tasks from their first event to their end.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTasks {
@@ -64,7 +78,7 @@ impl OpenTasks {
     pub(crate) fn event(&mut self, event: &TaskEvent) -> Option<(OpenTask, bool)> {
         self.last_ticks = self.last_ticks.max(event.end_ticks());
         if let Some(open) = self.open.get(&event.task) {
-            return Some((*open, false));
+            return (event.start_ticks >= open.start_ticks).then_some((*open, false));
         }
         let given_id = match event.kind {
             TaskEventKind::Begin { given_id } => Some(given_id),
@@ -158,6 +172,30 @@ mod tests {
         let (open, last_ticks) = tasks.take_open();
         assert_eq!(open, [second, third, fourth]);
         assert_eq!(last_ticks, 161);
+    }
+
+    #[test]
+    fn a_task_begins_with_its_first_poll_on_whichever_thread_that_was() {
+        let batch = |thread, events: &[TaskEvent]| ThreadBatch {
+            thread: ThreadId(thread),
+            task_events: events.to_vec(),
+            ..ThreadBatch::default()
+        };
+        let threads = [
+            batch(0, &[poll(1, 120, 5), poll(1, 140, 5)]),
+            batch(1, &[poll(1, 100, 5), poll(1, 130, 5)]),
+        ];
+        let mut tasks = OpenTasks::default();
+        let told: Vec<_> = in_order(&threads)
+            .into_iter()
+            .map(|(thread, event)| (thread.0, event.start_ticks, tasks.event(event).unwrap().1))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, 100, true), (0, 120, false), (1, 130, false), (0, 140, false)]
+        );
+        // It stands before its task, which is already told of.
+        assert_eq!(tasks.event(&poll(1, 99, 1)), None);
     }
 
     #[test]

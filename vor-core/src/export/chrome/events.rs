@@ -7,20 +7,21 @@ use crate::Error;
 use crate::batch::{AsyncSpan, FlowStage, TaskEventKind, ThreadBatch};
 use crate::catalog::{Catalog, ThreadId};
 use crate::export::push_u64;
-use crate::export::tasks::OpenTask;
+use crate::export::tasks::{OpenTask, in_order};
 
 impl<W: Write> ChromeExporter<W> {
-    /// Writes what happened in tasks on a thread, and the points of flows there.
-    pub(super) fn write_events(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
-        if batch.has_no_events() {
-            return Ok(());
-        }
-        let Some(middle) = self.middle(catalog, batch.thread) else {
-            return Ok(());
-        };
-        for event in &batch.task_events {
+    /// Writes what happened in tasks.
+    pub(super) fn write_task_events(
+        &mut self,
+        catalog: &Catalog,
+        threads: &[ThreadBatch],
+    ) -> Result<(), Error> {
+        for (thread, event) in in_order(threads) {
             // An event of a task that is not known has nowhere to stand; a poll is also a span of its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
+                continue;
+            };
+            let Some(middle) = self.middle(catalog, thread) else {
                 continue;
             };
             if begins {
@@ -39,7 +40,19 @@ impl<W: Write> ChromeExporter<W> {
                     self.write_in_task(b'n', task.id, name, &middle, ns);
                 }
             }
+            self.hand_over(super::PIECE_BYTES)?;
         }
+        Ok(())
+    }
+
+    /// Writes the points of flows on a thread.
+    pub(super) fn write_flows(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
+        if batch.flows.is_empty() {
+            return Ok(());
+        }
+        let Some(middle) = self.middle(catalog, batch.thread) else {
+            return Ok(());
+        };
         for point in &batch.flows {
             self.out.extend_from_slice(match point.stage {
                 FlowStage::Begin => b",\n{\"ph\":\"s\",\"bp\":\"e\"",

@@ -361,8 +361,9 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
         self.begin(&batch.catalog)?;
         for thread in &batch.threads {
             self.write_thread(&batch.catalog, thread)?;
-            self.write_events(&batch.catalog, thread)?;
+            self.write_flows(&batch.catalog, thread)?;
         }
+        self.write_task_events(&batch.catalog, &batch.threads)?;
         // What happened in a task on another thread comes before its end.
         for thread in &batch.threads {
             self.write_tasks(&batch.catalog, thread.thread, &thread.async_spans)?;

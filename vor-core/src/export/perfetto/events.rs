@@ -7,9 +7,10 @@ use super::proto::{put_message, put_str, put_u64};
 use super::schema::{event, legacy};
 use super::sequence::Sequence;
 use super::{PerfettoExporter, Times};
+use crate::Error;
 use crate::batch::{AsyncSpan, FlowStage, TaskEventKind, ThreadBatch};
 use crate::catalog::Catalog;
-use crate::export::tasks::OpenTask;
+use crate::export::tasks::{OpenTask, in_order};
 use crate::export::thread_label;
 
 impl<W: Write> PerfettoExporter<W> {
@@ -44,9 +45,13 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Writes what happened in tasks on a thread.
-    pub(super) fn write_task_events(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
-        for event in &batch.task_events {
+    /// Writes what happened in tasks.
+    pub(super) fn write_task_events(
+        &mut self,
+        catalog: &Catalog,
+        threads: &[ThreadBatch],
+    ) -> Result<(), Error> {
+        for (thread, event) in in_order(threads) {
             // An event of a task that is not known has nowhere to stand; a poll is also a span of its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
                 continue;
@@ -55,9 +60,9 @@ impl<W: Write> PerfettoExporter<W> {
                 self.begin_task(catalog, &task);
             }
             let Some((track, times)) = self.track_of(catalog, &task) else {
-                return;
+                continue;
             };
-            let Some(process) = &self.process else { return };
+            let Some(process) = &self.process else { continue };
             let (start_ns, end_ns) = (times.ns(event.start_ticks), times.ns(event.end_ticks()));
             match event.kind {
                 TaskEventKind::Begin { .. } => {}
@@ -68,11 +73,7 @@ impl<W: Write> PerfettoExporter<W> {
                         put_str(out, event::NAME, "poll");
                         put_message(out, event::DEBUG_ANNOTATIONS, |out| {
                             put_str(out, super::annotation::NAME, "thread");
-                            put_str(
-                                out,
-                                super::annotation::STRING,
-                                &thread_label(catalog, batch.thread),
-                            );
+                            put_str(out, super::annotation::STRING, &thread_label(catalog, thread));
                         });
                     });
                     process.put_event(&mut self.out, end_ns.max(start_ns), |out| {
@@ -87,7 +88,9 @@ impl<W: Write> PerfettoExporter<W> {
                     put_str(out, event::NAME, catalog.site_name(event.site));
                 }),
             }
+            self.hand_over(super::PIECE_BYTES)?;
         }
+        Ok(())
     }
 
     /// Writes the ends of tasks, and the begins of those of which nothing was told before.

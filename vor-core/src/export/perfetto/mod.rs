@@ -350,8 +350,8 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         self.begin(&batch.catalog)?;
         for thread in &batch.threads {
             self.write_thread(&batch.catalog, thread)?;
-            self.write_task_events(&batch.catalog, thread);
         }
+        self.write_task_events(&batch.catalog, &batch.threads)?;
         // What happened in a task on another thread comes before its end.
         for thread in &batch.threads {
             self.write_tasks(&batch.catalog, &thread.async_spans);

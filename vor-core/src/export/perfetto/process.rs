@@ -28,6 +28,41 @@ enum Kind {
     Task,
     Counter,
     Flow,
+    Group,
+}
+
+/// Where a track stands in the process: in a group, and where in that. Viewers show what stands in no group first, then the groups, by their names.
+///
+/// So frames come before metrics, which are one row each, and tasks at last, of which hundreds may be open at once.
+#[derive(Clone, Copy)]
+enum Place {
+    Top,
+    Metrics(u64),
+    Tasks(SiteId),
+}
+
+impl Place {
+    const DROPPED: Self = Self::Metrics(0);
+
+    /// What the program measures comes before what the recorder does, each in the order of declaration.
+    fn of_metric(column: u32, is_system: bool) -> Self {
+        let first = if is_system { 1 << 28 } else { 1 };
+        Self::Metrics(first + u64::from(column).min((1 << 26) - 1))
+    }
+
+    /// Counters that the program fills itself come between these.
+    fn of_counter(number: u64) -> Self {
+        Self::Metrics((1 << 27) + number.min((1 << 26) - 1))
+    }
+
+    /// Returns the group's number and name, and the rank in it.
+    fn in_group(self) -> Option<(u64, &'static str, u64)> {
+        match self {
+            Self::Top => None,
+            Self::Metrics(rank) => Some((0, "metrics", rank)),
+            Self::Tasks(site) => Some((1, "tasks", u64::from(site.0))),
+        }
+    }
 }
 
 /// The process in the trace.
@@ -147,7 +182,7 @@ impl Process {
             "" => "frames".to_owned(),
             set => format!("frames of {set}"),
         };
-        self.declare(out, uuid, &name);
+        self.declare(out, uuid, &name, Place::Top);
         self.put_event(out, start_ns, |out| {
             put_u64(out, event::TYPE, event::BEGIN);
             put_u64(out, event::TRACK_UUID, uuid);
@@ -168,13 +203,22 @@ impl Process {
             };
             let uuid = self.track(Kind::Metric, u64::from(metric.column));
             let (unit, multiplier) = CounterUnit::of_metric(&declared.metric.unit);
-            self.declare_counter(out, uuid, &declared.metric.name, &unit, multiplier, false);
+            let place = Place::of_metric(metric.column, declared.system);
+            self.declare_counter(out, uuid, &declared.metric.name, place, &unit, multiplier, false);
             self.put_counter(out, CounterTrack { uuid }, start_ns, metric.value);
         }
         if frame.dropped_spans > 0 || self.drops_seen {
             self.drops_seen = true;
             let uuid = self.track(Kind::Dropped, u64::from(frame.frame_set));
-            self.declare_counter(out, uuid, "dropped_spans", &CounterUnit::Count, 1, false);
+            self.declare_counter(
+                out,
+                uuid,
+                "dropped_spans",
+                Place::DROPPED,
+                &CounterUnit::Count,
+                1,
+                false,
+            );
             self.put_counter(out, CounterTrack { uuid }, start_ns, frame.dropped_spans as f64);
         }
     }
@@ -182,7 +226,7 @@ impl Process {
     /// Returns the track of a task's lane, which is declared under the task's name.
     pub(super) fn track_of_task(&mut self, out: &mut Vec<u8>, site: SiteId, lane: u32, name: &str) -> u64 {
         let uuid = self.track(Kind::Task, u64::from(site.0) << 32 | u64::from(lane));
-        self.declare(out, uuid, name);
+        self.declare(out, uuid, name, Place::Tasks(site));
         uuid
     }
 
@@ -197,7 +241,8 @@ impl Process {
     ) -> CounterTrack {
         self.counters += 1;
         let uuid = self.track(Kind::Counter, self.counters);
-        self.declare_counter(out, uuid, name, unit, multiplier, is_incremental);
+        let place = Place::of_counter(self.counters);
+        self.declare_counter(out, uuid, name, place, unit, multiplier, is_incremental);
         CounterTrack { uuid }
     }
 
@@ -236,20 +281,22 @@ impl Process {
     }
 
     /// Declares a track of the process, once.
-    fn declare(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str) {
-        self.declare_track(out, uuid, name, |_| {});
+    fn declare(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, place: Place) {
+        self.declare_track(out, uuid, name, place, |_| {});
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a field of the descriptor")]
     fn declare_counter(
         &mut self,
         out: &mut Vec<u8>,
         uuid: u64,
         name: &str,
+        place: Place,
         unit: &CounterUnit,
         multiplier: u64,
         is_incremental: bool,
     ) {
-        self.declare_track(out, uuid, name, |out| {
+        self.declare_track(out, uuid, name, place, |out| {
             put_message(out, track::COUNTER, |out| {
                 let (code, unit_name) = unit.code();
                 if let Some(code) = code {
@@ -268,18 +315,47 @@ impl Process {
         });
     }
 
-    fn declare_track(&mut self, out: &mut Vec<u8>, uuid: u64, name: &str, more: impl FnOnce(&mut Vec<u8>)) {
+    fn declare_track(
+        &mut self,
+        out: &mut Vec<u8>,
+        uuid: u64,
+        name: &str,
+        place: Place,
+        more: impl FnOnce(&mut Vec<u8>),
+    ) {
         if !self.declared.insert(uuid) {
             return;
         }
+        let group = place
+            .in_group()
+            .map(|(number, name, rank)| (self.declare_group(out, number, name), rank));
         self.put_packet(out, None, |out| {
             put_message(out, packet::TRACK_DESCRIPTOR, |out| {
                 put_u64(out, track::UUID, uuid);
-                put_u64(out, track::PARENT_UUID, self.uuid);
+                put_u64(out, track::PARENT_UUID, group.map_or(self.uuid, |group| group.0));
                 put_str(out, track::NAME, name);
+                if let Some((_, rank)) = group {
+                    put_u64(out, track::SIBLING_ORDER_RANK, rank);
+                }
                 more(out);
             });
         });
+    }
+
+    /// Declares a group of tracks, once, and returns its number.
+    fn declare_group(&mut self, out: &mut Vec<u8>, number: u64, name: &str) -> u64 {
+        let uuid = self.track(Kind::Group, number);
+        if self.declared.insert(uuid) {
+            self.put_packet(out, None, |out| {
+                put_message(out, packet::TRACK_DESCRIPTOR, |out| {
+                    put_u64(out, track::UUID, uuid);
+                    put_u64(out, track::PARENT_UUID, self.uuid);
+                    put_str(out, track::NAME, name);
+                    put_u64(out, track::CHILD_ORDERING, track::EXPLICIT);
+                });
+            });
+        }
+        uuid
     }
 }
 

@@ -78,7 +78,11 @@ pub(super) mod track {
     pub const THREAD: u32 = 4;
     pub const PARENT_UUID: u32 = 5;
     pub const COUNTER: u32 = 8;
+    pub const CHILD_ORDERING: u32 = 11;
+    pub const SIBLING_ORDER_RANK: u32 = 12;
 
+    /// `ChildTracksOrdering`: by rank.
+    pub const EXPLICIT: u64 = 3;
     /// `ProcessDescriptor`.
     pub const PROCESS_PID: u32 = 1;
     pub const PROCESS_NAME: u32 = 6;
