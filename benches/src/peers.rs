@@ -87,6 +87,18 @@ pub fn start() -> Vec<Peer> {
     ]
 }
 
+/// Returns perfetto-recorder with room for everything made beforehand, untimed. A program that knows how much it will record can have it so; the
+/// documentation's examples do not.
+#[must_use]
+pub fn perfetto_with_room() -> Peer {
+    Peer {
+        name: "perfetto-recorder, room made before",
+        empty: perfetto_empty,
+        two_args: perfetto_two_args,
+        discard: perfetto_discard_and_reserve,
+    }
+}
+
 /// Runs `measure` with `tracing` going to a Chrome trace that is thrown away.
 pub fn with_tracing_chrome<R>(measure: impl FnOnce(Peer) -> R) -> R {
     use tracing_subscriber::prelude::*;
@@ -175,8 +187,11 @@ fn perfetto_two_args(passes: u32) {
 }
 
 fn perfetto_discard() {
-    // Room is made here, untimed: growing the buffer is the recorder's cost, but not a scope's.
     drop(perfetto_recorder::ThreadTraceData::take_current_thread());
+}
+
+fn perfetto_discard_and_reserve() {
+    perfetto_discard();
     perfetto_recorder::current_thread_reserve(1 << 20);
 }
 

@@ -53,6 +53,27 @@ pub fn measure(_: &Options, table: &mut Table) {
             );
         }
     }
+    let peer = peers::perfetto_with_room();
+    let mut contestants: [Loop<'_>; 4] = [
+        Box::new(empty),
+        Box::new(peer.empty),
+        Box::new(two_args),
+        Box::new(peer.two_args),
+    ];
+    let discard = || {
+        vor::flush();
+        (peer.discard)();
+    };
+    discard();
+    let times = contest(ROUNDS, SCOPES, &mut contestants, 4, &mut { discard });
+    for (kind, ours, theirs) in [
+        ("empty", &times[0], &times[1]),
+        ("2 integers", &times[2], &times[3]),
+    ] {
+        let note = format!("{:.1} ns", theirs.median_ns());
+        let question = format!("{} / vor, {kind}", peer.name);
+        table.add_noted(question, Target::None, theirs.ratio_to(ours), "x", note);
+    }
     vor::disable();
     peers::with_tracing_chrome(|peer| {
         let mut contestants: [Loop<'_>; 3] =
