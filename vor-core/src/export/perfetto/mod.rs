@@ -7,10 +7,10 @@
 //! | process, threads | tracks with their names and numbers |
 //! | span | begin and end on its thread's track, with name, category, place in the source and typed arguments |
 //! | message | instant on its thread's track, of category `message` |
-//! | task | begin and end on a track among those of its name, which no other task has at the same time; its polls within it, its steps as instants |
+//! | task | begin and end on a track among those of its name, in the group `tasks`, which no other task has at the same time; its polls within it, its steps as instants |
 //! | point of a flow | arrow between the spans around two points |
 //! | frame | span on the track `frames`, or `frames of NAME` |
-//! | metric | counter with its unit, at the begin of the frame that it describes |
+//! | metric | counter with its unit, in the group `metrics`, at the begin of the frame that it describes |
 //! | dropped spans | counter `dropped_spans`, from the first loss on |
 //!
 //! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well; a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when
