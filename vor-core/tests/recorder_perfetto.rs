@@ -201,9 +201,13 @@ struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
+    /// Returns a tick in the trace's time: that since the machine was started, or the wall clock's where the system does not tell.
     fn ns(&self, ticks: u64) -> i64 {
-        let clocks = self.catalog.machine.clocks.unwrap();
-        self.catalog.unix_ns(ticks) - self.catalog.unix_ns(clocks.ticks) + clocks.boottime_ns
+        let unix_ns = self.catalog.unix_ns(ticks);
+        match self.catalog.machine.clocks {
+            Some(clocks) => unix_ns - self.catalog.unix_ns(clocks.ticks) + clocks.boottime_ns,
+            None => unix_ns,
+        }
     }
 
     fn length_ns(&self, start_ticks: u64, end_ticks: u64) -> i64 {

@@ -71,6 +71,9 @@ pub(crate) struct Halves {
 
 impl Halves {
     /// Reads [`hardware_ticks`].
+    ///
+    /// What follows the reading begins where the processor fetches anew (32 bytes). Where it does not, and that is up to what else is in the program, an empty
+    /// scope took 1.13 times two readings on one build of the same code and 1.07 on another, and a phase 1.29 times one reading.
     #[inline(always)]
     #[cfg_attr(
         target_arch = "x86_64",
@@ -80,9 +83,9 @@ impl Halves {
         #[cfg(target_arch = "x86_64")]
         {
             let (low, high);
-            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing else.
+            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing else, and what pads the code does nothing.
             unsafe {
-                core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+                core::arch::asm!("rdtsc", ".p2align 5", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
             };
             Self { low, high }
         }
