@@ -76,7 +76,11 @@ fn fresh(folder: &Path, example: &str) -> PathBuf {
 pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
     let spans = vor::Capture::open(path)?.info().spans;
     let questions = if spans > 0 {
-        ["stats", "frames --slowest 5", "export --to chrome -o trace.json"]
+        [
+            "stats",
+            "frames --slowest 5",
+            "export --to perfetto -o run.pftrace",
+        ]
     } else {
         [
             "info",
@@ -92,7 +96,12 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
             "  cargo run -q --release -p vor --features cli -- {question} {path}"
         )?;
     }
-    if spans == 0 {
+    if spans > 0 {
+        writeln!(
+            out,
+            "The last one makes a trace to drop into https://ui.perfetto.dev."
+        )?;
+    } else {
         writeln!(
             out,
             "It holds metrics only; VOR_RECORD_FLAME=1 records all spans, VOR_RECORD_SLOW_MS those of slow frames."

@@ -20,14 +20,14 @@ pub struct FlowId(
 ///
 /// ```
 /// # use vor_core::profile_scope;
-/// # mod vor { pub use vor_core::{flow::flow, profile_scope}; }
-/// let (sender, receiver) = std::sync::mpsc::channel();
+/// # mod vor { pub use vor_core::{flow::{FlowId, flow}, profile_scope}; }
+/// let (sender, receiver) = std::sync::mpsc::channel::<(vor::FlowId, &str)>();
 /// let worker = std::thread::spawn(move || {
-///     for (flow, text) in receiver {
+///     for (flow, work) in receiver {
 ///         vor::profile_scope!("handle");
-///         let flow: vor_core::flow::FlowId = flow;
 ///         flow.end(); // an arrow from `send` to here
-///         let _: &str = text;
+///         // … the work is done …
+/// #       let _ = work;
 ///     }
 /// });
 /// {

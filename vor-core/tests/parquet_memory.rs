@@ -2,9 +2,10 @@
 #![cfg(feature = "parquet")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "common/memory.rs"]
+mod memory;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vor_core::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_core::catalog::{Catalog, SiteId, SiteInfo};
@@ -13,32 +14,6 @@ use vor_core::frame::{FrameSnapshot, MetricValue};
 use vor_core::sink::FrameSink;
 
 const SPANS_PER_BATCH: u64 = 50_000;
-
-/// Counts the bytes that are allocated now, and the most that ever were at once.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator can only be counted from inside")]
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     let first = number * SPANS_PER_BATCH;
@@ -78,27 +53,26 @@ fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
         sites: Arc::new(vec![site(), site(), site()]),
         ..Catalog::default()
     });
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    for number in 0..batches {
-        sink.accept_batch(&batch(&catalog, number)).unwrap();
-        if (number + 1) % per_frame == 0 {
-            let metrics = (0..20_000).map(|column| MetricValue {
-                column,
-                value: number as f64,
-            });
-            let frame = FrameSnapshot {
-                catalog: Arc::clone(&catalog),
-                index: number,
-                end_ticks: number * 1_000_000,
-                metrics: metrics.collect(),
-                ..FrameSnapshot::default()
-            };
-            sink.accept_frame(&Arc::new(frame)).unwrap();
+    memory::peak_of(|| {
+        for number in 0..batches {
+            sink.accept_batch(&batch(&catalog, number)).unwrap();
+            if (number + 1) % per_frame == 0 {
+                let metrics = (0..20_000).map(|column| MetricValue {
+                    column,
+                    value: number as f64,
+                });
+                let frame = FrameSnapshot {
+                    catalog: Arc::clone(&catalog),
+                    index: number,
+                    end_ticks: number * 1_000_000,
+                    metrics: metrics.collect(),
+                    ..FrameSnapshot::default()
+                };
+                sink.accept_frame(&Arc::new(frame)).unwrap();
+            }
         }
-    }
-    sink.finish().unwrap();
-    PEAK.load(Ordering::Relaxed) - before
+        sink.finish().unwrap();
+    })
 }
 
 // One test, since all of a process share the count.

@@ -1,9 +1,10 @@
 //! A small hostile file gets no more memory than its bytes justify, tables of declarations included.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "common/memory.rs"]
+mod memory;
+
 use std::io::Cursor;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vor_core::catalog::{Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_core::format::{Encoder, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef};
@@ -11,32 +12,6 @@ use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, Event, Reader};
 
 const MAX_LIVE_BYTES: usize = 64 << 20;
-
-/// Counts the bytes that are allocated now, and the most that ever were at once.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator can only be counted from inside")]
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A file that declares the last id of every table, again and again under other names, with a frame after each that holds the tables of its time.
 fn hostile() -> Vec<u8> {
@@ -98,20 +73,12 @@ fn hostile() -> Vec<u8> {
     file
 }
 
-/// Returns how many bytes more than at its begin `work` held at once.
-fn peak_bytes(work: impl FnOnce()) -> usize {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    work();
-    PEAK.load(Ordering::Relaxed) - before
-}
-
 // One test, since all of a process share the count.
 #[test]
 fn tables_of_a_hostile_file_stay_small() {
     let file = hostile();
     assert!(file.len() < 10_000, "{} bytes", file.len());
-    let frames = peak_bytes(|| {
+    let frames = memory::peak_of(|| {
         let mut reader = Reader::new(file.as_slice()).unwrap();
         let mut frames = 0;
         while let Some(frame) = reader.next_frame().unwrap() {
@@ -123,7 +90,7 @@ fn tables_of_a_hostile_file_stay_small() {
         assert_eq!(catalog.site_name(SiteId(MAX_DECLARED_ID - 1)), "name 5");
         assert_eq!(catalog.thread_name(ThreadId(MAX_DECLARED_ID - 1)), "name 5");
     });
-    let events = peak_bytes(|| {
+    let events = memory::peak_of(|| {
         let mut reader = Reader::new(file.as_slice()).unwrap();
         let mut frames = 0;
         while let Some(event) = reader.next_event().unwrap() {
@@ -131,7 +98,7 @@ fn tables_of_a_hostile_file_stay_small() {
         }
         assert_eq!(frames, 12);
     });
-    let capture = peak_bytes(|| {
+    let capture = memory::peak_of(|| {
         let mut capture = Capture::new(Cursor::new(file.clone())).unwrap();
         assert_eq!(capture.frame_count(), 6);
         for i in 0..6 {

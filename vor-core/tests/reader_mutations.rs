@@ -10,11 +10,11 @@
 )]
 
 mod common;
+#[path = "common/memory.rs"]
+mod memory;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Cursor;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(feature = "off"))]
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,32 +27,6 @@ const CASES: usize = 2500;
 const MAX_LIVE_BYTES: usize = 64 << 20;
 /// CPU time of one case, which takes some milliseconds: one that takes this long has got lost.
 const MAX_CASE_TIME: Duration = Duration::from_secs(20);
-
-/// Counts the bytes that are allocated now, and the most that ever were at once.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator can only be counted from inside")]
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the same for the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A damaged file, and which bytes of the original are in it in one piece.
 struct Mutant {
@@ -422,7 +396,7 @@ fn version_3() {
             tally.expected
         );
     }
-    assert!(PEAK.load(Ordering::Relaxed) < MAX_LIVE_BYTES);
+    assert!(memory::peak_bytes() < MAX_LIVE_BYTES);
 }
 
 /// A version-2 capture, and what stands in it.
@@ -578,5 +552,5 @@ fn version_2() {
         tally.found,
         tally.expected
     );
-    assert!(PEAK.load(Ordering::Relaxed) < MAX_LIVE_BYTES);
+    assert!(memory::peak_bytes() < MAX_LIVE_BYTES);
 }

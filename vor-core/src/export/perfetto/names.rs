@@ -65,7 +65,7 @@ impl Names {
             return index as usize - 1;
         }
         let iid = self.used.len() as u64 + 1;
-        let category = info.as_deref().map_or("", category);
+        let category = info.as_deref().map_or("", |info| &info.category);
         let category_iid = match category {
             "" => 0,
             category => match self.categories.get(category) {
@@ -91,7 +91,7 @@ impl Names {
         };
         let mut body = Vec::new();
         put_message(&mut body, packet::TRACK_EVENT, |out| name.put_begin(out));
-        // Seven fields of a key and a varint of 32 bits at most would not fit; these numbers are small.
+        // Only iids of many millions would not fit; spans of such a site are written the long way.
         if let Some(room) = name.body.get_mut(..body.len()) {
             room.copy_from_slice(&body);
             name.body_bytes = body.len();
@@ -132,7 +132,7 @@ impl Name {
         if self.category_iid > 0 {
             put_message(out, interned::CATEGORIES, |out| {
                 put_u64(out, interned::IID, self.category_iid);
-                put_str(out, interned::TEXT, category(info));
+                put_str(out, interned::TEXT, &info.category);
             });
         }
         if self.has_location() {
@@ -153,9 +153,4 @@ impl Name {
     fn has_location(&self) -> bool {
         self.info.as_deref().is_some_and(|info| !info.file.is_empty())
     }
-}
-
-/// Returns the group that a site's spans are shown in, if the program named one.
-fn category(site: &SiteInfo) -> &str {
-    &site.category
 }
