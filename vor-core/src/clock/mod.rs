@@ -17,8 +17,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
 pub(crate) use sync::Synchroniser;
-pub(crate) use timeline::TickMapper;
-pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
+pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
 
 /// The counter is not chosen yet.
 const UNKNOWN: u32 = 0;

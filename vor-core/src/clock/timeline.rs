@@ -81,7 +81,7 @@ const MAPPED_TICKS: u64 = 1 << 56;
 
 /// Maps many ticks that lie near one another: it keeps the point that it used last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TickMapper<'a> {
+pub struct TickMapper<'a> {
     timeline: &'a Timeline,
     /// The point in use, and the ticks it is for.
     sync: ClockSync,
@@ -90,7 +90,9 @@ pub(crate) struct TickMapper<'a> {
 }
 
 impl<'a> TickMapper<'a> {
-    pub(crate) fn new(timeline: &'a Timeline) -> Self {
+    /// Makes a mapper that agrees with `timeline` for every tick.
+    #[must_use]
+    pub fn new(timeline: &'a Timeline) -> Self {
         Self {
             timeline,
             sync: ClockSync::default(),
@@ -101,7 +103,8 @@ impl<'a> TickMapper<'a> {
 
     /// As [`Timeline::unix_ns`].
     #[inline]
-    pub(crate) fn unix_ns(&mut self, ticks: u64) -> i64 {
+    #[must_use]
+    pub fn unix_ns(&mut self, ticks: u64) -> i64 {
         if ticks < self.from || ticks > self.to {
             return self.unix_ns_elsewhere(ticks);
         }

@@ -14,7 +14,7 @@ const OCTAVE: usize = 1 << OCTAVE_BITS;
 
 /// Counts values by size.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     base: usize,
     counts: Vec<u64>,
 }
@@ -35,19 +35,20 @@ fn bounds(bucket: usize) -> (u64, u64) {
 
 /// A bucket that holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub struct Counted {
     /// Which bucket it is, of all that there are.
-    pub(crate) number: usize,
+    pub number: usize,
     /// The lowest value that belongs here, and how many different ones do.
-    pub(crate) low: u64,
-    pub(crate) width: u64,
+    pub low: u64,
+    pub width: u64,
     /// How many values were counted.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl Counted {
     /// Returns the value in the middle, which stands for all of the bucket.
-    pub(crate) fn middle(&self) -> u64 {
+    #[must_use]
+    pub fn middle(&self) -> u64 {
         self.low + (self.width - 1) / 2
     }
 }
@@ -55,7 +56,7 @@ impl Counted {
 impl Histogram {
     /// Counts a value.
     #[inline]
-    pub(crate) fn add(&mut self, value: u64) {
+    pub fn add(&mut self, value: u64) {
         let bucket = bucket(value);
         match self.counts.get_mut(bucket.wrapping_sub(self.base)) {
             Some(count) => *count += 1,
@@ -88,7 +89,7 @@ impl Histogram {
     }
 
     /// Adds the counts of another histogram.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         for (i, &count) in other.counts.iter().enumerate() {
             if count > 0 {
                 self.add_outside(other.base + i, count);
@@ -97,7 +98,7 @@ impl Histogram {
     }
 
     /// Returns the buckets that hold something, ascending.
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = Counted> {
+    pub fn buckets(&self) -> impl Iterator<Item = Counted> {
         let counted = (self.base..).zip(&self.counts).filter(|&(_, &count)| count > 0);
         counted.map(|(number, &count)| {
             let (low, width) = bounds(number);
@@ -111,18 +112,21 @@ impl Histogram {
     }
 
     /// Returns the number of values.
-    pub(crate) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// Returns whether nothing was counted.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
     /// Returns the value below or at which the fraction `quantile` of all values lies: the middle of the bucket that holds the
     /// value of rank `ceil(quantile * count)`, counted from 1. Returns 0 when nothing was counted.
-    pub(super) fn value_at(&self, quantile: f64) -> u64 {
+    #[must_use]
+    pub fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;

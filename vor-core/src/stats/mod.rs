@@ -25,6 +25,5 @@ pub use builder::StatsBuilder;
 #[cfg(feature = "parquet")]
 pub(crate) use ended::EndedSpans;
 pub use frame_stats::FrameStats;
-#[cfg(feature = "parquet")]
-pub(crate) use histogram::Histogram;
+pub use histogram::{Counted, Histogram};
 pub use scope_stats::ScopeStats;

@@ -1,0 +1,272 @@
+//! A frame in the form in which the store takes it.
+//!
+//! A [`FrameSnapshot`] holds its spans as trees of 40-byte nodes, in ticks. A block holds columns per thread and depth, in nanoseconds:
+//! 16 bytes a span. It is made where the frame comes from (the drain's thread, the loader of a capture), so that the thread that
+//! draws has only to append.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use vor_core::batch::{ArgValue, TaskEventKind};
+use vor_core::catalog::{Catalog, SiteId, ThreadId};
+use vor_core::clock::TickMapper;
+use vor_core::frame::{FrameSnapshot, MetricValue, ThreadTree};
+
+/// A finished frame in columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameBlock {
+    /// What is known of the frame beside its spans.
+    pub frame: FrameEntry,
+    /// Resolves the ids in `threads` and in the frame's metrics.
+    pub catalog: Arc<Catalog>,
+    /// One entry per thread with something to show.
+    pub threads: Vec<ThreadBlock>,
+}
+
+/// A frame without its spans. Times are nanoseconds since the store's origin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameEntry {
+    /// Number of the frame within its set, as the program counts.
+    pub number: u64,
+    /// When it began.
+    pub begin_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// Spans that ended in it.
+    pub span_count: u64,
+    /// Spans of it that were delivered, as long as the store keeps them.
+    pub held_spans: u64,
+    /// Spans that were lost in it because a ring was full.
+    pub dropped_spans: u64,
+    /// Marks that came too fast and were merged into it.
+    pub merged_marks: u64,
+    /// Records of a damaged capture that are missing of it.
+    pub lost_records: u64,
+    /// Its metrics, by column, ascending.
+    pub metrics: Vec<MetricValue>,
+}
+
+impl FrameEntry {
+    /// Returns how long it took, in milliseconds.
+    #[must_use]
+    pub fn duration_ms(&self) -> f64 {
+        self.end_ns.saturating_sub(self.begin_ns) as f64 / 1e6
+    }
+
+    /// Returns the value of a column, if the frame has it.
+    #[must_use]
+    pub fn metric(&self, column: u32) -> Option<f64> {
+        let at = self.metrics.binary_search_by_key(&column, |value| value.column);
+        Some(self.metrics.get(at.ok()?)?.value)
+    }
+}
+
+/// One thread's share of a block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadBlock {
+    /// The thread that recorded.
+    pub thread: ThreadId,
+    /// Its spans by depth, the outermost first.
+    pub rows: Vec<RowBlock>,
+    /// Its messages, ascending by time.
+    pub messages: Vec<Message>,
+    /// Tasks that ended on it, ascending by their end.
+    pub tasks: Vec<Task>,
+    /// Points that the program named within tasks, ascending by time.
+    pub steps: Vec<Step>,
+}
+
+/// A line of text at a moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// When it was written.
+    pub ns: i64,
+    /// What it says.
+    pub text: Arc<str>,
+}
+
+/// The whole life of an asynchronous task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// Tells it from the other tasks of the run.
+    pub id: u64,
+    /// Where it stands in the source.
+    pub site: SiteId,
+    /// When it began.
+    pub begin_ns: i64,
+    /// How long it lived.
+    pub duration_ns: u64,
+}
+
+/// A named point within a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The task's id.
+    pub task: u64,
+    /// Its name.
+    pub site: SiteId,
+    /// When it was reached.
+    pub ns: i64,
+}
+
+/// Spans of one thread at one depth, ascending; they do not overlap. The columns have equal length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowBlock {
+    /// When each began.
+    pub begin_ns: Vec<i64>,
+    /// How long each lasted; `u32::MAX` where it stands in `long_ns`.
+    pub duration_ns: Vec<u32>,
+    /// Where each stands in the source.
+    pub sites: Vec<SiteId>,
+    /// Lengths of `u32::MAX` and more, with the index of their span, ascending.
+    pub long_ns: Vec<(u32, u64)>,
+    /// Arguments of the spans that have some, with the index of their span, ascending.
+    pub args: Vec<(u32, Box<[ArgValue]>)>,
+}
+
+impl RowBlock {
+    /// Returns the number of spans.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.begin_ns.len()
+    }
+
+    /// Returns whether there is no span.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.begin_ns.is_empty()
+    }
+
+    /// Appends a span.
+    #[inline]
+    pub fn push(&mut self, begin_ns: i64, duration_ns: u64, site: SiteId) {
+        let short = u32::try_from(duration_ns).unwrap_or(u32::MAX);
+        if short == u32::MAX {
+            self.long_ns.push((self.len() as u32, duration_ns));
+        }
+        self.begin_ns.push(begin_ns);
+        self.duration_ns.push(short);
+        self.sites.push(site);
+    }
+
+    /// Sorts the spans by begin. They are sorted already, except those of a damaged capture.
+    fn put_in_order(&mut self) {
+        if self.begin_ns.is_sorted() {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|&i| self.begin_ns[i]);
+        let unsorted = std::mem::take(self);
+        let mut long_ns: FxHashMap<u32, u64> = unsorted.long_ns.into_iter().collect();
+        let mut args: FxHashMap<u32, Box<[ArgValue]>> = unsorted.args.into_iter().collect();
+        for i in order {
+            let short = unsorted.duration_ns[i];
+            if let Some(args) = args.remove(&(i as u32)) {
+                self.args.push((self.len() as u32, args));
+            }
+            let duration_ns = long_ns.remove(&(i as u32)).unwrap_or(u64::from(short));
+            self.push(unsorted.begin_ns[i], duration_ns, unsorted.sites[i]);
+        }
+    }
+}
+
+impl FrameBlock {
+    /// Makes a block of a frame. `origin_ns` is what the store's times count from, in nanoseconds since 1970.
+    #[must_use]
+    pub fn new(snapshot: &FrameSnapshot, origin_ns: i64) -> Self {
+        let mut clock = Clock {
+            mapper: TickMapper::new(&snapshot.catalog.timeline),
+            origin_ns,
+        };
+        let held = |tree: &ThreadTree| tree.spans.len() as u64;
+        let frame = FrameEntry {
+            number: snapshot.index,
+            begin_ns: clock.ns(snapshot.start_ticks),
+            end_ns: clock.ns(snapshot.end_ticks),
+            span_count: snapshot.span_count,
+            held_spans: snapshot.threads.iter().map(held).sum(),
+            dropped_spans: snapshot.dropped_spans,
+            merged_marks: snapshot.merged_marks,
+            lost_records: 0,
+            metrics: snapshot.metrics.clone(),
+        };
+        let threads = snapshot.threads.iter().map(|tree| thread_block(tree, &mut clock));
+        Self {
+            frame,
+            threads: threads.collect(),
+            catalog: Arc::clone(&snapshot.catalog),
+        }
+    }
+}
+
+/// Ticks to the store's time.
+struct Clock<'a> {
+    mapper: TickMapper<'a>,
+    origin_ns: i64,
+}
+
+impl Clock<'_> {
+    #[inline]
+    fn ns(&mut self, ticks: u64) -> i64 {
+        // The ticks of a damaged capture may lie anywhere.
+        self.mapper.unix_ns(ticks).saturating_sub(self.origin_ns)
+    }
+
+    /// Returns begin and length.
+    #[inline]
+    fn span(&mut self, start_ticks: u64, end_ticks: u64) -> (i64, u64) {
+        let begin = self.ns(start_ticks);
+        let end = self.ns(end_ticks);
+        (begin, u64::try_from(end.saturating_sub(begin)).unwrap_or(0))
+    }
+}
+
+fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
+    let mut rows: Vec<RowBlock> = Vec::new();
+    for span in &tree.spans {
+        let depth = span.depth as usize;
+        if depth >= rows.len() {
+            // Depths of a tree in pre-order grow by one at most.
+            rows.push(RowBlock::default());
+        }
+        let Some(row) = rows.get_mut(depth) else {
+            continue;
+        };
+        let (begin_ns, duration_ns) = clock.span(span.start_ticks, span.end_ticks());
+        let args = tree.args(span);
+        if !args.is_empty() {
+            row.args.push((row.len() as u32, args.into()));
+        }
+        row.push(begin_ns, duration_ns, span.site);
+    }
+    rows.iter_mut().for_each(RowBlock::put_in_order);
+    let messages = tree.messages.iter().map(|message| Message {
+        ns: clock.ns(message.ticks),
+        text: Arc::clone(&message.text),
+    });
+    let messages = messages.collect();
+    let tasks = tree.async_spans.iter().map(|task| {
+        let (begin_ns, duration_ns) = clock.span(task.start_ticks, task.end_ticks());
+        Task {
+            id: task.id,
+            site: task.site,
+            begin_ns,
+            duration_ns,
+        }
+    });
+    let tasks = tasks.collect();
+    let is_step = |event: &&vor_core::batch::TaskEvent| event.kind == TaskEventKind::Step;
+    let steps = tree.task_events.iter().filter(is_step).map(|event| Step {
+        task: event.task,
+        site: event.site,
+        ns: clock.ns(event.start_ticks),
+    });
+    let steps = steps.collect();
+    ThreadBlock {
+        thread: tree.thread,
+        rows,
+        messages,
+        tasks,
+        steps,
+    }
+}

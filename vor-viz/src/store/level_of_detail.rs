@@ -1,0 +1,295 @@
+//! Rows of spans as rows of pixels.
+//!
+//! What is shorter than a pixel is merged: a pixel shows the longest span that begins in it. A node whose reach is below a pixel is merged as a whole, as if it were its longest
+//! span, and what is below it is not looked at. It begins and ends in the same pixel or in neighbours, so a merged pixel is
+//! at most one pixel away from where a span is. Spans of a pixel and more are painted from edge to edge, rounded to pixels.
+
+use egui::Color32;
+use vor_core::catalog::SiteId;
+
+use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
+
+/// Least width of a span that is told of beside its pixels, so that it can be labelled.
+const LEAST_LABELLED: usize = 18;
+
+/// Least width of a span whose first pixel is its edge.
+const LEAST_EDGED: usize = 3;
+
+/// Which times which pixels show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PixelScale {
+    begin_ns: f64,
+    pixels_per_ns: f64,
+    width: usize,
+}
+
+impl PixelScale {
+    /// Shows the time from `begin_ns` to `end_ns` in `width` pixels.
+    #[must_use]
+    pub fn new(begin_ns: f64, end_ns: f64, width: usize) -> Self {
+        let length = (end_ns - begin_ns).max(1e-3);
+        Self {
+            begin_ns,
+            pixels_per_ns: width as f64 / length,
+            width,
+        }
+    }
+
+    /// Returns the number of pixels.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns where a moment lies, in pixels from the left edge.
+    #[inline]
+    #[must_use]
+    pub fn x(&self, ns: i64) -> f64 {
+        (ns as f64 - self.begin_ns) * self.pixels_per_ns
+    }
+
+    /// Returns the moment of a place.
+    #[must_use]
+    pub fn ns(&self, x: f64) -> f64 {
+        self.begin_ns + x / self.pixels_per_ns
+    }
+
+    /// Returns the first nanosecond that lies in a pixel or behind it.
+    fn first_ns(&self, pixel: usize) -> i64 {
+        self.ns(pixel as f64).ceil() as i64
+    }
+}
+
+/// The sites that a search is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// By site id.
+    sites: Vec<bool>,
+    bits: u32,
+}
+
+impl Wanted {
+    /// Makes a set.
+    pub fn new(sites: impl IntoIterator<Item = SiteId>) -> Self {
+        let mut wanted = Self::default();
+        for site in sites {
+            let at = site.0 as usize;
+            if at >= wanted.sites.len() {
+                wanted.sites.resize(at + 1, false);
+            }
+            wanted.sites[at] = true;
+            wanted.bits |= site_bit(site);
+        }
+        wanted
+    }
+
+    /// Returns whether a site belongs to the set.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, site: SiteId) -> bool {
+        self.sites.get(site.0 as usize).is_some_and(|&has| has)
+    }
+
+    /// Returns whether no site belongs to it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+}
+
+/// A span wide enough for a label, and the pixels it covers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WideSpan {
+    /// The span.
+    pub span: Span,
+    /// Its first pixel within the picture.
+    pub first: usize,
+    /// The pixel behind its last one within the picture.
+    pub end: usize,
+}
+
+/// The pixels of a row, and the spans that are wide enough for a label.
+#[derive(Debug)]
+pub struct RowPixels<'a> {
+    /// A colour per pixel of the scale's width. Where no span is, it is left as it was.
+    pub colors: &'a mut [Color32],
+    /// The wide spans are appended here.
+    pub wide: &'a mut Vec<WideSpan>,
+}
+
+impl Row {
+    /// Paints the spans of the row, or only those of some sites. `color` is asked for the site and the length of what a pixel shows; lengths over `u32::MAX` are told as that.
+    pub fn paint(
+        &self,
+        scale: &PixelScale,
+        wanted: Option<&Wanted>,
+        color: impl Fn(SiteId, u32) -> Color32,
+        pixels: RowPixels<'_>,
+    ) {
+        let begin_ns = scale.ns(0.0).floor() as i64;
+        let width = scale.width.min(pixels.colors.len());
+        let mut painter = Painter {
+            scale,
+            wanted,
+            color,
+            pixels,
+            width,
+            begin_ns,
+            end_ns: scale.ns(width as f64).ceil() as i64,
+            merged_below_ns: (1.0 / scale.pixels_per_ns) as i64,
+            pixel: 0,
+            pixel_end_ns: i64::MIN,
+            longest_ns: 0,
+            site: None,
+            filled_to: 0,
+        };
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns < begin_ns);
+        for chunk in self.chunks.range(first..) {
+            if chunk.whole().begin_ns >= painter.end_ns {
+                break;
+            }
+            painter.chunk(chunk);
+        }
+        painter.finish_pixel();
+    }
+}
+
+struct Painter<'a, C> {
+    scale: &'a PixelScale,
+    wanted: Option<&'a Wanted>,
+    color: C,
+    pixels: RowPixels<'a>,
+    width: usize,
+    begin_ns: i64,
+    end_ns: i64,
+    /// What reaches over fewer nanoseconds is narrower than a pixel.
+    merged_below_ns: i64,
+    /// The pixel that is merged now, the first nanosecond behind it, and the longest span in it.
+    pixel: usize,
+    pixel_end_ns: i64,
+    longest_ns: u32,
+    site: Option<SiteId>,
+    /// Pixels before this one show spans that are longer than a pixel.
+    filled_to: usize,
+}
+
+impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
+    fn chunk(&mut self, chunk: &Chunk) {
+        self.nodes(chunk, LEVELS - 1, 0, chunk.levels[LEVELS - 1].len());
+    }
+
+    /// Paints nodes of a level.
+    fn nodes(&mut self, chunk: &Chunk, level: usize, from: usize, to: usize) {
+        for i in from..to {
+            let node = &chunk.levels[level][i];
+            if node.end_ns < self.begin_ns {
+                continue;
+            }
+            if node.begin_ns >= self.end_ns {
+                return;
+            }
+            if !self.may_show(node) {
+                continue;
+            }
+            if node.end_ns.wrapping_sub(node.begin_ns) < self.merged_below_ns && self.shows(node.site) {
+                self.merge(node.begin_ns, node.longest_ns, node.site);
+                continue;
+            }
+            let (from, to) = (i * FANOUT, (i + 1) * FANOUT);
+            match level.checked_sub(1) {
+                Some(below) => self.nodes(chunk, below, from, to.min(chunk.levels[below].len())),
+                None => self.spans(chunk, from, to.min(chunk.begin_ns.len())),
+            }
+        }
+    }
+
+    /// Paints spans of a chunk.
+    fn spans(&mut self, chunk: &Chunk, from: usize, to: usize) {
+        for i in from..to {
+            let begin_ns = chunk.begin_ns[i];
+            if begin_ns >= self.end_ns {
+                return;
+            }
+            let site = chunk.sites[i];
+            if !self.shows(site) {
+                continue;
+            }
+            let short_ns = chunk.duration_ns[i];
+            if i64::from(short_ns) < self.merged_below_ns {
+                if begin_ns >= self.begin_ns {
+                    self.merge(begin_ns, short_ns, site);
+                }
+                continue;
+            }
+            let end_ns = chunk.end_ns(i);
+            if end_ns >= self.begin_ns {
+                self.fill(chunk.span(i), short_ns);
+            }
+        }
+    }
+
+    #[inline]
+    fn may_show(&self, node: &Node) -> bool {
+        self.wanted.is_none_or(|wanted| wanted.bits & node.sites != 0)
+    }
+
+    #[inline]
+    fn shows(&self, site: SiteId) -> bool {
+        self.wanted.is_none_or(|wanted| wanted.has(site))
+    }
+
+    /// Shows something narrower than a pixel.
+    #[inline]
+    fn merge(&mut self, begin_ns: i64, longest_ns: u32, site: SiteId) {
+        if begin_ns >= self.pixel_end_ns {
+            self.finish_pixel();
+            let begin_ns = begin_ns.max(self.begin_ns);
+            self.pixel = self.scale.x(begin_ns).max(0.0) as usize;
+            self.pixel_end_ns = self.scale.first_ns(self.pixel + 1);
+            self.longest_ns = longest_ns;
+            self.site = Some(site);
+        } else if longest_ns > self.longest_ns || self.site.is_none() {
+            self.longest_ns = longest_ns;
+            self.site = Some(site);
+        }
+    }
+
+    /// Paints the pixel that was merged.
+    fn finish_pixel(&mut self) {
+        if let Some(site) = self.site.take()
+            && self.pixel >= self.filled_to
+            && self.pixel < self.width
+        {
+            self.pixels.colors[self.pixel] = (self.color)(site, self.longest_ns);
+        }
+    }
+
+    /// Shows a span of a pixel or more.
+    fn fill(&mut self, span: Span, short_ns: u32) {
+        let edge = |ns: i64| self.scale.x(ns).round().clamp(0.0, self.width as f64) as usize;
+        let x = self.scale.x(span.begin_ns);
+        let (first, end) = (edge(span.begin_ns), edge(span.end_ns()));
+        if end <= first {
+            return;
+        }
+        self.finish_pixel();
+        let color = (self.color)(span.site, short_ns);
+        self.pixels.colors[first..end].fill(color);
+        if end - first >= LEAST_EDGED && x >= 0.0 {
+            self.pixels.colors[first] = edge_color(color);
+        }
+        if end - first >= LEAST_LABELLED {
+            self.pixels.wide.push(WideSpan { span, first, end });
+        }
+        self.filled_to = end;
+    }
+}
+
+/// Returns the colour of the left edge of a span, which tells it from its neighbour.
+fn edge_color(color: Color32) -> Color32 {
+    let [r, g, b, a] = color.to_array();
+    let darker = |channel: u8| (u16::from(channel) * 5 / 8) as u8;
+    Color32::from_rgba_premultiplied(darker(r), darker(g), darker(b), a)
+}

@@ -1,0 +1,212 @@
+//! The frames that the panel shows, and their spans in a form that is fast to draw at any zoom.
+//!
+//! Whether the frames come from the running program or from a capture cannot be told. They are appended in the order of time; the oldest leave when there are more frames or
+//! spans than the store may hold. All spans of a thread stand on one time axis, whatever frames they belong to. Times are nanoseconds since an origin near the first frame, so that
+//! a picture's arithmetic in `f64` is exact.
+
+mod block;
+mod row;
+mod track;
+mod walk;
+mod level_of_detail;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use vor_core::catalog::{Catalog, ThreadId};
+
+pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, ThreadBlock};
+pub use level_of_detail::{PixelScale, RowPixels, Wanted, WideSpan};
+pub use row::{Row, Span};
+pub use track::{Track, TrackKind};
+pub use walk::{SpanVisitor, Walk};
+
+/// Names a frame of a store for as long as it lives: the n-th that was ever pushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameId(pub u64);
+
+/// Frames in the order of time, and their spans.
+#[derive(Clone, Debug)]
+pub struct Store {
+    catalog: Arc<Catalog>,
+    frames: VecDeque<FrameEntry>,
+    first: FrameId,
+    tracks: Vec<Track>,
+    max_frames: usize,
+    max_spans: usize,
+    held_spans: usize,
+    version: u64,
+}
+
+impl Store {
+    /// Makes a store that holds at most so many frames, and spans of them; at least one frame is held whatever its number of spans.
+    #[must_use]
+    pub fn new(max_frames: usize, max_spans: usize) -> Self {
+        Self {
+            catalog: Arc::default(),
+            frames: VecDeque::new(),
+            first: FrameId(0),
+            tracks: Vec::new(),
+            max_frames: max_frames.max(1),
+            max_spans,
+            held_spans: 0,
+            version: 0,
+        }
+    }
+
+    /// Returns a number that is another one whenever anything else is.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns what ids refer to: the newest catalog that came with a frame.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Takes a newer catalog.
+    pub fn set_catalog(&mut self, catalog: Arc<Catalog>) {
+        self.catalog = catalog;
+        self.version += 1;
+    }
+
+    /// Returns the frames, the oldest first.
+    #[must_use]
+    pub fn frames(&self) -> &VecDeque<FrameEntry> {
+        &self.frames
+    }
+
+    /// Returns a frame, unless it has left.
+    #[must_use]
+    pub fn frame(&self, id: FrameId) -> Option<&FrameEntry> {
+        self.frames.get(self.index_of(id)?)
+    }
+
+    /// Returns the index of a frame in [`frames`](Self::frames), unless it has left.
+    #[must_use]
+    pub fn index_of(&self, id: FrameId) -> Option<usize> {
+        let index = usize::try_from(id.0.checked_sub(self.first.0)?).ok()?;
+        (index < self.frames.len()).then_some(index)
+    }
+
+    /// Returns the id of the frame at an index of [`frames`](Self::frames).
+    #[must_use]
+    pub fn id_at(&self, index: usize) -> FrameId {
+        FrameId(self.first.0 + index as u64)
+    }
+
+    /// Returns the index of the frame at a moment: the one that contains it, else the nearest.
+    #[must_use]
+    pub fn frame_at(&self, ns: i64) -> Option<usize> {
+        let after = self.frames.partition_point(|frame| frame.end_ns <= ns);
+        Some(after.min(self.frames.len().checked_sub(1)?))
+    }
+
+    /// Returns from where to where frames reach; `None` when there is none.
+    #[must_use]
+    pub fn time_of(&self, frames: Range<usize>) -> Option<Range<i64>> {
+        let first = self.frames.get(frames.start)?;
+        let last = self.frames.get(frames.end.checked_sub(1)?)?;
+        Some(first.begin_ns..last.end_ns.max(first.begin_ns))
+    }
+
+    /// Returns the tracks, by thread; a thread's tasks follow its scopes.
+    #[must_use]
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// Returns the number of spans that are held, tasks included.
+    #[must_use]
+    pub fn held_spans(&self) -> usize {
+        self.held_spans
+    }
+
+    /// Appends a frame of which no span is known yet, and returns its id.
+    pub fn push_frame(&mut self, frame: FrameEntry) -> FrameId {
+        self.frames.push_back(frame);
+        self.version += 1;
+        let id = self.id_at(self.frames.len() - 1);
+        self.evict();
+        id
+    }
+
+    /// Appends a frame with its spans, and returns its id.
+    pub fn push_block(&mut self, mut block: FrameBlock) -> FrameId {
+        let frame = std::mem::take(&mut block.frame);
+        self.add_spans(&block);
+        self.push_frame(frame)
+    }
+
+    /// Appends spans that belong to frames which are there already. Spans must come in the order of their frames.
+    pub fn add_spans(&mut self, block: &FrameBlock) {
+        for thread in &block.threads {
+            if !thread.rows.is_empty() || !thread.messages.is_empty() {
+                let track = self.track(TrackKind::Scopes, thread.thread);
+                track.add_scopes(thread);
+            }
+            if !thread.tasks.is_empty() || !thread.steps.is_empty() {
+                let track = self.track(TrackKind::Tasks, thread.thread);
+                track.add_tasks(thread);
+            }
+            let spans: usize = thread.rows.iter().map(RowBlock::len).sum();
+            self.held_spans += spans + thread.tasks.len();
+        }
+        self.catalog = Arc::clone(&block.catalog);
+        self.version += 1;
+    }
+
+    /// Changes what is known of a frame, unless it has left.
+    pub fn update_frame(&mut self, id: FrameId, update: impl FnOnce(&mut FrameEntry)) {
+        if let Some(frame) = self.index_of(id).and_then(|index| self.frames.get_mut(index)) {
+            update(frame);
+            self.version += 1;
+        }
+    }
+
+    /// Lets all frames and spans go; ids go on.
+    pub fn clear(&mut self) {
+        self.first.0 += self.frames.len() as u64;
+        self.frames.clear();
+        self.tracks.clear();
+        self.held_spans = 0;
+        self.version += 1;
+    }
+
+    /// Returns the bytes that spans take, with what makes them fast to draw; arguments are left out.
+    #[must_use]
+    pub fn span_bytes(&self) -> usize {
+        let rows = self.tracks.iter().flat_map(|track| &track.rows);
+        rows.map(Row::bytes).sum()
+    }
+
+    fn track(&mut self, kind: TrackKind, thread: ThreadId) -> &mut Track {
+        let at = self
+            .tracks
+            .binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
+        let at = at.unwrap_or_else(|at| {
+            self.tracks.insert(at, Track::new(kind, thread));
+            at
+        });
+        &mut self.tracks[at]
+    }
+
+    /// Lets the oldest frames go as long as there is too much.
+    fn evict(&mut self) {
+        while self.frames.len() > self.max_frames
+            || (self.held_spans > self.max_spans && self.frames.len() > 1)
+        {
+            let Some(gone) = self.frames.pop_front() else {
+                return;
+            };
+            self.first.0 += 1;
+            for track in &mut self.tracks {
+                self.held_spans -= track.evict(gone.end_ns);
+            }
+            self.tracks.retain(|track| !track.is_empty());
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The spans of one thread at one depth.
+//!
+//! A row is a queue of chunks. A chunk holds up to [`CHUNK_SPANS`] spans in three columns of 16 bytes a span, ascending and without overlap, and above them three levels of
+//! nodes, each of which sums up 16 spans or 16 nodes: from where to where they reach, which span is the longest, and which sites occur. A node that lies within one pixel is
+//! painted as its longest span and never opened; so what painting costs depends on the pixels, not on the spans. Levels and all, a span takes 18.2 bytes.
+//!
+//! Chunks leave at the front when their frames do. They move to another row as a whole when a scope turns out to contain them:
+//! it may end many frames later than what it contains.
+
+use std::collections::VecDeque;
+
+use vor_core::batch::ArgValue;
+use vor_core::catalog::SiteId;
+
+use super::block::RowBlock;
+
+/// Most spans of a chunk.
+pub(super) const CHUNK_SPANS: usize = 4096;
+
+/// Spans or nodes below a node.
+pub(super) const FANOUT: usize = 16;
+
+/// Levels of nodes: the topmost has one, which stands for the whole chunk.
+pub(super) const LEVELS: usize = 3;
+
+/// A span, as looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began, in nanoseconds since the store's origin.
+    pub begin_ns: i64,
+    /// How long it lasted.
+    pub duration_ns: u64,
+    /// Where it stands in the source.
+    pub site: SiteId,
+}
+
+impl Span {
+    /// Returns when it ended.
+    #[must_use]
+    pub fn end_ns(&self) -> i64 {
+        self.begin_ns.saturating_add_unsigned(self.duration_ns)
+    }
+}
+
+/// What is known of up to 16 spans or nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) begin_ns: i64,
+    pub(super) end_ns: i64,
+    /// Length and site of the longest span; lengths over `u32::MAX` count as that.
+    pub(super) longest_ns: u32,
+    pub(super) site: SiteId,
+    /// Bit `s % 32` is set for every site `s` that occurs.
+    pub(super) sites: u32,
+}
+
+impl Node {
+    const NONE: Self = Self {
+        begin_ns: i64::MAX,
+        end_ns: i64::MIN,
+        longest_ns: 0,
+        site: SiteId(0),
+        sites: 0,
+    };
+
+    fn add(&mut self, other: &Self) {
+        self.begin_ns = self.begin_ns.min(other.begin_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        if other.longest_ns >= self.longest_ns {
+            self.longest_ns = other.longest_ns;
+            self.site = other.site;
+        }
+        self.sites |= other.sites;
+    }
+}
+
+/// Returns the bit that stands for a site in [`Node::sites`].
+pub(super) fn site_bit(site: SiteId) -> u32 {
+    1 << (site.0 % 32)
+}
+
+/// Up to [`CHUNK_SPANS`] spans.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunk {
+    /// Number of its first span in the row.
+    first_number: u64,
+    pub(super) begin_ns: Vec<i64>,
+    pub(super) duration_ns: Vec<u32>,
+    pub(super) sites: Vec<SiteId>,
+    long_ns: Vec<(u32, u64)>,
+    args: Vec<(u32, Box<[ArgValue]>)>,
+    pub(super) levels: [Vec<Node>; LEVELS],
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.begin_ns.len()
+    }
+
+    /// Returns the node that stands for all.
+    pub(super) fn whole(&self) -> &Node {
+        self.levels[LEVELS - 1].first().unwrap_or(&Node::NONE)
+    }
+
+    pub(super) fn span(&self, i: usize) -> Span {
+        Span {
+            begin_ns: self.begin_ns[i],
+            duration_ns: self.duration_ns(i),
+            site: self.sites[i],
+        }
+    }
+
+    fn duration_ns(&self, i: usize) -> u64 {
+        match self.duration_ns[i] {
+            u32::MAX => {
+                let at = self.long_ns.binary_search_by_key(&(i as u32), |long| long.0);
+                at.map_or(u64::from(u32::MAX), |at| self.long_ns[at].1)
+            }
+            short => u64::from(short),
+        }
+    }
+
+    /// Returns when a span ended.
+    pub(super) fn end_ns(&self, i: usize) -> i64 {
+        self.begin_ns[i].saturating_add_unsigned(self.duration_ns(i))
+    }
+
+    /// Appends spans `from .. to` of a block.
+    fn extend(&mut self, block: &RowBlock, from: usize, to: usize) {
+        let first = self.len();
+        self.begin_ns.extend_from_slice(&block.begin_ns[from..to]);
+        self.duration_ns.extend_from_slice(&block.duration_ns[from..to]);
+        self.sites.extend_from_slice(&block.sites[from..to]);
+        let here = |i: u32| (i as usize - from + first) as u32;
+        let range = within(&block.long_ns, from, to);
+        self.long_ns.extend(range.iter().map(|&(i, ns)| (here(i), ns)));
+        let range = within(&block.args, from, to);
+        self.args
+            .extend(range.iter().map(|(i, args)| (here(*i), args.clone())));
+        self.sum_up(first);
+    }
+
+    /// Makes the nodes above the spans from `first` on anew.
+    fn sum_up(&mut self, first: usize) {
+        let mut first = first / FANOUT;
+        let [spans_level, ..] = &mut self.levels;
+        spans_level.truncate(first);
+        for from in (first * FANOUT..self.begin_ns.len()).step_by(FANOUT) {
+            let to = self.begin_ns.len().min(from + FANOUT);
+            let mut node = Node::NONE;
+            for i in from..to {
+                if self.duration_ns[i] >= node.longest_ns {
+                    node.longest_ns = self.duration_ns[i];
+                    node.site = self.sites[i];
+                }
+                node.sites |= site_bit(self.sites[i]);
+            }
+            node.begin_ns = self.begin_ns[from];
+            node.end_ns = self.begin_ns[to - 1].saturating_add(i64::from(self.duration_ns[to - 1]));
+            spans_level.push(node);
+        }
+        // Only the ends of long spans are not what their short lengths say.
+        for &(i, ns) in &self.long_ns {
+            let (i, group) = (i as usize, i as usize / FANOUT);
+            if group >= first {
+                let end_ns = self.begin_ns[i].saturating_add_unsigned(ns);
+                self.levels[0][group].end_ns = self.levels[0][group].end_ns.max(end_ns);
+            }
+        }
+        for level in 1..LEVELS {
+            first /= FANOUT;
+            let (below, above) = self.levels.split_at_mut(level);
+            let (below, above) = (&below[level - 1], &mut above[0]);
+            above.truncate(first);
+            for group in below[first * FANOUT..].chunks(FANOUT) {
+                let mut node = Node::NONE;
+                group.iter().for_each(|below| node.add(below));
+                above.push(node);
+            }
+        }
+    }
+
+    /// Splits off the spans from `at` on.
+    fn split_off(&mut self, at: usize) -> Self {
+        let shift = |i: u32| i - at as u32;
+        let long_at = self.long_ns.partition_point(|long| (long.0 as usize) < at);
+        let args_at = self.args.partition_point(|args| (args.0 as usize) < at);
+        let mut tail = Self {
+            first_number: self.first_number + at as u64,
+            begin_ns: self.begin_ns.split_off(at),
+            duration_ns: self.duration_ns.split_off(at),
+            sites: self.sites.split_off(at),
+            long_ns: self.long_ns.split_off(long_at),
+            args: self.args.split_off(args_at),
+            levels: Default::default(),
+        };
+        tail.long_ns.iter_mut().for_each(|long| long.0 = shift(long.0));
+        tail.args.iter_mut().for_each(|args| args.0 = shift(args.0));
+        tail.sum_up(0);
+        self.sum_up(at.saturating_sub(1));
+        tail
+    }
+}
+
+/// Returns the entries whose index lies in `from .. to`.
+fn within<T>(entries: &[(u32, T)], from: usize, to: usize) -> &[(u32, T)] {
+    let begin = entries.partition_point(|entry| (entry.0 as usize) < from);
+    let end = entries.partition_point(|entry| (entry.0 as usize) < to);
+    &entries[begin..end]
+}
+
+/// The spans of one thread at one depth, ascending. They are numbered from 0 as they come; when one leaves, the others keep theirs.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub(super) chunks: VecDeque<Chunk>,
+    len: usize,
+    next_number: u64,
+}
+
+impl Row {
+    /// Returns the number of spans.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there is no span.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns when the last span ended; `i64::MIN` where there is none.
+    #[must_use]
+    pub fn end_ns(&self) -> i64 {
+        self.chunks.back().map_or(i64::MIN, |chunk| chunk.whole().end_ns)
+    }
+
+    /// Appends spans, none of which begins before [`end_ns`](Self::end_ns).
+    pub(super) fn extend(&mut self, block: &RowBlock) {
+        let mut from = 0;
+        while from < block.len() {
+            let room = self.chunks.back().map_or(0, |chunk| CHUNK_SPANS - chunk.len());
+            if room == 0 {
+                self.chunks.push_back(Chunk {
+                    first_number: self.next_number + from as u64,
+                    ..Chunk::default()
+                });
+                continue;
+            }
+            let to = block.len().min(from + room);
+            if let Some(chunk) = self.chunks.back_mut() {
+                chunk.extend(block, from, to);
+            }
+            from = to;
+        }
+        self.len += block.len();
+        self.next_number += block.len() as u64;
+    }
+
+    /// Splits off the spans that begin at `begin_ns` or later.
+    pub(super) fn split_off(&mut self, begin_ns: i64) -> Self {
+        let at = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().begin_ns < begin_ns);
+        let mut tail = self.chunks.split_off(at);
+        if let Some(chunk) = self.chunks.back_mut() {
+            let i = chunk.begin_ns.partition_point(|&begin| begin < begin_ns);
+            if i < chunk.len() {
+                tail.push_front(chunk.split_off(i));
+            }
+        }
+        let len = tail.iter().map(Chunk::len).sum();
+        self.len -= len;
+        Self {
+            chunks: tail,
+            len,
+            next_number: 0,
+        }
+    }
+
+    /// Appends what was split off another row.
+    pub(super) fn append(&mut self, mut tail: Self) {
+        for chunk in &mut tail.chunks {
+            chunk.first_number = self.next_number;
+            self.next_number += chunk.len() as u64;
+        }
+        self.chunks.append(&mut tail.chunks);
+        self.len += tail.len;
+    }
+
+    /// Lets chunks go all of whose spans ended by `ns`; returns how many spans those were.
+    pub(super) fn evict(&mut self, ns: i64) -> usize {
+        let mut gone = 0;
+        while let Some(chunk) = self.chunks.front()
+            && chunk.whole().end_ns <= ns
+        {
+            gone += chunk.len();
+            self.chunks.pop_front();
+        }
+        self.len -= gone;
+        gone
+    }
+
+    /// Returns the spans any part of which lies after `begin_ns` and before `end_ns`, ascending. One of no length counts if it lies at or after the begin.
+    pub fn spans(&self, begin_ns: i64, end_ns: i64) -> impl Iterator<Item = Span> {
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns < begin_ns);
+        let chunks = self.chunks.range(first..);
+        chunks
+            .take_while(move |chunk| chunk.whole().begin_ns < end_ns)
+            .flat_map(move |chunk| {
+                let first = chunk.first_ending_after(begin_ns);
+                let last = chunk.begin_ns.partition_point(|&begin| begin < end_ns);
+                (first..last.max(first)).map(|i| chunk.span(i))
+            })
+            .filter(move |span| {
+                span.end_ns() > begin_ns || (span.duration_ns == 0 && span.begin_ns >= begin_ns)
+            })
+    }
+
+    /// Returns the number of the first span that ends after a moment.
+    pub(super) fn number_ending_after(&self, ns: i64) -> u64 {
+        let at = self.chunks.partition_point(|chunk| chunk.whole().end_ns <= ns);
+        self.chunks.get(at).map_or(self.next_number, |chunk| {
+            chunk.first_number + chunk.first_ending_after(ns) as u64
+        })
+    }
+
+    /// Returns the spans from a number on, with their numbers.
+    pub(super) fn spans_from(&self, number: u64) -> impl Iterator<Item = (u64, Span)> {
+        let end = |chunk: &Chunk| chunk.first_number + chunk.len() as u64;
+        let at = self.chunks.partition_point(|chunk| end(chunk) <= number);
+        self.chunks.range(at..).flat_map(move |chunk| {
+            let first = number.saturating_sub(chunk.first_number) as usize;
+            (first..chunk.len()).map(move |i| (chunk.first_number + i as u64, chunk.span(i)))
+        })
+    }
+
+    /// Returns the span at a moment: one that began at or before it and ended after it, or one of no length just there.
+    #[must_use]
+    pub fn span_at(&self, ns: i64) -> Option<Span> {
+        let after = self.chunks.partition_point(|chunk| chunk.whole().begin_ns <= ns);
+        let chunk = self.chunks.get(after.checked_sub(1)?)?;
+        let i = chunk
+            .begin_ns
+            .partition_point(|&begin| begin <= ns)
+            .checked_sub(1)?;
+        let span = chunk.span(i);
+        (span.end_ns() > ns || span.begin_ns == ns).then_some(span)
+    }
+
+    /// Returns the last span that ended at or before a moment.
+    #[must_use]
+    pub fn span_before(&self, ns: i64) -> Option<Span> {
+        let after = self.chunks.partition_point(|chunk| chunk.whole().begin_ns < ns);
+        let mut chunks = self.chunks.range(..after).rev();
+        chunks.find_map(|chunk| {
+            let after = chunk.begin_ns.partition_point(|&begin| begin < ns);
+            (0..after)
+                .rev()
+                .take(2)
+                .map(|i| chunk.span(i))
+                .find(|span| span.end_ns() <= ns)
+        })
+    }
+
+    /// Returns the first span that began at or after a moment.
+    #[must_use]
+    pub fn span_after(&self, ns: i64) -> Option<Span> {
+        let first = self.chunks.partition_point(|chunk| chunk.whole().end_ns < ns);
+        self.chunks.range(first..).find_map(|chunk| {
+            let i = chunk.begin_ns.partition_point(|&begin| begin < ns);
+            (i < chunk.len()).then(|| chunk.span(i))
+        })
+    }
+
+    /// Returns the arguments of a span of this row, none when it has none.
+    #[must_use]
+    pub fn args(&self, span: &Span) -> &[ArgValue] {
+        let after = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().begin_ns <= span.begin_ns);
+        let Some(chunk) = after.checked_sub(1).and_then(|at| self.chunks.get(at)) else {
+            return &[];
+        };
+        let first = chunk.begin_ns.partition_point(|&begin| begin < span.begin_ns);
+        // Spans of no length may begin at the same moment.
+        let alike = (first..chunk.len()).take_while(|&i| chunk.begin_ns[i] == span.begin_ns);
+        let found = alike.filter(|&i| chunk.span(i) == *span).find_map(|i| {
+            let at = chunk.args.binary_search_by_key(&(i as u32), |args| args.0);
+            at.ok().map(|at| &*chunk.args[at].1)
+        });
+        found.unwrap_or(&[])
+    }
+
+    /// Returns how many spans begin at `begin_ns` or later and before `end_ns`.
+    #[must_use]
+    pub fn count(&self, begin_ns: i64, end_ns: i64) -> usize {
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns < begin_ns);
+        let chunks = self.chunks.range(first..);
+        let counted = chunks
+            .take_while(|chunk| chunk.whole().begin_ns < end_ns)
+            .map(|chunk| {
+                let from = chunk.begin_ns.partition_point(|&begin| begin < begin_ns);
+                let to = chunk.begin_ns.partition_point(|&begin| begin < end_ns);
+                to.saturating_sub(from)
+            });
+        counted.sum()
+    }
+
+    /// Returns the bytes that the spans and the levels above them take; arguments are left out.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |chunk: &Chunk| {
+            let nodes: usize = chunk.levels.iter().map(Vec::capacity).sum();
+            size_of::<Chunk>()
+                + chunk.begin_ns.capacity() * 8
+                + chunk.duration_ns.capacity() * 4
+                + chunk.sites.capacity() * 4
+                + chunk.long_ns.capacity() * 16
+                + nodes * size_of::<Node>()
+        };
+        self.chunks.iter().map(of).sum()
+    }
+}
+
+impl Chunk {
+    /// Returns the first span that ends after a moment, or that begins there or later.
+    fn first_ending_after(&self, ns: i64) -> usize {
+        let i = self.begin_ns.partition_point(|&begin| begin < ns);
+        match i.checked_sub(1) {
+            Some(before) if self.end_ns(before) > ns => before,
+            _ => i,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What stands below one another under one name: the scopes of a thread, or the tasks that ended on it.
+
+use std::collections::VecDeque;
+
+use vor_core::catalog::{SiteId, ThreadId};
+
+use super::block::{Message, RowBlock, Step, Task, ThreadBlock};
+use super::row::Row;
+
+/// Most lanes of tasks of a thread. What does not fit beside so many others is counted.
+const MAX_LANES: usize = 256;
+
+/// What a track shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TrackKind {
+    /// The scopes of a thread, a row per depth.
+    Scopes,
+    /// Asynchronous tasks that ended on a thread, a row per lane.
+    Tasks,
+}
+
+/// Rows that belong together, the outermost first.
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// What the rows hold.
+    pub kind: TrackKind,
+    /// Which thread they are of.
+    pub thread: ThreadId,
+    /// The rows. In a track of scopes, what lies below a span in the next row is inside it.
+    pub rows: Vec<Row>,
+    /// Moments with a text: messages in a track of scopes.
+    pub messages: VecDeque<Message>,
+    /// Moments within tasks, in a track of tasks.
+    pub steps: VecDeque<Step>,
+    /// Tasks for which there was no lane.
+    pub hidden_tasks: u64,
+}
+
+impl Track {
+    pub(super) fn new(kind: TrackKind, thread: ThreadId) -> Self {
+        Self {
+            kind,
+            thread,
+            rows: Vec::new(),
+            messages: VecDeque::new(),
+            steps: VecDeque::new(),
+            hidden_tasks: 0,
+        }
+    }
+
+    /// Appends a frame's spans. A span may contain what earlier frames brought: then that moves down a row.
+    pub(super) fn add_scopes(&mut self, block: &ThreadBlock) {
+        for (depth, spans) in block.rows.iter().enumerate() {
+            let Some(&begin_ns) = spans.begin_ns.first() else {
+                continue;
+            };
+            if depth == self.rows.len() {
+                self.rows.push(Row::default());
+            }
+            if begin_ns < self.rows[depth].end_ns() {
+                self.move_down(depth, begin_ns);
+            }
+            self.rows[depth].extend(spans);
+        }
+        self.messages.extend(block.messages.iter().cloned());
+    }
+
+    /// Moves everything that is in row `depth` or below it, and that began at `begin_ns` or later, one row down.
+    fn move_down(&mut self, depth: usize, begin_ns: i64) {
+        let mut tail = Row::default();
+        for row in &mut self.rows[depth..] {
+            let own = row.split_off(begin_ns);
+            row.append(std::mem::replace(&mut tail, own));
+        }
+        if !tail.is_empty() {
+            self.rows.push(tail);
+        }
+    }
+
+    /// Appends a frame's tasks, each to the first lane that is free by then.
+    pub(super) fn add_tasks(&mut self, block: &ThreadBlock) {
+        for task in &block.tasks {
+            let free = self.rows.iter().position(|row| row.end_ns() <= task.begin_ns);
+            let lane = free.unwrap_or(self.rows.len());
+            if lane == MAX_LANES {
+                self.hidden_tasks += 1;
+                continue;
+            }
+            if lane == self.rows.len() {
+                self.rows.push(Row::default());
+            }
+            self.rows[lane].extend(&one(task));
+        }
+        self.steps.extend(block.steps.iter().copied());
+    }
+
+    /// Lets go what ended by `ns`; returns how many spans those were.
+    pub(super) fn evict(&mut self, ns: i64) -> usize {
+        while self.messages.front().is_some_and(|message| message.ns <= ns) {
+            self.messages.pop_front();
+        }
+        while self.steps.front().is_some_and(|step| step.ns <= ns) {
+            self.steps.pop_front();
+        }
+        let gone = self.rows.iter_mut().map(|row| row.evict(ns)).sum();
+        while self.rows.last().is_some_and(Row::is_empty) {
+            self.rows.pop();
+        }
+        gone
+    }
+
+    /// Returns whether nothing is left of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.messages.is_empty() && self.steps.is_empty()
+    }
+
+    /// Returns the number of spans in all rows.
+    #[must_use]
+    pub fn span_count(&self) -> usize {
+        self.rows.iter().map(Row::len).sum()
+    }
+}
+
+/// Returns a row of one task.
+fn one(task: &Task) -> RowBlock {
+    let mut row = RowBlock::default();
+    row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
+    row
+}

@@ -1,0 +1,295 @@
+//! What is looked at: the state that all parts of the panel share.
+//!
+//! Bars, overview, flame chart and plots stand on one time axis. It shows all frames of the store, or those of a selection. A pin is a cursor on one frame through all
+//! of them, and pauses. The flame chart shows the pinned frame, else all of the axis, until someone zooms it.
+
+use crate::store::{FrameId, Span, Store, TrackKind};
+use vor_core::catalog::ThreadId;
+
+/// Least time that the flame chart shows, in nanoseconds.
+const LEAST_NS: f64 = 20.0;
+
+/// A stretch of time, in nanoseconds since the store's origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeRange {
+    /// Where it begins.
+    pub begin_ns: f64,
+    /// Where it ends; never before its begin.
+    pub end_ns: f64,
+}
+
+impl TimeRange {
+    /// Returns how long it is.
+    #[must_use]
+    pub fn len_ns(&self) -> f64 {
+        self.end_ns - self.begin_ns
+    }
+
+    /// Returns whether a moment lies in it.
+    #[must_use]
+    pub fn contains(&self, ns: f64) -> bool {
+        self.begin_ns <= ns && ns <= self.end_ns
+    }
+}
+
+/// A span that was clicked, in a way that holds when other spans come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanRef {
+    /// Which track it is in.
+    pub thread: ThreadId,
+    /// Which of the thread's tracks.
+    pub kind: TrackKind,
+    /// Index of its row.
+    pub row: usize,
+    /// The span.
+    pub span: Span,
+}
+
+/// What is looked at, and what was clicked.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pinned: Option<FrameId>,
+    selection: Option<(FrameId, FrameId)>,
+    axis: TimeRange,
+    zoom: Option<TimeRange>,
+    /// Where the pointer is, on the time axis; of the pass before, so that parts above the one it is in see it as well.
+    pointed_ns: Option<f64>,
+    pointed_next_ns: Option<f64>,
+    /// The span that was clicked.
+    pub focus: Option<SpanRef>,
+    /// What names are searched for; empty for nothing.
+    pub search: String,
+    /// Whether vor's own cost is shown beside `frame_ms`.
+    pub shows_load: bool,
+}
+
+impl View {
+    /// Begins a pass: forgets frames that have left, and places the axis.
+    pub fn begin_pass(&mut self, store: &Store) {
+        let lives = |id: &FrameId| store.index_of(*id).is_some();
+        self.pinned = self.pinned.filter(lives);
+        if self
+            .selection
+            .is_some_and(|(first, last)| !lives(&first) || !lives(&last))
+        {
+            self.selection = None;
+        }
+        let (first, last) = self.shown_frames(store).unwrap_or((0, 0));
+        let time = store.time_of(first..last + 1).unwrap_or(0..0);
+        self.axis = TimeRange {
+            begin_ns: time.start as f64,
+            end_ns: (time.end as f64).max(time.start as f64 + 1.0),
+        };
+        self.pointed_ns = self.pointed_next_ns.take();
+    }
+
+    /// Returns the first and the last index of the frames on the axis; `None` when the store is empty.
+    #[must_use]
+    pub fn shown_frames(&self, store: &Store) -> Option<(usize, usize)> {
+        let last = store.frames().len().checked_sub(1)?;
+        let selected = self.selection_indices(store);
+        Some(selected.unwrap_or((0, last)))
+    }
+
+    /// Returns the time that bars and plots show.
+    #[must_use]
+    pub fn axis(&self) -> TimeRange {
+        self.axis
+    }
+
+    /// Returns the time that the flame chart shows.
+    #[must_use]
+    pub fn flame_axis(&self, store: &Store) -> TimeRange {
+        self.zoom.unwrap_or_else(|| self.unzoomed(store))
+    }
+
+    /// Returns the time that the flame chart shows when it is not zoomed.
+    #[must_use]
+    pub fn unzoomed(&self, store: &Store) -> TimeRange {
+        let pinned = self.pinned.and_then(|id| store.frame(id));
+        pinned.map_or(self.axis, |frame| TimeRange {
+            begin_ns: frame.begin_ns as f64,
+            end_ns: (frame.end_ns as f64).max(frame.begin_ns as f64 + LEAST_NS),
+        })
+    }
+
+    /// Returns whether the flame chart is zoomed or moved.
+    #[must_use]
+    pub fn is_zoomed(&self) -> bool {
+        self.zoom.is_some()
+    }
+
+    /// Shows some time in the flame chart.
+    pub fn zoom_to(&mut self, begin_ns: f64, end_ns: f64) {
+        if begin_ns.is_finite() && end_ns.is_finite() {
+            let middle = (begin_ns + end_ns) / 2.0;
+            let half = ((end_ns - begin_ns) / 2.0).max(LEAST_NS / 2.0);
+            self.zoom = Some(TimeRange {
+                begin_ns: middle - half,
+                end_ns: middle + half,
+            });
+        }
+    }
+
+    /// Makes the flame chart show `factor` times as much time, so that `anchor_ns` stays where it is. Zoomed out as far as it goes, it is as if never zoomed.
+    pub fn zoom_by(&mut self, store: &Store, anchor_ns: f64, factor: f64) {
+        let now = self.flame_axis(store);
+        let begin_ns = anchor_ns - (anchor_ns - now.begin_ns) * factor;
+        let end_ns = anchor_ns + (now.end_ns - anchor_ns) * factor;
+        let all = self.reach(store);
+        if end_ns - begin_ns >= all.len_ns() {
+            self.zoom_to(all.begin_ns, all.end_ns);
+            if all == self.unzoomed(store) {
+                self.zoom = None;
+            }
+        } else {
+            self.zoom_to(begin_ns, end_ns);
+            self.keep_within(&all);
+        }
+    }
+
+    /// Moves what the flame chart shows, to what lies later when `delta_ns` is positive.
+    pub fn pan_by(&mut self, store: &Store, delta_ns: f64) {
+        let now = self.flame_axis(store);
+        self.zoom_to(now.begin_ns + delta_ns, now.end_ns + delta_ns);
+        let all = self.reach(store);
+        self.keep_within(&all);
+    }
+
+    /// Shows the pinned frame, else the axis, in the flame chart again.
+    pub fn reset_zoom(&mut self) {
+        self.zoom = None;
+    }
+
+    /// Returns all the time that there are frames of.
+    fn reach(&self, store: &Store) -> TimeRange {
+        let time = store.time_of(0..store.frames().len()).unwrap_or(0..1);
+        TimeRange {
+            begin_ns: time.start as f64,
+            end_ns: time.end as f64,
+        }
+    }
+
+    /// Moves the zoomed range so that it lies within `all`, if it is not longer.
+    fn keep_within(&mut self, all: &TimeRange) {
+        if let Some(zoom) = &mut self.zoom {
+            let length = zoom.len_ns().min(all.len_ns()).max(LEAST_NS);
+            let begin_ns = zoom.begin_ns.min(all.end_ns - length).max(all.begin_ns);
+            *zoom = TimeRange {
+                begin_ns,
+                end_ns: begin_ns + length,
+            };
+        }
+    }
+
+    /// Returns the pinned frame.
+    #[must_use]
+    pub fn pinned(&self) -> Option<FrameId> {
+        self.pinned
+    }
+
+    /// Puts the cursor on a frame, which pauses, and shows that frame in the flame chart.
+    pub fn pin(&mut self, id: FrameId) {
+        self.pinned = Some(id);
+        self.zoom = None;
+        self.focus = None;
+    }
+
+    /// Puts the cursor on the newest frame, if there is any.
+    pub fn pin_latest(&mut self, store: &Store) {
+        if let Some(last) = store.frames().len().checked_sub(1) {
+            self.pin(store.id_at(last));
+        }
+    }
+
+    /// Takes the cursor and the selection away, and goes on.
+    pub fn unpin(&mut self) {
+        self.pinned = None;
+        self.selection = None;
+        self.zoom = None;
+        self.focus = None;
+    }
+
+    /// Pauses on the newest frame, or goes on.
+    pub fn toggle_pause(&mut self, store: &Store) {
+        if self.pinned.is_some() {
+            self.unpin();
+        } else {
+            self.pin_latest(store);
+        }
+    }
+
+    /// Moves the cursor by some frames; without one, it starts from the newest.
+    pub fn step_pin(&mut self, store: &Store, frames: i64) {
+        let Some(last) = store.frames().len().checked_sub(1) else {
+            return;
+        };
+        let from = self.pinned.and_then(|id| store.index_of(id));
+        let to = from.map_or(last, |from| {
+            let to = i64::try_from(from).unwrap_or(i64::MAX).saturating_add(frames);
+            usize::try_from(to).unwrap_or(0).min(last)
+        });
+        self.pin(store.id_at(to));
+        if self
+            .selection_indices(store)
+            .is_some_and(|(first, last)| to < first || to > last)
+        {
+            self.selection = None;
+        }
+    }
+
+    /// Returns the first and the last frame of the selection.
+    #[must_use]
+    pub fn selection(&self) -> Option<(FrameId, FrameId)> {
+        self.selection
+    }
+
+    /// Returns the first and the last index of the selected frames.
+    #[must_use]
+    pub fn selection_indices(&self, store: &Store) -> Option<(usize, usize)> {
+        let (first, last) = self.selection?;
+        Some((store.index_of(first)?, store.index_of(last)?))
+    }
+
+    /// Shows only some frames, given by index in either order, on all axes, and pins the slowest of them.
+    pub fn select(&mut self, store: &Store, from: usize, to: usize) {
+        let Some(last) = store.frames().len().checked_sub(1) else {
+            return;
+        };
+        let (first, last) = (from.min(to).min(last), from.max(to).min(last));
+        let length_ns = |i: &usize| {
+            let frame = &store.frames()[*i];
+            // Of equally slow frames the first one.
+            (frame.end_ns.saturating_sub(frame.begin_ns), std::cmp::Reverse(*i))
+        };
+        if let Some(slowest) = (first..=last).max_by_key(length_ns) {
+            self.pin(store.id_at(slowest));
+        }
+        self.selection = Some((store.id_at(first), store.id_at(last)));
+    }
+
+    /// Shows all frames again; the pin stays.
+    pub fn clear_selection(&mut self) {
+        self.selection = None;
+    }
+
+    /// Returns the first and the last index of the frames that tables speak of: the selected ones, else the pinned one, else all.
+    #[must_use]
+    pub fn table_frames(&self, store: &Store) -> Option<(usize, usize)> {
+        let pinned = self.pinned.and_then(|id| store.index_of(id)).map(|i| (i, i));
+        self.selection_indices(store)
+            .or(pinned)
+            .or_else(|| self.shown_frames(store))
+    }
+
+    /// Says where on the time axis the pointer is.
+    pub fn point_at(&mut self, ns: f64) {
+        self.pointed_next_ns = Some(ns);
+    }
+
+    /// Returns where on the time axis the pointer is, whatever part it is in.
+    #[must_use]
+    pub fn pointed_ns(&self) -> Option<f64> {
+        self.pointed_ns
+    }
+}

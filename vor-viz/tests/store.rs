@@ -1,0 +1,203 @@
+//! What the store holds and draws is what came in.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use egui::Color32;
+use proptest::prelude::*;
+use vor_core::catalog::{SiteId, ThreadId};
+use vor_viz::store::{
+    FrameBlock, FrameEntry, PixelScale, Row, RowBlock, RowPixels, Span, SpanVisitor, Store, ThreadBlock,
+    Walk, Wanted,
+};
+
+fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>>) -> FrameBlock {
+    let rows = rows.into_iter().map(|spans| {
+        let mut row = RowBlock::default();
+        for (begin, duration, site) in spans {
+            row.push(begin, duration, SiteId(site));
+        }
+        row
+    });
+    FrameBlock {
+        frame: FrameEntry {
+            number,
+            begin_ns,
+            end_ns,
+            ..FrameEntry::default()
+        },
+        threads: vec![ThreadBlock {
+            thread: ThreadId(0),
+            rows: rows.collect(),
+            ..ThreadBlock::default()
+        }],
+        ..FrameBlock::default()
+    }
+}
+
+fn spans(row: &Row) -> Vec<(i64, u64, u32)> {
+    let all = row.spans(i64::MIN, i64::MAX);
+    all.map(|span| (span.begin_ns, span.duration_ns, span.site.0))
+        .collect()
+}
+
+#[test]
+fn a_span_that_ends_later_goes_above_what_it_contains() {
+    let mut store = Store::new(10, 1000);
+    store.push_block(frame(
+        0,
+        0,
+        100,
+        vec![vec![(10, 10, 1), (50, 40, 2)], vec![(55, 5, 3)]],
+    ));
+    store.push_block(frame(
+        1,
+        100,
+        200,
+        vec![vec![(40, 120, 4)], vec![(110, 20, 5)], vec![(112, 1, 6)]],
+    ));
+    let rows = &store.tracks()[0].rows;
+    assert_eq!(spans(&rows[0]), [(10, 10, 1), (40, 120, 4)]);
+    assert_eq!(spans(&rows[1]), [(50, 40, 2), (110, 20, 5)]);
+    assert_eq!(spans(&rows[2]), [(55, 5, 3), (112, 1, 6)]);
+}
+
+#[test]
+fn a_chain_that_crosses_a_mark_goes_above_what_it_contains() {
+    let mut store = Store::new(10, 1000);
+    store.push_block(frame(0, 0, 100, vec![vec![(20, 10, 1), (60, 10, 2)]]));
+    // 5..150 contains 40..140, and both contain spans of the frame before.
+    store.push_block(frame(
+        1,
+        100,
+        200,
+        vec![vec![(5, 145, 3)], vec![(40, 100, 4)], vec![(120, 5, 5)]],
+    ));
+    let rows = &store.tracks()[0].rows;
+    assert_eq!(spans(&rows[0]), [(5, 145, 3)]);
+    assert_eq!(spans(&rows[1]), [(20, 10, 1), (40, 100, 4)]);
+    assert_eq!(spans(&rows[2]), [(60, 10, 2), (120, 5, 5)]);
+}
+
+#[test]
+fn the_oldest_frames_leave_with_their_spans() {
+    let mut store = Store::new(3, usize::MAX);
+    for i in 0..5 {
+        let spans = vec![(i * 100, 50, 1)];
+        store.push_block(frame(i as u64, i * 100, i * 100 + 100, vec![spans]));
+    }
+    assert_eq!(store.frames().len(), 3);
+    assert_eq!(store.frames()[0].number, 2);
+    // Spans leave a chunk at a time: at least what is shown stays.
+    assert!(store.held_spans() >= 3);
+    assert_eq!(store.index_of(store.id_at(0)), Some(0));
+}
+
+#[derive(Default)]
+struct Log(Vec<(u32, usize, u64)>);
+
+impl SpanVisitor for Log {
+    fn enter(&mut self, _: &Span, _: usize) {}
+
+    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
+        self.0.push((span.site.0, depth, span.duration_ns - inside_ns));
+    }
+}
+
+#[test]
+fn a_walk_tells_depths_and_self_times_in_slices_of_any_size() {
+    let mut store = Store::new(10, 1000);
+    let rows = vec![
+        vec![(0, 50, 1), (60, 20, 2), (90, 110, 7)],
+        vec![(5, 10, 3), (20, 30, 4), (61, 19, 5), (92, 3, 8)],
+        vec![(20, 5, 6)],
+    ];
+    store.push_block(frame(0, 0, 200, rows));
+    let track = &store.tracks()[0];
+    for slice in 1..8 {
+        let mut log = Log::default();
+        // Span 7 ends behind the end, so what is inside it stands by itself.
+        let mut walk = Walk::new(track, 0, 100);
+        while walk.go_on(track, slice, &mut log) {}
+        let expected = [
+            (3, 1, 10),
+            (6, 2, 5),
+            (4, 1, 25),
+            (1, 0, 10),
+            (5, 1, 19),
+            (2, 0, 1),
+            (8, 0, 3),
+        ];
+        assert_eq!(log.0, expected, "in slices of {slice}");
+    }
+}
+
+/// Spans as gaps and lengths of many magnitudes.
+fn row_of_spans() -> impl Strategy<Value = Vec<(i64, u64, u32)>> {
+    let gap = prop_oneof![Just(0u64), 1u64..20, 1u64..5_000, 1u64..200_000];
+    let length = prop_oneof![20 => 0u64..20, 20 => 1u64..3_000, 1 => 1u64..6_000_000_000];
+    proptest::collection::vec((gap, length, 1u32..40), 1..6000).prop_map(|spans| {
+        let mut end = 0;
+        let place = |(gap, length, site)| {
+            let begin = end + gap as i64;
+            end = begin + length as i64;
+            (begin, length, site)
+        };
+        spans.into_iter().map(place).collect()
+    })
+}
+
+/// Which pixels any part of a span lies in, were none merged.
+fn brute_force(spans: &[(i64, u64, u32)], scale: &PixelScale, shown: impl Fn(u32) -> bool) -> Vec<bool> {
+    let mut occupied = vec![false; scale.width()];
+    for &(begin, length, _) in spans.iter().filter(|span| shown(span.2)) {
+        let first = scale.x(begin).floor();
+        let last = scale.x(begin + length as i64).floor();
+        if last < 0.0 || first >= scale.width() as f64 {
+            continue;
+        }
+        let last = (last as usize).min(scale.width() - 1);
+        occupied[first.max(0.0) as usize..=last].fill(true);
+    }
+    occupied
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pixel_is_occupied_where_a_span_is_and_nowhere_else(
+        all in row_of_spans(), from in 0.0f64..1.0, zoom in 0.0f64..1.0, width in 1usize..2000, searched in 0u32..40,
+    ) {
+        let mut store = Store::new(10, usize::MAX);
+        store.push_block(frame(0, 0, i64::MAX, vec![all.clone()]));
+        let row = &store.tracks()[0].rows[0];
+        let end = row.end_ns() as f64;
+        let begin = end * from;
+        let length = ((end - begin) * zoom.powi(4)).max(10.0);
+        let scale = PixelScale::new(begin, begin + length, width);
+        let wanted = (searched > 0).then(|| Wanted::new([SiteId(searched)]));
+        let mut colors = vec![Color32::TRANSPARENT; width];
+        let mut wide = Vec::new();
+        row.paint(&scale, wanted.as_ref(), |_, _| Color32::WHITE, RowPixels { colors: &mut colors, wide: &mut wide });
+        let painted: Vec<bool> = colors.iter().map(|&color| color != Color32::TRANSPARENT).collect();
+        let expected = brute_force(&all, &scale, |site| searched == 0 || site == searched);
+        let near = |pixels: &[bool], i: usize| pixels[i.saturating_sub(1)..width.min(i + 2)].iter().any(|&on| on);
+        for i in 0..width {
+            prop_assert!(!painted[i] || near(&expected, i), "pixel {i} is painted, and no span is near");
+            prop_assert!(!expected[i] || near(&painted, i), "pixel {i} should show a span");
+        }
+    }
+
+    #[test]
+    fn spans_come_out_as_they_went_in(all in row_of_spans(), cut in 1usize..6000) {
+        let mut store = Store::new(10, usize::MAX);
+        let cut = cut.min(all.len());
+        store.push_block(frame(0, 0, 0, vec![all[..cut].to_vec()]));
+        store.push_block(frame(1, 0, 0, vec![all[cut..].to_vec()]));
+        let row = &store.tracks()[0].rows[0];
+        prop_assert_eq!(spans(row), all.clone());
+        for &(begin, length, site) in all.iter().filter(|span| span.1 > 0).take(100) {
+            let found = row.span_at(begin + length as i64 / 2).unwrap();
+            prop_assert_eq!((found.begin_ns, found.duration_ns, found.site.0), (begin, length, site));
+        }
+    }
+}
