@@ -38,8 +38,9 @@ fn bounds(bucket: usize) -> (u64, u64) {
 pub struct Counted {
     /// Which bucket it is, of all that there are.
     pub number: usize,
-    /// The lowest value that belongs here, and how many different ones do.
+    /// The lowest value that belongs here.
     pub low: u64,
+    /// How many different values do.
     pub width: u64,
     /// How many values were counted.
     pub count: u64,
