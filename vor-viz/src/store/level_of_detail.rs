@@ -156,6 +156,52 @@ impl Row {
     }
 }
 
+impl Row {
+    /// Returns the first span of the searched sites that begins at a moment or later.
+    #[must_use]
+    pub fn next_of(&self, wanted: &Wanted, from_ns: i64) -> Option<Span> {
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns < from_ns);
+        let top = LEVELS - 1;
+        let mut chunks = self.chunks.range(first..);
+        chunks.find_map(|chunk| next_in(chunk, top, 0, chunk.levels[top].len(), wanted, from_ns))
+    }
+}
+
+/// Looks below some nodes of a level for the first span of the searched sites.
+fn next_in(
+    chunk: &Chunk,
+    level: usize,
+    from: usize,
+    to: usize,
+    wanted: &Wanted,
+    from_ns: i64,
+) -> Option<Span> {
+    (from..to).find_map(|i| {
+        let node = &chunk.levels[level][i];
+        if node.end_ns < from_ns || node.sites & wanted.bits == 0 {
+            return None;
+        }
+        let (from, to) = (i * FANOUT, (i + 1) * FANOUT);
+        match level.checked_sub(1) {
+            Some(below) => next_in(
+                chunk,
+                below,
+                from,
+                to.min(chunk.levels[below].len()),
+                wanted,
+                from_ns,
+            ),
+            None => {
+                let mut spans = from..to.min(chunk.begin_ns.len());
+                let found = spans.find(|&i| chunk.begin_ns[i] >= from_ns && wanted.has(chunk.sites[i]));
+                found.map(|i| chunk.span(i))
+            }
+        }
+    })
+}
+
 struct Painter<'a, C> {
     scale: &'a PixelScale,
     wanted: Option<&'a Wanted>,

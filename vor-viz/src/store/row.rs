@@ -128,6 +128,10 @@ impl Chunk {
     /// Appends spans `from .. to` of a block.
     fn extend(&mut self, block: &RowBlock, from: usize, to: usize) {
         let first = self.len();
+        let len = first + to - from;
+        make_room(&mut self.begin_ns, len);
+        make_room(&mut self.duration_ns, len);
+        make_room(&mut self.sites, len);
         self.begin_ns.extend_from_slice(&block.begin_ns[from..to]);
         self.duration_ns.extend_from_slice(&block.duration_ns[from..to]);
         self.sites.extend_from_slice(&block.sites[from..to]);
@@ -143,6 +147,11 @@ impl Chunk {
     /// Makes the nodes above the spans from `first` on anew.
     fn sum_up(&mut self, first: usize) {
         let mut first = first / FANOUT;
+        let mut nodes = self.begin_ns.len();
+        for level in &mut self.levels {
+            nodes = nodes.div_ceil(FANOUT);
+            make_room(level, nodes);
+        }
         let [spans_level, ..] = &mut self.levels;
         spans_level.truncate(first);
         for from in (first * FANOUT..self.begin_ns.len()).step_by(FANOUT) {
@@ -199,6 +208,13 @@ impl Chunk {
         tail.sum_up(0);
         self.sum_up(at.saturating_sub(1));
         tail
+    }
+}
+
+/// Makes room for `len` entries, in steps that end exactly with a full chunk.
+fn make_room<T>(column: &mut Vec<T>, len: usize) {
+    if column.capacity() < len {
+        column.reserve_exact(len.next_power_of_two() - column.len());
     }
 }
 

@@ -1,0 +1,46 @@
+//! egui without a window.
+
+use egui::{Context, Event, RawInput, Rect, Ui, pos2, vec2};
+
+/// Passes of a UI at 1920 × 1080.
+pub struct Headless {
+    ctx: Context,
+    time: f64,
+    events: Vec<Event>,
+}
+
+impl Headless {
+    pub fn new() -> Self {
+        let ctx = Context::default();
+        ctx.set_theme(egui::Theme::Dark);
+        Self {
+            ctx,
+            time: 0.0,
+            events: Vec::new(),
+        }
+    }
+
+    /// Lets something happen before the next pass.
+    pub fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Runs a pass and tessellates what it drew; returns the number of vertices.
+    pub fn pass(&mut self, show: impl FnMut(&mut Ui)) -> usize {
+        self.time += 1.0 / 60.0;
+        let input = RawInput {
+            screen_rect: Some(Rect::from_min_size(pos2(0.0, 0.0), vec2(1920.0, 1080.0))),
+            time: Some(self.time),
+            max_texture_side: Some(8192),
+            events: std::mem::take(&mut self.events),
+            ..RawInput::default()
+        };
+        let output = self.ctx.run_ui(input, show);
+        let primitives = self.ctx.tessellate(output.shapes, output.pixels_per_point);
+        let vertices = primitives.iter().map(|primitive| match &primitive.primitive {
+            egui::epaint::Primitive::Mesh(mesh) => mesh.vertices.len(),
+            egui::epaint::Primitive::Callback(_) => 0,
+        });
+        vertices.sum()
+    }
+}

@@ -1,0 +1,213 @@
+//! What the pointer is at, told in a card beside it.
+
+use egui::{Color32, RichText, Ui};
+use vor_core::catalog::SiteId;
+use vor_core::stats::ScopeStats;
+
+use super::layout::name_of;
+use super::navigate::{inside, track_of};
+use crate::store::{Span, Store, TrackKind};
+use crate::theme::Theme;
+use crate::units;
+use crate::view::SpanRef;
+
+/// Spans inside the one pointed at that are added up; beyond it the self time is not told.
+const MOST_INSIDE: usize = 200_000;
+
+/// Spans within a pixel that are told of.
+const MOST_MERGED: usize = 100_000;
+
+/// What the pointer is at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Pointed {
+    /// A span.
+    Span(SpanRef),
+    /// Spans too short to be told from one another.
+    Merged(Merged),
+    /// A message, a step of a task, or several of them at one place.
+    Texts(Vec<String>),
+}
+
+/// Spans within a pixel.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Merged {
+    pub(super) count: usize,
+    pub(super) total_ns: u64,
+    pub(super) longest: SpanRef,
+    /// Whether there are more than were counted.
+    pub(super) more: bool,
+}
+
+impl Merged {
+    /// Adds spans up; `None` where there is none.
+    pub(super) fn new(spans: impl Iterator<Item = Span>, place: impl Fn(Span) -> SpanRef) -> Option<Self> {
+        let mut count = 0;
+        let mut total_ns = 0_u64;
+        let mut longest: Option<Span> = None;
+        for span in spans.take(MOST_MERGED + 1) {
+            count += 1;
+            total_ns = total_ns.saturating_add(span.duration_ns);
+            if longest.is_none_or(|longest| span.duration_ns > longest.duration_ns) {
+                longest = Some(span);
+            }
+        }
+        Some(Self {
+            count: count.min(MOST_MERGED),
+            total_ns,
+            longest: place(longest?),
+            more: count > MOST_MERGED,
+        })
+    }
+}
+
+/// Looks up the statistics of a call site over the frames that tables speak of, where they are known.
+pub type StatsOf<'a> = &'a dyn Fn(SiteId) -> Option<ScopeStats>;
+
+/// Shows the card.
+pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme, stats: StatsOf<'_>) {
+    ui.set_max_width(420.0);
+    match pointed {
+        Pointed::Span(span) => span_card(ui, span, store, theme, stats),
+        Pointed::Merged(merged) => merged_card(ui, merged, store, theme),
+        Pointed::Texts(texts) => {
+            for text in texts.iter().take(12) {
+                ui.label(text);
+            }
+            if texts.len() > 12 {
+                ui.weak(format!("and {} more", units::count(texts.len() as u64 - 12)));
+            }
+        }
+    }
+}
+
+fn title(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme) {
+    let site = store.catalog().site(span.span.site);
+    ui.horizontal(|ui| {
+        swatch(ui, theme.site(site));
+        ui.label(RichText::new(store.catalog().site_name(span.span.site)).strong());
+    });
+}
+
+fn swatch(ui: &mut Ui, color: Color32) {
+    let (rect, _) = ui.allocate_exact_size(egui::vec2(10.0, 10.0), egui::Sense::hover());
+    ui.painter().rect_filled(rect, 2.0, color);
+}
+
+fn line(ui: &mut Ui, name: &str, value: impl Into<String>) {
+    ui.horizontal(|ui| {
+        ui.weak(name);
+        ui.label(value.into());
+    });
+}
+
+fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, stats: StatsOf<'_>) {
+    title(ui, span, store, theme);
+    let duration_ns = span.span.duration_ns;
+    line(ui, "duration", units::duration(duration_ns as f64));
+    if span.kind == TrackKind::Scopes {
+        match inside(store, span, MOST_INSIDE) {
+            Some((inside_ns, children)) => {
+                let self_ns = duration_ns.saturating_sub(inside_ns);
+                let text = match children {
+                    0 => "all of it, nothing inside".to_owned(),
+                    _ => format!(
+                        "{} ({:.1} %), {} inside",
+                        units::duration(self_ns as f64),
+                        percent(self_ns, duration_ns),
+                        units::count(children as u64)
+                    ),
+                };
+                line(ui, "self", text);
+            }
+            None => line(ui, "self", format!("not summed: over {MOST_INSIDE} spans inside")),
+        }
+    }
+    if let Some(i) = store.frame_at(span.span.end_ns().saturating_sub(1)) {
+        let frame = &store.frames()[i];
+        let frame_ns = frame.end_ns.saturating_sub(frame.begin_ns).max(0) as u64;
+        let share = format!(
+            "{:.1} % of {}",
+            percent(duration_ns, frame_ns),
+            units::duration(frame_ns as f64)
+        );
+        line(ui, &format!("frame {}", frame.number), share);
+    }
+    if let Some(stats) = stats(span.span.site).filter(|stats| stats.count > 0) {
+        line(ui, "this call", against(duration_ns, &stats));
+        let known = format!(
+            "p50 {}, p99 {}, {} calls",
+            units::duration(stats.p50_ns as f64),
+            units::duration(stats.p99_ns as f64),
+            units::count(stats.count)
+        );
+        line(ui, "its scope", known);
+    }
+    args(ui, span, store);
+    if let Some(site) = store.catalog().site(span.span.site) {
+        if !site.file.is_empty() {
+            line(ui, "at", format!("{}:{}", site.file, site.line));
+        }
+        if !site.category.is_empty() {
+            line(ui, "category", site.category.as_ref());
+        }
+    }
+    line(ui, "on", name_of((span.thread, span.kind), store.catalog()));
+}
+
+/// Returns where a call stands among those of its scope.
+fn against(duration_ns: u64, stats: &ScopeStats) -> String {
+    let place = match duration_ns {
+        ns if ns >= stats.max_ns => "the longest",
+        ns if ns > stats.p99_ns => "above p99",
+        ns if ns > stats.p95_ns => "above p95",
+        ns if ns > stats.p50_ns => "above p50",
+        _ => "up to p50",
+    };
+    if stats.p50_ns == 0 {
+        return place.to_owned();
+    }
+    format!(
+        "{place}, {} × p50",
+        units::three_digits(duration_ns as f64 / stats.p50_ns as f64)
+    )
+}
+
+fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
+    let row = track_of(store, span).and_then(|track| track.rows.get(span.row));
+    let values = row.map_or(&[][..], |row| row.args(&span.span));
+    let names = store
+        .catalog()
+        .site(span.span.site)
+        .map_or(&[][..], |site| &site.arg_names);
+    for (i, value) in values.iter().enumerate().take(16) {
+        let name = names.get(i).map_or("?", |name| name);
+        let mut text = value.to_string();
+        if text.len() > 200 {
+            let end = (0..=200)
+                .rev()
+                .find(|&end| text.is_char_boundary(end))
+                .unwrap_or(0);
+            text.truncate(end);
+            text.push('…');
+        }
+        line(ui, &format!("{name} ="), text);
+    }
+}
+
+fn merged_card(ui: &mut Ui, merged: &Merged, store: &Store, theme: &Theme) {
+    let more = if merged.more { "over " } else { "" };
+    ui.label(RichText::new(format!("{more}{} spans here", units::count(merged.count as u64))).strong());
+    line(ui, "together", units::duration(merged.total_ns as f64));
+    ui.weak("the longest:");
+    title(ui, &merged.longest, store, theme);
+    line(
+        ui,
+        "duration",
+        units::duration(merged.longest.span.duration_ns as f64),
+    );
+    ui.weak("zoom in to tell them apart");
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

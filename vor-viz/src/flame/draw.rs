@@ -1,0 +1,448 @@
+//! What is drawn over and beside the picture of the rows.
+
+use std::sync::Arc;
+
+use egui::{Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, Vec2, pos2, vec2};
+use rustc_hash::FxHashMap;
+use vor_core::catalog::{Catalog, SiteId};
+
+use super::layout::{MIN_HEIGHT, name_of};
+use super::{FlameChart, Frame, RULER_HEIGHT, Shown, TrackId, ruler};
+use crate::store::{Store, Track};
+use crate::theme::Theme;
+use crate::units;
+use crate::view::{SpanRef, View};
+
+/// Height of the marks of messages and steps, from the top of a track's first row.
+pub(super) const MARK_HEIGHT: f32 = 8.0;
+
+/// Least height of a row that has names in it.
+const LEAST_LABELLED_HEIGHT: f32 = 10.0;
+
+/// Marks of a track that are looked at in one pass; beyond them some are left out.
+const MOST_MARKS: usize = 20_000;
+
+impl FlameChart {
+    pub(super) fn draw(
+        &self,
+        ui: &Ui,
+        store: &Store,
+        view: &View,
+        theme: &Theme,
+        frame: &Frame,
+        shown: &[Shown],
+    ) {
+        let painter = ui.painter_at(frame.names.union(frame.rows).union(frame.ruler));
+        painter.rect_filled(frame.rows, 0.0, theme.ground);
+        self.draw_ruler(ui, store, view, theme, frame);
+        let rows = ui.painter_at(frame.rows);
+        rows.add(Shape::mesh(self.rows_mesh(frame, shown)));
+        self.draw_labels(ui, store, theme, frame, shown);
+        for placed in &self.placed {
+            let top = frame.rows.top() + placed.top - self.scroll;
+            if frame.rows.top() - 20.0 <= top && top <= frame.rows.bottom() {
+                draw_marks(&rows, &store.tracks()[placed.track], theme, frame, top);
+            }
+        }
+        if let Some(focus) = &view.focus {
+            self.outline(ui, theme, frame, focus, 2.0);
+        }
+        if let Some(ns) = view.pointed_ns().filter(|ns| frame.time.contains(*ns)) {
+            let x = frame.x(ns as i64);
+            rows.vline(x, frame.rows.y_range(), Stroke::new(1.0, theme.crosshair));
+        }
+        if shown.is_empty() {
+            let text = "no spans yet: call vor::enable(), and open scopes with profile_scope!";
+            rows.text(
+                frame.rows.center(),
+                Align2::CENTER_CENTER,
+                text,
+                FontId::proportional(13.0),
+                theme.weak_text,
+            );
+        }
+    }
+
+    /// Returns a rectangle of the texture for each row.
+    fn rows_mesh(&self, frame: &Frame, shown: &[Shown]) -> Mesh {
+        let Some(texture) = self.picture.texture() else {
+            return Mesh::default();
+        };
+        let mut mesh = Mesh::with_texture(texture);
+        let rows = self.picture.labelled().rows();
+        mesh.reserve_vertices(4 * rows);
+        mesh.reserve_triangles(2 * rows);
+        let snap = |y: f32| (y * frame.pixels_per_point).round() / frame.pixels_per_point;
+        for (i, shown) in shown.iter().enumerate().take(rows) {
+            let top = frame.rows.top() + shown.top - self.scroll;
+            // A pixel of ground between rows, where there is room for it.
+            let gap = if self.row_height >= 6.0 {
+                1.0 / frame.pixels_per_point
+            } else {
+                0.0
+            };
+            let bottom = snap(top + self.row_height) - gap;
+            let rect = Rect::from_min_max(
+                pos2(frame.rows.left(), snap(top)),
+                pos2(frame.rows.right(), bottom),
+            );
+            mesh.add_rect_with_uv(rect, self.picture.uv(i, frame.scale.width()), Color32::WHITE);
+        }
+        mesh
+    }
+
+    /// Writes names on spans that are wide enough.
+    fn draw_labels(&self, ui: &Ui, store: &Store, theme: &Theme, frame: &Frame, shown: &[Shown]) {
+        if self.row_height < LEAST_LABELLED_HEIGHT {
+            return;
+        }
+        let painter = ui.painter_at(frame.rows);
+        let font = FontId::proportional((self.row_height - 4.5).clamp(7.0, 12.0));
+        let mut names = Names::new(font, theme.label);
+        let catalog = store.catalog();
+        for (i, shown) in shown.iter().enumerate().take(self.picture.labelled().rows()) {
+            let middle = frame.rows.top() + shown.top - self.scroll + (self.row_height - 1.0) / 2.0;
+            for wide in self.picture.labelled().of_row(i) {
+                let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
+                let width = (wide.end - wide.first) as f32 / frame.pixels_per_point - 6.0;
+                if let Some(galley) = names.fitting(&painter, catalog, wide.span.site, width) {
+                    let place = pos2(left + 3.0, middle - galley.size().y / 2.0);
+                    painter.galley(place, galley, theme.label);
+                }
+            }
+        }
+    }
+
+    /// Draws the scale, the frames' borders and what was lost.
+    fn draw_ruler(&self, ui: &Ui, store: &Store, view: &View, theme: &Theme, frame: &Frame) {
+        let painter = ui.painter_at(frame.ruler.union(frame.rows));
+        let zero_ns = view.unzoomed(store).begin_ns;
+        let (marks, step) = ruler::marks(&frame.time, zero_ns, frame.rows.width());
+        let font = FontId::proportional(10.0);
+        for ns in marks {
+            let x = frame.x(ns.round() as i64);
+            painter.vline(
+                x,
+                frame.ruler.bottom() - 4.0..=frame.rows.bottom(),
+                Stroke::new(1.0, theme.grid),
+            );
+            let text = ruler::label(ns - zero_ns, step);
+            let place = pos2(x + 3.0, frame.ruler.center().y);
+            painter.text(place, Align2::LEFT_CENTER, text, font.clone(), theme.weak_text);
+        }
+        let mut last_x = f32::MIN;
+        let (first, last) = (
+            store.frame_at(frame.time.begin_ns as i64),
+            store.frame_at(frame.time.end_ns as i64),
+        );
+        let shown = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
+        let mut dropped = 0;
+        for i in shown {
+            let entry = &store.frames()[i];
+            dropped += entry.dropped_spans;
+            let x = frame.x(entry.end_ns);
+            if x - last_x >= 3.0 {
+                painter.vline(
+                    x,
+                    frame.rows.y_range(),
+                    Stroke::new(1.0, theme.pin.gamma_multiply(0.35)),
+                );
+                last_x = x;
+            }
+        }
+        if dropped > 0 {
+            badge(
+                &painter,
+                theme,
+                frame.ruler,
+                &format!("{} spans dropped", units::count(dropped)),
+            );
+        }
+    }
+
+    /// Draws a frame around a span, if its row is in view.
+    pub(super) fn outline(&self, ui: &Ui, theme: &Theme, frame: &Frame, span: &SpanRef, width: f32) {
+        let placed = self
+            .placed
+            .iter()
+            .find(|placed| placed.id == (span.thread, span.kind));
+        let Some(placed) = placed.filter(|placed| span.row < placed.rows) else {
+            return;
+        };
+        let top = frame.rows.top() + placed.top - self.scroll + span.row as f32 * self.row_height;
+        let left = frame.x(span.span.begin_ns).max(frame.rows.left() - 3.0);
+        let right = frame.x(span.span.end_ns()).min(frame.rows.right() + 3.0);
+        let rect = Rect::from_min_max(
+            pos2(left, top),
+            pos2(right.max(left + 2.0), top + self.row_height - 1.0),
+        );
+        if rect.intersects(frame.rows) {
+            let painter = ui.painter_at(frame.rows);
+            painter.rect_stroke(rect, 0.0, Stroke::new(width, theme.pin), StrokeKind::Outside);
+        }
+    }
+
+    /// Draws the column of names, whose buttons collapse and move tracks.
+    pub(super) fn draw_names(&mut self, ui: &mut Ui, store: &Store, theme: &Theme, frame: &Frame) {
+        let column = frame.names.with_min_y(frame.rows.top());
+        let mut wish = None;
+        for placed in &self.placed {
+            let top = column.top() + placed.top - self.scroll;
+            let height = (placed.rows as f32 * self.row_height).max(MIN_HEIGHT);
+            let rect = Rect::from_min_size(pos2(column.left(), top), vec2(column.width() - 4.0, height));
+            if !rect.intersects(column) {
+                continue;
+            }
+            let track = &store.tracks()[placed.track];
+            wish = wish.or(name_of_track(
+                ui,
+                track,
+                placed.id,
+                placed.collapsed,
+                store,
+                theme,
+                rect.intersect(column),
+            ));
+            let painter = ui.painter_at(column.with_max_x(frame.rows.right()));
+            if top > column.top() {
+                painter.hline(
+                    column.left()..=frame.rows.right(),
+                    top - 3.0,
+                    Stroke::new(1.0, theme.grid),
+                );
+            }
+        }
+        match wish {
+            Some(Wish::Collapse(id, collapsed)) => self.set_collapsed(id, collapsed),
+            Some(Wish::CollapseAll(collapsed)) => self.set_all_collapsed(store, collapsed),
+            Some(Wish::Shift(id, by)) => self.shift_track(store, id, by),
+            None => {}
+        }
+    }
+
+    /// Shows how far the rows are scrolled, when they do not all fit.
+    pub(super) fn draw_scroll_bar(&self, ui: &Ui, theme: &Theme, frame: &Frame, all_height: f32) {
+        let height = frame.rows.height();
+        if all_height <= height {
+            return;
+        }
+        let top = frame.rows.top() + height * self.scroll / all_height;
+        let size = vec2(4.0, (height * height / all_height).max(12.0));
+        let bar = Rect::from_min_size(pos2(frame.rows.right() - 5.0, top), size);
+        ui.painter().rect_filled(bar, 2.0, theme.weak_text);
+    }
+}
+
+/// What a click on a name asks for.
+enum Wish {
+    Collapse(TrackId, bool),
+    CollapseAll(bool),
+    Shift(TrackId, isize),
+}
+
+/// Draws a track's name, and what is known of the track below it where there is room.
+fn name_of_track(
+    ui: &mut Ui,
+    track: &Track,
+    id: TrackId,
+    collapsed: bool,
+    store: &Store,
+    theme: &Theme,
+    rect: Rect,
+) -> Option<Wish> {
+    let name = name_of(id, store.catalog());
+    let response = ui.interact(rect, ui.scope_id().with(("track", id)), egui::Sense::click());
+    let verb = if collapsed { "expand" } else { "collapse" };
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}")));
+    let painter = ui.painter_at(rect);
+    let color = if response.hovered() || response.has_focus() {
+        theme.text
+    } else {
+        theme.text.gamma_multiply(0.85)
+    };
+    let strip = Rect::from_min_size(rect.min, vec2(3.0, rect.height()));
+    painter.rect_filled(strip, 0.0, theme.thread(store.catalog(), track.thread));
+    painter.add(triangle(rect.min + vec2(11.0, 7.5), collapsed, color));
+    let text = fit(
+        &painter,
+        name,
+        FontId::proportional(12.0),
+        rect.width() - 20.0,
+        color,
+    );
+    painter.galley(rect.min + vec2(18.0, 0.0), text, color);
+    let second_line = rect.top() + 15.0;
+    if second_line + 12.0 < rect.bottom() {
+        let mut text = format!("{} spans", units::count(track.span_count() as u64));
+        if track.hidden_tasks > 0 {
+            text.push_str(&format!(", {} hidden", units::count(track.hidden_tasks)));
+        }
+        let place = pos2(rect.left() + 18.0, second_line);
+        painter.text(
+            place,
+            Align2::LEFT_TOP,
+            text,
+            FontId::proportional(10.0),
+            theme.weak_text,
+        );
+    }
+    let mut wish = response.clicked().then_some(Wish::Collapse(id, !collapsed));
+    response.context_menu(|ui| {
+        let mut offer = |ui: &mut Ui, text: &str, asked: Wish| {
+            if ui.button(text).clicked() {
+                wish = Some(asked);
+                ui.close();
+            }
+        };
+        offer(ui, "Move up", Wish::Shift(id, -1));
+        offer(ui, "Move down", Wish::Shift(id, 1));
+        offer(ui, "Move to the top", Wish::Shift(id, isize::MIN));
+        offer(ui, "Collapse all", Wish::CollapseAll(true));
+        offer(ui, "Expand all", Wish::CollapseAll(false));
+    });
+    wish
+}
+
+/// Returns the sign of what can be expanded or is: a triangle that points to the right or down. Fonts may lack it.
+fn triangle(center: egui::Pos2, collapsed: bool, color: Color32) -> Shape {
+    let corners = match collapsed {
+        true => [vec2(-2.5, -4.0), vec2(3.5, 0.0), vec2(-2.5, 4.0)],
+        false => [vec2(-4.0, -2.5), vec2(4.0, -2.5), vec2(0.0, 3.5)],
+    };
+    Shape::convex_polygon(
+        corners.map(|corner| center + corner).to_vec(),
+        color,
+        Stroke::NONE,
+    )
+}
+
+/// Draws moments: messages as flags, steps of tasks as dots.
+fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Frame, top: f32) {
+    let (begin_ns, end_ns) = (frame.time.begin_ns as i64, frame.time.end_ns as i64);
+    let mut mesh = Mesh::default();
+    let mut last_x = f32::MIN;
+    let mut mark = |ns: i64| {
+        let x = frame.x(ns);
+        if x - last_x < 2.0 {
+            return;
+        }
+        last_x = x;
+        let first = mesh.vertices.len() as u32;
+        for corner in [vec2(-4.0, 0.0), vec2(4.0, 0.0), vec2(0.0, MARK_HEIGHT)] {
+            mesh.colored_vertex(pos2(x, top) + corner, theme.pin);
+        }
+        mesh.add_triangle(first, first + 1, first + 2);
+    };
+    let first = track.messages.partition_point(|message| message.ns < begin_ns);
+    let messages = track
+        .messages
+        .range(first..)
+        .take_while(|message| message.ns <= end_ns);
+    messages.take(MOST_MARKS).for_each(|message| mark(message.ns));
+    let steps = track
+        .steps
+        .iter()
+        .filter(|step| (begin_ns..=end_ns).contains(&step.ns));
+    steps.take(MOST_MARKS).for_each(|step| mark(step.ns));
+    if !mesh.is_empty() {
+        painter.add(Shape::mesh(mesh));
+    }
+}
+
+/// Returns the texts of the messages and steps of a track at most `reach_ns` away.
+pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f64) -> Vec<String> {
+    let (begin_ns, end_ns) = ((ns - reach_ns).floor() as i64, (ns + reach_ns).ceil() as i64);
+    let first = track.messages.partition_point(|message| message.ns < begin_ns);
+    let messages = track
+        .messages
+        .range(first..)
+        .take_while(|message| message.ns <= end_ns);
+    let mut texts: Vec<String> = messages
+        .take(MOST_MARKS)
+        .map(|message| message.text.to_string())
+        .collect();
+    let steps = track
+        .steps
+        .iter()
+        .filter(|step| (begin_ns..=end_ns).contains(&step.ns));
+    texts.extend(
+        steps
+            .take(MOST_MARKS)
+            .map(|step| catalog.site_name(step.site).to_owned()),
+    );
+    texts
+}
+
+/// Draws a red note at the right end of a line.
+fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
+    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.0), Color32::WHITE);
+    let size = galley.size() + Vec2::new(10.0, 0.0);
+    let rect = Rect::from_min_size(
+        pos2(line.right() - size.x - 4.0, line.top() + 1.0),
+        vec2(size.x, RULER_HEIGHT - 3.0),
+    );
+    painter.rect_filled(rect, 3.0, theme.bad);
+    painter.galley(
+        pos2(rect.left() + 5.0, rect.center().y - galley.size().y / 2.0),
+        galley,
+        Color32::WHITE,
+    );
+}
+
+/// Lays a text out that ends with `…` where it does not fit.
+pub(crate) fn fit(
+    painter: &egui::Painter,
+    text: String,
+    font: FontId,
+    width: f32,
+    color: Color32,
+) -> Arc<Galley> {
+    let mut job = egui::text::LayoutJob::simple_singleline(text, font, color);
+    job.wrap = egui::text::TextWrapping::truncate_at_width(width.max(8.0));
+    painter.layout_job(job)
+}
+
+/// Names of call sites cut to what fits, laid out once each in a pass.
+struct Names {
+    font: FontId,
+    color: Color32,
+    whole: FxHashMap<SiteId, Arc<Galley>>,
+    cut: FxHashMap<(SiteId, usize), Arc<Galley>>,
+}
+
+impl Names {
+    fn new(font: FontId, color: Color32) -> Self {
+        Self {
+            font,
+            color,
+            whole: FxHashMap::default(),
+            cut: FxHashMap::default(),
+        }
+    }
+
+    /// Returns the name, or its first letters; `None` where not even some of them fit.
+    fn fitting(
+        &mut self,
+        painter: &egui::Painter,
+        catalog: &Catalog,
+        site: SiteId,
+        width: f32,
+    ) -> Option<Arc<Galley>> {
+        let name = catalog.site_name(site);
+        let layout = |text: String| painter.layout_no_wrap(text, self.font.clone(), self.color);
+        let whole = self.whole.entry(site).or_insert_with(|| layout(name.to_owned()));
+        let needed = whole.size().x;
+        if needed <= width {
+            return Some(Arc::clone(whole));
+        }
+        let letters = name.chars().count();
+        // Letters differ in width: a little less than the share of them that would fit.
+        let fits = (letters as f32 * (width / needed) * 0.92 - 0.8).max(0.0) as usize;
+        if fits < 2 {
+            return None;
+        }
+        let cut = self.cut.entry((site, fits));
+        let cut = cut.or_insert_with(|| layout(name.chars().take(fits).chain(['…']).collect()));
+        (cut.size().x <= width + 3.0).then(|| Arc::clone(cut))
+    }
+}

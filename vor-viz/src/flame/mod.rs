@@ -1,0 +1,591 @@
+//! The flame chart: who did what when, a track per thread.
+//!
+//! Tracks stand one below the other, names at the left. Of the rows in view a [`picture`] is painted, a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from the store
+//! and the [`View`]; what only the chart knows is which tracks are collapsed, in which order they stand, how high a row is and how far it is scrolled.
+
+mod layout;
+mod picture;
+mod search;
+mod ruler;
+mod navigate;
+mod card;
+mod draw;
+
+use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec2};
+use vor_core::catalog::SiteId;
+
+use crate::store::{PixelScale, RowPixels, Store};
+use crate::theme::{SiteColors, Theme};
+use crate::view::{SpanRef, TimeRange, View};
+use card::{Merged, Pointed};
+use layout::{Arrangement, Placed};
+use picture::Picture;
+use search::Search;
+
+pub use card::StatsOf;
+pub use layout::TrackId;
+pub use navigate::{Direction, neighbour};
+
+/// Width of the column of names, in points.
+pub const NAMES_WIDTH: f32 = 150.0;
+
+/// Height of the ruler above the rows.
+const RULER_HEIGHT: f32 = 18.0;
+
+/// Heights that a row may have.
+const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 4.0..=32.0;
+
+/// What the colour of a span tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ColorBy {
+    /// Its call site.
+    #[default]
+    Scope,
+    /// Its thread.
+    Thread,
+    /// Its length.
+    Duration,
+}
+
+impl ColorBy {
+    /// All of them, in the order in which they are offered.
+    pub const ALL: [Self; 3] = [Self::Scope, Self::Thread, Self::Duration];
+
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scope => "scope",
+            Self::Thread => "thread",
+            Self::Duration => "duration",
+        }
+    }
+}
+
+/// The chart's own state.
+#[derive(Debug)]
+pub struct FlameChart {
+    color_by: ColorBy,
+    row_height: f32,
+    arrangement: Arrangement,
+    /// How far down the tracks are scrolled, in points.
+    scroll: f32,
+    /// The row to scroll to in the next pass.
+    reveal: Option<SpanRef>,
+    search: Search,
+    colors: SiteColors,
+    picture: Picture<PictureKey>,
+    /// Where the last pass drew.
+    placed: Vec<Placed>,
+    /// The card's content, and what it was made for.
+    pointed: Option<((f32, f32, u64), Option<Pointed>)>,
+}
+
+/// All that shows in the picture of the rows.
+#[derive(Clone, Debug, PartialEq)]
+struct PictureKey {
+    store: u64,
+    time: TimeRange,
+    arrangement: u64,
+    color_by: ColorBy,
+    dark: bool,
+    search: String,
+    first_row: usize,
+}
+
+/// Which row of which track a row of the picture is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shown {
+    track: usize,
+    row: usize,
+    /// From the top of all tracks.
+    top: f32,
+}
+
+/// Where the chart is drawn, and which time it shows.
+struct Frame {
+    names: Rect,
+    ruler: Rect,
+    rows: Rect,
+    time: TimeRange,
+    scale: PixelScale,
+    pixels_per_point: f32,
+}
+
+impl Frame {
+    /// Returns where a moment lies across.
+    fn x(&self, ns: i64) -> f32 {
+        self.rows.left() + self.scale.x(ns) as f32 / self.pixels_per_point
+    }
+
+    /// Returns the moment at a place.
+    fn ns(&self, x: f32) -> f64 {
+        self.scale
+            .ns(f64::from((x - self.rows.left()) * self.pixels_per_point))
+    }
+}
+
+impl Default for FlameChart {
+    fn default() -> Self {
+        Self {
+            color_by: ColorBy::Scope,
+            row_height: 16.0,
+            arrangement: Arrangement::default(),
+            scroll: 0.0,
+            reveal: None,
+            search: Search::default(),
+            colors: SiteColors::default(),
+            picture: Picture::default(),
+            placed: Vec::new(),
+            pointed: None,
+        }
+    }
+}
+
+impl FlameChart {
+    /// Returns what the colour of a span tells.
+    #[must_use]
+    pub fn color_by(&self) -> ColorBy {
+        self.color_by
+    }
+
+    /// Makes colours tell something else.
+    pub fn set_color_by(&mut self, color_by: ColorBy) {
+        self.color_by = color_by;
+    }
+
+    /// Returns the height of a row, in points.
+    #[must_use]
+    pub fn row_height(&self) -> f32 {
+        self.row_height
+    }
+
+    /// Sets the height of a row, in points; 4 to 32 are possible.
+    pub fn set_row_height(&mut self, height: f32) {
+        self.row_height = height.clamp(*ROW_HEIGHTS.start(), *ROW_HEIGHTS.end());
+    }
+
+    /// Returns whether only the first row of a track is shown.
+    #[must_use]
+    pub fn is_collapsed(&self, track: TrackId) -> bool {
+        self.arrangement.is_collapsed(track)
+    }
+
+    /// Shows only the first row of a track, or all of them.
+    pub fn set_collapsed(&mut self, track: TrackId, collapsed: bool) {
+        self.arrangement.set_collapsed(track, collapsed);
+    }
+
+    /// Shows only the first row of every track, or all of all.
+    pub fn set_all_collapsed(&mut self, store: &Store, collapsed: bool) {
+        for track in store.tracks() {
+            self.arrangement.set_collapsed(layout::id_of(track), collapsed);
+        }
+    }
+
+    /// Puts a track `by` places further down, or up where that is negative.
+    pub fn shift_track(&mut self, store: &Store, track: TrackId, by: isize) {
+        self.arrangement.shift(store, track, by);
+    }
+
+    /// Returns the tracks from top to bottom, as they were drawn last.
+    pub fn tracks(&self) -> impl Iterator<Item = TrackId> {
+        self.placed.iter().map(|placed| placed.id)
+    }
+
+    /// Returns the number of call sites that the search of the last pass found, or `None` without a search.
+    #[must_use]
+    pub fn found(&self) -> Option<usize> {
+        self.search.wanted().map(|_| self.search.found())
+    }
+
+    /// Goes to the span before, behind, around or inside the one in focus. Returns whether there was one.
+    pub fn go(&mut self, store: &Store, view: &mut View, direction: Direction) -> bool {
+        let found = view.focus.and_then(|from| neighbour(store, &from, direction));
+        self.go_to(store, view, found)
+    }
+
+    /// Goes to the next span that is searched for; behind the last one, to the first. Returns whether there is one.
+    pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
+        self.search.update(&view.search, store.catalog());
+        let wanted = self.search.wanted();
+        let found = wanted.and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref()));
+        self.go_to(store, view, found)
+    }
+
+    /// Puts a span into focus, and moves the chart so that it is seen.
+    fn go_to(&mut self, store: &Store, view: &mut View, span: Option<SpanRef>) -> bool {
+        if let Some(span) = span {
+            view.focus = Some(span);
+            self.show_focus(store, view);
+        }
+        span.is_some()
+    }
+
+    /// Moves the chart so that the span in focus is seen.
+    pub fn show_focus(&mut self, store: &Store, view: &mut View) {
+        let Some(focus) = view.focus else {
+            return;
+        };
+        self.reveal = Some(focus);
+        let now = view.flame_axis(store);
+        let (begin_ns, end_ns) = (focus.span.begin_ns as f64, focus.span.end_ns() as f64);
+        let length = end_ns - begin_ns;
+        if length < now.len_ns() / 400.0 {
+            // Too short to be seen: it gets a twentieth of the width.
+            let around = (length * 10.0).max(10.0);
+            let middle = (begin_ns + end_ns) / 2.0;
+            view.zoom_to(middle - around, middle + around);
+        } else if end_ns < now.begin_ns
+            || begin_ns > now.end_ns
+            || (length < now.len_ns() && (begin_ns < now.begin_ns || end_ns > now.end_ns))
+        {
+            let half = now.len_ns().max(length * 1.2) / 2.0;
+            let middle = (begin_ns + end_ns) / 2.0;
+            view.zoom_to(middle - half, middle + half);
+        }
+    }
+
+    /// Makes the span in focus as wide as the chart.
+    pub fn zoom_to_focus(&mut self, view: &mut View) {
+        if let Some(focus) = view.focus {
+            let length = focus.span.duration_ns as f64;
+            let margin = length * 0.02;
+            view.zoom_to(
+                focus.span.begin_ns as f64 - margin,
+                focus.span.end_ns() as f64 + margin,
+            );
+            self.reveal = Some(focus);
+        }
+    }
+
+    /// Draws the chart over the width of `ui`. `stats` tells how calls of a scope usually are, for the card at the pointer.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        height: f32,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+        stats: StatsOf<'_>,
+    ) -> Response {
+        let size = vec2(
+            ui.available_width().max(NAMES_WIDTH + 40.0),
+            height.max(RULER_HEIGHT + 20.0),
+        );
+        let (rect, mut response) = ui.allocate_exact_size(size, Sense::click_and_drag());
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Figure, true, "flame chart"));
+        let (placed, all_height) = self.arrangement.place(store, self.row_height);
+        self.placed = placed;
+        self.search.update(&view.search, store.catalog());
+        self.colors.update(store.catalog(), theme);
+
+        let mut frame = self.frame(ui, rect, store, view);
+        if self.take_input(ui, &response, &frame, store, view) {
+            frame = self.frame(ui, rect, store, view);
+        }
+        self.reveal_row(frame.rows.height());
+        self.scroll = self
+            .scroll
+            .clamp(0.0, (all_height - frame.rows.height()).max(0.0));
+        let shown = self.shown_rows(frame.rows.height());
+        self.paint_picture(ui, store, view, theme, &frame, &shown);
+        self.draw(ui, store, view, theme, &frame, &shown);
+        self.draw_names(ui, store, theme, &frame);
+        self.draw_scroll_bar(ui, theme, &frame, all_height);
+        self.point(ui, &mut response, store, view, theme, &frame, stats);
+        response
+    }
+
+    /// Divides the chart's rectangle.
+    fn frame(&self, ui: &Ui, rect: Rect, store: &Store, view: &View) -> Frame {
+        let pixels_per_point = ui.pixels_per_point();
+        let round = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
+        let left = round(rect.left() + NAMES_WIDTH);
+        let top = round(rect.top() + RULER_HEIGHT);
+        let rows = Rect::from_min_max(pos2(left, top), pos2(round(rect.right()), rect.bottom()));
+        let most = ui.ctx().input(|input| input.max_texture_side).max(64);
+        let width = ((rows.width() * pixels_per_point).round().max(1.0) as usize).min(most);
+        let time = view.flame_axis(store);
+        Frame {
+            names: Rect::from_min_max(rect.min, pos2(left, rect.bottom())),
+            ruler: Rect::from_min_max(pos2(left, rect.top()), pos2(rect.right(), top)),
+            rows,
+            time,
+            scale: PixelScale::new(time.begin_ns, time.end_ns, width),
+            pixels_per_point,
+        }
+    }
+
+    /// Zooms, pans and scrolls; returns whether anything changed.
+    fn take_input(
+        &mut self,
+        ui: &Ui,
+        response: &Response,
+        frame: &Frame,
+        store: &Store,
+        view: &mut View,
+    ) -> bool {
+        let mut changed = false;
+        let ns_per_point = frame.time.len_ns() / f64::from(frame.rows.width().max(1.0));
+        if let Some(pointer) = response.hover_pos().filter(|_| response.contains_pointer()) {
+            let (scroll, zoom, shift) = ui.input_mut(|input| {
+                let scroll = std::mem::take(&mut input.smooth_scroll_delta);
+                (scroll, input.zoom_delta(), input.modifiers.shift)
+            });
+            let across = if shift { scroll.x + scroll.y } else { scroll.x };
+            if scroll.y != 0.0 && !shift || zoom != 1.0 {
+                let factor = (-f64::from(scroll.y) * 0.004).exp() / f64::from(zoom);
+                view.zoom_by(store, frame.ns(pointer.x.max(frame.rows.left())), factor);
+                changed = true;
+            }
+            if across != 0.0 {
+                view.pan_by(store, -f64::from(across) * ns_per_point);
+                changed = true;
+            }
+        }
+        if response.dragged_by(PointerButton::Primary) || response.dragged_by(PointerButton::Middle) {
+            let Vec2 { x, y } = response.drag_delta();
+            if x != 0.0 {
+                view.pan_by(store, -f64::from(x) * ns_per_point);
+            }
+            self.scroll -= y;
+            changed = true;
+        }
+        if response.double_clicked() {
+            view.reset_zoom();
+            changed = true;
+        }
+        if response.clicked() {
+            response.request_focus();
+        }
+        if response.has_focus() {
+            // Arrows walk over spans here rather than from control to control.
+            let arrows = egui::EventFilter {
+                horizontal_arrows: true,
+                vertical_arrows: true,
+                ..Default::default()
+            };
+            ui.memory_mut(|memory| memory.set_focus_lock_filter(response.id, arrows));
+        }
+        changed
+    }
+
+    /// Scrolls to the row that is to be seen.
+    fn reveal_row(&mut self, height: f32) {
+        let Some(span) = self.reveal.take() else {
+            return;
+        };
+        let Some(placed) = self
+            .placed
+            .iter()
+            .find(|placed| placed.id == (span.thread, span.kind))
+        else {
+            return;
+        };
+        if placed.collapsed && span.row > 0 {
+            let id = placed.id;
+            self.arrangement.set_collapsed(id, false);
+            // The row has its place in the next pass.
+            self.reveal = Some(span);
+            return;
+        }
+        let top = placed.top + span.row as f32 * self.row_height;
+        let bottom = top + self.row_height;
+        self.scroll = self.scroll.min(top).max(bottom - height);
+    }
+
+    /// Returns the rows that are in view.
+    fn shown_rows(&self, height: f32) -> Vec<Shown> {
+        let (from, to) = (self.scroll, self.scroll + height);
+        let row_height = self.row_height;
+        let in_view =
+            |placed: &&Placed| placed.top < to && placed.top + placed.rows as f32 * row_height > from;
+        let rows = self.placed.iter().filter(in_view).flat_map(|placed| {
+            let first = ((from - placed.top) / row_height).floor().max(0.0) as usize;
+            let end = (((to - placed.top) / row_height).ceil().max(0.0) as usize).min(placed.rows);
+            (first..end.max(first)).map(|row| Shown {
+                track: placed.track,
+                row,
+                top: placed.top + row as f32 * row_height,
+            })
+        });
+        rows.collect()
+    }
+
+    /// Paints the rows in view, if anything in them has changed.
+    fn paint_picture(
+        &mut self,
+        ui: &Ui,
+        store: &Store,
+        view: &View,
+        theme: &Theme,
+        frame: &Frame,
+        shown: &[Shown],
+    ) {
+        let most = ui.ctx().input(|input| input.max_texture_side).max(64);
+        let rows = shown.len().min(most);
+        let key = PictureKey {
+            store: store.version(),
+            time: frame.time,
+            arrangement: self.arrangement.version,
+            color_by: self.color_by,
+            dark: theme.dark,
+            search: view.search.clone(),
+            first_row: shown.first().map_or(0, |first| self.row_number(first)),
+        };
+        let (colors, color_by, wanted) = (&self.colors, self.color_by, self.search.wanted());
+        let durations = DurationColors::new(theme, color_by);
+        self.picture
+            .update(ui.ctx(), key, [frame.scale.width(), rows], |i, pixels, wide| {
+                let track = &store.tracks()[shown[i].track];
+                let Some(row) = track.rows.get(shown[i].row) else {
+                    return;
+                };
+                let thread = theme.thread(store.catalog(), track.thread);
+                let color = |site: SiteId, duration_ns: u32| match color_by {
+                    ColorBy::Scope => colors.color(site),
+                    ColorBy::Thread => thread,
+                    ColorBy::Duration => durations.color(duration_ns),
+                };
+                if wanted.is_some() {
+                    let dimmed = |site: SiteId, duration_ns: u32| match color_by {
+                        ColorBy::Scope => colors.dimmed(site),
+                        _ => theme.dimmed(color(site, duration_ns)),
+                    };
+                    row.paint(&frame.scale, None, dimmed, RowPixels { colors: pixels, wide });
+                    // The spans that are found are wide as well as the others: they are in the list already.
+                    let found = &mut Vec::new();
+                    row.paint(
+                        &frame.scale,
+                        wanted,
+                        color,
+                        RowPixels {
+                            colors: pixels,
+                            wide: found,
+                        },
+                    );
+                } else {
+                    row.paint(&frame.scale, None, color, RowPixels { colors: pixels, wide });
+                }
+            });
+    }
+
+    /// Returns the number of a row among all rows.
+    fn row_number(&self, shown: &Shown) -> usize {
+        let before = self
+            .placed
+            .iter()
+            .take_while(|placed| placed.track != shown.track);
+        before.map(|placed| placed.rows).sum::<usize>() + shown.row
+    }
+
+    /// Returns what is at a place.
+    fn at(&self, store: &Store, frame: &Frame, shown: &[Shown], place: egui::Pos2) -> Option<Pointed> {
+        let y = place.y - frame.rows.top() + self.scroll;
+        let shown = shown
+            .iter()
+            .find(|shown| (shown.top..shown.top + self.row_height).contains(&y))?;
+        let track = &store.tracks()[shown.track];
+        let row = track.rows.get(shown.row)?;
+        let here = |span| SpanRef {
+            thread: track.thread,
+            kind: track.kind,
+            row: shown.row,
+            span,
+        };
+        let pixel_ns = frame.time.len_ns() / frame.scale.width() as f64;
+        let ns = frame.ns(place.x);
+        if shown.row == 0 {
+            let texts = draw::texts_near(
+                track,
+                store.catalog(),
+                ns,
+                pixel_ns * f64::from(4.0 * frame.pixels_per_point),
+            );
+            if !texts.is_empty() && y - shown.top < draw::MARK_HEIGHT {
+                return Some(Pointed::Texts(texts));
+            }
+        }
+        if let Some(span) = row.span_at(ns.floor() as i64)
+            && span.duration_ns as f64 >= pixel_ns
+        {
+            return Some(Pointed::Span(here(span)));
+        }
+        let reach = pixel_ns * 1.5;
+        let spans = row.spans((ns - reach).floor() as i64, (ns + reach).ceil() as i64);
+        let merged = Merged::new(spans, here)?;
+        Some(match merged.count {
+            1 => Pointed::Span(merged.longest),
+            _ => Pointed::Merged(merged),
+        })
+    }
+
+    /// Tells what the pointer is at, and takes clicks on it.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "it is the end of `show`, and needs what that needs"
+    )]
+    fn point(
+        &mut self,
+        ui: &mut Ui,
+        response: &mut Response,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+        frame: &Frame,
+        stats: StatsOf<'_>,
+    ) {
+        let Some(place) = response.hover_pos().filter(|place| frame.rows.contains(*place)) else {
+            self.pointed = None;
+            return;
+        };
+        view.point_at(frame.ns(place.x));
+        if response.dragged() {
+            return;
+        }
+        let key = (place.x, place.y, store.version());
+        if self.pointed.as_ref().is_none_or(|(made_for, _)| *made_for != key) {
+            let shown = self.shown_rows(frame.rows.height());
+            self.pointed = Some((key, self.at(store, frame, &shown, place)));
+        }
+        let pointed = self.pointed.as_ref().and_then(|(_, pointed)| pointed.as_ref());
+        if response.clicked() {
+            view.focus = match pointed {
+                Some(Pointed::Span(span)) => Some(*span),
+                Some(Pointed::Merged(merged)) => Some(merged.longest),
+                _ => None,
+            };
+        }
+        if let Some(Pointed::Span(span)) = pointed {
+            self.outline(ui, theme, frame, span, 1.0);
+        }
+        if let Some(pointed) = pointed
+            && !response.context_menu_opened()
+        {
+            let id = response.id.with("card");
+            egui::Tooltip::always_open(ui.ctx().clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer)
+                .gap(14.0)
+                .show(|ui| card::show(ui, pointed, store, theme, stats));
+        }
+    }
+}
+
+/// The colours of lengths, looked up rather than computed for each pixel.
+struct DurationColors([egui::Color32; 33]);
+
+impl DurationColors {
+    fn new(theme: &Theme, color_by: ColorBy) -> Self {
+        let mut colors = [egui::Color32::GRAY; 33];
+        if color_by == ColorBy::Duration {
+            for (bits, color) in colors.iter_mut().enumerate() {
+                *color = theme.duration((1_u64 << bits) * 3 / 4);
+            }
+        }
+        Self(colors)
+    }
+
+    fn color(&self, duration_ns: u32) -> egui::Color32 {
+        self.0[(u32::BITS - duration_ns.leading_zeros()) as usize]
+    }
+}

@@ -1,0 +1,111 @@
+//! From a span to its neighbours.
+
+use crate::store::{Row, Span, Store, Track, TrackKind, Wanted};
+use crate::view::SpanRef;
+
+/// Where to go from a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the span around it.
+    Parent,
+    /// To the first span inside it.
+    Child,
+    /// To the span before it at the same depth.
+    Previous,
+    /// To the span after it at the same depth.
+    Next,
+}
+
+/// Returns the span in a direction, if there is one.
+#[must_use]
+pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<SpanRef> {
+    let track = track_of(store, from)?;
+    let row = track.rows.get(from.row)?;
+    let nests = track.kind == TrackKind::Scopes;
+    let (row, span) = match direction {
+        Direction::Parent if nests => {
+            let above = from.row.checked_sub(1)?;
+            (above, track.rows[above].span_at(from.span.begin_ns)?)
+        }
+        Direction::Child if nests => {
+            let inside = first_inside(track.rows.get(from.row + 1)?, &from.span)?;
+            (from.row + 1, inside)
+        }
+        Direction::Parent | Direction::Child => return None,
+        Direction::Previous => (from.row, row.span_before(from.span.begin_ns)?),
+        Direction::Next => {
+            let mut later = row
+                .spans(from.span.begin_ns, i64::MAX)
+                .skip_while(|span| *span != from.span);
+            (from.row, later.find(|span| *span != from.span)?)
+        }
+    };
+    Some(SpanRef { row, span, ..*from })
+}
+
+/// Returns the next span of the searched sites that begins after the one given, over all tracks; behind the last one, the first.
+#[must_use]
+pub fn next_match(store: &Store, wanted: &Wanted, from: Option<&SpanRef>) -> Option<SpanRef> {
+    let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
+    let all = |after_ns: i64| {
+        let tracks = store.tracks().iter();
+        tracks.flat_map(move |track| {
+            let found = track.rows.iter().enumerate();
+            found.filter_map(move |(row, spans)| {
+                let span = spans.next_of(wanted, after_ns)?;
+                Some(SpanRef {
+                    thread: track.thread,
+                    kind: track.kind,
+                    row,
+                    span,
+                })
+            })
+        })
+    };
+    let after = from.and_then(|from| {
+        let here = place(from);
+        // Spans in other rows may begin at the very moment of this one.
+        let same = all(from.span.begin_ns).filter(|found| place(found) > here);
+        let later = all(from.span.begin_ns.saturating_add(1));
+        same.chain(later).min_by_key(place)
+    });
+    after.or_else(|| all(i64::MIN).min_by_key(place))
+}
+
+/// Returns what the spans directly inside a span took, and how many those are; `None` when there are more than `most`.
+#[must_use]
+pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)> {
+    let track = track_of(store, from)?;
+    let Some(row) = track
+        .rows
+        .get(from.row + 1)
+        .filter(|_| track.kind == TrackKind::Scopes)
+    else {
+        return Some((0, 0));
+    };
+    let spans = row.spans(from.span.begin_ns, from.span.end_ns());
+    let spans =
+        spans.filter(|span| span.begin_ns >= from.span.begin_ns && span.end_ns() <= from.span.end_ns());
+    let mut sum = (0, 0);
+    for span in spans {
+        sum.0 += span.duration_ns;
+        sum.1 += 1;
+        if sum.1 > most {
+            return None;
+        }
+    }
+    Some(sum)
+}
+
+/// Returns the track that a span is in, unless it has left.
+#[must_use]
+pub fn track_of<'a>(store: &'a Store, span: &SpanRef) -> Option<&'a Track> {
+    let tracks = store.tracks();
+    let at = tracks.binary_search_by_key(&(span.thread, span.kind), |track| (track.thread, track.kind));
+    tracks.get(at.ok()?)
+}
+
+fn first_inside(row: &Row, around: &Span) -> Option<Span> {
+    let first = row.span_after(around.begin_ns)?;
+    (first.end_ns() <= around.end_ns()).then_some(first)
+}

@@ -1,0 +1,48 @@
+//! The call sites that a search is for.
+
+use vor_core::catalog::{Catalog, SiteId};
+
+use crate::store::Wanted;
+
+/// The result of a search, made anew when the text or the number of call sites is another one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Search {
+    text: String,
+    sites: usize,
+    wanted: Option<Wanted>,
+    found: usize,
+}
+
+impl Search {
+    /// Searches the names of all call sites for a text, whatever its case; an empty one is no search.
+    pub(super) fn update(&mut self, text: &str, catalog: &Catalog) {
+        if self.text == text && self.sites == catalog.sites.len() {
+            return;
+        }
+        text.clone_into(&mut self.text);
+        self.sites = catalog.sites.len();
+        let text = text.trim().to_lowercase();
+        if text.is_empty() {
+            self.wanted = None;
+            return;
+        }
+        let sites = (1..).zip(catalog.sites.iter());
+        let matching = sites.filter_map(|(id, site)| {
+            let site = site.as_deref()?;
+            site.name.to_lowercase().contains(&text).then_some(SiteId(id))
+        });
+        let matching: Vec<SiteId> = matching.collect();
+        self.found = matching.len();
+        self.wanted = Some(Wanted::new(matching));
+    }
+
+    /// Returns what is searched for; `None` without a search.
+    pub(super) fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
+    /// Returns the number of call sites found.
+    pub(super) fn found(&self) -> usize {
+        self.found
+    }
+}
