@@ -257,15 +257,33 @@ impl View {
             return;
         };
         let (first, last) = (from.min(to).min(last), from.max(to).min(last));
-        let length_ns = |i: &usize| {
-            let frame = &store.frames()[*i];
-            // Of equally slow frames the first one.
-            (frame.end_ns.saturating_sub(frame.begin_ns), std::cmp::Reverse(*i))
-        };
-        if let Some(slowest) = (first..=last).max_by_key(length_ns) {
-            self.pin(store.id_at(slowest));
-        }
+        self.pin(store.id_at(slowest(store, first, last)));
         self.selection = Some((store.id_at(first), store.id_at(last)));
+    }
+
+    /// Moves one end of the selection by some frames, the end at which the pin is not; without a selection, it begins at the pin. The pin stays.
+    pub fn extend_selection(&mut self, store: &Store, frames: i64) {
+        let Some(newest) = store.frames().len().checked_sub(1) else {
+            return;
+        };
+        let pin = self.pinned.and_then(|id| store.index_of(id)).unwrap_or(newest);
+        let (first, last) = self.selection_indices(store).unwrap_or((pin, pin));
+        let by = usize::try_from(frames.unsigned_abs()).unwrap_or(usize::MAX);
+        let (first, last) = match (frames < 0, first < pin || last == pin, last > pin || first == pin) {
+            (true, true, _) => (first.saturating_sub(by), last),
+            (true, false, _) => (first, last.saturating_sub(by).max(first)),
+            (false, _, true) => (first, last.saturating_add(by).min(newest)),
+            (false, _, false) => (first.saturating_add(by).min(last), last),
+        };
+        self.pinned = Some(store.id_at(pin));
+        self.selection = (first < last).then(|| (store.id_at(first), store.id_at(last)));
+    }
+
+    /// Puts the cursor on the slowest of the frames on the axis.
+    pub fn pin_slowest(&mut self, store: &Store) {
+        if let Some((first, last)) = self.shown_frames(store) {
+            self.pin(store.id_at(slowest(store, first, last)));
+        }
     }
 
     /// Shows all frames again; the pin stays.
@@ -292,4 +310,13 @@ impl View {
     pub fn pointed_ns(&self) -> Option<f64> {
         self.pointed_ns
     }
+}
+
+/// Returns the index of the slowest frame from `first` to `last`; of equally slow ones the first.
+fn slowest(store: &Store, first: usize, last: usize) -> usize {
+    let length_ns = |i: &usize| {
+        let frame = &store.frames()[*i];
+        (frame.end_ns.saturating_sub(frame.begin_ns), std::cmp::Reverse(*i))
+    };
+    (first..=last).max_by_key(length_ns).unwrap_or(first)
 }

@@ -52,6 +52,9 @@ struct Settings {
     opened: Option<(u64, PathBuf)>,
 }
 
+/// When a frame of the main set was marked last, in ticks. Written under the lock of the marks, read by anyone.
+static LAST_MARK: AtomicU64 = AtomicU64::new(0);
+
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 /// Threads that wait for the engine beside the worker.
@@ -430,10 +433,19 @@ macro_rules! frame_mark_named {
     };
 }
 
+/// Returns when a frame of the main set was marked last, in ticks; 0 before the first mark.
+#[must_use]
+pub fn last_mark_ticks() -> u64 {
+    LAST_MARK.load(Ordering::Relaxed)
+}
+
 fn mark(set: u32, taken: Taken) {
     let ticks = {
         let mut marks = locked(&MARKS);
         let ticks = clock::ticks();
+        if set == 0 {
+            LAST_MARK.store(ticks, Ordering::Relaxed);
+        }
         let full = marks.len() >= MAX_MARKS;
         match marks.iter_mut().rev().find(|mark| full && mark.set == set) {
             Some(last) => {

@@ -2,7 +2,6 @@
 
 use egui::{Color32, RichText, Ui};
 use vor_core::catalog::SiteId;
-use vor_core::stats::ScopeStats;
 
 use super::layout::name_of;
 use super::navigate::{inside, track_of};
@@ -60,14 +59,29 @@ impl Merged {
     }
 }
 
-/// Looks up the statistics of a call site over the frames that tables speak of, where they are known.
-pub type StatsOf<'a> = &'a dyn Fn(SiteId) -> Option<ScopeStats>;
+/// How long the calls of a scope usually take, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usual {
+    /// How many there are.
+    pub count: u64,
+    /// What half of them do not exceed.
+    pub p50_ns: u64,
+    /// What 95 % of them do not exceed.
+    pub p95_ns: u64,
+    /// What 99 % of them do not exceed.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Looks up how the calls of a scope, or the tasks of a call site, usually are; `None` where nobody knows.
+pub type UsualOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<Usual>;
 
 /// Shows the card.
-pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme, stats: StatsOf<'_>) {
+pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme, usual: UsualOf<'_>) {
     ui.set_max_width(420.0);
     match pointed {
-        Pointed::Span(span) => span_card(ui, span, store, theme, stats),
+        Pointed::Span(span) => span_card(ui, span, store, theme, usual),
         Pointed::Merged(merged) => merged_card(ui, merged, store, theme),
         Pointed::Texts(texts) => {
             for text in texts.iter().take(12) {
@@ -100,7 +114,7 @@ fn line(ui: &mut Ui, name: &str, value: impl Into<String>) {
     });
 }
 
-fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, stats: StatsOf<'_>) {
+fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: UsualOf<'_>) {
     title(ui, span, store, theme);
     let duration_ns = span.span.duration_ns;
     line(ui, "duration", units::duration(duration_ns as f64));
@@ -132,13 +146,13 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, stats: S
         );
         line(ui, &format!("frame {}", frame.number), share);
     }
-    if let Some(stats) = stats(span.span.site).filter(|stats| stats.count > 0) {
-        line(ui, "this call", against(duration_ns, &stats));
+    if let Some(usual) = usual(span.span.site, span.kind).filter(|usual| usual.count > 0) {
+        line(ui, "this call", against(duration_ns, &usual));
         let known = format!(
             "p50 {}, p99 {}, {} calls",
-            units::duration(stats.p50_ns as f64),
-            units::duration(stats.p99_ns as f64),
-            units::count(stats.count)
+            units::duration(usual.p50_ns as f64),
+            units::duration(usual.p99_ns as f64),
+            units::count(usual.count)
         );
         line(ui, "its scope", known);
     }
@@ -155,20 +169,20 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, stats: S
 }
 
 /// Returns where a call stands among those of its scope.
-fn against(duration_ns: u64, stats: &ScopeStats) -> String {
+fn against(duration_ns: u64, usual: &Usual) -> String {
     let place = match duration_ns {
-        ns if ns >= stats.max_ns => "the longest",
-        ns if ns > stats.p99_ns => "above p99",
-        ns if ns > stats.p95_ns => "above p95",
-        ns if ns > stats.p50_ns => "above p50",
+        ns if ns >= usual.max_ns => "the longest",
+        ns if ns > usual.p99_ns => "above p99",
+        ns if ns > usual.p95_ns => "above p95",
+        ns if ns > usual.p50_ns => "above p50",
         _ => "up to p50",
     };
-    if stats.p50_ns == 0 {
+    if usual.p50_ns == 0 {
         return place.to_owned();
     }
     format!(
         "{place}, {} × p50",
-        units::three_digits(duration_ns as f64 / stats.p50_ns as f64)
+        units::three_digits(duration_ns as f64 / usual.p50_ns as f64)
     )
 }
 

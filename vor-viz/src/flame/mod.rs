@@ -22,7 +22,7 @@ use layout::{Arrangement, Placed};
 use picture::Picture;
 use search::Search;
 
-pub use card::StatsOf;
+pub use card::{Usual, UsualOf};
 pub use layout::TrackId;
 pub use navigate::{Direction, neighbour};
 
@@ -205,6 +205,26 @@ impl FlameChart {
         self.go_to(store, view, found)
     }
 
+    /// Goes to the first span inside the one in focus; without one, to the first that begins within the chart. Returns whether there was one.
+    pub fn go_in(&mut self, store: &Store, view: &mut View) -> bool {
+        if view.focus.is_some() {
+            return self.go(store, view, Direction::Child);
+        }
+        let begin_ns = view.flame_axis(store).begin_ns as i64;
+        let firsts = self.placed.iter().filter_map(|placed| {
+            let track = store.tracks().get(placed.track)?;
+            let span = track.rows.first()?.span_after(begin_ns)?;
+            Some(SpanRef {
+                thread: track.thread,
+                kind: track.kind,
+                row: 0,
+                span,
+            })
+        });
+        let first = firsts.min_by_key(|first| first.span.begin_ns);
+        self.go_to(store, view, first)
+    }
+
     /// Goes to the next span that is searched for; behind the last one, to the first. Returns whether there is one.
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
@@ -259,7 +279,7 @@ impl FlameChart {
         }
     }
 
-    /// Draws the chart over the width of `ui`. `stats` tells how calls of a scope usually are, for the card at the pointer.
+    /// Draws the chart over the width of `ui`. `usual` tells how calls of a scope usually are, for the card at the pointer.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -267,14 +287,14 @@ impl FlameChart {
         store: &Store,
         view: &mut View,
         theme: &Theme,
-        stats: StatsOf<'_>,
+        usual: UsualOf<'_>,
     ) -> Response {
         let size = vec2(
             ui.available_width().max(NAMES_WIDTH + 40.0),
             height.max(RULER_HEIGHT + 20.0),
         );
         let (rect, mut response) = ui.allocate_exact_size(size, Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Figure, true, "flame chart"));
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "flame chart"));
         let (placed, all_height) = self.arrangement.place(store, self.row_height);
         self.placed = placed;
         self.search.update(&view.search, store.catalog());
@@ -293,7 +313,7 @@ impl FlameChart {
         self.draw(ui, store, view, theme, &frame, &shown);
         self.draw_names(ui, store, theme, &frame);
         self.draw_scroll_bar(ui, theme, &frame, all_height);
-        self.point(ui, &mut response, store, view, theme, &frame, stats);
+        self.point(ui, &mut response, store, view, theme, &frame, usual);
         response
     }
 
@@ -534,7 +554,7 @@ impl FlameChart {
         view: &mut View,
         theme: &Theme,
         frame: &Frame,
-        stats: StatsOf<'_>,
+        usual: UsualOf<'_>,
     ) {
         let Some(place) = response.hover_pos().filter(|place| frame.rows.contains(*place)) else {
             self.pointed = None;
@@ -566,7 +586,7 @@ impl FlameChart {
             let id = response.id.with("card");
             egui::Tooltip::always_open(ui.ctx().clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer)
                 .gap(14.0)
-                .show(|ui| card::show(ui, pointed, store, theme, stats));
+                .show(|ui| card::show(ui, pointed, store, theme, usual));
         }
     }
 }

@@ -55,6 +55,18 @@ impl Store {
         }
     }
 
+    /// Sets how many spans may be held.
+    pub fn set_max_spans(&mut self, max_spans: usize) {
+        self.max_spans = max_spans;
+        self.evict();
+    }
+
+    /// Returns the number that follows the newest frame's; 0 when there is none.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.frames.back().map_or(0, |frame| frame.number.saturating_add(1))
+    }
+
     /// Returns a number that is another one whenever anything else is.
     #[must_use]
     pub fn version(&self) -> u64 {

@@ -1,0 +1,127 @@
+//! Frames from the running program.
+//!
+//! A sink on the drain's thread turns each finished frame into a [`FrameBlock`] and puts it into a queue; the panel takes what is there once per pass. The queue is
+//! bounded: where the panel does not come, the oldest frames lose their spans first, and after a second without the panel the sink asks for no spans at all.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use vor_core::Error;
+use vor_core::drain::{SinkHandle, add_sink};
+use vor_core::frame::FrameSnapshot;
+use vor_core::sink::{FrameSink, Interest};
+use web_time::Instant;
+
+use crate::store::FrameBlock;
+
+/// Most frames that wait; the oldest leave.
+const MAX_FRAMES: usize = 8192;
+
+/// How long the panel may stay away before spans are not made for it any more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The panel's end of the queue. Dropping it removes the sink.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    queue: Arc<Mutex<Queue>>,
+    _sink: SinkHandle,
+}
+
+/// A finished frame.
+#[derive(Debug)]
+pub(crate) struct Delivered {
+    /// The mark that ended it, in ticks.
+    pub(crate) end_ticks: u64,
+    /// The frame, with its spans if they were not too many.
+    pub(crate) block: FrameBlock,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: VecDeque<Delivered>,
+    spans: u64,
+    max_spans: u64,
+    asked: Instant,
+}
+
+/// The drain's end of the queue.
+struct FeedSink {
+    queue: Weak<Mutex<Queue>>,
+    origin_ns: i64,
+}
+
+impl Feed {
+    /// Adds a sink to the recorder. `origin_ns` is what times count from, in nanoseconds since 1970; up to `max_spans` spans wait for the panel.
+    pub(crate) fn new(origin_ns: i64, max_spans: u64) -> Self {
+        let queue = Arc::new(Mutex::new(Queue {
+            waiting: VecDeque::new(),
+            spans: 0,
+            max_spans,
+            asked: Instant::now(),
+        }));
+        let sink = FeedSink {
+            queue: Arc::downgrade(&queue),
+            origin_ns,
+        };
+        Self {
+            queue,
+            _sink: add_sink("the panel", sink),
+        }
+    }
+
+    /// Takes the frames that finished since the last call, the oldest first.
+    pub(crate) fn take(&self) -> VecDeque<Delivered> {
+        let mut queue = locked(&self.queue);
+        queue.asked = Instant::now();
+        queue.spans = 0;
+        std::mem::take(&mut queue.waiting)
+    }
+}
+
+impl FrameSink for FeedSink {
+    fn interest(&self) -> Interest {
+        let watched = self.queue.upgrade().is_some_and(|queue| locked(&queue).asked.elapsed() < PATIENCE);
+        if watched { Interest::FRAMES } else { Interest::METRICS }
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        let Some(queue) = self.queue.upgrade().filter(|_| frame.frame_set == 0) else {
+            return Ok(());
+        };
+        // Made before the lock is taken: the panel shall not wait for it.
+        let block = FrameBlock::new(frame, self.origin_ns);
+        let mut queue = locked(&queue);
+        queue.push(Delivered {
+            end_ticks: frame.end_ticks,
+            block,
+        });
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn push(&mut self, delivered: Delivered) {
+        self.spans += delivered.block.frame.held_spans;
+        self.waiting.push_back(delivered);
+        let newest = self.waiting.len() - 1;
+        let mut oldest = self.waiting.iter_mut().take(newest);
+        while self.spans > self.max_spans
+            && let Some(Delivered { block, .. }) = oldest.next()
+        {
+            self.spans -= block.frame.held_spans;
+            block.frame.held_spans = 0;
+            block.threads.clear();
+        }
+        if self.waiting.len() > MAX_FRAMES
+            && let Some(gone) = self.waiting.pop_front()
+        {
+            self.spans -= gone.block.frame.held_spans;
+        }
+    }
+}
+
+fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    // Whoever panicked with the lock left a queue that is whole: each change of it is complete before anything can fail.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}

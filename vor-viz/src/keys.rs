@@ -1,0 +1,211 @@
+//! What the keyboard does, in one table: the panel looks keys up here, and the overlay shows it.
+
+use egui::{Key, Modifiers, Ui};
+
+/// Something that a key asks the panel for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Pause on the newest frame, or go on.
+    TogglePause,
+    /// To the frame before; with a span in focus, to the span before.
+    Previous,
+    /// To the frame behind; with a span in focus, to the span behind.
+    Next,
+    /// To the span around the one in focus.
+    Parent,
+    /// Into the span in focus; without one, to the first span in view.
+    Child,
+    /// To the frame before, whatever is in focus.
+    PreviousFrame,
+    /// To the frame behind, whatever is in focus.
+    NextFrame,
+    /// Extend the selection of frames to the left.
+    ExtendLeft,
+    /// Extend the selection of frames to the right.
+    ExtendRight,
+    /// To the first frame.
+    FirstFrame,
+    /// To the last frame.
+    LastFrame,
+    /// To the slowest frame of those shown.
+    SlowestFrame,
+    /// Less time in the flame chart.
+    ZoomIn,
+    /// More time in the flame chart.
+    ZoomOut,
+    /// Earlier time in the flame chart.
+    PanLeft,
+    /// Later time in the flame chart.
+    PanRight,
+    /// The span in focus as wide as the chart.
+    ZoomToFocus,
+    /// The whole pinned frame, else all frames.
+    ResetZoom,
+    /// Type what to search for.
+    Search,
+    /// To the next span that is searched for.
+    NextMatch,
+    /// Colours tell something else.
+    NextColors,
+    /// Expand all tracks, or collapse them.
+    ToggleTracks,
+    /// Vor's own cost.
+    ToggleLoad,
+    /// The metrics below the flame chart.
+    ShowMetrics,
+    /// The table of scopes below the flame chart.
+    ShowScopes,
+    /// The aggregated flame graph below the flame chart.
+    ShowIcicle,
+    /// This table.
+    ToggleHelp,
+    /// Out of whatever is on: the help, the focus, the selection, the pin.
+    Leave,
+}
+
+/// A key, what it does, and how the overlay says so.
+#[derive(Clone, Copy, Debug)]
+pub struct Shortcut {
+    /// Keys held beside it.
+    pub modifiers: Modifiers,
+    /// The key.
+    pub key: Key,
+    /// What it asks for.
+    pub command: Command,
+    /// What the overlay says; empty for a second key of the same command.
+    pub text: &'static str,
+}
+
+const fn key(key: Key, command: Command, text: &'static str) -> Shortcut {
+    Shortcut {
+        modifiers: Modifiers::NONE,
+        key,
+        command,
+        text,
+    }
+}
+
+const fn shift(key: Key, command: Command, text: &'static str) -> Shortcut {
+    Shortcut {
+        modifiers: Modifiers::SHIFT,
+        key,
+        command,
+        text,
+    }
+}
+
+/// All keys, in the order in which the overlay shows them. Keys with modifiers stand before the same ones without.
+pub const SHORTCUTS: &[Shortcut] = &[
+    key(Key::Space, Command::TogglePause, "pause on the newest frame, or go on"),
+    shift(Key::ArrowLeft, Command::ExtendLeft, "extend the selection of frames to the left"),
+    shift(Key::ArrowRight, Command::ExtendRight, "extend the selection of frames to the right"),
+    key(Key::ArrowLeft, Command::Previous, "previous frame; with a span in focus, previous span"),
+    key(Key::ArrowRight, Command::Next, "next frame; with a span in focus, next span"),
+    key(Key::ArrowUp, Command::Parent, "the span around the one in focus"),
+    key(Key::ArrowDown, Command::Child, "the first span inside the one in focus, or in view"),
+    key(Key::Comma, Command::PreviousFrame, "previous frame"),
+    key(Key::Period, Command::NextFrame, "next frame"),
+    key(Key::Home, Command::FirstFrame, "first frame"),
+    key(Key::End, Command::LastFrame, "last frame"),
+    key(Key::M, Command::SlowestFrame, "slowest frame of those shown"),
+    key(Key::W, Command::ZoomIn, "zoom in"),
+    key(Key::S, Command::ZoomOut, "zoom out"),
+    key(Key::A, Command::PanLeft, "earlier"),
+    key(Key::D, Command::PanRight, "later"),
+    key(Key::Z, Command::ZoomToFocus, "zoom to the span in focus"),
+    key(Key::Enter, Command::ZoomToFocus, ""),
+    key(Key::R, Command::ResetZoom, "the whole frame, or all frames, again"),
+    key(Key::Num0, Command::ResetZoom, ""),
+    key(Key::F, Command::Search, "search for names"),
+    key(Key::Slash, Command::Search, ""),
+    key(Key::N, Command::NextMatch, "next span that is searched for"),
+    key(Key::C, Command::NextColors, "colour by scope, thread or duration"),
+    key(Key::E, Command::ToggleTracks, "collapse or expand all tracks"),
+    key(Key::L, Command::ToggleLoad, "vor's own cost per frame"),
+    key(Key::Num1, Command::ShowMetrics, "metrics"),
+    key(Key::Num2, Command::ShowScopes, "table of scopes"),
+    key(Key::Num3, Command::ShowIcicle, "aggregated flame graph"),
+    shift(Key::Questionmark, Command::ToggleHelp, ""),
+    shift(Key::Slash, Command::ToggleHelp, ""),
+    key(Key::Questionmark, Command::ToggleHelp, "this table"),
+    key(Key::Escape, Command::Leave, "out of help, focus, selection, pin: one after the other"),
+];
+
+/// What the mouse does, for the overlay.
+pub const MOUSE: &[(&str, &str)] = &[
+    ("click a bar or plot", "pin that frame and pause; drag to scrub"),
+    ("shift-drag bars or plots", "show only those frames, pin the slowest"),
+    ("right-click bars or plots", "unpin and go on"),
+    ("scroll over the flame chart", "zoom; with shift, move"),
+    ("drag the flame chart", "move"),
+    ("double-click the flame chart", "the whole frame, or all frames, again"),
+    ("click a span", "focus: details at the right, arrows walk from there"),
+    ("click a track's name", "collapse or expand; right-click moves it"),
+];
+
+/// Returns the command of a key that was pressed, and takes the key.
+pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
+    ui.input_mut(|input| {
+        let found = SHORTCUTS
+            .iter()
+            .find(|shortcut| input.modifiers.matches_exact(shortcut.modifiers) && input.key_pressed(shortcut.key))?;
+        input.consume_key(found.modifiers, found.key);
+        Some(found.command)
+    })
+}
+
+/// Draws the overlay; returns whether it is to be closed.
+pub(crate) fn help(ui: &Ui) -> bool {
+    let modal = egui::Modal::new(egui::Id::unique("vor help")).show(ui.ctx(), |ui| {
+        ui.heading("Keys and mouse");
+        ui.add_space(6.0);
+        egui::Grid::new("vor help keys").num_columns(4).spacing([16.0, 3.0]).striped(true).show(ui, |ui| {
+            let shown: Vec<&Shortcut> = SHORTCUTS.iter().filter(|shortcut| !shortcut.text.is_empty()).collect();
+            for pair in shown.chunks(2) {
+                for shortcut in pair {
+                    ui.strong(name(shortcut));
+                    ui.label(shortcut.text);
+                }
+                ui.end_row();
+            }
+        });
+        ui.add_space(8.0);
+        egui::Grid::new("vor help mouse").num_columns(2).spacing([16.0, 3.0]).striped(true).show(ui, |ui| {
+            for (gesture, text) in MOUSE {
+                ui.strong(*gesture);
+                ui.label(*text);
+                ui.end_row();
+            }
+        });
+        ui.add_space(6.0);
+        ui.button("Close").clicked()
+    });
+    modal.inner || modal.should_close()
+}
+
+/// Returns how a shortcut is written: all keys of its command.
+fn name(shortcut: &Shortcut) -> String {
+    let alike = SHORTCUTS.iter().filter(|other| {
+        other.command == shortcut.command && (other.text.is_empty() || other.key == shortcut.key)
+    });
+    let mut names: Vec<String> = Vec::new();
+    for one in alike {
+        let plain = match one.key {
+            Key::ArrowLeft => "Left",
+            Key::ArrowRight => "Right",
+            Key::ArrowUp => "Up",
+            Key::ArrowDown => "Down",
+            Key::Questionmark => "?",
+            Key::Slash if one.modifiers.shift => continue,
+            other => other.symbol_or_name(),
+        };
+        let text = match one.modifiers.shift && one.key != Key::Questionmark {
+            true => format!("Shift+{plain}"),
+            false => plain.to_owned(),
+        };
+        if !names.contains(&text) {
+            names.push(text);
+        }
+    }
+    names.join(", ")
+}

@@ -1,0 +1,305 @@
+//! The panel inside the program that it shows.
+//!
+//! The program calls [`PanelState::tick`] once per frame that it displays, and [`show`] where the panel shall be. Each tick is an entry in the panel's ring: its length is known at once, its spans and
+//! metrics arrive when the drain has finished the frame, some milliseconds later.
+
+use std::collections::VecDeque;
+
+use egui::Ui;
+use vor_core::catalog::{Catalog, Column};
+use vor_core::clock;
+use vor_core::drain;
+use vor_core::frame::MetricValue;
+use vor_core::metrics::drain_io;
+use vor_core::system::{ProcessSample, ProcessSampler, SystemSample, columns};
+use web_time::Instant;
+
+use crate::bars::Thresholds;
+use crate::feed::Feed;
+use crate::metric::Metric;
+use crate::panel::Panel;
+use crate::plots::MetricRow;
+use crate::store::{FrameEntry, FrameId, Store};
+use crate::view::View;
+
+/// Most spans that the panel holds unless told otherwise: 80 MB of them.
+const DEFAULT_MAX_SPANS: usize = 4 << 20;
+
+/// How much the panel remembers, and which frames are good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PanelConfig {
+    /// Number of frames that are remembered.
+    pub history_capacity: usize,
+    /// Longest duration of a good frame, in milliseconds.
+    pub bar_good_threshold: f64,
+    /// Longest duration of a frame that is no cause for alarm yet, in milliseconds.
+    pub bar_warn_threshold: f64,
+}
+
+impl PanelConfig {
+    /// 256 frames; good up to 60 frames per second, and to be watched up to 30.
+    pub const FRAME_MS: Self = Self {
+        history_capacity: 256,
+        bar_good_threshold: 16.667,
+        bar_warn_threshold: 33.333,
+    };
+}
+
+/// What the panel has seen, and what is looked at.
+#[derive(Debug)]
+pub struct PanelState {
+    panel: Panel,
+    began: Instant,
+    /// When the entry that is pushed next began, in nanoseconds since `began`.
+    entry_begin_ns: i64,
+    feed: Option<Feed>,
+    /// Entries whose frames the drain has not delivered yet, and the mark that ended each, in ticks.
+    pending: VecDeque<(FrameId, u64)>,
+    /// The last mark that an entry was made for, in ticks.
+    marked_ticks: u64,
+    sampler: ProcessSampler,
+    sample: Option<ProcessSample>,
+}
+
+impl PanelState {
+    /// Makes a panel that has seen nothing.
+    #[must_use]
+    pub fn new(config: PanelConfig) -> Self {
+        let thresholds = Thresholds {
+            good: config.bar_good_threshold,
+            warn: config.bar_warn_threshold,
+        };
+        Self {
+            panel: Panel::new(Store::new(config.history_capacity, DEFAULT_MAX_SPANS), thresholds),
+            began: Instant::now(),
+            entry_begin_ns: 0,
+            feed: None,
+            pending: VecDeque::new(),
+            marked_ticks: 0,
+            sampler: ProcessSampler::new(),
+            sample: None,
+        }
+    }
+
+    /// Sets how many spans are remembered; about 20 bytes each.
+    #[must_use]
+    pub fn with_max_spans(mut self, max_spans: usize) -> Self {
+        self.panel.store_mut().set_max_spans(max_spans);
+        self
+    }
+
+    /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it once per frame, and not while the panel [is paused](Self::is_paused).
+    ///
+    /// Where recording is on, it marks the frame as [`frame_mark`](vor_core::drain::frame_mark) does, unless the program did so since the last tick.
+    pub fn tick(&mut self) {
+        let enabled = drain::is_enabled();
+        if enabled {
+            self.start_feed();
+            if drain::last_mark_ticks() <= self.marked_ticks {
+                drain::frame_mark();
+            }
+            self.marked_ticks = drain::last_mark_ticks();
+        }
+        let now_ns = i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let entry = FrameEntry {
+            number: self.panel.store().next_number(),
+            begin_ns: self.entry_begin_ns,
+            end_ns: now_ns,
+            metrics: if enabled { Vec::new() } else { self.sample_system(now_ns) },
+            ..FrameEntry::default()
+        };
+        self.entry_begin_ns = now_ns;
+        let id = self.panel.store_mut().push_frame(entry);
+        if enabled {
+            self.pending.push_back((id, self.marked_ticks));
+        }
+        self.take_frames();
+    }
+
+    /// Starts to listen to the drain, once.
+    fn start_feed(&mut self) {
+        if self.feed.is_some() {
+            return;
+        }
+        let elapsed_ns = i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        let now_ns = drain::catalog().map_or(0, |catalog| catalog.unix_ns(clock::ticks()));
+        self.feed = Some(Feed::new(now_ns.saturating_sub(elapsed_ns), DEFAULT_MAX_SPANS as u64));
+        self.marked_ticks = 0;
+    }
+
+    /// Gives each frame that the drain has finished to the entry in whose time it ended.
+    fn take_frames(&mut self) {
+        let delivered = self.feed.as_ref().map(Feed::take).unwrap_or_default();
+        for frame in delivered {
+            while self.pending.front().is_some_and(|(_, ticks)| *ticks < frame.end_ticks) {
+                self.pending.pop_front();
+            }
+            let store = self.panel.store_mut();
+            store.add_spans(&frame.block);
+            let Some(&(id, ticks)) = self.pending.front() else {
+                continue;
+            };
+            let came = frame.block.frame;
+            store.update_frame(id, |entry| {
+                // Several marks may have been made since the tick before; the last one ends the entry.
+                if entry.span_count == 0 && entry.metrics.is_empty() {
+                    entry.begin_ns = came.begin_ns;
+                }
+                if ticks == frame.end_ticks {
+                    entry.number = came.number;
+                    entry.end_ns = came.end_ns;
+                }
+                entry.span_count += came.span_count;
+                entry.held_spans += came.held_spans;
+                entry.dropped_spans += came.dropped_spans;
+                entry.merged_marks += came.merged_marks;
+                entry.metrics = came.metrics;
+            });
+        }
+    }
+
+    /// Returns the system's metrics, for when no recorder takes them.
+    fn sample_system(&mut self, now_ns: i64) -> Vec<MetricValue> {
+        if self.panel.store().catalog().columns.is_empty() {
+            let system = |metric| Column { metric, system: true };
+            let columns = columns().into_iter().map(system).collect::<Vec<_>>();
+            self.panel.store_mut().set_catalog(std::sync::Arc::new(Catalog {
+                columns: columns.into(),
+                ..Catalog::default()
+            }));
+        }
+        let sample = self.sampler.sample();
+        let wall_ns = u64::try_from(now_ns.saturating_sub(self.entry_begin_ns)).unwrap_or(0);
+        let before = self.sample.replace(sample).unwrap_or(sample);
+        let io = drain_io();
+        let system = SystemSample {
+            io_ns: io.elapsed_ns,
+            io_bytes: io.bytes,
+            ..SystemSample::between(&before, &sample, wall_ns)
+        };
+        let values = (0..).zip(system.values());
+        values
+            .filter_map(|(column, value)| value.map(|value| MetricValue { column, value }))
+            .collect()
+    }
+
+    /// Shows what vor itself costs per frame beside its length, or no longer.
+    pub fn toggle_profiler_load(&mut self) {
+        self.panel.toggle_profiler_load();
+    }
+
+    /// Returns the pinned frame as an index into the ring, the oldest being 0.
+    #[must_use]
+    pub fn pinned(&self) -> Option<usize> {
+        let store = self.panel.store();
+        self.panel.view().pinned().and_then(|id| store.index_of(id))
+    }
+
+    /// Returns whether a frame is pinned, which pauses.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.panel.view().pinned().is_some()
+    }
+
+    /// Pins the newest frame, if there is one.
+    pub fn pin_latest(&mut self) {
+        let (store, view) = self.panel.parts();
+        view.pin_latest(store);
+    }
+
+    /// Takes the pin and the selection away.
+    pub fn unpin(&mut self) {
+        self.panel.view_mut().unpin();
+    }
+
+    /// Returns the first and the last selected frame as indices into the ring.
+    #[must_use]
+    pub fn selection(&self) -> Option<(usize, usize)> {
+        self.panel.view().selection_indices(self.panel.store())
+    }
+
+    /// Pauses on the newest frame, or goes on.
+    pub fn toggle_pause(&mut self) {
+        let (store, view) = self.panel.parts();
+        view.toggle_pause(store);
+    }
+
+    /// Shows the whole of the pinned frame, else all frames, in the flame chart again.
+    pub fn reset_flame_zoom(&mut self) {
+        self.panel.view_mut().reset_zoom();
+    }
+
+    /// Returns the frames and spans that the panel shows.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.panel.store()
+    }
+
+    /// Returns what is looked at.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        self.panel.view()
+    }
+
+    /// Returns the panel, for settings that it alone has.
+    pub fn panel_mut(&mut self) -> &mut Panel {
+        &mut self.panel
+    }
+}
+
+/// Draws the panel over what is left of `ui`.
+///
+/// `history` holds the program's own record of each frame, the newest last; `metrics` says what to plot of them. Push one record per [`PanelState::tick`].
+///
+/// # Examples
+///
+/// ```
+/// # use std::collections::VecDeque;
+/// # mod vor { pub mod viz { pub use vor_viz::{Metric, PanelConfig, PanelState, show}; } }
+/// use vor::viz::{Metric, PanelConfig, PanelState};
+///
+/// struct Workload {
+///     particles: usize,
+/// }
+///
+/// const METRICS: &[Metric<Workload>] =
+///     &[Metric::new("particles", |w| w.particles as f64, "").as_integer().describe("alive at the end of the frame")];
+///
+/// let mut state = PanelState::new(PanelConfig::FRAME_MS);
+/// let mut history = VecDeque::with_capacity(PanelConfig::FRAME_MS.history_capacity);
+///
+/// // Once per displayed frame, inside the egui pass:
+/// let mut frame = |ui: &mut egui::Ui| {
+///     if !state.is_paused() {
+///         state.tick();
+///         if history.len() == PanelConfig::FRAME_MS.history_capacity {
+///             history.pop_front();
+///         }
+///         history.push_back(Workload { particles: 1000 });
+///     }
+///     vor::viz::show(ui, &mut state, &history, METRICS);
+/// };
+/// # let ctx = egui::Context::default();
+/// # ctx.set_missing_glyph_policy(egui::MissingGlyphPolicy::Tofu);
+/// # let _ = ctx.run_ui(Default::default(), |ui| frame(ui));
+/// ```
+pub fn show<R>(ui: &mut Ui, state: &mut PanelState, history: &VecDeque<R>, metrics: &[Metric<R>]) {
+    let frames = state.panel.store().frames().len();
+    let value = |get: fn(&R) -> f64| {
+        move |i: usize| {
+            // The newest records belong to the newest frames.
+            let at = (i + history.len()).checked_sub(frames);
+            at.and_then(|at| history.get(at)).map_or(f64::NAN, get)
+        }
+    };
+    let values: Vec<_> = metrics.iter().map(|metric| value(metric.get)).collect();
+    let rows = metrics.iter().zip(&values).map(|(metric, values)| MetricRow {
+        name: metric.name,
+        unit: metric.unit,
+        integer: metric.integer,
+        description: metric.description,
+        values,
+    });
+    let rows: Vec<MetricRow<'_>> = rows.collect();
+    state.panel.show(ui, &rows);
+}

@@ -1,0 +1,456 @@
+//! The whole panel: bars, flame chart, and below them metrics, scopes or the aggregated flame graph.
+//!
+//! It owns the frames and what is looked at, and knows nothing of where frames come from: [`PanelState`](crate::live::PanelState) fills it from the running program,
+//! [`ReplayState`](crate::replay::ReplayState) from a capture.
+
+use std::time::Duration;
+
+use egui::{CursorIcon, Id, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use web_time::Instant;
+
+use crate::bars::{self, Thresholds};
+use crate::flame::{ColorBy, Direction, FlameChart, Usual};
+use crate::icicle::Icicle;
+use crate::keys::{self, Command};
+use crate::plots::{MetricRow, Plots};
+use crate::scopes::ScopeTable;
+use crate::store::{FrameEntry, Store};
+use crate::theme::Theme;
+use crate::units;
+use crate::view::View;
+
+/// Height of the bars, in points.
+const BARS_HEIGHT: f32 = 72.0;
+
+/// Height of the line that divides flame chart and what is below, in points.
+const DIVIDER_HEIGHT: f32 = 7.0;
+
+/// What stands below the flame chart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tab {
+    /// A plot per metric.
+    #[default]
+    Metrics,
+    /// The table of scopes.
+    Scopes,
+    /// The aggregated flame graph.
+    Icicle,
+}
+
+impl Tab {
+    const ALL: [(Self, &str); 3] =
+        [(Self::Metrics, "Metrics"), (Self::Scopes, "Scopes"), (Self::Icicle, "Flame graph")];
+}
+
+/// The panel.
+#[derive(Debug)]
+pub struct Panel {
+    store: Store,
+    view: View,
+    thresholds: Thresholds,
+    chart: FlameChart,
+    plots: Plots,
+    scopes: ScopeTable,
+    icicle: Icicle,
+    tab: Tab,
+    /// The flame chart's share of the height that it divides with what is below.
+    split: f32,
+    shows_help: bool,
+    /// Whether the search field is to get the keyboard in this pass.
+    wants_search: bool,
+    /// What the last pass took.
+    pass: Duration,
+}
+
+impl Panel {
+    /// Makes a panel of a store.
+    #[must_use]
+    pub fn new(store: Store, thresholds: Thresholds) -> Self {
+        Self {
+            store,
+            view: View::default(),
+            thresholds,
+            chart: FlameChart::default(),
+            plots: Plots::default(),
+            scopes: ScopeTable::default(),
+            icicle: Icicle::default(),
+            tab: Tab::Metrics,
+            split: 0.6,
+            shows_help: false,
+            wants_search: false,
+            pass: Duration::ZERO,
+        }
+    }
+
+    /// Returns the frames and spans.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the frames and spans, to add some.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Returns what is looked at.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Returns what is looked at, to look at something else.
+    pub fn view_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+
+    /// Returns the frames, and what is looked at of them.
+    pub fn parts(&mut self) -> (&Store, &mut View) {
+        (&self.store, &mut self.view)
+    }
+
+    /// Returns which frames are good.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
+    /// Returns the flame chart.
+    pub fn chart_mut(&mut self) -> &mut FlameChart {
+        &mut self.chart
+    }
+
+    /// Returns the metric rows.
+    pub fn plots_mut(&mut self) -> &mut Plots {
+        &mut self.plots
+    }
+
+    /// Returns the table of scopes.
+    #[must_use]
+    pub fn scopes(&self) -> &ScopeTable {
+        &self.scopes
+    }
+
+    /// Returns what stands below the flame chart.
+    #[must_use]
+    pub fn tab(&self) -> Tab {
+        self.tab
+    }
+
+    /// Chooses what stands below the flame chart.
+    pub fn set_tab(&mut self, tab: Tab) {
+        self.tab = tab;
+    }
+
+    /// Returns whether the table of keys is shown.
+    #[must_use]
+    pub fn shows_help(&self) -> bool {
+        self.shows_help
+    }
+
+    /// Computes at once what is otherwise computed over several passes, for pictures.
+    pub fn finish(&mut self) {
+        self.view.begin_pass(&self.store);
+        self.scopes.finish(&self.store, &self.view);
+        self.icicle.finish(&self.store, &self.view);
+    }
+
+    /// Shows vor's own cost, or no longer.
+    pub fn toggle_profiler_load(&mut self) {
+        self.view.shows_load = !self.view.shows_load;
+    }
+
+    /// Draws the panel over what is left of `ui`, with `rows` below the metrics that came with the frames.
+    pub fn show(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
+        let began = Instant::now();
+        let mut area = ui.available_rect_before_wrap();
+        if !area.height().is_finite() || area.height() > 8192.0 {
+            // Inside something that scrolls there is no bottom.
+            area.set_height(760.0);
+        }
+        let area = area.with_max_y(area.bottom().max(area.top() + 220.0));
+        self.view.begin_pass(&self.store);
+        if !ui.ctx().text_edit_focused() && ui.rect_contains_pointer(area) && !egui::Popup::is_any_open(ui.ctx()) {
+            while let Some(command) = keys::pressed(ui) {
+                self.obey(command);
+            }
+        }
+        let theme = Theme::of(ui.visuals());
+        ui.scope_builder(UiBuilder::new().max_rect(area), |ui| {
+            ui.spacing_mut().item_spacing.y = 3.0;
+            self.toolbar(ui, &theme);
+            bars::show(ui, BARS_HEIGHT, &self.store, &mut self.view, &theme, self.thresholds);
+            let room = (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - 6.0).max(120.0);
+            let flame_height = (room * self.split).max(60.0);
+            let scopes = &self.scopes;
+            let usual = |site, kind| usual(scopes, site, kind);
+            self.chart.show(ui, flame_height, &self.store, &mut self.view, &theme, &usual);
+            self.divider(ui, room, &theme);
+            self.below(ui, area, &theme, rows);
+        });
+        ui.advance_cursor_after_rect(area);
+        if self.shows_help && keys::help(ui) {
+            self.shows_help = false;
+        }
+        self.pass = began.elapsed();
+    }
+
+    /// Draws the line of controls.
+    fn toolbar(&mut self, ui: &mut Ui, theme: &Theme) {
+        ui.horizontal_wrapped(|ui| {
+            let paused = self.view.pinned().is_some();
+            let text = if paused { "Resume" } else { "Pause" };
+            if ui.button(text).on_hover_text("Space").clicked() {
+                self.view.toggle_pause(&self.store);
+            }
+            ui.label(self.status());
+            if self.view.selection().is_some() && ui.button("All frames").on_hover_text("Leaves the selection").clicked() {
+                self.view.clear_selection();
+            }
+            ui.separator();
+            self.search(ui, theme);
+            ui.separator();
+            let color_by = self.chart.color_by();
+            egui::ComboBox::from_id_salt("vor colours")
+                .selected_text(format!("Colour: {}", color_by.name()))
+                .show_ui(ui, |ui| {
+                    for one in ColorBy::ALL {
+                        if ui.selectable_label(one == color_by, one.name()).clicked() {
+                            self.chart.set_color_by(one);
+                        }
+                    }
+                });
+            let mut row_height = self.chart.row_height();
+            let slider = egui::DragValue::new(&mut row_height).range(4.0..=32.0).speed(0.1).prefix("Rows: ").suffix(" px");
+            if ui.add(slider).on_hover_text("Height of the flame chart's rows").changed() {
+                self.chart.set_row_height(row_height);
+            }
+            let zoomed = self.view.is_zoomed();
+            let reset = ui.add_enabled(zoomed, egui::Button::new("Reset zoom"));
+            if reset.on_hover_text("R, or a double click on the flame chart").clicked() {
+                self.view.reset_zoom();
+            }
+            self.load(ui, theme);
+            if ui.button("?").on_hover_text("Keys and mouse").clicked() {
+                self.shows_help = true;
+            }
+        });
+    }
+
+    /// Returns what is shown, in words.
+    fn status(&self) -> String {
+        let frames = self.store.frames().len();
+        let mut text = match self.view.pinned().and_then(|id| self.store.frame(id)) {
+            Some(frame) => format!("frame {} · {}", frame.number, units::duration(frame.duration_ms() * 1e6)),
+            None if frames == 0 => "no frames yet".to_owned(),
+            None => format!("{} frames", units::count(frames as u64)),
+        };
+        if let Some((first, last)) = self.view.selection_indices(&self.store) {
+            text.push_str(&format!(" · {} selected", units::count((last - first + 1) as u64)));
+        }
+        text
+    }
+
+    /// Draws the field of the flame chart's search.
+    fn search(&mut self, ui: &mut Ui, theme: &Theme) {
+        let id = Id::unique("vor search");
+        let field = TextEdit::singleline(&mut self.view.search).id(id).hint_text("search names").desired_width(150.0);
+        let response = ui.add(field).on_hover_text("F; Enter goes to the next match");
+        response.widget_info(|| WidgetInfo::text_edit(true, "", self.view.search.clone(), "search names"));
+        if std::mem::take(&mut self.wants_search) {
+            response.request_focus();
+        }
+        if response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter)) {
+            self.chart.go_to_match(&self.store, &mut self.view);
+        }
+        if let Some(found) = self.chart.found() {
+            let text = match found {
+                0 => "no scope".to_owned(),
+                1 => "1 scope".to_owned(),
+                _ => format!("{} scopes", units::count(found as u64)),
+            };
+            ui.colored_label(if found == 0 { theme.bad } else { theme.weak_text }, text);
+            if ui.small_button("Clear").clicked() {
+                self.view.search.clear();
+            }
+        }
+    }
+
+    /// Draws the switch of vor's own cost, and the cost.
+    fn load(&mut self, ui: &mut Ui, theme: &Theme) {
+        let mut shows_load = self.view.shows_load;
+        let hover = "What vor itself costs: the scopes of the frame times the cost of an empty one, and this panel's own pass";
+        if ui.toggle_value(&mut shows_load, "vor's cost").on_hover_text(hover).changed() {
+            self.view.shows_load = shows_load;
+        }
+        if !shows_load {
+            return;
+        }
+        if vor_core::calibrate::empty_span_ns() == 0 {
+            vor_core::calibrate::calibrate();
+        }
+        let pinned = self.view.pinned().and_then(|id| self.store.frame(id));
+        // The newest frames may not have been delivered yet.
+        let delivered = |frame: &&FrameEntry| frame.span_count > 0;
+        if let Some(frame) = pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered)) {
+            let cost_ns = frame.span_count as f64 * vor_core::calibrate::empty_span_ns() as f64;
+            let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
+            let text = format!(
+                "frame_ms {} of which vor {} ({:.2} %), panel {}",
+                units::three_digits(frame.duration_ms()),
+                units::duration(cost_ns),
+                100.0 * cost_ns / frame_ns,
+                units::duration(self.pass.as_nanos() as f64)
+            );
+            ui.colored_label(theme.weak_text, text);
+        }
+    }
+
+    /// Draws the line that divides the flame chart from what is below, which can be dragged.
+    fn divider(&mut self, ui: &mut Ui, room: f32, theme: &Theme) {
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), DIVIDER_HEIGHT), Sense::drag());
+        let response = response.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
+        response.widget_info(|| WidgetInfo::labeled(egui::Role::Splitter, true, "divider"));
+        if response.dragged() {
+            self.split = (self.split + response.drag_delta().y / room).clamp(0.1, 0.9);
+        }
+        let color = if response.hovered() || response.dragged() { theme.weak_text } else { theme.grid };
+        let grip = Rect::from_center_size(rect.center(), vec2(60.0, 3.0));
+        ui.painter().rect_filled(grip, 1.5, color);
+    }
+
+    /// Draws what is below the flame chart.
+    fn below(&mut self, ui: &mut Ui, area: Rect, theme: &Theme, rows: &[MetricRow<'_>]) {
+        let rect = Rect::from_min_max(pos2(area.left(), ui.cursor().top()), area.max);
+        ui.scope_builder(UiBuilder::new().max_rect(rect), |ui| {
+            ui.set_clip_rect(rect.intersect(ui.clip_rect()));
+            ui.horizontal(|ui| {
+                for (tab, name) in Tab::ALL {
+                    ui.selectable_value(&mut self.tab, tab, name);
+                }
+            });
+            match self.tab {
+                Tab::Metrics => self.metrics(ui, theme, rows),
+                Tab::Scopes => self.scopes.show(ui, &self.store, &mut self.view, theme),
+                Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
+            }
+        });
+    }
+
+    /// Draws the metrics that came with the frames, and those of the caller.
+    fn metrics(&mut self, ui: &mut Ui, theme: &Theme, rows: &[MetricRow<'_>]) {
+        let (store, view) = (&self.store, &mut self.view);
+        let catalog = std::sync::Arc::clone(store.catalog());
+        let value = |column: u32| {
+            let is_length = catalog.columns.get(column as usize).is_some_and(|it| it.system && it.metric.name == "frame_ms");
+            move |i: usize| {
+                let frame = store.frames().get(i);
+                // Known at once, also of frames that the drain has not delivered yet.
+                if is_length {
+                    return frame.map_or(f64::NAN, FrameEntry::duration_ms);
+                }
+                frame.and_then(|frame| frame.metric(column)).unwrap_or(f64::NAN)
+            }
+        };
+        let values: Vec<_> = (0..catalog.columns.len() as u32).map(value).collect();
+        let own = catalog.columns.iter().zip(&values).map(|(column, values)| MetricRow {
+            name: &column.metric.name,
+            unit: &column.metric.unit,
+            integer: false,
+            description: describe(&column.metric.name, column.system),
+            values,
+        });
+        let given = rows.iter().map(|row| MetricRow { ..*row });
+        let all: Vec<MetricRow<'_>> = own.chain(given).collect();
+        egui::ScrollArea::vertical().id_salt("vor metrics").auto_shrink(false).show(ui, |ui| {
+            self.plots.show(ui, store, view, theme, &all);
+        });
+    }
+
+    /// Does what a key asks for.
+    fn obey(&mut self, command: Command) {
+        let (store, view, chart) = (&self.store, &mut self.view, &mut self.chart);
+        match command {
+            Command::TogglePause => view.toggle_pause(store),
+            Command::Previous if view.focus.is_some() => _ = chart.go(store, view, Direction::Previous),
+            Command::Next if view.focus.is_some() => _ = chart.go(store, view, Direction::Next),
+            Command::Parent => _ = chart.go(store, view, Direction::Parent),
+            Command::Child => _ = chart.go_in(store, view),
+            Command::Previous | Command::PreviousFrame => view.step_pin(store, -1),
+            Command::Next | Command::NextFrame => view.step_pin(store, 1),
+            Command::ExtendLeft => view.extend_selection(store, -1),
+            Command::ExtendRight => view.extend_selection(store, 1),
+            Command::FirstFrame => view.step_pin(store, i64::MIN),
+            Command::LastFrame => view.step_pin(store, i64::MAX),
+            Command::SlowestFrame => view.pin_slowest(store),
+            Command::ZoomIn | Command::ZoomOut => {
+                let now = view.flame_axis(store);
+                let anchor = view.pointed_ns().filter(|ns| now.contains(*ns));
+                let anchor = anchor.unwrap_or(f64::midpoint(now.begin_ns, now.end_ns));
+                view.zoom_by(store, anchor, if command == Command::ZoomIn { 0.7 } else { 1.0 / 0.7 });
+            }
+            Command::PanLeft => view.pan_by(store, -0.15 * view.flame_axis(store).len_ns()),
+            Command::PanRight => view.pan_by(store, 0.15 * view.flame_axis(store).len_ns()),
+            Command::ZoomToFocus => chart.zoom_to_focus(view),
+            Command::ResetZoom => view.reset_zoom(),
+            Command::Search => self.wants_search = true,
+            Command::NextMatch => _ = chart.go_to_match(store, view),
+            Command::NextColors => {
+                let at = ColorBy::ALL.iter().position(|one| *one == chart.color_by()).unwrap_or(0);
+                chart.set_color_by(ColorBy::ALL[(at + 1) % ColorBy::ALL.len()]);
+            }
+            Command::ToggleTracks => {
+                let any_open = chart.tracks().any(|track| !chart.is_collapsed(track));
+                chart.set_all_collapsed(store, any_open);
+            }
+            Command::ToggleLoad => self.toggle_profiler_load(),
+            Command::ShowMetrics => self.tab = Tab::Metrics,
+            Command::ShowScopes => self.tab = Tab::Scopes,
+            Command::ShowIcicle => self.tab = Tab::Icicle,
+            Command::ToggleHelp => self.shows_help = !self.shows_help,
+            Command::Leave => {
+                if self.shows_help {
+                    self.shows_help = false;
+                } else if view.focus.is_some() {
+                    view.focus = None;
+                } else if view.selection().is_some() {
+                    view.clear_selection();
+                } else {
+                    view.unpin();
+                }
+            }
+        }
+    }
+}
+
+/// Returns how calls of a scope usually are, as the table knows it.
+fn usual(scopes: &ScopeTable, site: vor_core::catalog::SiteId, kind: crate::store::TrackKind) -> Option<Usual> {
+    let row = scopes.rows()?.rows.iter().find(|row| row.site == site && row.kind == kind)?;
+    Some(Usual {
+        count: row.count,
+        p50_ns: row.p50_ns,
+        p95_ns: row.p95_ns,
+        p99_ns: row.p99_ns,
+        max_ns: row.max_ns,
+    })
+}
+
+/// Returns what one of vor's own metrics is.
+fn describe(name: &str, system: bool) -> &'static str {
+    if !system {
+        return "recorded by the program";
+    }
+    match name {
+        "frame_ms" => "time between two marks",
+        "memory_mb" => "physical memory in use, in 10^6 bytes",
+        "io_ms" => "time that the program reported as spent on I/O",
+        "io_MB" => "what the program reported as read or written",
+        "cpu_pct" => "CPU time of all threads; 100 is one core all the time",
+        "page_faults" => "page faults, minor and major",
+        "ctx_switches" => "context switches of all threads",
+        "threads" => "threads alive at the end of the frame",
+        "disk_read_MB" => "read from storage for the process",
+        "disk_write_MB" => "written to storage for the process",
+        _ => "",
+    }
+}
