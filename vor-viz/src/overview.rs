@@ -3,8 +3,9 @@
 //! The x axis is the number of the frame within the capture, since time may have holes of days. A column of pixels shows the shortest and the longest of its frames on a logarithmic scale: of
 //! millions of frames, each column has some that are a hundred times longer than the others.
 
-use egui::{Align2, CursorIcon, Id, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use std::ops::Range;
+
+use egui::{Align2, CursorIcon, Id, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use crate::bars::Thresholds;
 use crate::frame_axis::axis_rect;
@@ -70,6 +71,8 @@ pub fn show(
     let response = ui.interact(strip.rect, id, Sense::click_and_drag());
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "overview of the capture"));
     let action = act(ui, id, &response, &strip, &window, window_box);
+    let pointed = response.hover_pos().and_then(|pos| strip.ordinal(pos.x));
+    let mut marked = [false; 2];
     if ui.is_rect_visible(rect) {
         let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
         painter.rect_filled(strip.rect, 0.0, theme.ground);
@@ -79,14 +82,17 @@ pub fn show(
         picture.find_marks(&data, &strip);
         picture.draw(&data, &strip, theme, thresholds);
         picture.quads.paint(&painter);
+        let column = pointed.map(|pointed| strip.column_of(pointed));
+        marked = column
+            .and_then(|column| picture.marked.get(column).copied())
+            .unwrap_or_default();
         ui.data_mut(|memory| memory.insert_temp(id, picture));
         paint_threshold(&painter, &data, &strip, theme, thresholds);
         paint_window(&painter, &strip, window_box, pinned, theme);
         write(&painter, rect, &data, theme);
     }
-    let pointed = response.hover_pos().and_then(|pos| strip.ordinal(pos.x));
     if let Some(pointed) = pointed.filter(|_| !response.dragged()) {
-        response.on_hover_ui_at_pointer(|ui| tooltip(ui, &data, &strip, pointed));
+        response.on_hover_ui_at_pointer(|ui| tooltip(ui, &data, &strip, pointed, marked));
     }
     action
 }
@@ -263,29 +269,33 @@ impl Picture {
             Some(first..usize::try_from(end).unwrap_or(known).min(known))
         });
         // Columns that look the same are one rectangle.
-        let mut open: Option<(usize, usize, [f32; 2], [egui::Color32; 2])> = None;
-        let mut paint =
-            |(from, to, [short_y, long_y], [short, long]): (usize, usize, _, [egui::Color32; 2])| {
-                let (left, right) = (strip.column_x(from), strip.column_x(to));
-                if long_y < short_y {
-                    sketch::quad(mesh, left, long_y, right, short_y, long.gamma_multiply(0.6));
-                }
-                sketch::quad(mesh, left, short_y, right, plot.bottom(), short);
-            };
+        let mut open: Option<Block> = None;
+        let mut paint = |block: Block| {
+            let (left, right) = (strip.column_x(block.first), strip.column_x(block.end));
+            let ([short_y, long_y], [short, long]) = (block.ys, block.colors);
+            if long_y < short_y {
+                sketch::quad(mesh, left, long_y, right, short_y, long.gamma_multiply(0.6));
+            }
+            sketch::quad(mesh, left, short_y, right, plot.bottom(), short);
+        };
         for (column, frames) in shown.enumerate() {
             let Some((shortest, longest)) = data.durations_ms.min_max(frames) else {
                 continue;
             };
             let ys = [shortest, longest].map(|ms| heights.y(f64::from(ms), plot, strip.pixels_per_point));
             let colors = [shortest, longest].map(|ms| thresholds.color(f64::from(ms), theme));
+            let block = Block {
+                first: column,
+                end: column + 1,
+                ys,
+                colors,
+            };
             match &mut open {
-                Some((_, end, last_ys, last_colors))
-                    if *end == column && *last_ys == ys && *last_colors == colors =>
-                {
-                    *end = column + 1;
+                Some(last) if last.end == column && last.ys == ys && last.colors == colors => {
+                    last.end = column + 1;
                 }
                 last => {
-                    if let Some(last) = last.replace((column, column + 1, ys, colors)) {
+                    if let Some(last) = last.replace(block) {
                         paint(last);
                     }
                 }
@@ -330,6 +340,15 @@ impl Picture {
             );
         }
     }
+}
+
+/// Columns of pixels that look the same: heights and colours of their shortest and longest frames.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    first: usize,
+    end: usize,
+    ys: [f32; 2],
+    colors: [egui::Color32; 2],
 }
 
 /// Returns how many frames have a length to show.
@@ -459,7 +478,8 @@ fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) 
 }
 
 /// Says which frames are at the pointer, and how long they took.
-fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64) {
+fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64, marked: [bool; 2]) {
+    let [dropped, damaged] = marked;
     let column = strip.column_of(pointed);
     let first = strip.first_of(column);
     let end = strip.first_of(column + 1).max(first + 1);
@@ -485,20 +505,6 @@ fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64) {
         None => {
             ui.weak("not loaded yet");
         }
-    }
-    let from = data.marks.partition_point(|mark| mark.0 < first);
-    let to = data.marks.partition_point(|mark| mark.0 < end);
-    // Of very many, the first ones say enough.
-    let marks = data
-        .marks
-        .get(from..to.max(from))
-        .unwrap_or_default()
-        .iter()
-        .take(10_000);
-    let [mut dropped, mut damaged] = [false; 2];
-    for (_, mark) in marks {
-        dropped |= *mark == OverviewMark::Dropped;
-        damaged |= *mark == OverviewMark::Damaged;
     }
     if dropped {
         ui.label("spans were dropped here");

@@ -89,7 +89,7 @@ pub struct Scale<'a> {
 }
 
 impl<'a> Scale<'a> {
-    /// Makes the scale that fits values of up to `most`, given in `unit`. Large values in an unknown unit get a `k`, `M`, `G` or `T`.
+    /// Makes the scale that fits values of up to `most`, given in `unit`. Of a million and more in an unknown unit, numbers end in `M`, `G` or `T`.
     #[must_use]
     pub fn of(most: f64, unit: &'a str, integer: bool) -> Self {
         let most = if most.is_finite() { most.abs() } else { 0.0 };
@@ -101,16 +101,16 @@ impl<'a> Scale<'a> {
         };
         let (base, rate) = split_rate(unit);
         let Some((family, given)) = Family::of(base) else {
-            let magnitudes = [(1e15, "T"), (1e12, "G"), (1e9, "M"), (1e6, "k")];
-            let fits = magnitudes.iter().find(|(least, _)| most >= 0.9995 * least);
+            let magnitudes = [(1e12, "T"), (1e9, "G"), (1e6, "M")];
+            let fits = magnitudes.iter().find(|(size, _)| most >= 0.9995 * size);
             return match fits {
-                Some(&(least, suffix)) if least < 1e15 || most < 1e18 => Self {
-                    divisor: least / 1e3,
+                Some(&(divisor, suffix)) => Self {
+                    divisor,
                     suffix,
                     integer: false,
                     ..plain
                 },
-                _ => plain,
+                None => plain,
             };
         };
         let in_smallest = most * family.size(given);
