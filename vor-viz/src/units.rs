@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use std::borrow::Cow;
+
 /// Returns a length of time in the unit that fits, to three digits: `950 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`, `2 min 5 s`.
 #[must_use]
 pub fn duration(ns: f64) -> String {
@@ -45,4 +47,248 @@ pub fn count(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Returns a metric's value in the unit that fits: `1.50 GiB` for 1 610 612 736 `B`, `12.3 ms` for 0.0123 `s`; units that are not known stay, and have three digits.
+#[must_use]
+pub fn scaled(value: f64, unit: &str) -> String {
+    metric(value, unit, false)
+}
+
+/// Returns what [`scaled`] does; of integers, those in unknown units have all their digits in groups and no decimals.
+#[must_use]
+pub fn metric(value: f64, unit: &str, integer: bool) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let (base, rate) = split_rate(unit);
+    let known = Family::of(base);
+    if let (Some((Family::Time, step)), false) = (&known, rate) {
+        return duration(value * Family::Time.size(*step));
+    }
+    if known.is_some() {
+        let scale = Scale::of(value.abs(), unit, integer);
+        return format!("{} {}", scale.number(value), scale.unit());
+    }
+    let number = if integer { whole(value) } else { number(value) };
+    if unit.is_empty() {
+        number
+    } else {
+        format!("{number} {unit}")
+    }
+}
+
+/// One unit for all values of a range, such as an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale<'a> {
+    divisor: f64,
+    unit: Cow<'a, str>,
+    /// Stands behind each number: the magnitude of values in an unknown unit.
+    suffix: &'static str,
+    integer: bool,
+}
+
+impl<'a> Scale<'a> {
+    /// Makes the scale that fits values of up to `most`, given in `unit`. Of a million and more in an unknown unit, numbers end in `M`, `G` or `T`.
+    #[must_use]
+    pub fn of(most: f64, unit: &'a str, integer: bool) -> Self {
+        let most = if most.is_finite() { most.abs() } else { 0.0 };
+        let plain = Self {
+            divisor: 1.0,
+            unit: Cow::Borrowed(unit),
+            suffix: "",
+            integer,
+        };
+        let (base, rate) = split_rate(unit);
+        let Some((family, given)) = Family::of(base) else {
+            let magnitudes = [(1e12, "T"), (1e9, "G"), (1e6, "M")];
+            let fits = magnitudes.iter().find(|(size, _)| most >= 0.9995 * size);
+            return match fits {
+                Some(&(divisor, suffix)) => Self {
+                    divisor,
+                    suffix,
+                    integer: false,
+                    ..plain
+                },
+                None => plain,
+            };
+        };
+        let in_smallest = most * family.size(given);
+        let fits = |step: &usize| in_smallest >= 0.9995 * family.size(*step);
+        let steps = family.names().len();
+        let step = match most {
+            0.0 => given,
+            _ => (0..steps).rev().find(fits).unwrap_or(0),
+        };
+        let name = family.names()[step];
+        Self {
+            divisor: family.size(step) / family.size(given),
+            unit: if rate {
+                Cow::Owned(format!("{name}/s"))
+            } else {
+                Cow::Borrowed(name)
+            },
+            integer: integer && step == 0,
+            ..plain
+        }
+    }
+
+    /// Returns the unit that the numbers are in.
+    #[must_use]
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// Returns a value as a number in this unit, without it; `–` for what is no number.
+    #[must_use]
+    pub fn number(&self, value: f64) -> String {
+        let value = value / self.divisor;
+        let text = if self.integer { whole(value) } else { number(value) };
+        match self.suffix {
+            "" => text,
+            suffix if value.is_finite() => text + suffix,
+            _ => text,
+        }
+    }
+
+    /// Returns the same scale for values between integers, such as their mean.
+    #[must_use]
+    pub fn with_decimals(&self) -> Self {
+        Self {
+            integer: false,
+            ..self.clone()
+        }
+    }
+}
+
+/// Units that differ by powers of one number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Family {
+    /// What counts in bytes and powers of two.
+    Bytes,
+    /// Megabytes of 10⁶ bytes and their like.
+    DecimalBytes,
+    Time,
+    Frequency,
+}
+
+impl Family {
+    /// Returns the family of a unit, and which of its steps that is.
+    fn of(unit: &str) -> Option<(Self, usize)> {
+        let unit = match unit {
+            "us" | "\u{3bc}s" => "µs",
+            "KB" => "kB",
+            "bytes" | "byte" => "B",
+            unit => unit,
+        };
+        let families = [Self::Bytes, Self::DecimalBytes, Self::Time, Self::Frequency];
+        families.into_iter().find_map(|family| {
+            let step = family.names().iter().position(|name| *name == unit)?;
+            Some((family, step))
+        })
+    }
+
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Bytes => &["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
+            Self::DecimalBytes => &["B", "kB", "MB", "GB", "TB", "PB"],
+            Self::Time => &["ns", "µs", "ms", "s"],
+            Self::Frequency => &["Hz", "kHz", "MHz", "GHz"],
+        }
+    }
+
+    /// Returns how many of the first step one of a step is.
+    fn size(self, step: usize) -> f64 {
+        let base: f64 = if self == Self::Bytes { 1024.0 } else { 1000.0 };
+        base.powi(step as i32)
+    }
+}
+
+/// Returns a unit without its `/s`, and whether it had one.
+fn split_rate(unit: &str) -> (&str, bool) {
+    match unit.strip_suffix("/s") {
+        Some(base) => (base, true),
+        None => (unit, false),
+    }
+}
+
+/// Returns a number with three digits, whatever its magnitude.
+#[must_use]
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if !size.is_finite() => "–".to_owned(),
+        0.0 => "0".to_owned(),
+        size if !(1e-4..1e15).contains(&size) => format!("{value:.2e}"),
+        size if size < 0.000_999_5 => format!("{value:.6}"),
+        size if size < 0.009_995 => format!("{value:.5}"),
+        size if size < 0.099_95 => format!("{value:.4}"),
+        size if size < 9999.5 => three_digits(value),
+        _ => whole(value),
+    }
+}
+
+/// Returns a number without decimals, its digits in groups.
+fn whole(value: f64) -> String {
+    match value.abs().round() {
+        size if !size.is_finite() => "–".to_owned(),
+        size if size >= 1e15 => format!("{value:.2e}"),
+        size if value < 0.0 && size > 0.0 => format!("-{}", count(size as u64)),
+        size => count(size as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_in_the_unit_that_fits() {
+        let cases = [
+            (0.0, "B", "0 B"),
+            (512.0, "B", "512 B"),
+            (1536.0, "B", "1.50 KiB"),
+            (1_610_612_736.0, "B", "1.50 GiB"),
+            (-2048.0, "B/s", "-2.00 KiB/s"),
+            (815.4, "MB", "815 MB"),
+            (0.0154, "MB", "15.4 kB"),
+            (2500.0, "MB/s", "2.50 GB/s"),
+            (16.67, "ms", "16.7 ms"),
+            (0.0042, "ms", "4.20 µs"),
+            (1.5e6, "us", "1.50 s"),
+            (125.0, "s", "2 min 5 s"),
+            (101.26, "%", "101 %"),
+            (0.0123, "", "0.0123"),
+            (3.5e6, "Hz", "3.50 MHz"),
+            (1_234_567.0, "req", "1\u{202f}234\u{202f}567 req"),
+            (1e300, "req", "1.00e300 req"),
+            (f64::NAN, "B", "–"),
+            (f64::NEG_INFINITY, "req", "–"),
+        ];
+        for (value, unit, expected) in cases {
+            assert_eq!(scaled(value, unit), expected, "{value} {unit}");
+        }
+    }
+
+    #[test]
+    fn integers_have_no_decimals() {
+        assert_eq!(metric(7.0, "", true), "7");
+        assert_eq!(metric(-12_345.0, "faults", true), "-12\u{202f}345 faults");
+        assert_eq!(metric(-0.0, "", true), "0");
+        assert_eq!(metric(7.0, "B", true), "7 B");
+        assert_eq!(metric(2048.0, "B", true), "2.00 KiB");
+    }
+
+    #[test]
+    fn the_values_of_a_scale_share_a_unit() {
+        let scale = Scale::of(3e9, "B", false);
+        assert_eq!(scale.unit(), "GiB");
+        assert_eq!(scale.number(1_073_741_824.0), "1.00");
+        assert_eq!(scale.number(107_374_182.4), "0.10");
+        let scale = Scale::of(25e6, "items/s", true);
+        assert_eq!((scale.number(25e6).as_str(), scale.unit()), ("25.0M", "items/s"));
+        let scale = Scale::of(999.0, "", true);
+        assert_eq!(scale.number(3.0), "3");
+        assert_eq!(scale.with_decimals().number(3.25), "3.25");
+        assert_eq!(Scale::of(f64::INFINITY, "ms", false).number(f64::NAN), "–");
+    }
 }

@@ -34,7 +34,7 @@ fn harness(store: Store, dark: bool) -> Harness<'static, App> {
         let theme = Theme::of(ui.visuals());
         let height = ui.available_height();
         app.chart
-            .show(ui, height, &app.store, &mut app.view, &theme, &|_| None);
+            .show(ui, height, &app.store, &mut app.view, &theme, &|_, _| None);
     };
     let mut harness = Harness::builder()
         .with_size(vec2(1100.0, 560.0))

@@ -53,7 +53,7 @@ pub fn benches(criterion: &mut Criterion) {
                 view.zoom_to(begin, begin + length);
                 headless.pass(|ui| {
                     let theme = Theme::of(ui.visuals());
-                    chart.show(ui, 1080.0, &store, &mut view, &theme, &|_| None);
+                    chart.show(ui, 1080.0, &store, &mut view, &theme, &|_, _| None);
                 })
             };
             pass();
@@ -66,7 +66,7 @@ pub fn benches(criterion: &mut Criterion) {
                 view.begin_pass(&store);
                 headless.pass(|ui| {
                     let theme = Theme::of(ui.visuals());
-                    chart.show(ui, 1080.0, &store, &mut view, &theme, &|_| None);
+                    chart.show(ui, 1080.0, &store, &mut view, &theme, &|_, _| None);
                 })
             };
             if share == 1.0 {

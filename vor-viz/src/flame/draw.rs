@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, Vec2, pos2, vec2};
+use egui::{
+    Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder, Vec2, pos2, vec2,
+};
 use rustc_hash::FxHashMap;
 use vor_core::catalog::{Catalog, SiteId};
 
+use super::card::{self, Pointed, UsualOf};
 use super::layout::{MIN_HEIGHT, name_of};
 use super::{FlameChart, Frame, RULER_HEIGHT, Shown, TrackId, ruler};
 use crate::store::{Store, Track};
@@ -218,6 +221,42 @@ impl FlameChart {
             Some(Wish::Shift(id, by)) => self.shift_track(store, id, by),
             None => {}
         }
+    }
+
+    /// Tells at the right of the span in focus.
+    pub(super) fn draw_details(
+        &self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+        frame: &Frame,
+        usual: UsualOf<'_>,
+    ) {
+        if frame.details.width() < 60.0 {
+            return;
+        }
+        ui.scope_builder(UiBuilder::new().max_rect(frame.details), |ui| {
+            ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
+            ui.spacing_mut().item_spacing.y = 2.0;
+            let Some(focus) = view.focus else {
+                ui.weak("Click a span: what is known of it stands here. Arrows walk from there.");
+                return;
+            };
+            egui::ScrollArea::vertical().id_salt("vor focus").auto_shrink(false).show(ui, |ui| {
+                card::show(ui, &Pointed::Span(focus), store, theme, usual);
+                ui.horizontal(|ui| {
+                    if ui.small_button("Zoom to it").on_hover_text("Z").clicked() {
+                        let length = focus.span.duration_ns as f64;
+                        let margin = length * 0.02;
+                        view.zoom_to(focus.span.begin_ns as f64 - margin, focus.span.end_ns() as f64 + margin);
+                    }
+                    if ui.small_button("Find all").on_hover_text("Searches for its name").clicked() {
+                        store.catalog().site_name(focus.span.site).clone_into(&mut view.search);
+                    }
+                });
+            });
+        });
     }
 
     /// Shows how far the rows are scrolled, when they do not all fit.

@@ -14,6 +14,7 @@ mod draw;
 use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec2};
 use vor_core::catalog::SiteId;
 
+use crate::frame_axis::axis_rect;
 use crate::store::{PixelScale, RowPixels, Store};
 use crate::theme::{SiteColors, Theme};
 use crate::view::{SpanRef, TimeRange, View};
@@ -25,9 +26,6 @@ use search::Search;
 pub use card::{Usual, UsualOf};
 pub use layout::TrackId;
 pub use navigate::{Direction, neighbour};
-
-/// Width of the column of names, in points.
-pub const NAMES_WIDTH: f32 = 150.0;
 
 /// Height of the ruler above the rows.
 const RULER_HEIGHT: f32 = 18.0;
@@ -105,6 +103,8 @@ struct Shown {
 /// Where the chart is drawn, and which time it shows.
 struct Frame {
     names: Rect,
+    /// At the right, what is known of the span in focus.
+    details: Rect,
     ruler: Rect,
     rows: Rect,
     time: TimeRange,
@@ -293,7 +293,9 @@ impl FlameChart {
             ui.available_width().max(NAMES_WIDTH + 40.0),
             height.max(RULER_HEIGHT + 20.0),
         );
-        let (rect, mut response) = ui.allocate_exact_size(size, Sense::click_and_drag());
+        let (_, rect) = ui.allocate_space(size);
+        let id = ui.make_persistent_id("flame chart");
+        let mut response = ui.interact(axis_rect(rect), id, Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "flame chart"));
         let (placed, all_height) = self.arrangement.place(store, self.row_height);
         self.placed = placed;
@@ -313,6 +315,7 @@ impl FlameChart {
         self.draw(ui, store, view, theme, &frame, &shown);
         self.draw_names(ui, store, theme, &frame);
         self.draw_scroll_bar(ui, theme, &frame, all_height);
+        self.draw_details(ui, store, view, theme, &frame, usual);
         self.point(ui, &mut response, store, view, theme, &frame, usual);
         response
     }
@@ -321,15 +324,17 @@ impl FlameChart {
     fn frame(&self, ui: &Ui, rect: Rect, store: &Store, view: &View) -> Frame {
         let pixels_per_point = ui.pixels_per_point();
         let round = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
-        let left = round(rect.left() + NAMES_WIDTH);
+        let axis = axis_rect(rect);
+        let (left, right) = (round(axis.left()), round(axis.right()));
         let top = round(rect.top() + RULER_HEIGHT);
-        let rows = Rect::from_min_max(pos2(left, top), pos2(round(rect.right()), rect.bottom()));
+        let rows = Rect::from_min_max(pos2(left, top), pos2(right, rect.bottom()));
         let most = ui.ctx().input(|input| input.max_texture_side).max(64);
         let width = ((rows.width() * pixels_per_point).round().max(1.0) as usize).min(most);
         let time = view.flame_axis(store);
         Frame {
             names: Rect::from_min_max(rect.min, pos2(left, rect.bottom())),
-            ruler: Rect::from_min_max(pos2(left, rect.top()), pos2(rect.right(), top)),
+            ruler: Rect::from_min_max(pos2(left, rect.top()), pos2(right, top)),
+            details: Rect::from_min_max(pos2(right + 8.0, rect.top()), rect.max),
             rows,
             time,
             scale: PixelScale::new(time.begin_ns, time.end_ns, width),

@@ -1,0 +1,312 @@
+//! The time axis of frames on the screen: where it lies, and what the pointer does on it.
+//!
+//! Frame bars and plots stand below one another. Each leaves a column at the left for its name and one at the right for its values, so that a moment is at the same x in all of them. What
+//! clicks and drags mean is the same in all of them as well, and so are the cursors that go through them.
+
+use egui::{Color32, Id, Painter, PointerButton, Rangef, Rect, Response, Ui, pos2};
+
+use crate::store::{FrameId, PixelScale, Store};
+use crate::theme::Theme;
+use crate::view::{TimeRange, View};
+
+/// Width of the column of names, in points.
+pub const LABELS_WIDTH: f32 = 156.0;
+
+/// Width of the column of values, in points.
+pub const VALUES_WIDTH: f32 = 224.0;
+
+/// How far the pointer moves until a press becomes a drag, in points.
+const DRAG_POINTS: f32 = 3.0;
+
+/// Returns the part of a rectangle in which time runs from left to right: what the columns of names and values leave.
+#[must_use]
+pub fn axis_rect(ui_rect: Rect) -> Rect {
+    // Of a narrow panel the plots keep 45 %.
+    let share = (ui_rect.width().max(0.0) * 0.55 / (LABELS_WIDTH + VALUES_WIDTH)).min(1.0);
+    Rect::from_min_max(
+        pos2((ui_rect.left() + LABELS_WIDTH * share).round(), ui_rect.top()),
+        pos2((ui_rect.right() - VALUES_WIDTH * share).round(), ui_rect.bottom()),
+    )
+}
+
+/// Times and their places on the screen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrameAxis {
+    rect: Rect,
+    time: TimeRange,
+    pixels_per_point: f32,
+    scale: PixelScale,
+}
+
+impl FrameAxis {
+    /// Shows some time in a rectangle, which is moved onto whole pixels.
+    #[must_use]
+    pub fn new(rect: Rect, time: TimeRange, pixels_per_point: f32) -> Self {
+        let snap = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
+        let min = pos2(snap(rect.left()), snap(rect.top()));
+        let max = pos2(snap(rect.right()), snap(rect.bottom()));
+        let rect = Rect::from_min_max(min, max.max(min));
+        // What is wider than any screen is a mistake, and must not cost memory.
+        let width = (rect.width() * pixels_per_point).round().clamp(0.0, 65_536.0);
+        Self {
+            rect,
+            time,
+            pixels_per_point,
+            scale: PixelScale::new(time.begin_ns, time.end_ns, width as usize),
+        }
+    }
+
+    /// Returns the rectangle that it fills, on whole pixels.
+    #[must_use]
+    pub fn rect(&self) -> Rect {
+        self.rect
+    }
+
+    /// Returns its width in pixels of the screen.
+    #[must_use]
+    pub fn width_px(&self) -> usize {
+        self.scale.width()
+    }
+
+    /// Returns the size of a pixel, in points.
+    #[must_use]
+    pub fn pixel(&self) -> f32 {
+        1.0 / self.pixels_per_point
+    }
+
+    /// Returns where a moment lies, in points; what is outside lies at the edge.
+    #[must_use]
+    pub fn x(&self, ns: f64) -> f32 {
+        let share = (ns - self.time.begin_ns) / self.time.len_ns().max(1e-3);
+        let share = if share.is_nan() {
+            0.0
+        } else {
+            share.clamp(0.0, 1.0)
+        };
+        self.rect.left() + self.rect.width() * share as f32
+    }
+
+    /// Returns the moment at a place, in nanoseconds.
+    #[must_use]
+    pub fn ns(&self, x: f32) -> f64 {
+        let pixels = f64::from((x - self.rect.left()) * self.pixels_per_point);
+        self.scale.ns(pixels.clamp(0.0, self.width_px() as f64))
+    }
+
+    /// Returns where a column of pixels begins, in points.
+    #[inline]
+    #[must_use]
+    pub fn column_x(&self, column: usize) -> f32 {
+        self.rect.left() + column as f32 / self.pixels_per_point
+    }
+
+    /// Returns the columns of pixels that show some time, the last one exclusive: at least one; `None` when it lies outside. Frames of a pixel and more that follow one another share
+    /// no column.
+    #[inline]
+    #[must_use]
+    pub fn columns(&self, begin_ns: i64, end_ns: i64) -> Option<(usize, usize)> {
+        let width = self.width_px();
+        let (first, end) = (self.scale.x(begin_ns), self.scale.x(end_ns));
+        if first >= width as f64 || (first < 0.0 && end <= 0.0) || width == 0 {
+            return None;
+        }
+        // Casts of floats saturate, and what is left of the axis becomes its first column.
+        let first = (first as usize).min(width - 1);
+        Some((first, (end as usize).clamp(first + 1, width)))
+    }
+}
+
+/// What a pressed button does, until it is released.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gesture {
+    /// The pin follows the pointer.
+    Scrub,
+    /// Frames from the first to the second one are selected when the button is released; not before the pointer has moved.
+    Select { from: FrameId, to: FrameId, moved: bool },
+}
+
+/// Which part of the panel the pointer is busy in, and with what. All parts know, so that all show the frames that are being selected.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Busy {
+    gesture: Option<(Id, Gesture)>,
+    pointed: Option<Id>,
+}
+
+fn busy_id() -> Id {
+    Id::unique("vor frame axis")
+}
+
+/// Does what the pointer asks for in a part that shows frames over time, and returns the index of the frame that it is at. `response` must sense clicks and drags.
+///
+/// A click pins the frame, and dragging moves the pin. Dragging with shift selects frames. A double click shows all frames again, and a click of the secondary button unpins.
+pub fn interact(
+    ui: &Ui,
+    response: &Response,
+    axis: &FrameAxis,
+    store: &Store,
+    view: &mut View,
+) -> Option<usize> {
+    let before = ui
+        .data(|data| data.get_temp::<Busy>(busy_id()))
+        .unwrap_or_default();
+    let mut busy = before;
+    let (pos, primary, shift) = ui.input(|input| {
+        let primary = input.pointer.button_down(PointerButton::Primary);
+        (input.pointer.interact_pos(), primary, input.modifiers.shift)
+    });
+    let own = busy.gesture.filter(|(id, _)| *id == response.id);
+    let is_inside = response.contains_pointer() || response.is_pointer_button_down_on() || own.is_some();
+    let at = pos
+        .filter(|_| is_inside)
+        .map(|pos| axis.ns(pos.x))
+        .and_then(|ns| Some((ns, frame_at(store, view, ns)?)));
+    let viewed = (view.pinned(), view.selection());
+    match at {
+        Some((ns, _)) => {
+            view.point_at(ns);
+            busy.pointed = Some(response.id);
+            if view.pointed_ns() != Some(ns) {
+                // Parts above this one show the crosshair in the next pass.
+                ui.ctx().request_repaint();
+            }
+        }
+        None if busy.pointed == Some(response.id) => {
+            busy.pointed = None;
+            ui.ctx().request_repaint();
+        }
+        None => {}
+    }
+    if let Some((_, index)) = at {
+        let id = store.id_at(index);
+        let is_pressed = response.is_pointer_button_down_on() && primary;
+        let gesture = own.map(|(_, gesture)| gesture);
+        let next = match gesture {
+            None if is_pressed && shift => Some(Gesture::Select {
+                from: id,
+                to: id,
+                moved: false,
+            }),
+            None if is_pressed => {
+                view.pin(id);
+                Some(Gesture::Scrub)
+            }
+            // Pressed and released within one pass.
+            None => {
+                if response.clicked() && !shift {
+                    view.pin(id);
+                }
+                None
+            }
+            Some(Gesture::Scrub) => {
+                if view.pinned() != Some(id) {
+                    view.pin(id);
+                }
+                primary.then_some(Gesture::Scrub)
+            }
+            Some(Gesture::Select { from, moved, .. }) => {
+                let distance = ui.input(|input| {
+                    let origin = input.pointer.press_origin();
+                    origin.zip(pos).map(|(origin, pos)| (origin.x - pos.x).abs())
+                });
+                let moved = moved || distance.is_some_and(|points| points > DRAG_POINTS);
+                if !primary && moved {
+                    let from = store.index_of(from).unwrap_or(0);
+                    view.select(store, from, index);
+                }
+                let to = id;
+                primary.then_some(Gesture::Select { from, to, moved })
+            }
+        };
+        if next.is_some() || own.is_some() {
+            busy.gesture = next.map(|gesture| (response.id, gesture));
+        }
+    } else if own.is_some() && !primary {
+        busy.gesture = None;
+    }
+    if response.double_clicked() {
+        view.clear_selection();
+    }
+    if response.secondary_clicked() {
+        view.unpin();
+    }
+    if busy != before {
+        ui.data_mut(|data| data.insert_temp(busy_id(), busy));
+    }
+    if busy.gesture != before.gesture || viewed != (view.pinned(), view.selection()) {
+        ui.ctx().request_repaint();
+    }
+    at.map(|(_, index)| index)
+}
+
+/// Returns the index of the shown frame at a moment, or the nearest to it.
+fn frame_at(store: &Store, view: &View, ns: f64) -> Option<usize> {
+    let (first, last) = view.shown_frames(store)?;
+    Some(store.frame_at(ns as i64)?.clamp(first, last))
+}
+
+/// Returns the index of the frame whose values are told: the pointed one, else the pinned one, else the newest; and a word for which of them it is.
+#[must_use]
+pub fn told_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
+    let last = store.frames().len().checked_sub(1)?;
+    let pointed = view.pointed_ns().and_then(|ns| frame_at(store, view, ns));
+    let pinned = || view.pinned().and_then(|id| store.index_of(id));
+    Some(match (pointed, pinned()) {
+        (Some(pointed), _) => (pointed, "pointed at"),
+        (None, Some(pinned)) => (pinned, "pinned"),
+        (None, None) => (last, "newest"),
+    })
+}
+
+/// Draws what goes through all parts: the selection, the pinned frame, and where the pointer is.
+pub fn paint_cursors(painter: &Painter, axis: &FrameAxis, store: &Store, view: &View, theme: &Theme) {
+    let rect = axis.rect();
+    let band = |from: f32, to: f32, color: Color32| {
+        let band = Rect::from_x_y_ranges(Rangef::new(from, to), rect.y_range());
+        painter.rect_filled(band, 0.0, color);
+    };
+    let reach = |from: usize, to: usize| {
+        let time = store.time_of(from.min(to)..from.max(to) + 1)?;
+        Some((axis.x(time.start as f64), axis.x(time.end as f64)))
+    };
+    let busy = painter.ctx().data(|data| data.get_temp::<Busy>(busy_id()));
+    if let Some((
+        _,
+        Gesture::Select {
+            from,
+            to,
+            moved: true,
+        },
+    )) = busy.and_then(|busy| busy.gesture)
+    {
+        let ends = store.index_of(from).zip(store.index_of(to));
+        if let Some((from, to)) = ends.and_then(|(from, to)| reach(from, to)) {
+            band(from, to, theme.selection);
+        }
+    }
+    let selected = view.selection_indices(store);
+    if let Some((from, to)) = selected.and_then(|(from, to)| reach(from, to)) {
+        // The axis shows the selected frames and no others; a tint over everything would only dull the colours.
+        if to - from < rect.width() - 1.0 {
+            band(from, to, theme.selection);
+        } else {
+            let top = Rect::from_min_max(rect.min, pos2(rect.right(), rect.top() + 2.0));
+            painter.rect_filled(top, 0.0, theme.line);
+        }
+    }
+    let pixel = axis.pixel();
+    if let Some(pinned) = view.pinned().and_then(|id| store.frame(id)) {
+        let (from, to) = (axis.x(pinned.begin_ns as f64), axis.x(pinned.end_ns as f64));
+        let lies_outside = to <= rect.left() && from <= rect.left() || from >= rect.right();
+        if to - from > 6.0 {
+            band(from, to, theme.pin.gamma_multiply(0.12));
+            band(from, from + pixel, theme.pin);
+            band(to - pixel, to, theme.pin);
+        } else if !lies_outside {
+            let middle = f32::midpoint(from, to);
+            band(middle - pixel, middle + pixel, theme.pin);
+        }
+    }
+    if let Some(x) = view.pointed_ns().map(|ns| axis.x(ns)) {
+        band(x, x + pixel, theme.crosshair);
+    }
+}

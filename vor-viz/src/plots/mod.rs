@@ -1,0 +1,378 @@
+//! Metrics over frames: a row each, on the time axis of the frame bars.
+//!
+//! A row has three columns: its name, its plot, and its values. [`columns`] reduces the frames' values to columns of pixels, [`row`] draws those and writes what is beside them; here is what
+//! the user does with rows, and the memory that both keep. Nothing is read or reduced again while neither the frames nor the place change.
+
+mod columns;
+mod row;
+
+use std::hash::{Hash, Hasher};
+
+use egui::{CursorIcon, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use rustc_hash::FxHasher;
+
+use self::columns::Columns;
+use self::row::Cells;
+use crate::frame_axis::{self, FrameAxis, axis_rect};
+use crate::sketch::{self, Ink, Quads};
+use crate::store::Store;
+use crate::theme::Theme;
+use crate::view::View;
+
+/// Height of the line that says what the values at the right are, in points.
+const HEADER_HEIGHT: f32 = 16.0;
+
+/// Room between rows, in points.
+const SPACING: f32 = 3.0;
+
+/// Least and greatest height of a row, in points.
+const ROW_HEIGHTS: std::ops::RangeInclusive<f32> = 22.0..=400.0;
+
+/// A metric, as the caller knows it.
+pub struct MetricRow<'a> {
+    /// Its name, which also tells it from others.
+    pub name: &'a str,
+    /// The unit of its values; empty for none.
+    pub unit: &'a str,
+    /// Whether its values are counts.
+    pub integer: bool,
+    /// What it means, for a hover text; may be empty.
+    pub description: &'a str,
+    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. As long as the store's version stays, it returns the same.
+    pub values: &'a dyn Fn(usize) -> f64,
+}
+
+impl std::fmt::Debug for MetricRow<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetricRow")
+            .field("name", &self.name)
+            .field("unit", &self.unit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the user did with the rows of metrics, and what was drawn last.
+#[derive(Clone, Debug)]
+pub struct Plots {
+    pinned: Vec<String>,
+    hidden: Vec<String>,
+    row_height: f32,
+    read: Option<u64>,
+    drawn: Option<u64>,
+    columns: Columns,
+    quads: Quads,
+}
+
+impl Default for Plots {
+    fn default() -> Self {
+        Self {
+            pinned: Vec::new(),
+            hidden: Vec::new(),
+            row_height: 44.0,
+            read: None,
+            drawn: None,
+            columns: Columns::default(),
+            quads: Quads::default(),
+        }
+    }
+}
+
+impl Plots {
+    /// Returns the names of the rows that stand on top, in their order.
+    #[must_use]
+    pub fn pinned(&self) -> &[String] {
+        &self.pinned
+    }
+
+    /// Puts a row on top, behind those that are there already, or back to its place.
+    pub fn set_pinned(&mut self, name: &str, pinned: bool) {
+        set_member(&mut self.pinned, name, pinned);
+    }
+
+    /// Returns the names of the rows that are not shown.
+    #[must_use]
+    pub fn hidden(&self) -> &[String] {
+        &self.hidden
+    }
+
+    /// Shows a row no more, or again.
+    pub fn set_hidden(&mut self, name: &str, hidden: bool) {
+        set_member(&mut self.hidden, name, hidden);
+    }
+
+    /// Returns the height of a row, in points.
+    #[must_use]
+    pub fn row_height(&self) -> f32 {
+        self.row_height
+    }
+
+    /// Sets the height of all rows, in points.
+    pub fn set_row_height(&mut self, points: f32) {
+        if points.is_finite() {
+            self.row_height = points.clamp(*ROW_HEIGHTS.start(), *ROW_HEIGHTS.end());
+        }
+    }
+
+    /// Shows the metrics, and does what the pointer asks for there.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &mut View,
+        theme: &Theme,
+        rows: &[MetricRow<'_>],
+    ) {
+        let order = self.order(rows);
+        self.header(ui, store, view, theme);
+        let stride = self.row_height + SPACING;
+        let width = ui.available_width().clamp(0.0, 32_768.0);
+        let (_, area) = ui.allocate_space(vec2(width, stride * order.len() as f32));
+        let row_rect = |slot: usize| {
+            let top = area.top() + stride * slot as f32;
+            Rect::from_min_max(pos2(area.left(), top), pos2(area.right(), top + stride - SPACING))
+        };
+        // Rows that are scrolled out of sight are neither read nor drawn.
+        let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
+        let slots: Vec<usize> = (0..order.len()).filter(in_sight).collect();
+        let mut done = Vec::new();
+        let mut tooltip = None;
+        for &slot in &slots {
+            let (row, rect) = (&rows[order[slot]], row_rect(slot));
+            let axis = FrameAxis::new(axis_rect(rect), view.axis(), ui.pixels_per_point());
+            let id = ui.make_persistent_id(("metric", order[slot], row.name));
+            let plot = ui.interact(axis.rect(), id, Sense::click_and_drag());
+            plot.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("plot {}", row.name)));
+            ui.painter().rect_filled(axis.rect(), 0.0, theme.ground);
+            if let Some(index) = frame_axis::interact(ui, &plot, &axis, store, view) {
+                tooltip = Some((plot, index, row));
+            }
+            self.name_column(ui, rect, id, row, theme, &mut done);
+        }
+        let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
+        let whole = FrameAxis::new(axis_rect(area), view.axis(), ui.pixels_per_point());
+        self.read(store, view, &whole, &shown);
+        let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
+        self.draw(view, &whole, &rects, theme);
+        self.quads.paint(ui.painter());
+        let told = frame_axis::told_frame(store, view);
+        for ((row, rect), reduced) in shown.iter().zip(&rects).zip(self.columns.rows()) {
+            let value = told.map_or(f64::NAN, |(index, _)| (row.values)(index));
+            Cells { row, reduced, value }.write(ui.painter(), *rect, theme);
+        }
+        if !slots.is_empty() {
+            frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
+        }
+        if let Some((plot, index, row)) = tooltip {
+            plot.on_hover_ui_at_pointer(|ui| row::tooltip(ui, store, index, row));
+        }
+        if rows.is_empty() {
+            ui.weak("no metrics yet");
+        }
+        for action in done {
+            match action {
+                Done::Pin(name, pinned) => self.set_pinned(&name, pinned),
+                Done::Hide(name) => self.set_hidden(&name, true),
+                Done::Resize(points) => self.set_row_height(self.row_height + points),
+            }
+            ui.ctx().request_repaint();
+        }
+        self.hidden_menu(ui, rows);
+    }
+
+    /// Returns the rows that are shown, by index: those on top first.
+    fn order(&self, rows: &[MetricRow<'_>]) -> Vec<usize> {
+        let shown = |i: &usize| !self.hidden.iter().any(|name| name == rows[*i].name);
+        let place = |i: &usize| {
+            let place = self.pinned.iter().position(|name| name == rows[*i].name);
+            place.unwrap_or(usize::MAX)
+        };
+        let mut order: Vec<usize> = (0..rows.len()).filter(shown).collect();
+        order.sort_by_key(place);
+        order
+    }
+
+    /// Says what the values at the right are.
+    fn header(&self, ui: &mut Ui, store: &Store, view: &View, theme: &Theme) {
+        let width = ui.available_width().clamp(0.0, 32_768.0);
+        let (_, rect) = ui.allocate_space(vec2(width, HEADER_HEIGHT));
+        if !ui.is_rect_visible(rect) {
+            return;
+        }
+        let ink = Ink {
+            size: 10.0,
+            color: theme.weak_text,
+        };
+        let which = frame_axis::told_frame(store, view).map_or("newest", |(_, which)| which);
+        let titles = [which, "least", "mean", "most"];
+        for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
+            let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
+            sketch::text(ui.painter(), right, align, cell.width(), title.to_owned(), ink);
+        }
+    }
+
+    /// Lets the user pin, hide and resize a row.
+    fn name_column(
+        &self,
+        ui: &Ui,
+        rect: Rect,
+        id: egui::Id,
+        row: &MetricRow<'_>,
+        theme: &Theme,
+        done: &mut Vec<Done>,
+    ) {
+        let name_rect = row::name_rect(rect);
+        let name = ui.interact(name_rect, id.with("name"), Sense::hover());
+        let is_hovered = name.contains_pointer();
+        if is_hovered {
+            name.on_hover_ui(|ui| row::describe(ui, row));
+        }
+        let is_pinned = self.pinned.iter().any(|pinned| pinned == row.name);
+        let [pin_rect, hide_rect] = row::button_rects(rect);
+        let hint = if is_pinned {
+            "back to its place"
+        } else {
+            "to the top"
+        };
+        let pin = button(ui, pin_rect, id.with("pin"), || format!("pin {}", row.name), hint);
+        let hide = button(
+            ui,
+            hide_rect,
+            id.with("hide"),
+            || format!("hide {}", row.name),
+            "show no more",
+        );
+        let (pin_color, hide_color) = (button_color(&pin, theme), button_color(&hide, theme));
+        if is_hovered || is_pinned || pin.hovered() || pin.has_focus() {
+            row::paint_pin(ui.painter(), pin_rect, is_pinned, pin_color);
+        }
+        if is_hovered || hide.hovered() || hide.has_focus() {
+            row::paint_hide(ui.painter(), hide_rect, hide_color);
+        }
+        if pin.clicked() {
+            done.push(Done::Pin(row.name.to_owned(), !is_pinned));
+        }
+        if hide.clicked() {
+            done.push(Done::Hide(row.name.to_owned()));
+        }
+        let edge = Rect::from_min_max(
+            pos2(name_rect.left(), rect.bottom() - 2.0),
+            pos2(name_rect.right(), rect.bottom() + SPACING),
+        );
+        let edge = ui.interact(edge, id.with("edge"), Sense::drag());
+        edge.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, format!("height of {}", row.name)));
+        let dragged_points = edge.drag_delta().y;
+        if edge.dragged() && dragged_points != 0.0 {
+            done.push(Done::Resize(dragged_points));
+        }
+        edge.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
+    }
+
+    /// Reads and reduces the values, if they may have changed.
+    fn read(&mut self, store: &Store, view: &View, axis: &FrameAxis, shown: &[&MetricRow<'_>]) {
+        let mut hasher = FxHasher::default();
+        let time = view.axis();
+        (
+            store.version(),
+            store.id_at(0),
+            store.frames().len(),
+            axis.width_px(),
+        )
+            .hash(&mut hasher);
+        [time.begin_ns, time.end_ns].map(f64::to_bits).hash(&mut hasher);
+        for row in shown {
+            row.name.hash(&mut hasher);
+        }
+        let key = Some(hasher.finish());
+        if self.read != key {
+            self.read = key;
+            self.drawn = None;
+            let frames = view
+                .shown_frames(store)
+                .map_or(0..0, |(first, last)| first..last + 1);
+            self.columns.read(store, frames, axis, shown);
+        }
+    }
+
+    /// Makes the mesh of all plots, if they or their places may have changed.
+    fn draw(&mut self, view: &View, axis: &FrameAxis, rects: &[Rect], theme: &Theme) {
+        let mut hasher = FxHasher::default();
+        theme.dark.hash(&mut hasher);
+        view.axis().begin_ns.to_bits().hash(&mut hasher);
+        [axis.rect().left(), axis.rect().right(), axis.pixel()]
+            .map(f32::to_bits)
+            .hash(&mut hasher);
+        for rect in rects {
+            [rect.top(), rect.bottom()].map(f32::to_bits).hash(&mut hasher);
+        }
+        let key = Some(hasher.finish());
+        if self.drawn != key {
+            self.drawn = key;
+            let mesh = self.quads.begin();
+            for (reduced, rect) in self.columns.rows().iter().zip(rects) {
+                row::draw(mesh, reduced, axis, *rect, theme);
+            }
+        }
+    }
+
+    /// Offers the hidden rows that there are.
+    fn hidden_menu(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
+        let is_hidden = |name: &str| self.hidden.iter().any(|hidden| hidden == name);
+        let hidden: Vec<&str> = rows
+            .iter()
+            .map(|row| row.name)
+            .filter(|name| is_hidden(name))
+            .collect();
+        if hidden.is_empty() {
+            return;
+        }
+        let title = format!("hidden ({})", hidden.len());
+        let mut again = None;
+        let menu = ui.menu_button(egui::RichText::new(title).small(), |ui| {
+            for name in &hidden {
+                if ui.button(format!("show {name}")).clicked() {
+                    again = Some(*name);
+                }
+            }
+            if hidden.len() > 1 && ui.button("show all").clicked() {
+                self.hidden.clear();
+            }
+        });
+        menu.response
+            .on_hover_text("Metrics that were hidden; click to show them again.");
+        if let Some(name) = again {
+            self.set_hidden(name, false);
+        }
+    }
+}
+
+/// What the user did with a row in this pass.
+enum Done {
+    Pin(String, bool),
+    Hide(String),
+    Resize(f32),
+}
+
+fn set_member(names: &mut Vec<String>, name: &str, member: bool) {
+    names.retain(|other| other != name || member);
+    if member && !names.iter().any(|other| other == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// Senses clicks on a sign that is painted by hand.
+fn button(ui: &Ui, rect: Rect, id: egui::Id, name: impl Fn() -> String, hint: &str) -> Response {
+    let response = ui.interact(rect, id, Sense::click());
+    response.widget_info(|| WidgetInfo::labeled(Role::Button, true, name()));
+    if response.hovered() {
+        return response.on_hover_text(hint);
+    }
+    response
+}
+
+fn button_color(response: &Response, theme: &Theme) -> egui::Color32 {
+    if response.hovered() || response.has_focus() {
+        theme.text
+    } else {
+        theme.weak_text
+    }
+}

@@ -1,0 +1,304 @@
+//! A row of metrics: its plot as rectangles, and the texts beside it.
+
+use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
+
+use super::MetricRow;
+use super::columns::{Extent, Reduced};
+use crate::frame_axis::{FrameAxis, axis_rect};
+use crate::sketch::{self, Ink};
+use crate::store::Store;
+use crate::theme::Theme;
+use crate::units::{self, Scale};
+
+/// Room above and below the line within a plot, in points.
+const MARGIN: f32 = 3.0;
+
+/// Width of the numbers left of the plot that say what its edges stand for, in points.
+const EDGES_WIDTH: f32 = 46.0;
+
+/// Shares of the column of values: of the frame, least, mean and most.
+const VALUE_SHARES: [f32; 4] = [0.37, 0.21, 0.21, 0.21];
+
+/// Returns the column of a row's name.
+pub(super) fn name_rect(rect: Rect) -> Rect {
+    rect.with_max_x(axis_rect(rect).left())
+}
+
+/// Returns the places of the signs for pinning and hiding.
+pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
+    let name = name_rect(rect);
+    let size = vec2(16.0, 16.0);
+    let right = (name.right() - EDGES_WIDTH).max(name.left() + 36.0);
+    let bottom = rect.bottom() - 3.0;
+    [36.0, 18.0].map(|left| Rect::from_min_size(pos2(right - left, bottom - size.y), size))
+}
+
+/// Returns the places of the values.
+pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
+    let column = rect.with_min_x(axis_rect(rect).right());
+    let mut left = column.left();
+    VALUE_SHARES.map(|share| {
+        let cell = column.with_min_x(left).with_max_x(left + share * column.width());
+        left = cell.right();
+        // Numbers of neighbours must not touch.
+        cell.with_min_x(cell.left() + 5.0)
+    })
+}
+
+/// What a plot's lower and upper edges stand for.
+#[derive(Clone, Copy, Debug)]
+struct Edges {
+    low: f64,
+    high: f64,
+}
+
+impl Edges {
+    /// Begins at zero where that costs less than half of the height.
+    fn of(all: &Extent) -> Self {
+        let (min, max) = if all.is_empty() {
+            (0.0, 1.0)
+        } else {
+            (all.min, all.max)
+        };
+        let (mut low, mut high) = (min, max);
+        if min >= 0.0 && min <= 0.5 * max {
+            low = 0.0;
+        } else if max <= 0.0 && max >= 0.5 * min {
+            high = 0.0;
+        }
+        if low == high {
+            let around = if low == 0.0 { 1.0 } else { low.abs() * 0.05 };
+            (low, high) = (low - around, high + around);
+            if min == 0.0 {
+                low = 0.0;
+            }
+        }
+        Self {
+            low: low.max(f64::MIN),
+            high: high.min(f64::MAX),
+        }
+    }
+
+    /// Returns how far up a value lies: 0 at the lower edge, 1 at the upper one.
+    #[inline]
+    fn share(&self, value: f64) -> f32 {
+        // Halves, since the difference of the greatest numbers has no place.
+        let height = self.high / 2.0 - self.low / 2.0;
+        (((value / 2.0 - self.low / 2.0) / height) as f32).clamp(0.0, 1.0)
+    }
+}
+
+/// Appends the rectangles of a plot: a band from least to most where several frames share a column of pixels, and a line at the mean.
+pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: Rect, theme: &Theme) {
+    let pixel = axis.pixel();
+    // A line of more than a point looks heavy where it goes up and down in each column.
+    let thick = (1.25 / pixel).round().max(1.0) * pixel;
+    let snap = |y: f32| (y / pixel).round() * pixel;
+    let edges = Edges::of(&reduced.all);
+    let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
+    let y_of = |value: f64| snap(bottom - (bottom - top) * edges.share(value));
+    let mut before: Option<(u32, f32)> = None;
+    for (i, run) in reduced.runs.iter().enumerate() {
+        let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
+        let extent = &run.extent;
+        let y = if extent.min == extent.max {
+            y_of(extent.min)
+        } else {
+            let (upper, lower) = (y_of(extent.max), y_of(extent.min) + thick);
+            sketch::quad(mesh, left, upper, right, lower, theme.band);
+            y_of(extent.mean())
+        };
+        let joined = before.filter(|(end, _)| *end == run.first).map(|(_, y)| y);
+        match joined {
+            Some(last) if run.end - run.first == 1 => {
+                sketch::quad(mesh, left, y.min(last), right, y.max(last) + thick, theme.line);
+            }
+            Some(last) => {
+                sketch::quad(mesh, left, y, right, y + thick, theme.line);
+                if last != y {
+                    sketch::quad(
+                        mesh,
+                        left,
+                        y.min(last),
+                        left + thick,
+                        y.max(last) + thick,
+                        theme.line,
+                    );
+                }
+            }
+            None => {
+                let is_alone = reduced.runs.get(i + 1).is_none_or(|next| next.first > run.end);
+                if is_alone && right - left < 3.0 {
+                    // A value between gaps would be hard to see.
+                    let middle = f32::midpoint(left, right);
+                    sketch::quad(mesh, middle - 1.5, y - 1.0, middle + 1.5, y + 2.0, theme.line);
+                } else {
+                    sketch::quad(mesh, left, y, right, y + thick, theme.line);
+                }
+            }
+        }
+        if right - left >= 14.0 {
+            // Few frames: a point at each value.
+            let (x, y) = (f32::midpoint(left, right), y + thick / 2.0);
+            sketch::quad(mesh, x - 2.0, y - 2.0, x + 2.0, y + 2.0, theme.line);
+        }
+        before = Some((run.end, y));
+    }
+}
+
+/// The texts of a row.
+pub(super) struct Cells<'a> {
+    /// The metric.
+    pub(super) row: &'a MetricRow<'a>,
+    /// What is visible of it.
+    pub(super) reduced: &'a Reduced,
+    /// The value that is told.
+    pub(super) value: f64,
+}
+
+impl Cells<'_> {
+    pub(super) fn write(&self, painter: &Painter, rect: Rect, theme: &Theme) {
+        let (row, all) = (self.row, &self.reduced.all);
+        let greatest = all.min.abs().max(all.max.abs()).max(finite(self.value).abs());
+        let scale = Scale::of(greatest, row.unit, row.integer);
+        let weak = |size| Ink {
+            size,
+            color: theme.weak_text,
+        };
+        let strong = |size| Ink {
+            size,
+            color: theme.text,
+        };
+        let name = name_rect(rect);
+        let plot = axis_rect(rect);
+        let left = name.left_top() + vec2(4.0, 3.0);
+        let room = name.width() - EDGES_WIDTH - 4.0;
+        let is_low = rect.height() < 34.0;
+        sketch::text(
+            painter,
+            left,
+            Align2::LEFT_TOP,
+            room,
+            row.name.to_owned(),
+            strong(12.0),
+        );
+        if !is_low {
+            let mut text = scale.unit().to_owned();
+            if self.reduced.gaps > 0 {
+                let noun = if self.reduced.gaps == 1 { "gap" } else { "gaps" };
+                let separator = if text.is_empty() { "" } else { ", " };
+                text = format!(
+                    "{text}{separator}{} {noun}",
+                    units::count(self.reduced.gaps as u64)
+                );
+            }
+            sketch::text(
+                painter,
+                left + vec2(0.0, 16.0),
+                Align2::LEFT_TOP,
+                room,
+                text,
+                weak(10.0),
+            );
+        }
+        if !all.is_empty() {
+            let edges = Edges::of(all);
+            let right = plot.left() - 4.0;
+            let high = scale.with_decimals().number(edges.high);
+            let low = scale.with_decimals().number(edges.low);
+            let room = EDGES_WIDTH - 4.0;
+            sketch::text(
+                painter,
+                pos2(right, rect.top()),
+                Align2::RIGHT_TOP,
+                room,
+                high,
+                weak(9.0),
+            );
+            sketch::text(
+                painter,
+                pos2(right, rect.bottom()),
+                Align2::RIGHT_BOTTOM,
+                room,
+                low,
+                weak(9.0),
+            );
+        }
+        let decimals = scale.with_decimals();
+        let shown = |value: f64| if all.is_empty() { f64::NAN } else { value };
+        let value = match (self.value.is_finite(), scale.unit()) {
+            (true, unit) if !unit.is_empty() => format!("{} {unit}", scale.number(self.value)),
+            _ => scale.number(self.value),
+        };
+        let texts = [
+            value,
+            scale.number(shown(all.min)),
+            decimals.number(all.mean()),
+            scale.number(shown(all.max)),
+        ];
+        let inks = [strong(13.0), weak(11.0), weak(11.0), weak(11.0)];
+        for ((cell, text), ink) in value_cells(rect).into_iter().zip(texts).zip(inks) {
+            sketch::text(
+                painter,
+                cell.right_center(),
+                Align2::RIGHT_CENTER,
+                cell.width(),
+                text,
+                ink,
+            );
+        }
+    }
+}
+
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
+}
+
+/// Draws a pin: upright and full when the row is on top.
+pub(super) fn paint_pin(painter: &Painter, rect: Rect, is_pinned: bool, color: Color32) {
+    let (middle, stroke) = (rect.center(), Stroke::new(1.2, color));
+    let head = middle - vec2(0.0, 2.5);
+    if is_pinned {
+        painter.circle_filled(head, 3.2, color);
+    } else {
+        painter.circle_stroke(head, 2.8, stroke);
+    }
+    painter.line_segment([head + vec2(0.0, 3.0), middle + vec2(0.0, 6.0)], stroke);
+}
+
+/// Draws a cross.
+pub(super) fn paint_hide(painter: &Painter, rect: Rect, color: Color32) {
+    let (middle, stroke) = (rect.center(), Stroke::new(1.2, color));
+    for arm in [vec2(3.2, 3.2), vec2(3.2, -3.2)] {
+        painter.line_segment([middle - arm, middle + arm], stroke);
+    }
+}
+
+/// Says what a metric is.
+pub(super) fn describe(ui: &mut Ui, row: &MetricRow<'_>) {
+    ui.strong(row.name);
+    if !row.unit.is_empty() {
+        ui.weak(format!("in {}", row.unit));
+    }
+    if !row.description.is_empty() {
+        ui.label(row.description);
+    }
+}
+
+/// Says which value a frame has.
+pub(super) fn tooltip(ui: &mut Ui, store: &Store, index: usize, row: &MetricRow<'_>) {
+    let Some(frame) = store.frames().get(index) else {
+        return;
+    };
+    ui.label(format!("frame {}", units::count(frame.number)));
+    let value = (row.values)(index);
+    if value.is_finite() {
+        ui.strong(format!(
+            "{} {}",
+            row.name,
+            units::metric(value, row.unit, row.integer)
+        ));
+    } else {
+        ui.weak(format!("{} has no value here", row.name));
+    }
+}

@@ -1,0 +1,99 @@
+//! What the panel draws by the thousand: rectangles on whole pixels, small marks, and texts that are cut to the room there is.
+//!
+//! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated. Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
+
+use std::sync::Arc;
+
+use egui::text::{LayoutJob, TextFormat, TextWrapping};
+use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, pos2};
+
+/// A mesh of rectangles that is drawn each pass, and made anew only when it changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quads {
+    mesh: Arc<Mesh>,
+}
+
+impl Quads {
+    /// Forgets all rectangles, and lends the mesh to be filled again.
+    pub(crate) fn begin(&mut self) -> &mut Mesh {
+        if Arc::get_mut(&mut self.mesh).is_none() {
+            // The picture of the last pass is still in someone's hands.
+            let mut mesh = Mesh::default();
+            mesh.vertices.reserve(self.mesh.vertices.len());
+            mesh.indices.reserve(self.mesh.indices.len());
+            self.mesh = Arc::new(mesh);
+        }
+        let mesh = Arc::make_mut(&mut self.mesh);
+        mesh.clear();
+        mesh
+    }
+
+    /// Draws the rectangles.
+    pub(crate) fn paint(&self, painter: &Painter) {
+        if !self.mesh.is_empty() {
+            painter.add(Shape::Mesh(Arc::clone(&self.mesh)));
+        }
+    }
+}
+
+/// Appends a rectangle.
+#[inline]
+pub(crate) fn quad(mesh: &mut Mesh, left: f32, top: f32, right: f32, bottom: f32, color: Color32) {
+    mesh.add_colored_rect(Rect::from_min_max(pos2(left, top), pos2(right, bottom)), color);
+}
+
+/// Appends a triangle that points down to `tip`, of twice `half` points in width.
+pub(crate) fn triangle(mesh: &mut Mesh, tip: Pos2, half: f32, color: Color32) {
+    let first = mesh.vertices.len() as u32;
+    mesh.colored_vertex(tip, color);
+    mesh.colored_vertex(tip + egui::vec2(-half, -1.6 * half), color);
+    mesh.colored_vertex(tip + egui::vec2(half, -1.6 * half), color);
+    mesh.add_triangle(first, first + 1, first + 2);
+}
+
+/// Appends a diagonal cross of twice `half` points in width.
+pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
+    let thick = half * 0.36;
+    for direction in [1.0, -1.0] {
+        let first = mesh.vertices.len() as u32;
+        for (along, across) in [(-half, -thick), (half, -thick), (half, thick), (-half, thick)] {
+            let offset = egui::vec2(along - across, (along + across) * direction);
+            mesh.colored_vertex(middle + offset, color);
+        }
+        mesh.add_triangle(first, first + 1, first + 2);
+        mesh.add_triangle(first, first + 2, first + 3);
+    }
+}
+
+/// A size and a colour of text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ink {
+    /// Height of the font, in points.
+    pub(crate) size: f32,
+    /// Colour of the letters.
+    pub(crate) color: Color32,
+}
+
+/// Writes a text, cut with `…` where it is wider than `width_points`; returns where it stands.
+pub(crate) fn text(
+    painter: &Painter,
+    pos: Pos2,
+    align: Align2,
+    width_points: f32,
+    text: String,
+    ink: Ink,
+) -> Rect {
+    let galley = layout(painter, width_points, text, ink);
+    let rect = align.anchor_size(pos, galley.size());
+    painter.galley(rect.min, galley, ink.color);
+    rect
+}
+
+/// Lays a text out in one line, cut where it is wider than `width_points`.
+pub(crate) fn layout(painter: &Painter, width_points: f32, text: String, ink: Ink) -> Arc<Galley> {
+    let format = TextFormat::simple(FontId::proportional(ink.size), ink.color);
+    let mut job = LayoutJob::single_section(text, format);
+    job.wrap = TextWrapping::truncate_at_width(width_points.max(0.0));
+    job.break_on_newline = false;
+    painter.layout_job(job)
+}
