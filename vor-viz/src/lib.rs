@@ -8,3 +8,4 @@ pub mod store;
 pub mod view;
 pub mod theme;
 pub mod units;
+pub mod scopes;
