@@ -36,6 +36,7 @@ pub struct Span {
 
 impl Span {
     /// Returns when it ended.
+    #[inline]
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.begin_ns.saturating_add_unsigned(self.duration_ns)
@@ -83,17 +84,17 @@ pub(super) fn site_bit(site: SiteId) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
     /// Number of its first span in the row.
-    first_number: u64,
+    pub(super) first_number: u64,
     pub(super) begin_ns: Vec<i64>,
     pub(super) duration_ns: Vec<u32>,
     pub(super) sites: Vec<SiteId>,
-    long_ns: Vec<(u32, u64)>,
+    pub(super) long_ns: Vec<(u32, u64)>,
     args: Vec<(u32, Box<[ArgValue]>)>,
     pub(super) levels: [Vec<Node>; LEVELS],
 }
 
 impl Chunk {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.begin_ns.len()
     }
 
@@ -102,6 +103,7 @@ impl Chunk {
         self.levels[LEVELS - 1].first().unwrap_or(&Node::NONE)
     }
 
+    #[inline]
     pub(super) fn span(&self, i: usize) -> Span {
         Span {
             begin_ns: self.begin_ns[i],
@@ -110,7 +112,8 @@ impl Chunk {
         }
     }
 
-    fn duration_ns(&self, i: usize) -> u64 {
+    #[inline]
+    pub(super) fn duration_ns(&self, i: usize) -> u64 {
         match self.duration_ns[i] {
             u32::MAX => {
                 let at = self.long_ns.binary_search_by_key(&(i as u32), |long| long.0);
@@ -230,7 +233,7 @@ fn within<T>(entries: &[(u32, T)], from: usize, to: usize) -> &[(u32, T)] {
 pub struct Row {
     pub(super) chunks: VecDeque<Chunk>,
     len: usize,
-    next_number: u64,
+    pub(super) next_number: u64,
 }
 
 impl Row {
@@ -291,7 +294,8 @@ impl Row {
         Self {
             chunks: tail,
             len,
-            next_number: 0,
+            // Its spans keep their numbers, so later ones must not begin below them.
+            next_number: self.next_number,
         }
     }
 
@@ -341,16 +345,6 @@ impl Row {
         let at = self.chunks.partition_point(|chunk| chunk.whole().end_ns <= ns);
         self.chunks.get(at).map_or(self.next_number, |chunk| {
             chunk.first_number + chunk.first_ending_after(ns) as u64
-        })
-    }
-
-    /// Returns the spans from a number on, with their numbers.
-    pub(super) fn spans_from(&self, number: u64) -> impl Iterator<Item = (u64, Span)> {
-        let end = |chunk: &Chunk| chunk.first_number + chunk.len() as u64;
-        let at = self.chunks.partition_point(|chunk| end(chunk) <= number);
-        self.chunks.range(at..).flat_map(move |chunk| {
-            let first = number.saturating_sub(chunk.first_number) as usize;
-            (first..chunk.len()).map(move |i| (chunk.first_number + i as u64, chunk.span(i)))
         })
     }
 

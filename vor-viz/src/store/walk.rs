@@ -1,6 +1,6 @@
 //! Spans together with what they contain, in slices: a walk may be left after any number of spans and gone on with later.
 
-use super::row::Span;
+use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
 
 /// Is told of spans: of each when it is entered, and when it is left, after all inside it.
@@ -8,7 +8,8 @@ pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
 
-    /// The innermost span that was entered and not left ends. `inside_ns` is what the spans directly inside it took.
+    /// The innermost span that was entered and not left ends. `inside_ns` is what the spans directly inside it took, also
+    /// those that ended before the walk's first moment.
     fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64);
 }
 
@@ -43,65 +44,147 @@ impl Walk {
     }
 
     /// Visits up to `most` spans more; returns whether there may be others. The track must be the one that the walk was made for. Spans may have been
-    /// appended since; what left is not visited any more.
+    /// appended since; what left is not visited any more. Where one that was appended contains what the walk was made for, so that it moved down a row, the walk
+    /// may visit some spans twice or not at all.
     pub fn go_on(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
-        let (begin_ns, end_ns) = (self.begin_ns, self.end_ns);
         let rows = track.rows.iter().zip(&self.next);
-        let mut rows: Vec<_> = rows
-            .map(|(row, &next)| {
-                let spans = row
-                    .spans_from(next)
-                    .take_while(|(_, span)| span.begin_ns <= end_ns);
-                let spans = spans.filter(|(_, span)| {
-                    let end = span.end_ns();
-                    end > begin_ns && end <= end_ns
-                });
-                spans.peekable()
-            })
-            .collect();
+        let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();
         let nests = track.kind == TrackKind::Scopes;
+        let more = self.visit(&mut rows, nests, most, visitor);
+        for (next, cursor) in self.next.iter_mut().zip(&rows) {
+            *next = cursor.number();
+        }
+        more
+    }
+
+    fn visit(
+        &mut self,
+        rows: &mut [Cursor<'_>],
+        nests: bool,
+        most: usize,
+        visitor: &mut impl SpanVisitor,
+    ) -> bool {
+        let begin_ns = self.begin_ns;
         for _ in 0..most {
             // Whatever begins next inside the innermost open span, or outside all of them.
-            let span = loop {
-                let at = self.base + if nests { self.open.len() } else { 0 };
-                let inside = match self.open.last() {
-                    Some((around, _)) => {
-                        let end_ns = around.end_ns();
-                        rows.get_mut(at)
-                            .filter(|_| nests)
-                            .and_then(|row| row.next_if(|(_, span)| span.end_ns() <= end_ns))
-                    }
-                    None => rows.get_mut(at).and_then(Iterator::next),
+            let (at, span) = loop {
+                let (at, end_ns) = match self.open.last() {
+                    None => (self.base, Some(self.end_ns)),
+                    Some((around, _)) => (self.base + self.open.len(), nests.then(|| around.end_ns())),
                 };
-                if let Some((number, span)) = inside {
-                    self.next[at] = number + 1;
-                    break Some(span);
+                let cursor = rows.get_mut(at).zip(end_ns);
+                if let Some(span) = cursor.and_then(|(row, end_ns)| row.next_within(begin_ns, end_ns)) {
+                    break (at, span);
                 }
                 if !self.leave(visitor) {
                     self.base += 1;
                     if self.base >= rows.len() {
-                        break None;
+                        return false;
                     }
                 }
             };
-            let Some(span) = span else {
-                return false;
-            };
+            let mut inside_ns = 0;
+            // One span per row at most.
+            if span.begin_ns < begin_ns && nests {
+                let inside = rows.get(at + 1);
+                inside_ns = inside.map_or(0, |inside| sum_ns(inside.row, span.begin_ns, begin_ns));
+            }
             visitor.enter(&span, self.open.len());
-            self.open.push((span, 0));
+            self.open.push((span, inside_ns));
         }
         true
     }
 
     /// Leaves the innermost open span; returns whether there was one.
+    #[inline]
     fn leave(&mut self, visitor: &mut impl SpanVisitor) -> bool {
         let Some((span, inside_ns)) = self.open.pop() else {
             return false;
         };
         visitor.leave(&span, self.open.len(), inside_ns);
         if let Some((_, around_ns)) = self.open.last_mut() {
-            *around_ns += span.duration_ns;
+            *around_ns = around_ns.saturating_add(span.duration_ns);
         }
         true
     }
+}
+
+/// A place in a row.
+#[derive(Debug)]
+struct Cursor<'a> {
+    row: &'a Row,
+    /// Which chunk it is in; `None` behind the last one.
+    chunk: Option<&'a Chunk>,
+    chunk_at: usize,
+    /// Index of the next span within the chunk.
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Stands before the span of a number, or before the first one behind it if that one left.
+    fn new(row: &'a Row, number: u64) -> Self {
+        let end = |chunk: &Chunk| chunk.first_number + chunk.len() as u64;
+        let chunk_at = row.chunks.partition_point(|chunk| end(chunk) <= number);
+        let chunk = row.chunks.get(chunk_at);
+        let first = chunk.map_or(0, |chunk| chunk.first_number);
+        Self {
+            row,
+            chunk,
+            chunk_at,
+            at: number.saturating_sub(first) as usize,
+        }
+    }
+
+    /// Returns the number of the next span.
+    fn number(&self) -> u64 {
+        self.chunk
+            .map_or(self.row.next_number, |chunk| chunk.first_number + self.at as u64)
+    }
+
+    /// Returns the next span that ends after a moment, unless it ends after another one, and goes behind it.
+    #[inline]
+    fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<Span> {
+        loop {
+            let chunk = self.chunk?;
+            if self.at >= chunk.len() {
+                self.chunk_at += 1;
+                self.chunk = self.row.chunks.get(self.chunk_at);
+                self.at = 0;
+                continue;
+            }
+            let span = chunk.span(self.at);
+            let end_ns = span.end_ns();
+            if end_ns > by_ns {
+                return None;
+            }
+            self.at += 1;
+            if end_ns > after_ns {
+                return Some(span);
+            }
+        }
+    }
+}
+
+/// Returns how long the spans of a row took that begin at or after a moment, and end by another one.
+fn sum_ns(row: &Row, begin_ns: i64, end_ns: i64) -> u64 {
+    let first = row
+        .chunks
+        .partition_point(|chunk| chunk.whole().end_ns < begin_ns);
+    let chunks = row.chunks.range(first..);
+    let chunks = chunks.take_while(|chunk| chunk.whole().begin_ns <= end_ns);
+    let sum = |chunk: &Chunk| {
+        let from = chunk.begin_ns.partition_point(|&begin| begin < begin_ns);
+        let mut to = chunk.begin_ns.partition_point(|&begin| begin <= end_ns).max(from);
+        // Spans of a row do not overlap, so that only the last one can end too late.
+        if to > from && chunk.end_ns(to - 1) > end_ns {
+            to -= 1;
+        }
+        if chunk.long_ns.is_empty() {
+            let short = chunk.duration_ns[from..to].iter();
+            short.map(|&ns| u64::from(ns)).sum()
+        } else {
+            (from..to).fold(0, |sum: u64, i| sum.saturating_add(chunk.duration_ns(i)))
+        }
+    };
+    chunks.map(sum).fold(0, u64::saturating_add)
 }

@@ -1,0 +1,133 @@
+//! The details of one scope: how long its calls took, and which were the slowest.
+
+use egui::{Grid, ScrollArea, Ui, vec2};
+
+use super::histogram;
+use super::sums::{ScopeRow, SlowCall};
+use crate::store::{Store, Track, TrackKind};
+use crate::theme::Theme;
+use crate::units;
+use crate::view::{SpanRef, View};
+
+/// Width of the list of calls, in points, where there is room for both.
+const LIST_WIDTH: f32 = 400.0;
+
+/// What was done in the details.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DetailsResponse {
+    /// They were closed.
+    pub(super) closed: bool,
+    /// A call was clicked, and its frame is pinned.
+    pub(super) pinned: bool,
+}
+
+/// Shows the details of a row in all the room there is.
+pub(super) fn show(
+    ui: &mut Ui,
+    store: &Store,
+    view: &mut View,
+    theme: &Theme,
+    row: &ScopeRow,
+) -> DetailsResponse {
+    let mut response = DetailsResponse::default();
+    ui.separator();
+    ui.horizontal(|ui| {
+        response.closed = ui
+            .small_button("close")
+            .on_hover_text("Closes the details of this scope")
+            .clicked();
+        let percentiles = [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)];
+        let [p50, p95, p99] = percentiles.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64)));
+        let calls = if row.is_task() { "tasks" } else { "calls" };
+        ui.strong(&*row.name);
+        let text = format!("{} {calls}, {p50}, {p95}, {p99}", units::count(row.count));
+        ui.add(egui::Label::new(egui::RichText::new(text).weak()).truncate());
+    });
+    let size = ui.available_size();
+    let chart_width = (size.x - LIST_WIDTH).max(size.x * 0.4);
+    ui.horizontal_top(|ui| {
+        let height = ui.available_height();
+        histogram::show(ui, theme, row, vec2(chart_width - 12.0, height));
+        ui.vertical(|ui| {
+            ui.weak(if row.slowest.len() > 1 {
+                "slowest calls"
+            } else {
+                "slowest call"
+            });
+            ScrollArea::both()
+                .id_salt("slowest")
+                .auto_shrink(false)
+                .show(ui, |ui| {
+                    response.pinned = slowest(ui, store, view, row);
+                });
+        });
+    });
+    response
+}
+
+/// Lists the slowest calls; returns whether one was clicked.
+fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool {
+    let mut clicked = false;
+    Grid::new("slowest calls")
+        .num_columns(4)
+        .striped(true)
+        .show(ui, |ui| {
+            for (i, call) in row.slowest.iter().enumerate() {
+                let frame = frame_of(store, call);
+                let name = frame.map_or_else(
+                    || "left".to_owned(),
+                    |index| format!("frame {}", store.frames()[index].number),
+                );
+                let button = ui.add_enabled(frame.is_some(), egui::Button::new(&name).small());
+                let button = button
+                    .on_hover_text("Pins this frame, and shows the call in the flame chart")
+                    .on_disabled_hover_text("This frame has left")
+                    .accessible_name(format!("slowest {}: {name}", i + 1));
+                if button.clicked()
+                    && let Some(index) = frame
+                {
+                    view.pin(store.id_at(index));
+                    view.focus = locate(store, row.kind, call);
+                    clicked = true;
+                }
+                ui.strong(units::duration(call.span.duration_ns as f64));
+                let thread = match store.catalog().thread_name(call.thread) {
+                    "" => format!("thread {}", call.thread.0),
+                    name => name.to_owned(),
+                };
+                let begin = frame.map_or(0, |index| store.frames()[index].begin_ns);
+                let after_ns = call.span.begin_ns as f64 - begin as f64;
+                let at = units::duration(after_ns);
+                ui.weak(if after_ns < 0.0 { at } else { format!("+{at}") })
+                    .on_hover_text("When it began, from the begin of the frame in which it ended");
+                ui.label(thread);
+                ui.end_row();
+            }
+        });
+    clicked
+}
+
+/// Returns the index of the frame in which a call ended, unless that has left.
+fn frame_of(store: &Store, call: &SlowCall) -> Option<usize> {
+    // What ends just when a frame does belongs to it.
+    let end_ns = call.span.end_ns().saturating_sub(1);
+    let index = store.frame_at(end_ns)?;
+    (store.frames()[index].begin_ns <= end_ns.saturating_add(1)).then_some(index)
+}
+
+/// Finds a call among the rows: since it was counted, a scope may have turned out to contain it.
+fn locate(store: &Store, kind: TrackKind, call: &SlowCall) -> Option<SpanRef> {
+    let is_its = |track: &&Track| (track.thread, track.kind) == (call.thread, kind);
+    let track = store.tracks().iter().find(is_its)?;
+    let begin_ns = call.span.begin_ns;
+    let row = track.rows.iter().position(|row| {
+        let mut there = row.spans(begin_ns, begin_ns.saturating_add(1));
+        there.any(|span| span == call.span)
+    })?;
+    Some(SpanRef {
+        thread: call.thread,
+        kind,
+        row,
+        span: call.span,
+    })
+}

@@ -1,0 +1,316 @@
+//! Work over the spans of some frames, a slice per pass of the UI.
+//!
+//! A job walks all tracks, one after the other, and tells a [`Gather`] of every span that ended in the frames. Then the gathered settles, in slices as well: it sorts,
+//! or computes percentiles. A finished result holds until the store or the frames change:
+//!
+//! - Where other frames are wanted, the job begins anew at once. The old result stays, [dimmed](Job::is_dimmed), until the new one is there.
+//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew [`REFRESH_S`] seconds after its last begin.
+//!
+//! The slices are counted in spans, not in time: what a clock would say differs from pass to pass, and the web has no clock that may be asked here.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use vor_core::catalog::ThreadId;
+
+use crate::store::{FrameId, Span, SpanVisitor, Store, Track, TrackKind, Walk};
+
+/// Least time between two begins while frames come in, in seconds.
+const REFRESH_S: f64 = 0.25;
+
+/// Spans that a pass looks at: some 10 ns each.
+const SLICE_SPANS: usize = 60_000;
+
+/// Call sites or nodes that a pass settles.
+const SLICE_SETTLED: usize = 1_000;
+
+/// What a [`Job`] makes of spans.
+pub trait Gather: SpanVisitor + Clone + Debug {
+    /// What is to be known before the first span.
+    type Options: Clone + Debug + PartialEq;
+    /// What comes out.
+    type Output: Clone + Debug;
+
+    /// Begins with nothing.
+    fn new(options: &Self::Options) -> Self;
+
+    /// The spans of another track follow; returns whether they are wanted.
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool;
+
+    /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
+    fn settle(&mut self, store: &Store, most: usize) -> bool;
+
+    /// Returns the result of spans that ended in so many frames, which took so long together.
+    fn finish(self, store: &Store, frames: usize, time_ns: u64) -> Self::Output;
+}
+
+/// Which spans a result is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    first: FrameId,
+    last: FrameId,
+    /// Whether that is all frames there are: then others join by themselves.
+    all: bool,
+}
+
+impl Wanted {
+    fn new(store: &Store, (first, last): (usize, usize)) -> Option<Self> {
+        let all = store.frames().len();
+        (first <= last && last < all).then(|| Self {
+            first: store.id_at(first),
+            last: store.id_at(last),
+            all: first == 0 && last + 1 == all,
+        })
+    }
+
+    /// Returns whether nobody chose other frames, though others may have come and gone.
+    fn is_same_choice(&self, other: &Self) -> bool {
+        (self.all && other.all) || (self.first, self.last) == (other.first, other.last)
+    }
+}
+
+/// Work that goes on from pass to pass, and what came out last.
+#[derive(Clone, Debug)]
+pub struct Job<G: Gather> {
+    running: Option<Running<G>>,
+    done: Option<Done<G>>,
+    /// When the last work began, in seconds of the UI's clock.
+    began_s: f64,
+    generation: u64,
+    dimmed: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Running<G: Gather> {
+    wanted: Wanted,
+    version: u64,
+    options: G::Options,
+    begin_ns: i64,
+    end_ns: i64,
+    frames: usize,
+    tracks: std::vec::IntoIter<(ThreadId, TrackKind)>,
+    walk: Option<(ThreadId, TrackKind, Walk)>,
+    gather: G,
+    /// Spans that were looked at, and about how many there are.
+    seen: usize,
+    expected: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Done<G: Gather> {
+    wanted: Wanted,
+    version: u64,
+    options: G::Options,
+    output: G::Output,
+}
+
+impl<G: Gather> Default for Job<G> {
+    fn default() -> Self {
+        Self {
+            running: None,
+            done: None,
+            began_s: f64::NEG_INFINITY,
+            generation: 0,
+            dimmed: false,
+        }
+    }
+}
+
+impl<G: Gather> Job<G> {
+    /// Returns what came out last, if anything has.
+    #[must_use]
+    pub fn output(&self) -> Option<&G::Output> {
+        self.done.as_ref().map(|done| &done.output)
+    }
+
+    /// Returns a number that is another one whenever [`output`](Self::output) is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns whether what came out last is of other frames than are wanted.
+    #[must_use]
+    pub fn is_dimmed(&self) -> bool {
+        self.dimmed && self.running.is_some()
+    }
+
+    /// Returns how much of the running work is done, from 0 to 1; `None` when there is none.
+    #[must_use]
+    pub fn progress(&self) -> Option<f32> {
+        let running = self.running.as_ref()?;
+        Some((running.seen as f32 / running.expected.max(1) as f32).min(1.0))
+    }
+
+    /// Does a slice of work where there is some, and sees to it that there is another pass for the rest. `frames` are the first and the last index.
+    pub fn advance(
+        &mut self,
+        ui: &egui::Ui,
+        store: &Store,
+        frames: Option<(usize, usize)>,
+        options: &G::Options,
+    ) {
+        let now_s = ui.input(|input| input.time);
+        let wait_s = self.work(store, frames, options, now_s);
+        match wait_s {
+            Some(wait_s) if wait_s > 0.0 => {
+                let wait = Duration::from_secs_f64(wait_s.min(REFRESH_S));
+                ui.ctx().request_repaint_after(wait);
+            }
+            Some(_) => ui.ctx().request_repaint(),
+            None => {}
+        }
+    }
+
+    /// Does a slice of work. Returns after how many seconds it wants to go on, `None` if the result is there.
+    fn work(
+        &mut self,
+        store: &Store,
+        frames: Option<(usize, usize)>,
+        options: &G::Options,
+        now_s: f64,
+    ) -> Option<f64> {
+        let Some(wanted) = frames.and_then(|frames| Wanted::new(store, frames)) else {
+            self.forget();
+            return None;
+        };
+        let asked_for = |choice: &Wanted, of: &G::Options| choice.is_same_choice(&wanted) && of == options;
+        let goes_on = match &self.running {
+            Some(running) => asked_for(&running.wanted, &running.options),
+            None => false,
+        };
+        if !goes_on {
+            self.running = None;
+            let done = self.done.as_ref();
+            let same_choice = done.is_some_and(|done| asked_for(&done.wanted, &done.options));
+            let holds = |done: &Done<G>| done.version == store.version() && done.wanted == wanted;
+            if same_choice && done.is_some_and(holds) {
+                return None;
+            }
+            // The clock of a harness may stand still or step back.
+            let wait_s = (self.began_s + REFRESH_S - now_s).min(REFRESH_S);
+            if same_choice && wait_s > 0.0 {
+                return Some(wait_s);
+            }
+            self.dimmed = !same_choice;
+            self.began_s = now_s;
+            self.running = Running::new(store, wanted, options.clone());
+        }
+        self.slice(store, SLICE_SPANS, SLICE_SETTLED).then_some(0.0)
+    }
+
+    /// Does all the work at once: for pictures and tests.
+    pub fn finish(&mut self, store: &Store, frames: Option<(usize, usize)>, options: &G::Options) {
+        self.running = frames
+            .and_then(|frames| Wanted::new(store, frames))
+            .and_then(|wanted| Running::new(store, wanted, options.clone()));
+        if self.running.is_none() {
+            self.forget();
+        }
+        while self.slice(store, usize::MAX, usize::MAX) {}
+    }
+
+    fn forget(&mut self) {
+        self.generation += u64::from(self.done.is_some());
+        self.running = None;
+        self.done = None;
+    }
+
+    /// Goes on with the running work; returns whether there is more to do.
+    fn slice(&mut self, store: &Store, spans: usize, settled: usize) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        if running.walk_on(store, spans) || running.gather.settle(store, settled) {
+            return true;
+        }
+        if let Some(running) = self.running.take() {
+            let time_ns = running
+                .end_ns
+                .saturating_sub(running.begin_ns)
+                .max(0)
+                .unsigned_abs();
+            self.done = Some(Done {
+                wanted: running.wanted,
+                version: running.version,
+                options: running.options,
+                output: running.gather.finish(store, running.frames, time_ns),
+            });
+            self.generation += 1;
+        }
+        false
+    }
+}
+
+impl<G: Gather> Running<G> {
+    fn new(store: &Store, wanted: Wanted, options: G::Options) -> Option<Self> {
+        let (first, last) = (store.index_of(wanted.first)?, store.index_of(wanted.last)?);
+        let time = store.time_of(first..last + 1)?;
+        let rows = store.tracks().iter().flat_map(|track| &track.rows);
+        let tracks = store.tracks().iter().map(|track| (track.thread, track.kind));
+        Some(Self {
+            wanted,
+            version: store.version(),
+            gather: G::new(&options),
+            options,
+            begin_ns: time.start,
+            end_ns: time.end,
+            frames: last - first + 1,
+            expected: rows.map(|row| row.count(time.start, time.end)).sum(),
+            tracks: tracks.collect::<Vec<_>>().into_iter(),
+            walk: None,
+            seen: 0,
+        })
+    }
+
+    /// Walks over up to `most` spans; returns whether there may be others.
+    fn walk_on(&mut self, store: &Store, most: usize) -> bool {
+        let track = |thread, kind| {
+            let tracks = store.tracks();
+            let at = tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
+            at.ok().and_then(|at| tracks.get(at))
+        };
+        let until = self.seen.saturating_add(most);
+        loop {
+            if let Some((thread, kind, walk)) = &mut self.walk
+                && let Some(track) = track(*thread, *kind)
+            {
+                let mut counted = Counted {
+                    gather: &mut self.gather,
+                    spans: 0,
+                };
+                let most = until.saturating_sub(self.seen);
+                let more = walk.go_on(track, most, &mut counted);
+                self.seen += counted.spans;
+                if more {
+                    return true;
+                }
+            }
+            let Some((thread, kind)) = self.tracks.next() else {
+                return false;
+            };
+            self.walk = track(thread, kind)
+                .filter(|_| self.gather.begin_track(thread, kind))
+                .map(|track: &Track| (thread, kind, Walk::new(track, self.begin_ns, self.end_ns)));
+        }
+    }
+}
+
+/// Counts the spans on their way.
+struct Counted<'a, G> {
+    gather: &'a mut G,
+    spans: usize,
+}
+
+impl<G: Gather> SpanVisitor for Counted<'_, G> {
+    #[inline]
+    fn enter(&mut self, span: &Span, depth: usize) {
+        self.spans += 1;
+        self.gather.enter(span, depth);
+    }
+
+    #[inline]
+    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
+        self.gather.leave(span, depth, inside_ns);
+    }
+}

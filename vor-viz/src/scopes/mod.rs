@@ -1,0 +1,40 @@
+//! Where the time goes: a table of scopes, and of each its histogram and its slowest calls.
+//!
+//! All of it is computed from the spans of some frames, which may be millions. A [`Job`] looks at some ten thousand of them per pass of the UI, so that none
+//! takes long, and keeps what came out for as long as it holds. What is computed, it is told by a [`Gather`]: sums per call
+//! site here ([`ScopeSums`]), stacks in [`icicle`](crate::icicle).
+//!
+//! ```text
+//! Store ─▶ Job (Walk, a slice per pass) ─▶ ScopeRows ─▶ ScopeTable ─▶ Details
+//! ```
+
+pub mod job;
+pub mod sums;
+pub(crate) mod grid;
+mod table;
+mod details;
+mod histogram;
+
+use crate::store::Store;
+
+pub use job::{Gather, Job};
+pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
+pub use table::ScopeTable;
+
+/// Says which frames are meant: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
+#[must_use]
+pub fn frames_caption(store: &Store, frames: Option<(usize, usize)>) -> String {
+    let all = store.frames().len();
+    let Some((first, last)) = frames.filter(|frames| frames.0 <= frames.1 && frames.1 < all) else {
+        return "no frames yet".to_owned();
+    };
+    let number = |index: usize| store.frames()[index].number;
+    let count = last - first + 1;
+    if count == 1 {
+        format!("frame {}", number(first))
+    } else if count == all {
+        format!("all {all} frames")
+    } else {
+        format!("frames {}–{} ({count})", number(first), number(last))
+    }
+}

@@ -1,0 +1,265 @@
+//! Sums per call site: how often, how long, how much of that in itself, the distribution, and the slowest calls.
+//!
+//! Scopes and tasks of a call site are apart: tasks overlap, so that their lengths say nothing of how busy a thread was, and have no self time.
+
+use rustc_hash::FxHashMap;
+use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::stats::Histogram;
+
+use super::job::Gather;
+use crate::store::{Span, SpanVisitor, Store, TrackKind};
+
+/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
+const DENSE_SITES: usize = 1 << 16;
+
+/// Slowest calls that are kept of each call site.
+const SLOWEST: usize = 10;
+
+/// One of the slowest calls of a call site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCall {
+    /// The thread that it ran on, or that it ended on if it is a task.
+    pub thread: ThreadId,
+    /// When, and how long.
+    pub span: Span,
+}
+
+/// Statistics of one call site in some frames.
+///
+/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns.
+#[derive(Clone, Debug)]
+pub struct ScopeRow {
+    /// The call site.
+    pub site: SiteId,
+    /// Whether its spans are scopes or tasks.
+    pub kind: TrackKind,
+    /// Its name, `?` when it is unknown.
+    pub name: Box<str>,
+    /// The name in lower case, for searches.
+    pub lower_name: Box<str>,
+    /// Number of spans that ended.
+    pub count: u64,
+    /// Sum of their lengths in nanoseconds. A call site that is open inside itself is counted once for each level.
+    pub total_ns: u64,
+    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds; 0 for tasks.
+    pub self_ns: u64,
+    /// Shortest length in nanoseconds.
+    pub min_ns: u64,
+    /// Length in nanoseconds that half of the spans do not exceed.
+    pub p50_ns: u64,
+    /// Length in nanoseconds that 95 % of the spans do not exceed.
+    pub p95_ns: u64,
+    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    pub p99_ns: u64,
+    /// Longest length in nanoseconds.
+    pub max_ns: u64,
+    /// How many spans have which length.
+    pub histogram: Histogram,
+    /// The slowest calls, the slowest first; at most ten.
+    pub slowest: Vec<SlowCall>,
+}
+
+impl ScopeRow {
+    /// Returns the mean length in nanoseconds.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        self.total_ns as f64 / self.count.max(1) as f64
+    }
+
+    /// Returns whether its spans are tasks, which have no self time.
+    #[must_use]
+    pub fn is_task(&self) -> bool {
+        self.kind == TrackKind::Tasks
+    }
+}
+
+/// All call sites of which a span ended in some frames.
+#[derive(Clone, Debug, Default)]
+pub struct ScopeRows {
+    /// One per call site and kind, in no particular order.
+    pub rows: Vec<ScopeRow>,
+    /// Spans of all rows.
+    pub spans: u64,
+    /// Number of frames.
+    pub frames: usize,
+    /// How long the frames took together, in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// Gathers [`ScopeRows`].
+#[derive(Clone, Debug)]
+pub struct ScopeSums {
+    scopes: Sites,
+    tasks: Sites,
+    kind: TrackKind,
+    thread: ThreadId,
+    /// What was gathered and is no row yet, from when the walk is over.
+    left: Option<std::vec::IntoIter<(SiteId, TrackKind, Sums)>>,
+    rows: Vec<ScopeRow>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Sites {
+    dense: Vec<Sums>,
+    sparse: FxHashMap<u32, Sums>,
+}
+
+/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
+#[derive(Clone, Debug)]
+struct Sums {
+    total_ns: u64,
+    self_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    histogram: Histogram,
+    slowest: Vec<SlowCall>,
+    /// What a call must exceed to be one of the slowest.
+    slow_above_ns: Option<u64>,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self {
+            total_ns: 0,
+            self_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            histogram: Histogram::default(),
+            slowest: Vec::new(),
+            slow_above_ns: None,
+        }
+    }
+}
+
+impl Sums {
+    #[inline]
+    fn add(&mut self, span: &Span, self_ns: u64, thread: ThreadId) {
+        let ns = span.duration_ns;
+        self.total_ns = self.total_ns.wrapping_add(ns);
+        self.self_ns = self.self_ns.wrapping_add(self_ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.histogram.add(ns);
+        if self.slow_above_ns.is_none_or(|above_ns| ns > above_ns) {
+            self.add_slow(SlowCall { thread, span: *span });
+        }
+    }
+
+    #[cold]
+    fn add_slow(&mut self, call: SlowCall) {
+        if self.slowest.len() < SLOWEST {
+            self.slowest.push(call);
+        } else if let Some(fastest) = self.slowest.iter_mut().min_by_key(|call| call.span.duration_ns) {
+            *fastest = call;
+        }
+        if self.slowest.len() == SLOWEST {
+            self.slow_above_ns = self.slowest.iter().map(|call| call.span.duration_ns).min();
+        }
+    }
+
+    fn row(mut self, site: SiteId, kind: TrackKind, name: &str) -> ScopeRow {
+        // Of equally slow ones the first.
+        self.slowest.sort_by_key(|call| {
+            (
+                std::cmp::Reverse(call.span.duration_ns),
+                call.span.begin_ns,
+                call.thread,
+            )
+        });
+        let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
+        ScopeRow {
+            site,
+            kind,
+            name: name.into(),
+            lower_name: name.to_lowercase().into(),
+            count: self.histogram.count(),
+            total_ns: self.total_ns,
+            self_ns: self.self_ns,
+            min_ns: self.min_ns,
+            p50_ns: percentile(0.50),
+            p95_ns: percentile(0.95),
+            p99_ns: percentile(0.99),
+            max_ns: self.max_ns,
+            histogram: self.histogram,
+            slowest: self.slowest,
+        }
+    }
+}
+
+impl Sites {
+    #[inline]
+    fn get(&mut self, site: SiteId) -> &mut Sums {
+        let index = site.0 as usize;
+        if index >= self.dense.len() {
+            if index >= DENSE_SITES {
+                return self.sparse.entry(site.0).or_default();
+            }
+            self.dense.resize_with(index + 1, Sums::default);
+        }
+        &mut self.dense[index]
+    }
+
+    fn used(self, kind: TrackKind) -> impl Iterator<Item = (SiteId, TrackKind, Sums)> {
+        let all = (0..).zip(self.dense).chain(self.sparse);
+        let used = all.filter(|(_, sums)| !sums.histogram.is_empty());
+        used.map(move |(id, sums)| (SiteId(id), kind, sums))
+    }
+}
+
+impl SpanVisitor for ScopeSums {
+    #[inline]
+    fn enter(&mut self, _: &Span, _: usize) {}
+
+    #[inline]
+    fn leave(&mut self, span: &Span, _: usize, inside_ns: u64) {
+        if self.kind == TrackKind::Scopes {
+            let self_ns = span.duration_ns.saturating_sub(inside_ns);
+            self.scopes.get(span.site).add(span, self_ns, self.thread);
+        } else {
+            self.tasks.get(span.site).add(span, 0, self.thread);
+        }
+    }
+}
+
+impl Gather for ScopeSums {
+    type Options = ();
+    type Output = ScopeRows;
+
+    fn new((): &()) -> Self {
+        Self {
+            scopes: Sites::default(),
+            tasks: Sites::default(),
+            kind: TrackKind::Scopes,
+            thread: ThreadId(0),
+            left: None,
+            rows: Vec::new(),
+        }
+    }
+
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
+        (self.thread, self.kind) = (thread, kind);
+        true
+    }
+
+    fn settle(&mut self, store: &Store, most: usize) -> bool {
+        let left = self.left.get_or_insert_with(|| {
+            let scopes = std::mem::take(&mut self.scopes).used(TrackKind::Scopes);
+            let tasks = std::mem::take(&mut self.tasks).used(TrackKind::Tasks);
+            scopes.chain(tasks).collect::<Vec<_>>().into_iter()
+        });
+        let catalog = store.catalog();
+        let rows = left.by_ref().take(most);
+        self.rows
+            .extend(rows.map(|(site, kind, sums)| sums.row(site, kind, catalog.site_name(site))));
+        left.len() > 0
+    }
+
+    fn finish(self, _: &Store, frames: usize, time_ns: u64) -> ScopeRows {
+        ScopeRows {
+            spans: self.rows.iter().map(|row| row.count).sum(),
+            rows: self.rows,
+            frames,
+            time_ns,
+        }
+    }
+}

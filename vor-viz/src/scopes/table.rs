@@ -1,0 +1,428 @@
+//! The table of scopes: one row per call site, sorted and filtered.
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+use egui::{TextEdit, Ui};
+use vor_core::catalog::{Catalog, SiteId};
+
+use super::details;
+use super::frames_caption;
+use super::grid::{Column, Grid, Sort};
+use super::job::Job;
+use super::sums::{ScopeRow, ScopeRows, ScopeSums};
+use crate::store::{Store, TrackKind};
+use crate::theme::Theme;
+use crate::units;
+use crate::view::View;
+
+const COLUMNS: [Column; 10] = [
+    Column {
+        title: "name",
+        hint: "What the scope is called",
+        digits: 0.0,
+    },
+    Column {
+        title: "count",
+        hint: "How many of its spans ended in these frames",
+        digits: 10.0,
+    },
+    Column {
+        title: "total",
+        hint: "How long they took together, with all inside them",
+        digits: 9.0,
+    },
+    Column {
+        title: "self",
+        hint: "How long they took without the scopes inside them; tasks have none",
+        digits: 9.0,
+    },
+    Column {
+        title: "mean",
+        hint: "How long one took on average",
+        digits: 9.0,
+    },
+    Column {
+        title: "p50",
+        hint: "Half of them took at most so long",
+        digits: 9.0,
+    },
+    Column {
+        title: "p95",
+        hint: "95 % of them took at most so long",
+        digits: 9.0,
+    },
+    Column {
+        title: "p99",
+        hint: "99 % of them took at most so long",
+        digits: 9.0,
+    },
+    Column {
+        title: "max",
+        hint: "How long the slowest took",
+        digits: 9.0,
+    },
+    Column {
+        title: "share",
+        hint: "The total of the time that these frames took; threads together may take more than that",
+        digits: 19.0,
+    },
+];
+
+/// Column by which rows are sorted at first.
+const BY_SELF: Sort = Sort {
+    column: 3,
+    descending: true,
+};
+
+/// Height of the details below the table, in points.
+const DETAILS_HEIGHT: f32 = 250.0;
+
+/// Tells a row from the others, whatever the order.
+type RowKey = (SiteId, TrackKind);
+
+/// The table of scopes, with the details of the one that is selected.
+#[derive(Clone, Debug)]
+pub struct ScopeTable {
+    job: Job<ScopeSums>,
+    sort: Sort,
+    /// What names must contain.
+    filter: String,
+    /// Indices of the rows that are shown, and what they were chosen for.
+    order: Vec<usize>,
+    order_for: Option<(u64, Sort, String)>,
+    selected: Option<RowKey>,
+    details_open: bool,
+    /// Whether all frames of the axis are meant, even if one of them is pinned.
+    spans_axis: bool,
+}
+
+impl Default for ScopeTable {
+    fn default() -> Self {
+        Self {
+            job: Job::default(),
+            sort: BY_SELF,
+            filter: String::new(),
+            order: Vec::new(),
+            order_for: None,
+            selected: None,
+            details_open: false,
+            spans_axis: false,
+        }
+    }
+}
+
+impl ScopeTable {
+    /// Returns the rows that were computed last, in no particular order; `None` before the first.
+    #[must_use]
+    pub fn rows(&self) -> Option<&ScopeRows> {
+        self.job.output()
+    }
+
+    /// Returns the indices in [`rows`](Self::rows) that the last pass showed, from top to bottom.
+    #[must_use]
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Returns the call site of the selected row, and whether its scopes or its tasks are meant.
+    #[must_use]
+    pub fn selected(&self) -> Option<(SiteId, TrackKind)> {
+        self.selected
+    }
+
+    /// Selects the scopes or the tasks of a call site, and shows their details.
+    pub fn select(&mut self, site: SiteId, kind: TrackKind) {
+        self.selected = Some((site, kind));
+        self.details_open = true;
+    }
+
+    /// Returns whether rows are being computed.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.job.progress().is_some()
+    }
+
+    /// Computes all rows at once: for pictures and tests.
+    pub fn finish(&mut self, store: &Store, view: &View) {
+        self.job.finish(store, self.frames(store, view), &());
+    }
+
+    /// Shows the table in all the room there is.
+    pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
+        let frames = self.frames(store, view);
+        self.job.advance(ui, store, frames, &());
+        self.tools(ui, store, view, frames);
+        self.put_in_order();
+        let Some(result) = self.job.output() else {
+            let text = if frames.is_some() {
+                "counting …"
+            } else {
+                "Nothing was recorded yet."
+            };
+            ui.weak(text);
+            return;
+        };
+        let rows: Vec<&ScopeRow> = self.order.iter().filter_map(|&i| result.rows.get(i)).collect();
+        if rows.is_empty() {
+            let text = if result.rows.is_empty() {
+                "No spans ended in these frames."
+            } else {
+                "No name contains this text."
+            };
+            ui.weak(text);
+            return;
+        }
+        let key = |row: &ScopeRow| (row.site, row.kind);
+        let details = self.selected.filter(|_| self.details_open);
+        let details = details.and_then(|selected| result.rows.iter().find(|row| key(row) == selected));
+        let available = ui.available_height();
+        let below = if details.is_some() {
+            DETAILS_HEIGHT.min(available * 0.6)
+        } else {
+            0.0
+        };
+        let grid = Grid {
+            id: ui.scope_id().with("scopes"),
+            columns: &COLUMNS,
+            rows: rows.len(),
+            selected: self
+                .selected
+                .and_then(|selected| rows.iter().position(|row| key(row) == selected)),
+            dimmed: self.job.is_dimmed(),
+            height: available - below,
+            row_role: "scope",
+        };
+        let catalog = store.catalog();
+        let response = grid.show(
+            ui,
+            theme,
+            &mut self.sort,
+            |i| rows[i].name.to_string(),
+            |i, cells| {
+                let row = rows[i];
+                let note = if row.is_task() { "task" } else { "" };
+                cells.name(theme.site(catalog.site(row.site)), &row.name, note);
+                cells.number(&units::count(row.count));
+                cells.number(&units::duration(row.total_ns as f64));
+                if row.is_task() {
+                    cells.weak("–");
+                } else {
+                    cells.number(&units::duration(row.self_ns as f64));
+                }
+                cells.number(&units::duration(row.mean_ns()));
+                for ns in [row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns] {
+                    cells.number(&units::duration(ns as f64));
+                }
+                let share = share(row, result.time_ns);
+                cells.bar(share as f32, &percent(share), theme.line);
+            },
+            |i, ui| describe(ui, catalog, rows[i]),
+        );
+        if let Some(row) = response.clicked {
+            self.selected = Some(key(rows[row]));
+            self.details_open = true;
+        }
+        if let Some(row) = response.moved_to {
+            self.selected = Some(key(rows[row]));
+        }
+        if response.entered && self.selected.is_some() {
+            self.details_open = !self.details_open;
+        }
+        let Some(row) = details else {
+            return;
+        };
+        let did = details::show(ui, store, view, theme, row);
+        self.details_open &= !did.closed;
+        // Else the table would speak of the pinned frame alone, and its other slowest calls would be gone.
+        self.spans_axis |= did.pinned;
+    }
+
+    fn frames(&self, store: &Store, view: &View) -> Option<(usize, usize)> {
+        if self.spans_axis {
+            view.shown_frames(store)
+        } else {
+            view.table_frames(store)
+        }
+    }
+
+    /// Shows what stands above the table.
+    fn tools(&mut self, ui: &mut Ui, store: &Store, view: &mut View, frames: Option<(usize, usize)>) {
+        ui.horizontal_wrapped(|ui| {
+            ui.strong(frames_caption(store, frames));
+            let one_pinned = view.pinned().is_some() && view.selection().is_none();
+            if one_pinned && store.frames().len() > 1 {
+                ui.checkbox(&mut self.spans_axis, "all frames")
+                    .on_hover_text("Speaks of all frames though one is pinned");
+            }
+            if let Some(result) = self.job.output() {
+                let scopes = units::count(result.rows.len() as u64);
+                ui.weak(format!("{scopes} scopes, {} spans", units::count(result.spans)));
+            }
+            if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
+                ui.weak(format!("counting {:.0} %", progress * 100.0));
+            }
+            let field = TextEdit::singleline(&mut self.filter)
+                .hint_text("filter")
+                .desired_width(160.0);
+            ui.add(field)
+                .on_hover_text("Only scopes whose name contains this, in upper or lower case")
+                .accessible_name("filter scopes");
+            if ui
+                .button("search")
+                .on_hover_text("Searches the flame chart for this text")
+                .clicked()
+            {
+                view.search.clone_from(&self.filter);
+            }
+            for (name, separator) in [("CSV", ','), ("TSV", '\t')] {
+                let hint = format!("Copies the shown rows as {name}, times in nanoseconds");
+                if ui.button(name).on_hover_text(hint).clicked()
+                    && let Some(text) = self.as_text(store.catalog(), separator)
+                {
+                    ui.ctx().copy_text(text);
+                }
+            }
+        });
+    }
+
+    /// Chooses and sorts the rows anew, if what they were chosen for has changed.
+    fn put_in_order(&mut self) {
+        let generation = self.job.generation();
+        let holds = |(of, sort, filter): &(u64, Sort, String)| {
+            *of == generation && *sort == self.sort && *filter == self.filter
+        };
+        if self.order_for.as_ref().is_some_and(holds) {
+            return;
+        }
+        self.order_for = Some((generation, self.sort, self.filter.clone()));
+        self.order.clear();
+        let Some(result) = self.job.output() else {
+            return;
+        };
+        let filter = self.filter.trim().to_lowercase();
+        let rows = result.rows.iter().enumerate();
+        let found = rows.filter(|(_, row)| row.lower_name.contains(&filter));
+        self.order.extend(found.map(|(i, _)| i));
+        let sort = self.sort;
+        self.order.sort_by(|&a, &b| {
+            let (a, b) = (&result.rows[a], &result.rows[b]);
+            let order = compare(sort.column, a, b);
+            let order = if sort.descending { order.reverse() } else { order };
+            // The same order in every pass, even among equals.
+            order
+                .then_with(|| a.lower_name.cmp(&b.lower_name))
+                .then_with(|| (a.site, a.kind).cmp(&(b.site, b.kind)))
+        });
+    }
+
+    /// Returns the shown rows as text, with a line of titles.
+    fn as_text(&self, catalog: &Catalog, separator: char) -> Option<String> {
+        let result = self.job.output()?;
+        let mut text = String::new();
+        let titles = [
+            "name", "kind", "module", "file", "line", "count", "total_ns", "self_ns", "mean_ns", "min_ns",
+            "p50_ns", "p95_ns", "p99_ns", "max_ns",
+        ];
+        text.push_str(&titles.join(&separator.to_string()));
+        for row in self.order.iter().filter_map(|&i| result.rows.get(i)) {
+            let site = catalog.site(row.site);
+            let quoted = |text: Option<&str>| field(text.unwrap_or(""), separator);
+            text.push('\n');
+            text.push_str(&quoted(Some(&row.name)));
+            let words = [
+                (if row.is_task() { "task" } else { "scope" }).to_owned(),
+                quoted(site.map(|site| &*site.module_path)),
+                quoted(site.map(|site| &*site.file)),
+                site.map_or(0, |site| site.line).to_string(),
+            ];
+            for word in words {
+                text.push(separator);
+                text.push_str(&word);
+            }
+            let own = if row.is_task() {
+                String::new()
+            } else {
+                row.self_ns.to_string()
+            };
+            // Writing into a string does not fail.
+            let _ = write!(
+                text,
+                "{separator}{}{separator}{}{separator}{own}{separator}{:.1}",
+                row.count,
+                row.total_ns,
+                row.mean_ns()
+            );
+            for ns in [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns] {
+                let _ = write!(text, "{separator}{ns}");
+            }
+        }
+        text.push('\n');
+        Some(text)
+    }
+}
+
+/// Returns a field of a table in text form, in quotation marks where it needs them.
+pub(crate) fn field(text: &str, separator: char) -> String {
+    if text.contains([separator, '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
+    match column {
+        0 => a.lower_name.cmp(&b.lower_name),
+        1 => a.count.cmp(&b.count),
+        // A share is a total.
+        2 | 9 => a.total_ns.cmp(&b.total_ns),
+        // Tasks stand behind all that have a self time.
+        3 => (!a.is_task(), a.self_ns).cmp(&(!b.is_task(), b.self_ns)),
+        4 => a.mean_ns().total_cmp(&b.mean_ns()),
+        5 => a.p50_ns.cmp(&b.p50_ns),
+        6 => a.p95_ns.cmp(&b.p95_ns),
+        7 => a.p99_ns.cmp(&b.p99_ns),
+        _ => a.max_ns.cmp(&b.max_ns),
+    }
+}
+
+/// Returns which part of some time a row's total is, from 0 on.
+fn share(row: &ScopeRow, time_ns: u64) -> f64 {
+    row.total_ns as f64 / time_ns.max(1) as f64
+}
+
+/// Returns a share as text: `0.04 %`, `12.3 %`, `340 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if !percent.is_finite() {
+        "–".to_owned()
+    } else if percent >= 99_999.5 {
+        "> 99999 %".to_owned()
+    } else if percent != 0.0 && percent.abs() < 0.1 {
+        format!("{percent:.2} %")
+    } else if percent.abs() < 99.95 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.0} %")
+    }
+}
+
+/// Tells what else is known of a row.
+fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
+    ui.strong(&*row.name);
+    if let Some(site) = catalog.site(row.site) {
+        if !site.module_path.is_empty() {
+            ui.weak(&*site.module_path);
+        }
+        if !site.file.is_empty() {
+            ui.weak(format!("{}:{}", site.file, site.line));
+        }
+    }
+    let [min, p50, max] = [row.min_ns, row.p50_ns, row.max_ns].map(|ns| units::duration(ns as f64));
+    ui.label(format!(
+        "{} calls, {min} to {max}, half of them up to {p50}",
+        units::count(row.count)
+    ));
+    ui.weak("Click for its histogram and its slowest calls.");
+}

@@ -1,0 +1,506 @@
+//! The table of scopes: what it computes, and what it does when it is clicked.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scopes_data;
+
+use std::cell::RefCell;
+
+use egui::{Key, Pos2, Theme as Shade};
+use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
+use proptest::prelude::*;
+use scopes_data::{site, store};
+use vor_core::batch::ThreadBatch;
+use vor_core::catalog::{Catalog, SiteId, ThreadId};
+use vor_core::frame::TreeBuilder;
+use vor_core::stats::StatsBuilder;
+use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
+use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock, TrackKind};
+use vor_viz::theme::Theme;
+use vor_viz::view::View;
+
+/// A table, what it shows, and a harness around both.
+struct Shown {
+    store: RefCell<Store>,
+    view: RefCell<View>,
+    table: RefCell<ScopeTable>,
+}
+
+impl Shown {
+    fn new(store: Store) -> Self {
+        Self {
+            store: RefCell::new(store),
+            view: RefCell::default(),
+            table: RefCell::default(),
+        }
+    }
+
+    fn harness(&self, width: f32, height: f32, shade: Shade, pixels_per_point: f32) -> Harness<'_> {
+        Harness::builder()
+            .with_size((width, height))
+            .with_theme(shade)
+            .with_pixels_per_point(pixels_per_point)
+            .build_ui(|ui| {
+                let (store, mut view) = (self.store.borrow(), self.view.borrow_mut());
+                view.begin_pass(&store);
+                let theme = Theme::of(ui.visuals());
+                self.table.borrow_mut().show(ui, &store, &mut view, &theme);
+            })
+    }
+
+    /// Returns the names of the rows, from top to bottom.
+    fn names(&self) -> Vec<String> {
+        let table = self.table.borrow();
+        let rows = &table.rows().unwrap().rows;
+        table.order().iter().map(|&i| rows[i].name.to_string()).collect()
+    }
+}
+
+#[test]
+fn captions_say_which_frames() {
+    let store = store(60, 1, 0);
+    assert_eq!(frames_caption(&store, None), "no frames yet");
+    assert_eq!(frames_caption(&store, Some((0, 59))), "all 60 frames");
+    assert_eq!(frames_caption(&store, Some((3, 3))), "frame 803");
+    assert_eq!(frames_caption(&store, Some((3, 5))), "frames 803–805 (3)");
+    assert_eq!(frames_caption(&store, Some((3, 500))), "no frames yet");
+}
+
+#[test]
+fn a_click_on_a_title_sorts_and_another_one_turns_the_order_around() {
+    let shown = Shown::new(store(60, 1, 0));
+    let mut harness = shown.harness(1000.0, 500.0, Shade::Dark, 1.0);
+    harness.run();
+    let total = |i: usize| {
+        let table = shown.table.borrow();
+        table.rows().unwrap().rows[table.order()[i]].total_ns
+    };
+    harness.get_by_label("sort by total").click();
+    harness.run();
+    assert_eq!(shown.names()[0], "frame");
+    assert!(total(0) > total(1));
+    harness.get_by_label("sort by total").click();
+    harness.run();
+    assert!(total(0) < total(1));
+    harness.get_by_label("sort by name").click();
+    harness.run();
+    assert!(shown.names().is_sorted());
+}
+
+#[test]
+fn a_filter_leaves_names_that_contain_it_and_goes_to_the_search() {
+    let shown = Shown::new(store(20, 1, 0));
+    let mut harness = shown.harness(1000.0, 500.0, Shade::Light, 1.0);
+    harness.run();
+    harness.get_by_label("filter scopes").focus();
+    harness.run();
+    harness.get_by_label("filter scopes").type_text("RE");
+    harness.run();
+    let mut names = shown.names();
+    names.sort();
+    assert_eq!(names[1..], ["load texture", "present", "render"]);
+    harness.get_by_label("search").click();
+    harness.run();
+    assert_eq!(shown.view.borrow().search, "RE");
+    harness.get_by_label("CSV").click();
+    harness.step();
+    let commands = harness.output().platform_output.commands.clone();
+    let copied = commands.iter().find_map(|command| match command {
+        egui::OutputCommand::CopyText(text) => Some(text.clone()),
+        _ => None,
+    });
+    let copied = copied.unwrap();
+    assert_eq!(copied.lines().count(), 5);
+    assert!(
+        copied.contains("render,scope,engine,src/engine.rs,45,20,"),
+        "{copied}"
+    );
+}
+
+#[test]
+fn arrow_keys_select_and_enter_opens_the_details() {
+    let shown = Shown::new(store(60, 1, 0));
+    let mut harness = shown.harness(1000.0, 560.0, Shade::Dark, 1.0);
+    harness.run();
+    harness.get_by_label("scope physics").click();
+    harness.run();
+    assert_eq!(
+        shown.table.borrow().selected(),
+        Some((site("physics"), TrackKind::Scopes))
+    );
+    assert!(harness.query_by_label("histogram of physics").is_some());
+    let at = shown.names().iter().position(|name| name == "physics").unwrap();
+    harness.key_press(Key::ArrowUp);
+    harness.run();
+    let above = shown.names()[at - 1].clone();
+    assert!(harness.query_by_label(&format!("histogram of {above}")).is_some());
+    harness.key_press(Key::ArrowDown);
+    harness.key_press(Key::ArrowDown);
+    harness.run();
+    let below = shown.names()[at + 1].clone();
+    assert!(harness.query_by_label(&format!("histogram of {below}")).is_some());
+    harness.key_press(Key::Enter);
+    harness.run();
+    assert!(harness.query_by_label(&format!("histogram of {below}")).is_none());
+    harness.key_press(Key::Enter);
+    harness.run();
+    assert!(harness.query_by_label(&format!("histogram of {below}")).is_some());
+}
+
+#[test]
+fn a_slowest_call_pins_its_frame_and_is_focused() {
+    let shown = Shown::new(store(60, 1, 0));
+    let mut harness = shown.harness(1100.0, 560.0, Shade::Dark, 1.0);
+    harness.run();
+    harness.get_by_label("scope draw").click();
+    harness.run();
+    let slowest = {
+        let table = shown.table.borrow();
+        let rows = &table.rows().unwrap().rows;
+        rows.iter()
+            .find(|row| &*row.name == "draw")
+            .unwrap()
+            .slowest
+            .clone()
+    };
+    assert_eq!(slowest.len(), 10);
+    assert!(slowest.is_sorted_by(|a, b| a.span.duration_ns >= b.span.duration_ns));
+    let index = shown.store.borrow().frame_at(slowest[1].span.begin_ns).unwrap();
+    let label = format!("slowest 2: frame {}", 800 + index);
+    harness.get_by_label(&label).click();
+    harness.run();
+    {
+        let (store, view) = (shown.store.borrow(), shown.view.borrow());
+        assert_eq!(view.pinned(), Some(store.id_at(index)));
+        let focus = view.focus.unwrap();
+        assert_eq!(
+            (focus.span, focus.row, focus.thread),
+            (slowest[1].span, 2, ThreadId(0))
+        );
+    }
+    // The other calls are still there, and another frame can be pinned.
+    assert_eq!(shown.table.borrow().rows().unwrap().frames, 60);
+    harness.get_by_label("all frames").click();
+    harness.run();
+    assert_eq!(shown.table.borrow().rows().unwrap().frames, 1);
+}
+
+#[test]
+fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
+    let data = store(60, 1, 0);
+    let ctx = egui::Context::default();
+    let mut job: Job<ScopeSums> = Job::default();
+    let mut seconds = 10.0;
+    let mut pass = |store: &Store, frames: (usize, usize), after_s: f64, job: &mut Job<ScopeSums>| {
+        seconds += after_s;
+        let input = egui::RawInput {
+            time: Some(seconds),
+            ..egui::RawInput::default()
+        };
+        ctx.run_ui(input, |ui| job.advance(ui, store, Some(frames), &()))
+            .drop_without_applying_deltas();
+        job.output().map(|rows| (rows.frames, rows.spans))
+    };
+    let all = pass(&data, (0, 59), 0.0, &mut job).unwrap();
+    assert_eq!(all.0, 60);
+    assert_eq!(pass(&data, (3, 5), 0.01, &mut job).unwrap().0, 3);
+    assert_eq!(pass(&data, (0, 59), 0.01, &mut job).unwrap(), all);
+    // Frames come in; nobody chose anything.
+    let mut grown = data.clone();
+    scopes_data::push(&mut grown, 1, 2, 0);
+    assert_eq!(pass(&grown, (0, 60), 0.1, &mut job).unwrap(), all);
+    assert_eq!(pass(&grown, (0, 60), 0.2, &mut job).unwrap().0, 61);
+    assert!(!job.is_dimmed());
+}
+
+#[test]
+fn old_rows_stay_dimmed_until_those_of_another_choice_are_there() {
+    let mut big = Store::new(10, usize::MAX);
+    for frame in 0..2 {
+        let begin_ns = frame * 10_000_000;
+        let mut row = RowBlock::default();
+        for i in 0..150_000 {
+            row.push(begin_ns + 1 + i * 60, 50, SiteId(1));
+        }
+        big.push_block(block(
+            frame as u64,
+            begin_ns,
+            begin_ns + 10_000_000,
+            vec![row],
+            vec![],
+        ));
+    }
+    let shown = Shown::new(big);
+    let mut harness = shown.harness(900.0, 300.0, Shade::Dark, 1.0);
+    harness.run();
+    assert_eq!(shown.table.borrow().rows().unwrap().spans, 300_000);
+    shown.view.borrow_mut().select(&shown.store.borrow(), 1, 1);
+    harness.step();
+    assert!(shown.table.borrow().is_working());
+    assert_eq!(shown.table.borrow().rows().unwrap().spans, 300_000);
+    assert!(harness.query_by_label_contains("counting").is_some());
+    harness.run();
+    assert!(!shown.table.borrow().is_working());
+    assert_eq!(shown.table.borrow().rows().unwrap().spans, 150_000);
+    assert!(harness.query_by_label_contains("counting").is_none());
+}
+
+fn block(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<RowBlock>, tasks: Vec<Task>) -> FrameBlock {
+    FrameBlock {
+        frame: FrameEntry {
+            number,
+            begin_ns,
+            end_ns,
+            ..FrameEntry::default()
+        },
+        threads: vec![ThreadBlock {
+            thread: ThreadId(0),
+            rows,
+            tasks,
+            ..ThreadBlock::default()
+        }],
+        ..FrameBlock::default()
+    }
+}
+
+#[test]
+fn a_scope_that_began_before_the_frames_has_the_self_time_of_its_whole_life() {
+    let mut store = Store::new(10, 1000);
+    let row = |spans: &[(i64, u64, u32)]| {
+        let mut row = RowBlock::default();
+        spans
+            .iter()
+            .for_each(|&(begin, length, site)| row.push(begin, length, SiteId(site)));
+        row
+    };
+    store.push_block(block(0, 0, 100, vec![row(&[(20, 30, 2), (60, 30, 2)])], vec![]));
+    store.push_block(block(
+        1,
+        100,
+        200,
+        vec![row(&[(10, 150, 1)]), row(&[(110, 40, 2)])],
+        vec![],
+    ));
+    let mut job: Job<ScopeSums> = Job::default();
+    job.finish(&store, Some((1, 1)), &());
+    let rows = &job.output().unwrap().rows;
+    let outer = rows.iter().find(|row| row.site == SiteId(1)).unwrap();
+    assert_eq!((outer.count, outer.total_ns, outer.self_ns), (1, 150, 50));
+    let inner = rows.iter().find(|row| row.site == SiteId(2)).unwrap();
+    assert_eq!((inner.count, inner.total_ns), (1, 40));
+}
+
+#[test]
+fn hostile_times_neither_panic_nor_hang() {
+    let mut store = Store::new(10, 1000);
+    let mut row = RowBlock::default();
+    row.push(i64::MIN, u64::MAX, SiteId(u32::MAX));
+    row.push(0, 0, SiteId(0));
+    row.push(0, 0, SiteId(7));
+    row.push(i64::MAX, u64::MAX, SiteId(9));
+    row.push(i64::MAX, 0, SiteId(9));
+    let task = Task {
+        id: u64::MAX,
+        site: SiteId(0),
+        begin_ns: i64::MIN,
+        duration_ns: u64::MAX,
+    };
+    store.push_block(block(
+        u64::MAX,
+        i64::MIN,
+        i64::MAX,
+        vec![row.clone(), row],
+        vec![task; 300],
+    ));
+    let shown = Shown::new(store);
+    let mut harness = shown.harness(700.0, 420.0, Shade::Light, 1.0);
+    harness.run();
+    assert!(shown.table.borrow().rows().unwrap().spans > 0);
+    for name in ["count", "total", "self", "mean", "p50", "max", "share"] {
+        harness.get_by_label(&format!("sort by {name}")).click();
+        harness.run();
+    }
+    let sites: Vec<_> = {
+        let table = shown.table.borrow();
+        table
+            .rows()
+            .unwrap()
+            .rows
+            .iter()
+            .map(|row| (row.site, row.kind))
+            .collect()
+    };
+    for (site, kind) in sites {
+        shown.table.borrow_mut().select(site, kind);
+        harness.run();
+        harness.get_by_label_contains("slowest 1:").click();
+        harness.run();
+        shown.view.borrow_mut().unpin();
+    }
+}
+
+#[test]
+fn pictures() {
+    let shown = Shown::new(store(60, 1, 0));
+    let mut results = SnapshotResults::new();
+    for (shade, name) in [(Shade::Dark, "dark"), (Shade::Light, "light")] {
+        *shown.table.borrow_mut() = ScopeTable::default();
+        *shown.view.borrow_mut() = View::default();
+        let mut harness = shown.harness(1060.0, 360.0, shade, 1.0);
+        harness.run();
+        harness.snapshot(format!("scopes_{name}"));
+        results.extend_harness(&mut harness);
+        drop(harness);
+        shown.table.borrow_mut().select(site("draw"), TrackKind::Scopes);
+        let mut harness = shown.harness(1060.0, 560.0, shade, 2.0);
+        harness.run();
+        let bar = harness.get_by_label("histogram of draw").rect();
+        harness.hover_at(Pos2::new(bar.left() + bar.width() * 0.45, bar.bottom() - 30.0));
+        harness.run();
+        harness.snapshot(format!("scopes_details_{name}"));
+        results.extend_harness(&mut harness);
+    }
+}
+
+#[test]
+fn an_empty_store_and_a_narrow_window_have_a_picture_too() {
+    let shown = Shown::new(Store::new(10, 10));
+    let mut harness = shown.harness(420.0, 120.0, Shade::Dark, 1.0);
+    harness.run();
+    assert!(harness.query_by_label_contains("no frames yet").is_some());
+    let mut results = SnapshotResults::new();
+    harness.snapshot("scopes_empty");
+    results.extend_harness(&mut harness);
+    drop(harness);
+    let shown = Shown::new(store(3, 1, 0));
+    let mut harness = shown.harness(420.0, 260.0, Shade::Light, 1.0);
+    harness.run();
+    harness.snapshot("scopes_narrow");
+    results.extend_harness(&mut harness);
+}
+
+/// What a generated program does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Open(u32),
+    Close,
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (1u32..6).prop_map(Step::Open),
+        3 => Just(Step::Close),
+        4 => prop_oneof![0u64..3, 1u64..5_000, 1u64..9_000_000_000].prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..400)
+}
+
+/// Returns the spans in the order in which they ended, and when all had.
+fn run(steps: &[Step]) -> (ThreadBatch, u64) {
+    let (mut batch, mut open, mut now) = (ThreadBatch::default(), Vec::new(), 10_u64);
+    let close_all = std::iter::repeat_n(&Step::Close, steps.len());
+    for step in steps.iter().chain(close_all) {
+        match *step {
+            Step::Open(site) => open.push((SiteId(site), now)),
+            Step::Wait(ns) => now += ns,
+            Step::Close => {
+                let Some((site, begin)) = open.pop() else {
+                    continue;
+                };
+                batch.start_ticks.push(begin);
+                batch.duration_ticks.push(now - begin);
+                batch.sites.push(site);
+            }
+        }
+    }
+    (batch, now)
+}
+
+/// Returns a store with the trees of spans that were cut into frames at some moments.
+fn store_of(batch: &ThreadBatch, cuts: &[u64]) -> Store {
+    let mut store = Store::new(1000, usize::MAX);
+    let mut from = 0;
+    let mut begin = 0;
+    for (number, &cut) in cuts.iter().enumerate() {
+        let ends = |i: usize| batch.start_ticks[i] + batch.duration_ticks[i];
+        let to = (from..batch.sites.len())
+            .find(|&i| ends(i) > cut)
+            .unwrap_or(batch.sites.len());
+        let part = ThreadBatch {
+            start_ticks: batch.start_ticks[from..to].to_vec(),
+            duration_ticks: batch.duration_ticks[from..to].to_vec(),
+            sites: batch.sites[from..to].to_vec(),
+            ..ThreadBatch::default()
+        };
+        let mut trees = TreeBuilder::new(usize::MAX);
+        trees.add(&part);
+        let snapshot = vor_core::frame::FrameSnapshot {
+            index: number as u64,
+            start_ticks: begin,
+            end_ticks: cut,
+            threads: trees.finish().threads,
+            ..vor_core::frame::FrameSnapshot::default()
+        };
+        store.push_block(FrameBlock::new(&snapshot, 0));
+        (from, begin) = (to, cut);
+    }
+    store
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_totals_and_self_times_are_those_of_the_reader(steps in steps(), cut in 0.0f64..1.0) {
+        let (batch, end) = run(&steps);
+        let store = store_of(&batch, &[(end as f64 * cut) as u64, end]);
+        let catalog = Catalog::default();
+        let mut builder = StatsBuilder::new();
+        builder.add(&catalog.timeline, &batch);
+        let mut job: Job<ScopeSums> = Job::default();
+        job.finish(&store, Some((0, 1)), &());
+        prop_assert_eq!(job.output().unwrap().spans, batch.sites.len() as u64);
+        let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
+        rows.sort_by_key(|row| row.site);
+        let expected = builder.scope_stats(&catalog);
+        prop_assert_eq!(rows.len(), expected.len());
+        for (row, expected) in rows.iter().zip(&expected) {
+            prop_assert_eq!(
+                (row.site, row.count, row.total_ns, row.self_ns, row.min_ns, row.max_ns),
+                (expected.site, expected.count, expected.total_ns, expected.self_ns, expected.min_ns, expected.max_ns)
+            );
+            prop_assert_eq!(
+                (row.p50_ns, row.p95_ns, row.p99_ns),
+                (expected.p50_ns, expected.p95_ns, expected.p99_ns)
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_frames_are_what_the_reader_says_after_a_restart(steps in steps(), cut in 0.0f64..1.0) {
+        let (batch, end) = run(&steps);
+        let cut = (end as f64 * cut) as u64;
+        let store = store_of(&batch, &[cut, end]);
+        let catalog = Catalog::default();
+        let first = (0..batch.sites.len()).find(|&i| batch.start_ticks[i] + batch.duration_ticks[i] > cut);
+        let first = first.unwrap_or(batch.sites.len());
+        let part = |from: usize, to: usize| ThreadBatch {
+            start_ticks: batch.start_ticks[from..to].to_vec(),
+            duration_ticks: batch.duration_ticks[from..to].to_vec(),
+            sites: batch.sites[from..to].to_vec(),
+            ..ThreadBatch::default()
+        };
+        let mut builder = StatsBuilder::new();
+        builder.add(&catalog.timeline, &part(0, first));
+        builder.restart();
+        builder.add(&catalog.timeline, &part(first, batch.sites.len()));
+        let mut job: Job<ScopeSums> = Job::default();
+        job.finish(&store, Some((1, 1)), &());
+        let mut rows: Vec<_> = job.output().unwrap().rows.iter().collect();
+        rows.sort_by_key(|row| row.site);
+        let mine: Vec<_> = rows.iter().map(|row| (row.site, row.count, row.total_ns, row.self_ns)).collect();
+        let expected = builder.scope_stats(&catalog);
+        let expected: Vec<_> = expected.iter().map(|row| (row.site, row.count, row.total_ns, row.self_ns)).collect();
+        prop_assert_eq!(mine, expected);
+    }
+}

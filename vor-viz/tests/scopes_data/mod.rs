@@ -1,0 +1,181 @@
+//! A made-up program: an engine with two workers, tasks, and an odd slow frame. The same in every run.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::sync::Arc;
+
+use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
+
+pub const NAMES: [&str; 14] = [
+    "frame",
+    "update",
+    "physics",
+    "collide",
+    "render",
+    "cull",
+    "draw",
+    "present",
+    "worker::run",
+    "decode",
+    "inflate",
+    "load texture",
+    "a scope whose name goes on and on, as those of closures within generic functions within impls do",
+    "audio",
+];
+
+/// A small generator (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low).max(1)
+    }
+}
+
+pub fn catalog_of(names: &[&str]) -> Arc<Catalog> {
+    let site = |(i, name): (usize, &&str)| {
+        Some(Arc::new(SiteInfo {
+            name: (*name).to_owned().into(),
+            module_path: "engine".into(),
+            file: "src/engine.rs".into(),
+            line: i as u32 * 10 + 5,
+            ..SiteInfo::default()
+        }))
+    };
+    let thread = |name: &str| {
+        Some(Arc::new(ThreadInfo {
+            os_id: 1,
+            name: name.to_owned(),
+        }))
+    };
+    Arc::new(Catalog {
+        sites: Arc::new(names.iter().enumerate().map(site).collect()),
+        threads: Arc::new(["main", "worker 0", "worker 1"].map(thread).to_vec()),
+        ..Catalog::default()
+    })
+}
+
+pub fn site(name: &str) -> SiteId {
+    let at = NAMES
+        .iter()
+        .position(|have| *have == name)
+        .unwrap_or(usize::MAX - 1);
+    SiteId(at as u32 + 1)
+}
+
+/// Writes scopes that nest.
+#[derive(Default)]
+pub struct Writer {
+    pub rows: Vec<RowBlock>,
+}
+
+impl Writer {
+    pub fn span(&mut self, depth: usize, begin_ns: i64, duration_ns: u64, name: &str) {
+        if depth >= self.rows.len() {
+            self.rows.resize_with(depth + 1, RowBlock::default);
+        }
+        self.rows[depth].push(begin_ns, duration_ns, site(name));
+    }
+}
+
+/// Returns a frame that begins at `begin_ns`. `slow` makes its physics slower by so many percent.
+pub fn frame(
+    random: &mut Random,
+    catalog: &Arc<Catalog>,
+    number: u64,
+    begin_ns: i64,
+    slow: u64,
+) -> FrameBlock {
+    let mut main = Writer::default();
+    let mut at = begin_ns + 1_000;
+    let update = at;
+    main.span(2, at + 30_000, random.within(3_000, 20_000), "audio");
+    at += 60_000;
+    for _ in 0..12 {
+        let length = random.within(20_000, 90_000) * (100 + slow) / 100;
+        main.span(3, at, length, "collide");
+        at += length as i64 + random.within(500, 9_000) as i64;
+    }
+    let physics = update + 55_000;
+    main.span(2, physics, (at - physics) as u64, "physics");
+    main.span(1, update, (at - update) as u64 + 10_000, "update");
+    at += 20_000;
+    let render = at;
+    main.span(2, at + 1_000, random.within(200_000, 400_000), NAMES[12]);
+    at += 420_000;
+    main.span(2, at, random.within(90_000, 190_000), "cull");
+    at += 200_000;
+    for _ in 0..20 {
+        let length = random.within(4_000, 30_000) + if random.within(0, 40) == 0 { 300_000 } else { 0 };
+        main.span(2, at, length, "draw");
+        at += length as i64 + 300;
+    }
+    main.span(1, render, (at - render) as u64, "render");
+    main.span(1, at + 100, random.within(100_000, 2_000_000), "present");
+    let end = main.rows[1].begin_ns[2] + i64::from(main.rows[1].duration_ns[2]) + 500;
+    main.span(0, begin_ns + 500, (end - begin_ns - 600) as u64, "frame");
+    let mut threads = vec![ThreadBlock {
+        thread: ThreadId(0),
+        rows: main.rows,
+        ..ThreadBlock::default()
+    }];
+    for worker in 1..=2 {
+        let mut writer = Writer::default();
+        let mut at = begin_ns + 10_000 * i64::from(worker);
+        for _ in 0..4 {
+            let inside = random.within(30_000, 400_000);
+            writer.span(2, at + 2_000, inside / 2, "inflate");
+            writer.span(1, at + 1_000, inside, "decode");
+            writer.span(0, at, inside + 3_000, "worker::run");
+            at += inside as i64 + 50_000;
+        }
+        let task = |i: u64, length: u64| Task {
+            id: number * 10 + i,
+            site: site("load texture"),
+            begin_ns: begin_ns + 5_000 * i as i64,
+            duration_ns: length,
+        };
+        threads.push(ThreadBlock {
+            thread: ThreadId(worker),
+            rows: writer.rows,
+            tasks: (0..2).map(|i| task(i, 100_000 + 700_000 * i)).collect(),
+            ..ThreadBlock::default()
+        });
+    }
+    FrameBlock {
+        frame: FrameEntry {
+            number,
+            begin_ns,
+            end_ns: end,
+            ..FrameEntry::default()
+        },
+        catalog: Arc::clone(catalog),
+        threads,
+    }
+}
+
+/// Returns a store of so many frames; those of a number divisible by 16 are slow.
+pub fn store(frames: u64, seed: u64, slow: u64) -> Store {
+    let mut store = Store::new(10_000, usize::MAX);
+    push(&mut store, frames, seed, slow);
+    store
+}
+
+/// Appends frames.
+pub fn push(store: &mut Store, frames: u64, seed: u64, slow: u64) {
+    let catalog = catalog_of(&NAMES);
+    let mut random = Random(seed);
+    for _ in 0..frames {
+        let number = store.frames().back().map_or(800, |frame| frame.number + 1);
+        let begin_ns = store.frames().back().map_or(0, |frame| frame.end_ns);
+        let odd = if number.is_multiple_of(16) { 120 } else { 0 };
+        store.push_block(frame(&mut random, &catalog, number, begin_ns, slow + odd));
+    }
+}
