@@ -81,8 +81,15 @@ impl Feed {
 
 impl FrameSink for FeedSink {
     fn interest(&self) -> Interest {
-        let watched = self.queue.upgrade().is_some_and(|queue| locked(&queue).asked.elapsed() < PATIENCE);
-        if watched { Interest::FRAMES } else { Interest::METRICS }
+        let watched = self
+            .queue
+            .upgrade()
+            .is_some_and(|queue| locked(&queue).asked.elapsed() < PATIENCE);
+        if watched {
+            Interest::FRAMES
+        } else {
+            Interest::METRICS
+        }
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {

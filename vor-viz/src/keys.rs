@@ -96,13 +96,37 @@ const fn shift(key: Key, command: Command, text: &'static str) -> Shortcut {
 
 /// All keys, in the order in which the overlay shows them. Keys with modifiers stand before the same ones without.
 pub const SHORTCUTS: &[Shortcut] = &[
-    key(Key::Space, Command::TogglePause, "pause on the newest frame, or go on"),
-    shift(Key::ArrowLeft, Command::ExtendLeft, "extend the selection of frames to the left"),
-    shift(Key::ArrowRight, Command::ExtendRight, "extend the selection of frames to the right"),
-    key(Key::ArrowLeft, Command::Previous, "previous frame; with a span in focus, previous span"),
-    key(Key::ArrowRight, Command::Next, "next frame; with a span in focus, next span"),
+    key(
+        Key::Space,
+        Command::TogglePause,
+        "pause on the newest frame, or go on",
+    ),
+    shift(
+        Key::ArrowLeft,
+        Command::ExtendLeft,
+        "extend the selection of frames to the left",
+    ),
+    shift(
+        Key::ArrowRight,
+        Command::ExtendRight,
+        "extend the selection of frames to the right",
+    ),
+    key(
+        Key::ArrowLeft,
+        Command::Previous,
+        "previous frame; with a span in focus, previous span",
+    ),
+    key(
+        Key::ArrowRight,
+        Command::Next,
+        "next frame; with a span in focus, next span",
+    ),
     key(Key::ArrowUp, Command::Parent, "the span around the one in focus"),
-    key(Key::ArrowDown, Command::Child, "the first span inside the one in focus, or in view"),
+    key(
+        Key::ArrowDown,
+        Command::Child,
+        "the first span inside the one in focus, or in view",
+    ),
     key(Key::Comma, Command::PreviousFrame, "previous frame"),
     key(Key::Period, Command::NextFrame, "next frame"),
     key(Key::Home, Command::FirstFrame, "first frame"),
@@ -114,7 +138,11 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::D, Command::PanRight, "later"),
     key(Key::Z, Command::ZoomToFocus, "zoom to the span in focus"),
     key(Key::Enter, Command::ZoomToFocus, ""),
-    key(Key::R, Command::ResetZoom, "the whole frame, or all frames, again"),
+    key(
+        Key::R,
+        Command::ResetZoom,
+        "the whole frame, or all frames, again",
+    ),
     key(Key::Num0, Command::ResetZoom, ""),
     key(Key::F, Command::Search, "search for names"),
     key(Key::Slash, Command::Search, ""),
@@ -128,27 +156,40 @@ pub const SHORTCUTS: &[Shortcut] = &[
     shift(Key::Questionmark, Command::ToggleHelp, ""),
     shift(Key::Slash, Command::ToggleHelp, ""),
     key(Key::Questionmark, Command::ToggleHelp, "this table"),
-    key(Key::Escape, Command::Leave, "out of help, focus, selection, pin: one after the other"),
+    key(
+        Key::Escape,
+        Command::Leave,
+        "out of help, focus, selection, pin: one after the other",
+    ),
 ];
 
 /// What the mouse does, for the overlay.
 pub const MOUSE: &[(&str, &str)] = &[
     ("click a bar or plot", "pin that frame and pause; drag to scrub"),
-    ("shift-drag bars or plots", "show only those frames, pin the slowest"),
+    (
+        "shift-drag bars or plots",
+        "show only those frames, pin the slowest",
+    ),
     ("right-click bars or plots", "unpin and go on"),
     ("scroll over the flame chart", "zoom; with shift, move"),
     ("drag the flame chart", "move"),
-    ("double-click the flame chart", "the whole frame, or all frames, again"),
-    ("click a span", "focus: details at the right, arrows walk from there"),
+    (
+        "double-click the flame chart",
+        "the whole frame, or all frames, again",
+    ),
+    (
+        "click a span",
+        "focus: details at the right, arrows walk from there",
+    ),
     ("click a track's name", "collapse or expand; right-click moves it"),
 ];
 
 /// Returns the command of a key that was pressed, and takes the key.
 pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
     ui.input_mut(|input| {
-        let found = SHORTCUTS
-            .iter()
-            .find(|shortcut| input.modifiers.matches_exact(shortcut.modifiers) && input.key_pressed(shortcut.key))?;
+        let found = SHORTCUTS.iter().find(|shortcut| {
+            input.modifiers.matches_exact(shortcut.modifiers) && input.key_pressed(shortcut.key)
+        })?;
         input.consume_key(found.modifiers, found.key);
         Some(found.command)
     })
@@ -159,24 +200,35 @@ pub(crate) fn help(ui: &Ui) -> bool {
     let modal = egui::Modal::new(egui::Id::unique("vor help")).show(ui.ctx(), |ui| {
         ui.heading("Keys and mouse");
         ui.add_space(6.0);
-        egui::Grid::new("vor help keys").num_columns(4).spacing([16.0, 3.0]).striped(true).show(ui, |ui| {
-            let shown: Vec<&Shortcut> = SHORTCUTS.iter().filter(|shortcut| !shortcut.text.is_empty()).collect();
-            for pair in shown.chunks(2) {
-                for shortcut in pair {
-                    ui.strong(name(shortcut));
-                    ui.label(shortcut.text);
+        egui::Grid::new("vor help keys")
+            .num_columns(4)
+            .spacing([16.0, 3.0])
+            .striped(true)
+            .show(ui, |ui| {
+                let shown: Vec<&Shortcut> = SHORTCUTS
+                    .iter()
+                    .filter(|shortcut| !shortcut.text.is_empty())
+                    .collect();
+                for pair in shown.chunks(2) {
+                    for shortcut in pair {
+                        ui.strong(name(shortcut));
+                        ui.label(shortcut.text);
+                    }
+                    ui.end_row();
                 }
-                ui.end_row();
-            }
-        });
+            });
         ui.add_space(8.0);
-        egui::Grid::new("vor help mouse").num_columns(2).spacing([16.0, 3.0]).striped(true).show(ui, |ui| {
-            for (gesture, text) in MOUSE {
-                ui.strong(*gesture);
-                ui.label(*text);
-                ui.end_row();
-            }
-        });
+        egui::Grid::new("vor help mouse")
+            .num_columns(2)
+            .spacing([16.0, 3.0])
+            .striped(true)
+            .show(ui, |ui| {
+                for (gesture, text) in MOUSE {
+                    ui.strong(*gesture);
+                    ui.label(*text);
+                    ui.end_row();
+                }
+            });
         ui.add_space(6.0);
         ui.button("Close").clicked()
     });

@@ -105,7 +105,11 @@ impl PanelState {
             number: self.panel.store().next_number(),
             begin_ns: self.entry_begin_ns,
             end_ns: now_ns,
-            metrics: if enabled { Vec::new() } else { self.sample_system(now_ns) },
+            metrics: if enabled {
+                Vec::new()
+            } else {
+                self.sample_system(now_ns)
+            },
             ..FrameEntry::default()
         };
         self.entry_begin_ns = now_ns;
@@ -123,7 +127,10 @@ impl PanelState {
         }
         let elapsed_ns = i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
         let now_ns = drain::catalog().map_or(0, |catalog| catalog.unix_ns(clock::ticks()));
-        self.feed = Some(Feed::new(now_ns.saturating_sub(elapsed_ns), DEFAULT_MAX_SPANS as u64));
+        self.feed = Some(Feed::new(
+            now_ns.saturating_sub(elapsed_ns),
+            DEFAULT_MAX_SPANS as u64,
+        ));
         self.marked_ticks = 0;
     }
 
@@ -131,7 +138,11 @@ impl PanelState {
     fn take_frames(&mut self) {
         let delivered = self.feed.as_ref().map(Feed::take).unwrap_or_default();
         for frame in delivered {
-            while self.pending.front().is_some_and(|(_, ticks)| *ticks < frame.end_ticks) {
+            while self
+                .pending
+                .front()
+                .is_some_and(|(_, ticks)| *ticks < frame.end_ticks)
+            {
                 self.pending.pop_front();
             }
             let store = self.panel.store_mut();
@@ -172,11 +183,9 @@ impl PanelState {
         let wall_ns = u64::try_from(now_ns.saturating_sub(self.entry_begin_ns)).unwrap_or(0);
         let before = self.sample.replace(sample).unwrap_or(sample);
         let io = drain_io();
-        let system = SystemSample {
-            io_ns: io.elapsed_ns,
-            io_bytes: io.bytes,
-            ..SystemSample::between(&before, &sample, wall_ns)
-        };
+        let mut system = SystemSample::between(&before, &sample, wall_ns);
+        system.io_ns = io.elapsed_ns;
+        system.io_bytes = io.bytes;
         let values = (0..).zip(system.values());
         values
             .filter_map(|(column, value)| value.map(|value| MetricValue { column, value }))

@@ -38,8 +38,11 @@ pub enum Tab {
 }
 
 impl Tab {
-    const ALL: [(Self, &str); 3] =
-        [(Self::Metrics, "Metrics"), (Self::Scopes, "Scopes"), (Self::Icicle, "Flame graph")];
+    const ALL: [(Self, &str); 3] = [
+        (Self::Metrics, "Metrics"),
+        (Self::Scopes, "Scopes"),
+        (Self::Icicle, "Flame graph"),
+    ];
 }
 
 /// The panel.
@@ -170,7 +173,10 @@ impl Panel {
         }
         let area = area.with_max_y(area.bottom().max(area.top() + 220.0));
         self.view.begin_pass(&self.store);
-        if !ui.ctx().text_edit_focused() && ui.rect_contains_pointer(area) && !egui::Popup::is_any_open(ui.ctx()) {
+        if !ui.ctx().text_edit_focused()
+            && ui.rect_contains_pointer(area)
+            && !egui::Popup::is_any_open(ui.ctx())
+        {
             while let Some(command) = keys::pressed(ui) {
                 self.obey(command);
             }
@@ -179,12 +185,20 @@ impl Panel {
         ui.scope_builder(UiBuilder::new().max_rect(area), |ui| {
             ui.spacing_mut().item_spacing.y = 3.0;
             self.toolbar(ui, &theme);
-            bars::show(ui, BARS_HEIGHT, &self.store, &mut self.view, &theme, self.thresholds);
+            bars::show(
+                ui,
+                BARS_HEIGHT,
+                &self.store,
+                &mut self.view,
+                &theme,
+                self.thresholds,
+            );
             let room = (area.bottom() - ui.cursor().top() - DIVIDER_HEIGHT - 6.0).max(120.0);
             let flame_height = (room * self.split).max(60.0);
             let scopes = &self.scopes;
             let usual = |site, kind| usual(scopes, site, kind);
-            self.chart.show(ui, flame_height, &self.store, &mut self.view, &theme, &usual);
+            self.chart
+                .show(ui, flame_height, &self.store, &mut self.view, &theme, &usual);
             self.divider(ui, room, &theme);
             self.below(ui, area, &theme, rows);
         });
@@ -204,14 +218,19 @@ impl Panel {
                 self.view.toggle_pause(&self.store);
             }
             ui.label(self.status());
-            if self.view.selection().is_some() && ui.button("All frames").on_hover_text("Leaves the selection").clicked() {
+            if self.view.selection().is_some()
+                && ui
+                    .button("All frames")
+                    .on_hover_text("Leaves the selection")
+                    .clicked()
+            {
                 self.view.clear_selection();
             }
             ui.separator();
             self.search(ui, theme);
             ui.separator();
             let color_by = self.chart.color_by();
-            egui::ComboBox::from_id_salt("vor colours")
+            let combo = egui::ComboBox::from_id_salt("vor colours")
                 .selected_text(format!("Colour: {}", color_by.name()))
                 .show_ui(ui, |ui| {
                     for one in ColorBy::ALL {
@@ -220,14 +239,26 @@ impl Panel {
                         }
                     }
                 });
+            combo.response.accessible_name("what colours tell");
             let mut row_height = self.chart.row_height();
-            let slider = egui::DragValue::new(&mut row_height).range(4.0..=32.0).speed(0.1).prefix("Rows: ").suffix(" px");
-            if ui.add(slider).on_hover_text("Height of the flame chart's rows").changed() {
+            let slider = egui::DragValue::new(&mut row_height)
+                .range(4.0..=32.0)
+                .speed(0.1)
+                .prefix("Rows: ")
+                .suffix(" px");
+            if ui
+                .add(slider)
+                .on_hover_text("Height of the flame chart's rows")
+                .changed()
+            {
                 self.chart.set_row_height(row_height);
             }
             let zoomed = self.view.is_zoomed();
             let reset = ui.add_enabled(zoomed, egui::Button::new("Reset zoom"));
-            if reset.on_hover_text("R, or a double click on the flame chart").clicked() {
+            if reset
+                .on_hover_text("R, or a double click on the flame chart")
+                .clicked()
+            {
                 self.view.reset_zoom();
             }
             self.load(ui, theme);
@@ -241,12 +272,19 @@ impl Panel {
     fn status(&self) -> String {
         let frames = self.store.frames().len();
         let mut text = match self.view.pinned().and_then(|id| self.store.frame(id)) {
-            Some(frame) => format!("frame {} · {}", frame.number, units::duration(frame.duration_ms() * 1e6)),
+            Some(frame) => format!(
+                "frame {} · {}",
+                frame.number,
+                units::duration(frame.duration_ms() * 1e6)
+            ),
             None if frames == 0 => "no frames yet".to_owned(),
             None => format!("{} frames", units::count(frames as u64)),
         };
         if let Some((first, last)) = self.view.selection_indices(&self.store) {
-            text.push_str(&format!(" · {} selected", units::count((last - first + 1) as u64)));
+            text.push_str(&format!(
+                " · {} selected",
+                units::count((last - first + 1) as u64)
+            ));
         }
         text
     }
@@ -254,7 +292,10 @@ impl Panel {
     /// Draws the field of the flame chart's search.
     fn search(&mut self, ui: &mut Ui, theme: &Theme) {
         let id = Id::unique("vor search");
-        let field = TextEdit::singleline(&mut self.view.search).id(id).hint_text("search names").desired_width(150.0);
+        let field = TextEdit::singleline(&mut self.view.search)
+            .id(id)
+            .hint_text("search names")
+            .desired_width(150.0);
         let response = ui.add(field).on_hover_text("F; Enter goes to the next match");
         response.widget_info(|| WidgetInfo::text_edit(true, "", self.view.search.clone(), "search names"));
         if std::mem::take(&mut self.wants_search) {
@@ -280,7 +321,11 @@ impl Panel {
     fn load(&mut self, ui: &mut Ui, theme: &Theme) {
         let mut shows_load = self.view.shows_load;
         let hover = "What vor itself costs: the scopes of the frame times the cost of an empty one, and this panel's own pass";
-        if ui.toggle_value(&mut shows_load, "vor's cost").on_hover_text(hover).changed() {
+        if ui
+            .toggle_value(&mut shows_load, "vor's cost")
+            .on_hover_text(hover)
+            .changed()
+        {
             self.view.shows_load = shows_load;
         }
         if !shows_load {
@@ -308,13 +353,18 @@ impl Panel {
 
     /// Draws the line that divides the flame chart from what is below, which can be dragged.
     fn divider(&mut self, ui: &mut Ui, room: f32, theme: &Theme) {
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), DIVIDER_HEIGHT), Sense::drag());
+        let (rect, response) =
+            ui.allocate_exact_size(vec2(ui.available_width(), DIVIDER_HEIGHT), Sense::drag());
         let response = response.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
         response.widget_info(|| WidgetInfo::labeled(egui::Role::Splitter, true, "divider"));
         if response.dragged() {
             self.split = (self.split + response.drag_delta().y / room).clamp(0.1, 0.9);
         }
-        let color = if response.hovered() || response.dragged() { theme.weak_text } else { theme.grid };
+        let color = if response.hovered() || response.dragged() {
+            theme.weak_text
+        } else {
+            theme.grid
+        };
         let grip = Rect::from_center_size(rect.center(), vec2(60.0, 3.0));
         ui.painter().rect_filled(grip, 1.5, color);
     }
@@ -322,19 +372,18 @@ impl Panel {
     /// Draws what is below the flame chart.
     fn below(&mut self, ui: &mut Ui, area: Rect, theme: &Theme, rows: &[MetricRow<'_>]) {
         let rect = Rect::from_min_max(pos2(area.left(), ui.cursor().top()), area.max);
-        ui.scope_builder(UiBuilder::new().max_rect(rect), |ui| {
-            ui.set_clip_rect(rect.intersect(ui.clip_rect()));
-            ui.horizontal(|ui| {
-                for (tab, name) in Tab::ALL {
-                    ui.selectable_value(&mut self.tab, tab, name);
-                }
-            });
-            match self.tab {
-                Tab::Metrics => self.metrics(ui, theme, rows),
-                Tab::Scopes => self.scopes.show(ui, &self.store, &mut self.view, theme),
-                Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
+        let ui = &mut ui.new_child(UiBuilder::new().max_rect(rect).id_salt("below"));
+        ui.set_clip_rect(rect.intersect(ui.clip_rect()));
+        ui.horizontal(|ui| {
+            for (tab, name) in Tab::ALL {
+                ui.selectable_value(&mut self.tab, tab, name);
             }
         });
+        match self.tab {
+            Tab::Metrics => self.metrics(ui, theme, rows),
+            Tab::Scopes => self.scopes.show(ui, &self.store, &mut self.view, theme),
+            Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
+        }
     }
 
     /// Draws the metrics that came with the frames, and those of the caller.
@@ -342,7 +391,10 @@ impl Panel {
         let (store, view) = (&self.store, &mut self.view);
         let catalog = std::sync::Arc::clone(store.catalog());
         let value = |column: u32| {
-            let is_length = catalog.columns.get(column as usize).is_some_and(|it| it.system && it.metric.name == "frame_ms");
+            let is_length = catalog
+                .columns
+                .get(column as usize)
+                .is_some_and(|it| it.system && it.metric.name == "frame_ms");
             move |i: usize| {
                 let frame = store.frames().get(i);
                 // Known at once, also of frames that the drain has not delivered yet.
@@ -353,18 +405,25 @@ impl Panel {
             }
         };
         let values: Vec<_> = (0..catalog.columns.len() as u32).map(value).collect();
-        let own = catalog.columns.iter().zip(&values).map(|(column, values)| MetricRow {
-            name: &column.metric.name,
-            unit: &column.metric.unit,
-            integer: false,
-            description: describe(&column.metric.name, column.system),
-            values,
-        });
+        let own = catalog
+            .columns
+            .iter()
+            .zip(&values)
+            .map(|(column, values)| MetricRow {
+                name: &column.metric.name,
+                unit: &column.metric.unit,
+                integer: false,
+                description: describe(&column.metric.name, column.system),
+                values,
+            });
         let given = rows.iter().map(|row| MetricRow { ..*row });
         let all: Vec<MetricRow<'_>> = own.chain(given).collect();
-        egui::ScrollArea::vertical().id_salt("vor metrics").auto_shrink(false).show(ui, |ui| {
-            self.plots.show(ui, store, view, theme, &all);
-        });
+        egui::ScrollArea::vertical()
+            .id_salt("vor metrics")
+            .auto_shrink(false)
+            .show(ui, |ui| {
+                self.plots.show(ui, store, view, theme, &all);
+            });
     }
 
     /// Does what a key asks for.
@@ -387,7 +446,15 @@ impl Panel {
                 let now = view.flame_axis(store);
                 let anchor = view.pointed_ns().filter(|ns| now.contains(*ns));
                 let anchor = anchor.unwrap_or(f64::midpoint(now.begin_ns, now.end_ns));
-                view.zoom_by(store, anchor, if command == Command::ZoomIn { 0.7 } else { 1.0 / 0.7 });
+                view.zoom_by(
+                    store,
+                    anchor,
+                    if command == Command::ZoomIn {
+                        0.7
+                    } else {
+                        1.0 / 0.7
+                    },
+                );
             }
             Command::PanLeft => view.pan_by(store, -0.15 * view.flame_axis(store).len_ns()),
             Command::PanRight => view.pan_by(store, 0.15 * view.flame_axis(store).len_ns()),
@@ -396,7 +463,10 @@ impl Panel {
             Command::Search => self.wants_search = true,
             Command::NextMatch => _ = chart.go_to_match(store, view),
             Command::NextColors => {
-                let at = ColorBy::ALL.iter().position(|one| *one == chart.color_by()).unwrap_or(0);
+                let at = ColorBy::ALL
+                    .iter()
+                    .position(|one| *one == chart.color_by())
+                    .unwrap_or(0);
                 chart.set_color_by(ColorBy::ALL[(at + 1) % ColorBy::ALL.len()]);
             }
             Command::ToggleTracks => {
@@ -424,8 +494,16 @@ impl Panel {
 }
 
 /// Returns how calls of a scope usually are, as the table knows it.
-fn usual(scopes: &ScopeTable, site: vor_core::catalog::SiteId, kind: crate::store::TrackKind) -> Option<Usual> {
-    let row = scopes.rows()?.rows.iter().find(|row| row.site == site && row.kind == kind)?;
+fn usual(
+    scopes: &ScopeTable,
+    site: vor_core::catalog::SiteId,
+    kind: crate::store::TrackKind,
+) -> Option<Usual> {
+    let row = scopes
+        .rows()?
+        .rows
+        .iter()
+        .find(|row| row.site == site && row.kind == kind)?;
     Some(Usual {
         count: row.count,
         p50_ns: row.p50_ns,

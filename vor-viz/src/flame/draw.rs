@@ -236,27 +236,40 @@ impl FlameChart {
         if frame.details.width() < 60.0 {
             return;
         }
-        ui.scope_builder(UiBuilder::new().max_rect(frame.details), |ui| {
-            ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
-            ui.spacing_mut().item_spacing.y = 2.0;
-            let Some(focus) = view.focus else {
-                ui.weak("Click a span: what is known of it stands here. Arrows walk from there.");
-                return;
-            };
-            egui::ScrollArea::vertical().id_salt("vor focus").auto_shrink(false).show(ui, |ui| {
+        // The room is the chart's already: a child that takes none of it.
+        let ui = &mut ui.new_child(UiBuilder::new().max_rect(frame.details).id_salt("details"));
+        ui.set_clip_rect(frame.details.intersect(ui.clip_rect()));
+        ui.spacing_mut().item_spacing.y = 2.0;
+        let Some(focus) = view.focus else {
+            ui.weak("Click a span: what is known of it stands here. Arrows walk from there.");
+            return;
+        };
+        egui::ScrollArea::vertical()
+            .id_salt("vor focus")
+            .auto_shrink(false)
+            .show(ui, |ui| {
                 card::show(ui, &Pointed::Span(focus), store, theme, usual);
                 ui.horizontal(|ui| {
                     if ui.small_button("Zoom to it").on_hover_text("Z").clicked() {
                         let length = focus.span.duration_ns as f64;
                         let margin = length * 0.02;
-                        view.zoom_to(focus.span.begin_ns as f64 - margin, focus.span.end_ns() as f64 + margin);
+                        view.zoom_to(
+                            focus.span.begin_ns as f64 - margin,
+                            focus.span.end_ns() as f64 + margin,
+                        );
                     }
-                    if ui.small_button("Find all").on_hover_text("Searches for its name").clicked() {
-                        store.catalog().site_name(focus.span.site).clone_into(&mut view.search);
+                    if ui
+                        .small_button("Find all")
+                        .on_hover_text("Searches for its name")
+                        .clicked()
+                    {
+                        store
+                            .catalog()
+                            .site_name(focus.span.site)
+                            .clone_into(&mut view.search);
                     }
                 });
             });
-        });
     }
 
     /// Shows how far the rows are scrolled, when they do not all fit.

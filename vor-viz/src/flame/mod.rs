@@ -290,8 +290,8 @@ impl FlameChart {
         usual: UsualOf<'_>,
     ) -> Response {
         let size = vec2(
-            ui.available_width().max(NAMES_WIDTH + 40.0),
-            height.max(RULER_HEIGHT + 20.0),
+            ui.available_width().clamp(80.0, 32_768.0),
+            height.clamp(RULER_HEIGHT + 20.0, 8192.0),
         );
         let (_, rect) = ui.allocate_space(size);
         let id = ui.make_persistent_id("flame chart");

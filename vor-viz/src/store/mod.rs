@@ -64,7 +64,9 @@ impl Store {
     /// Returns the number that follows the newest frame's; 0 when there is none.
     #[must_use]
     pub fn next_number(&self) -> u64 {
-        self.frames.back().map_or(0, |frame| frame.number.saturating_add(1))
+        self.frames
+            .back()
+            .map_or(0, |frame| frame.number.saturating_add(1))
     }
 
     /// Returns a number that is another one whenever anything else is.
