@@ -1,14 +1,18 @@
 //! The flame chart, clicked, dragged and typed into.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/pointer.rs"]
+mod pointer;
 #[path = "common/synthetic.rs"]
 mod synthetic;
 
-use egui::{Event, Key, Modifiers, MouseWheelUnit, PointerButton, Pos2, TouchPhase, pos2, vec2};
+use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use vor_viz::flame::{ColorBy, Direction, FlameChart};
-use vor_viz::store::Store;
+use pointer::{click, double_click, drag, hover, scroll};
+use vor_core::catalog::ThreadId;
+use vor_viz::flame::{ColorBy, Direction, FlameChart, Usual};
+use vor_viz::store::{Span, Store, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -18,9 +22,9 @@ struct App {
     chart: FlameChart,
 }
 
-fn harness(store: Store, dark: bool) -> Harness<'static, App> {
+fn harness(dark: bool) -> Harness<'static, App> {
     let app = App {
-        store,
+        store: synthetic::rich_store(),
         view: View::default(),
         chart: FlameChart::default(),
     };
@@ -32,29 +36,298 @@ fn harness(store: Store, dark: bool) -> Harness<'static, App> {
         });
         app.view.begin_pass(&app.store);
         let theme = Theme::of(ui.visuals());
+        let usual = |_, kind| {
+            (kind == TrackKind::Scopes).then_some(Usual {
+                count: 1000,
+                p50_ns: 2_000_000,
+                p95_ns: 3_000_000,
+                p99_ns: 3_200_000,
+                max_ns: 9_000_000,
+            })
+        };
         let height = ui.available_height();
         app.chart
-            .show(ui, height, &app.store, &mut app.view, &theme, &|_, _| None);
+            .show(ui, height, &app.store, &mut app.view, &theme, &usual);
     };
     let mut harness = Harness::builder()
-        .with_size(vec2(1100.0, 560.0))
+        .with_size(vec2(1280.0, 560.0))
+        .with_step_dt(1.0 / 60.0)
+        .with_max_steps(40)
         .build_ui_state(show, app);
     harness.run();
     harness
 }
 
+/// Pins a frame, so that its spans are wide.
+fn pinned(dark: bool) -> Harness<'static, App> {
+    let mut harness = harness(dark);
+    let id = harness.state().store.id_at(20);
+    harness.state_mut().view.pin(id);
+    harness.run();
+    harness
+}
+
+fn rows(harness: &Harness<'_, App>) -> Rect {
+    let chart = harness.get_by_label("flame chart").rect();
+    chart.with_min_y(chart.top() + 18.0)
+}
+
+/// Returns the `n`-th span of a row that is wholly in the pinned frame, and where it is drawn: the first track is on top.
+fn span_in_first_track(harness: &Harness<'_, App>, row: usize, n: usize) -> (Span, Pos2) {
+    let app = harness.state();
+    let time = app.view.flame_axis(&app.store);
+    let track = &app.store.tracks()[0];
+    let spans = track.rows[row].spans(time.begin_ns as i64, time.end_ns as i64);
+    let span = spans
+        .filter(|span| span.begin_ns as f64 >= time.begin_ns)
+        .nth(n)
+        .unwrap();
+    let rows = rows(harness);
+    let middle = span.begin_ns as f64 + span.duration_ns as f64 / 2.0;
+    let x = rows.left() + ((middle - time.begin_ns) / time.len_ns()) as f32 * rows.width();
+    (span, pos2(x, rows.top() + row as f32 * 16.0 + 12.0))
+}
+
 #[test]
 fn all_frames() {
-    let mut harness = harness(synthetic::rich_store(), true);
-    harness.run();
+    let mut harness = harness(true);
     harness.snapshot("flame_all_dark");
 }
 
 #[test]
 fn one_frame() {
-    let mut harness = harness(synthetic::rich_store(), false);
-    let id = harness.state().store.id_at(20);
-    harness.state_mut().view.pin(id);
-    harness.run();
+    let mut harness = pinned(false);
     harness.snapshot("flame_frame_light");
+}
+
+#[test]
+fn a_click_puts_a_span_into_focus_and_tells_of_it() {
+    let mut harness = pinned(true);
+    let (span, place) = span_in_first_track(&harness, 1, 1);
+    click(&mut harness, place, Modifiers::NONE);
+    let focus = harness.state().view.focus.unwrap();
+    assert_eq!((focus.span, focus.row, focus.thread), (span, 1, ThreadId(0)));
+    harness.snapshot("flame_focus_dark");
+    // Beside all spans there is none.
+    let rows = rows(&harness);
+    click(
+        &mut harness,
+        pos2(rows.left() + 1.0, rows.top() + 12.0),
+        Modifiers::NONE,
+    );
+    assert_eq!(harness.state().view.focus, None);
+}
+
+#[test]
+fn a_card_tells_of_the_span_under_the_pointer() {
+    let mut harness = pinned(false);
+    let audio = &harness.state().store.tracks()[3];
+    assert_eq!(audio.thread, ThreadId(3));
+    // Spans of the thread `audio` have arguments.
+    let rows = rows(&harness);
+    let (_, place) = span_in_first_track(&harness, 0, 0);
+    hover(&mut harness, place + vec2(0.0, 3.0 * (4.0 * 16.0 + 5.0)));
+    assert!(
+        harness.query_all_by_label_contains("clip").next().is_some(),
+        "arguments are told"
+    );
+    assert!(harness.query_by_label_contains("src/engine.rs:115").is_some());
+    harness.snapshot("flame_card_light");
+    hover(&mut harness, pos2(rows.left() + 1.0, rows.top() + 12.0));
+    assert!(
+        harness.query_by_label_contains("src/engine.rs").is_none(),
+        "no card beside spans"
+    );
+}
+
+#[test]
+fn what_is_merged_is_counted() {
+    let mut harness = harness(true);
+    let app = harness.state_mut();
+    let all = app.view.axis();
+    app.view.zoom_to(
+        all.begin_ns - 40.0 * all.len_ns(),
+        all.end_ns + 40.0 * all.len_ns(),
+    );
+    harness.run();
+    let rows = rows(&harness);
+    hover(&mut harness, rows.left_top() + vec2(rows.width() / 2.0, 60.0));
+    assert!(harness.query_by_label_contains("spans here").is_some());
+    assert!(harness.query_by_label_contains("the longest").is_some());
+}
+
+#[test]
+fn scrolling_zooms_around_the_pointer_and_a_double_click_resets() {
+    let mut harness = pinned(true);
+    let before = harness.state().view.flame_axis(&harness.state().store);
+    let rows = rows(&harness);
+    let place = rows.left_top() + vec2(rows.width() * 0.25, 100.0);
+    scroll(&mut harness, place, vec2(0.0, 120.0), Modifiers::NONE);
+    let after = harness.state().view.flame_axis(&harness.state().store);
+    assert!(
+        after.len_ns() < before.len_ns() * 0.8,
+        "{after:?} is shorter than {before:?}"
+    );
+    let anchor = before.begin_ns + before.len_ns() * 0.25;
+    let share = (anchor - after.begin_ns) / after.len_ns();
+    assert!(
+        (share - 0.25).abs() < 0.01,
+        "the moment under the pointer stays there: {share}"
+    );
+    scroll(&mut harness, place, vec2(0.0, 60.0), Modifiers::SHIFT);
+    let moved = harness.state().view.flame_axis(&harness.state().store);
+    assert!(
+        (moved.len_ns() - after.len_ns()).abs() < 1.0,
+        "with shift it moves"
+    );
+    assert!(moved.begin_ns < after.begin_ns);
+    double_click(&mut harness, place);
+    assert_eq!(harness.state().view.flame_axis(&harness.state().store), before);
+    assert!(!harness.state().view.is_zoomed());
+}
+
+#[test]
+fn dragging_pans_across_and_down() {
+    let mut harness = pinned(true);
+    let before = harness.state().view.flame_axis(&harness.state().store);
+    let rows = rows(&harness);
+    let from = rows.left_top() + vec2(500.0, 300.0);
+    drag(&mut harness, from, from - vec2(200.0, 0.0), Modifiers::NONE);
+    let after = harness.state().view.flame_axis(&harness.state().store);
+    let points = (after.begin_ns - before.begin_ns) / before.len_ns() * f64::from(rows.width());
+    assert!((points - 200.0).abs() < 8.0, "moved by {points} points");
+    assert!((after.len_ns() - before.len_ns()).abs() < 1.0);
+    drag(&mut harness, from, from - vec2(0.0, 150.0), Modifiers::NONE);
+    // What was below the lower edge is in sight now.
+    assert!(harness.query_by_label("collapse io · tasks").is_some());
+    harness.snapshot("flame_scrolled_dark");
+}
+
+#[test]
+fn tracks_collapse_and_move() {
+    let mut harness = pinned(true);
+    harness.get_by_label("collapse main").click();
+    harness.run();
+    assert!(
+        harness
+            .state()
+            .chart
+            .is_collapsed((ThreadId(0), TrackKind::Scopes))
+    );
+    harness.get_by_label("collapse physics").click_secondary();
+    harness.run();
+    harness.get_by_label("Move to the top").click();
+    harness.run();
+    let order: Vec<_> = harness
+        .state()
+        .chart
+        .tracks()
+        .map(|(thread, _)| thread.0)
+        .collect();
+    assert_eq!(order[..4], [2, 0, 1, 3]);
+    harness.snapshot("flame_arranged_dark");
+    harness.get_by_label("expand main").click_secondary();
+    harness.run();
+    harness.get_by_label("Collapse all").click();
+    harness.run();
+    let chart = &harness.state().chart;
+    assert!(chart.tracks().all(|track| chart.is_collapsed(track)));
+    harness.snapshot("flame_collapsed_dark");
+}
+
+#[test]
+fn a_search_dims_what_it_does_not_find() {
+    let mut harness = pinned(false);
+    harness.state_mut().view.search = "DRAW".to_owned();
+    harness.run();
+    assert_eq!(harness.state().chart.found(), Some(1));
+    harness.snapshot("flame_search_light");
+    let app = harness.state_mut();
+    assert!(app.chart.go_to_match(&app.store, &mut app.view));
+    let first = app.view.focus.unwrap();
+    assert_eq!(app.store.catalog().site_name(first.span.site), "draw");
+    assert!(app.chart.go_to_match(&app.store, &mut app.view));
+    let second = app.view.focus.unwrap();
+    assert!(second.span.begin_ns >= first.span.begin_ns && second != first);
+    app.view.search = "no such name".to_owned();
+    assert!(!app.chart.go_to_match(&app.store, &mut app.view));
+}
+
+#[test]
+fn a_search_visits_every_match_once_and_begins_anew() {
+    let mut harness = pinned(false);
+    let app = harness.state_mut();
+    app.view.search = "path_find".to_owned();
+    let wanted = |span: &Span| app.store.catalog().site_name(span.site) == "path_find";
+    let rows = app.store.tracks().iter().flat_map(|track| &track.rows);
+    let all: usize = rows
+        .map(|row| row.spans(i64::MIN, i64::MAX).filter(wanted).count())
+        .sum();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..all {
+        assert!(app.chart.go_to_match(&app.store, &mut app.view));
+        let focus = app.view.focus.unwrap();
+        assert!(
+            seen.insert((focus.thread, focus.row, focus.span.begin_ns)),
+            "{focus:?} comes twice"
+        );
+    }
+    let last = app.view.focus;
+    app.chart.go_to_match(&app.store, &mut app.view);
+    assert!(app.view.focus.unwrap().span.begin_ns < last.unwrap().span.begin_ns);
+}
+
+#[test]
+fn directions_lead_to_neighbours() {
+    let mut harness = pinned(true);
+    let (child, place) = span_in_first_track(&harness, 1, 0);
+    click(&mut harness, place, Modifiers::NONE);
+    let app = harness.state_mut();
+    let mut go = |direction| {
+        assert!(
+            app.chart.go(&app.store, &mut app.view, direction),
+            "{direction:?}"
+        );
+        app.view.focus.unwrap()
+    };
+    let parent = go(Direction::Parent);
+    assert_eq!(parent.row, 0);
+    assert!(parent.span.begin_ns <= child.begin_ns && child.end_ns() <= parent.span.end_ns());
+    let inside = go(Direction::Child);
+    assert!(inside.row == 1 && inside.span.begin_ns >= parent.span.begin_ns);
+    let next = go(Direction::Next);
+    assert!(next.row == 1 && next.span.begin_ns >= inside.span.end_ns());
+    assert_eq!(go(Direction::Previous), inside);
+    assert!(
+        !app.chart.go(&app.store, &mut View::default(), Direction::Next),
+        "without a focus there is no neighbour"
+    );
+}
+
+#[test]
+fn what_is_far_away_comes_into_sight() {
+    let mut harness = pinned(true);
+    let app = harness.state_mut();
+    app.view.search = "http".to_owned();
+    assert!(app.chart.go_to_match(&app.store, &mut app.view));
+    harness.run();
+    let app = harness.state();
+    let focus = app.view.focus.unwrap();
+    let time = app.view.flame_axis(&app.store);
+    assert!(time.contains(focus.span.begin_ns as f64) && time.contains(focus.span.end_ns() as f64));
+    assert!(
+        harness.query_by_label("collapse io · tasks").is_some(),
+        "its track is scrolled to"
+    );
+}
+
+#[test]
+fn colours_tell_of_threads_or_durations() {
+    let mut harness = pinned(true);
+    harness.state_mut().chart.set_color_by(ColorBy::Thread);
+    harness.run();
+    harness.snapshot("flame_by_thread_dark");
+    harness.state_mut().chart.set_color_by(ColorBy::Duration);
+    harness.run();
+    harness.snapshot("flame_by_duration_dark");
 }

@@ -1,0 +1,88 @@
+//! What a hand does with a mouse.
+
+#![allow(dead_code, reason = "not every test asks for all of it")]
+
+use egui::{Event, Modifiers, MouseWheelUnit, PointerButton, Pos2, TouchPhase, Vec2};
+use egui_kittest::Harness;
+
+fn button<S>(
+    harness: &Harness<'_, S>,
+    pos: Pos2,
+    button: PointerButton,
+    pressed: bool,
+    modifiers: Modifiers,
+) {
+    let event = Event::PointerButton {
+        pos,
+        button,
+        pressed,
+        modifiers,
+    };
+    harness.event_modifiers(event, modifiers);
+}
+
+/// Moves the pointer there.
+pub fn hover<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
+    harness.hover_at(pos);
+    harness.run();
+    harness.run();
+}
+
+/// Presses and releases there.
+pub fn click<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
+    hover(harness, pos);
+    button(harness, pos, PointerButton::Primary, true, modifiers);
+    harness.step();
+    button(harness, pos, PointerButton::Primary, false, modifiers);
+    harness.run();
+    wait(harness);
+}
+
+/// Presses and releases twice.
+pub fn double_click<S>(harness: &mut Harness<'_, S>, pos: Pos2) {
+    hover(harness, pos);
+    for _ in 0..2 {
+        button(harness, pos, PointerButton::Primary, true, Modifiers::NONE);
+        harness.step();
+        button(harness, pos, PointerButton::Primary, false, Modifiers::NONE);
+        harness.step();
+    }
+    harness.run();
+    wait(harness);
+}
+
+/// Presses here, moves in some steps and releases there.
+pub fn drag<S>(harness: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifiers) {
+    hover(harness, from);
+    button(harness, from, PointerButton::Primary, true, modifiers);
+    harness.run();
+    for step in 1..=8 {
+        let pos = from + (to - from) * (step as f32 / 8.0);
+        harness.event_modifiers(Event::PointerMoved(pos), modifiers);
+        harness.run();
+    }
+    button(harness, to, PointerButton::Primary, false, modifiers);
+    harness.run();
+    wait(harness);
+}
+
+/// Turns the wheel there.
+pub fn scroll<S>(harness: &mut Harness<'_, S>, pos: Pos2, delta: Vec2, modifiers: Modifiers) {
+    hover(harness, pos);
+    let event = Event::MouseWheel {
+        unit: MouseWheelUnit::Point,
+        delta,
+        phase: TouchPhase::Move,
+        source: egui::MouseWheelSource::Wheel,
+        modifiers,
+    };
+    harness.event_modifiers(event, modifiers);
+    harness.run();
+    // A wheel's way is spread over some passes.
+    harness.run_steps(30);
+}
+
+/// Lets so much time pass that the next click is no second one.
+pub fn wait<S>(harness: &mut Harness<'_, S>) {
+    harness.run_steps(30);
+}
