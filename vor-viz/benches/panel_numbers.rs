@@ -60,7 +60,7 @@ impl Frames {
             number: self.number,
             begin_ns,
             end_ns: self.end_ns,
-            dropped_spans: u64::from(self.number % 500 == 0),
+            dropped_spans: u64::from(self.number.is_multiple_of(500)),
             metrics: metrics.collect(),
             ..FrameEntry::default()
         });

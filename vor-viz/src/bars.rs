@@ -21,6 +21,11 @@ const MARKS_HEIGHT: f32 = 9.0;
 /// Height of the lane of the bracket below the bars, in points.
 const BRACKET_HEIGHT: f32 = 5.0;
 
+const HELP: &str = "A bar per frame, as high as the frame is long.\n\
+    Click to pin a frame, and drag to move the pin. Drag with shift to select frames; a double click shows all again. \
+    A secondary click unpins.\n\
+    A triangle above: spans were dropped. A cross: records are damaged. A notch: the bar is longer than there is room.";
+
 /// How long frames may be, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
@@ -77,6 +82,14 @@ pub fn show(
     }
     if !ui.is_rect_visible(rect) {
         return response;
+    }
+    let title = ui.interact(
+        rect.with_max_x(axis.rect().left()),
+        id.with("title"),
+        Sense::hover(),
+    );
+    if title.contains_pointer() {
+        title.on_hover_text(HELP);
     }
     let painter = ui.painter().with_clip_rect(rect.intersect(ui.clip_rect()));
     painter.rect_filled(axis.rect(), 0.0, theme.ground);
@@ -445,6 +458,4 @@ fn tooltip(ui: &mut Ui, frame: &FrameEntry, thresholds: Thresholds, theme: &Them
             ui.colored_label(theme.bad, format!("{} {what}", units::count(count)));
         }
     }
-    ui.weak("Click pins, dragging moves the pin; shift-drag selects.");
-    ui.weak("Double click shows all again, secondary click unpins.");
 }

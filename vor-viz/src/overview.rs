@@ -220,25 +220,32 @@ struct Picture {
     quads: Quads,
     /// Whether something was dropped, and whether something is damaged, by column of pixels.
     marked: Vec<[bool; 2]>,
-    /// What `marked` was made of: the number of frames, how many marks, and the first and the last of them.
-    made_of: (
-        u64,
-        usize,
-        Option<(u64, OverviewMark)>,
-        Option<(u64, OverviewMark)>,
-    ),
+    made_of: MadeOf,
+}
+
+/// What marks were drawn of.
+#[derive(Clone, Copy, Debug, Default)]
+struct MadeOf {
+    total: u64,
+    marks: usize,
+    first: Option<(u64, OverviewMark)>,
+    last: Option<(u64, OverviewMark)>,
 }
 
 impl Picture {
     /// Finds the columns with marks. While a capture is being loaded, only marks that are new are looked at.
     fn find_marks(&mut self, data: &OverviewData<'_>, strip: &Strip) {
-        let (total, seen, first, last) = self.made_of;
-        let goes_on = total == data.total
+        let before = self.made_of;
+        let last_seen = before
+            .marks
+            .checked_sub(1)
+            .and_then(|at| data.marks.get(at).copied());
+        let goes_on = before.total == data.total
             && self.marked.len() == strip.width_px
-            && first == data.marks.first().copied().filter(|_| seen > 0)
-            && last == seen.checked_sub(1).and_then(|at| data.marks.get(at).copied());
+            && before.first == data.marks.first().copied().filter(|_| before.marks > 0)
+            && before.last == last_seen;
         let seen = if goes_on {
-            seen
+            before.marks
         } else {
             self.marked.clear();
             self.marked.resize(strip.width_px, [false; 2]);
@@ -249,12 +256,12 @@ impl Picture {
                 column[usize::from(mark == OverviewMark::Damaged)] = true;
             }
         }
-        self.made_of = (
-            data.total,
-            data.marks.len(),
-            data.marks.first().copied(),
-            data.marks.last().copied(),
-        );
+        self.made_of = MadeOf {
+            total: data.total,
+            marks: data.marks.len(),
+            first: data.marks.first().copied(),
+            last: data.marks.last().copied(),
+        };
     }
 
     fn draw(&mut self, data: &OverviewData<'_>, strip: &Strip, theme: &Theme, thresholds: Thresholds) {
@@ -410,7 +417,10 @@ fn paint_window(
     theme: &Theme,
 ) {
     if let Some(window_box) = window_box {
-        painter.rect_filled(window_box, 0.0, theme.selection);
+        // Where the window is everything, a tint would only dull the colours.
+        if window_box.width() < strip.rect.width() - 1.0 {
+            painter.rect_filled(window_box, 0.0, theme.selection);
+        }
         let stroke = egui::Stroke::new(1.0, theme.line);
         painter.rect_stroke(window_box, 0.0, stroke, egui::StrokeKind::Inside);
     }

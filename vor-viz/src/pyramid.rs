@@ -75,6 +75,8 @@ impl MinMaxPyramid {
         for level in &mut self.levels {
             at /= FANOUT;
             match level.get_mut(at) {
+                // The nodes above reach as far as this one at least.
+                Some(last) if last.min <= node.min && node.max <= last.max => break,
                 Some(last) => *last = last.with(node),
                 None => push(level, node),
             }

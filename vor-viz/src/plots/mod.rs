@@ -1,6 +1,6 @@
 //! Metrics over frames: a row each, on the time axis of the frame bars.
 //!
-//! A row has three columns: its name, its plot, and its values. [`columns`] reduces the frames' values to columns of pixels, [`row`] draws those and writes what is beside them; here is what
+//! A row has three columns: its name, its plot, and its values. `columns` reduces the frames' values to columns of pixels, `row` draws those and writes what is beside them; here is what
 //! the user does with rows, and the memory that both keep. Nothing is read or reduced again while neither the frames nor the place change.
 
 mod columns;
@@ -203,7 +203,7 @@ impl Plots {
             color: theme.weak_text,
         };
         let which = frame_axis::told_frame(store, view).map_or("newest", |(_, which)| which);
-        let titles = [which, "least", "mean", "most"];
+        let titles = [which, "min", "mean", "max"];
         for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
             let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
             sketch::text(ui.painter(), right, align, cell.width(), title.to_owned(), ink);

@@ -97,6 +97,8 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     let edges = Edges::of(&reduced.all);
     let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
     let y_of = |value: f64| snap(bottom - (bottom - top) * edges.share(value));
+    // Few frames: a point at each value.
+    let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
     for (i, run) in reduced.runs.iter().enumerate() {
         let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
@@ -137,8 +139,7 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
                 }
             }
         }
-        if right - left >= 14.0 {
-            // Few frames: a point at each value.
+        if has_points {
             let (x, y) = (f32::midpoint(left, right), y + thick / 2.0);
             sketch::quad(mesh, x - 2.0, y - 2.0, x + 2.0, y + 2.0, theme.line);
         }
@@ -204,8 +205,11 @@ impl Cells<'_> {
         if !all.is_empty() {
             let edges = Edges::of(all);
             let right = plot.left() - 4.0;
-            let high = scale.with_decimals().number(edges.high);
-            let low = scale.with_decimals().number(edges.low);
+            let edge = |value: f64| match value.fract() {
+                0.0 => scale.number(value),
+                _ => scale.with_decimals().number(value),
+            };
+            let (high, low) = (edge(edges.high), edge(edges.low));
             let room = EDGES_WIDTH - 4.0;
             sketch::text(
                 painter,
@@ -227,7 +231,10 @@ impl Cells<'_> {
         let decimals = scale.with_decimals();
         let shown = |value: f64| if all.is_empty() { f64::NAN } else { value };
         let value = match (self.value.is_finite(), scale.unit()) {
-            (true, unit) if !unit.is_empty() => format!("{} {unit}", scale.number(self.value)),
+            // A long unit would leave no room for the number; it stands below the name.
+            (true, unit) if (1..=5).contains(&unit.chars().count()) => {
+                format!("{} {unit}", scale.number(self.value))
+            }
             _ => scale.number(self.value),
         };
         let texts = [
@@ -236,7 +243,7 @@ impl Cells<'_> {
             decimals.number(all.mean()),
             scale.number(shown(all.max)),
         ];
-        let inks = [strong(13.0), weak(11.0), weak(11.0), weak(11.0)];
+        let inks = [strong(13.0), strong(11.0), strong(11.0), strong(11.0)];
         for ((cell, text), ink) in value_cells(rect).into_iter().zip(texts).zip(inks) {
             sketch::text(
                 painter,
