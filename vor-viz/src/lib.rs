@@ -9,3 +9,5 @@ pub mod view;
 pub mod theme;
 pub mod units;
 pub mod scopes;
+pub mod icicle;
+pub mod compare;
