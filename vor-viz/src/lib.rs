@@ -17,6 +17,7 @@ pub mod plots;
 pub mod overview;
 pub mod scopes;
 pub mod icicle;
+pub mod compare;
 pub mod keys;
 pub mod panel;
 pub mod metric;

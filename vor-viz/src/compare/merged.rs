@@ -1,0 +1,282 @@
+//! Two sides, matched by name.
+
+use rustc_hash::FxHashMap;
+use vor_core::catalog::{Catalog, SiteId, ThreadId};
+use vor_core::stats::Histogram;
+
+use crate::icicle::tree::{NONE, ROOT, Weight};
+use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};
+use crate::scopes::{Gather, ScopeRows, ScopeSums};
+use crate::store::{Span, SpanVisitor, Store, TrackKind};
+
+/// What is computed of a side: sums per call site, and stacks.
+#[derive(Clone, Debug)]
+pub(super) struct SideWork {
+    scopes: ScopeSums,
+    stacks: Stacks,
+    /// Whether the present track has stacks.
+    stacks_on: bool,
+    scopes_settled: bool,
+}
+
+/// What came out of a side.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SideResult {
+    pub(super) scopes: ScopeRows,
+    pub(super) stacks: Stacks,
+}
+
+impl SpanVisitor for SideWork {
+    #[inline]
+    fn enter(&mut self, span: &Span, depth: usize) {
+        if self.stacks_on {
+            self.stacks.enter(span, depth);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
+        self.scopes.leave(span, depth, inside_ns);
+        if self.stacks_on {
+            self.stacks.leave(span, depth, inside_ns);
+        }
+    }
+}
+
+impl Gather for SideWork {
+    type Options = ();
+    type Output = SideResult;
+
+    fn new((): &()) -> Self {
+        Self {
+            scopes: ScopeSums::new(&()),
+            stacks: Stacks::new(&StackOptions::default()),
+            stacks_on: false,
+            scopes_settled: false,
+        }
+    }
+
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
+        self.stacks_on = self.stacks.begin_track(thread, kind);
+        self.scopes.begin_track(thread, kind)
+    }
+
+    fn settle(&mut self, store: &Store, most: usize) -> bool {
+        if !self.scopes_settled {
+            self.scopes_settled = !self.scopes.settle(store, most);
+            return true;
+        }
+        self.stacks.settle(store, most)
+    }
+
+    fn finish(self, store: &Store, frames: usize, time_ns: u64) -> SideResult {
+        SideResult {
+            scopes: self.scopes.finish(store, frames, time_ns),
+            stacks: self.stacks.finish(store, frames, time_ns),
+        }
+    }
+}
+
+/// Statistics of a scope on one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SideSums {
+    /// How long its spans took together, per frame, in nanoseconds.
+    pub frame_ns: f64,
+    /// How many of its spans ended, per frame.
+    pub frame_count: f64,
+    /// Mean length in nanoseconds.
+    pub mean_ns: f64,
+    /// Length in nanoseconds that half of the spans do not exceed.
+    pub p50_ns: u64,
+    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    pub p99_ns: u64,
+}
+
+/// A scope on both sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergedRow {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its module path, empty where it has none.
+    pub module_path: Box<str>,
+    /// Whether scopes or tasks are meant.
+    pub kind: TrackKind,
+    /// A call site of it, for its colour: of the right side if it is there.
+    pub site: SiteId,
+    /// Statistics of the left and of the right side; `None` on a side where it does not occur.
+    pub sides: [Option<SideSums>; 2],
+}
+
+impl MergedRow {
+    /// Returns how much longer its spans take per frame on the right side, in nanoseconds.
+    #[must_use]
+    pub fn change_ns(&self) -> f64 {
+        let [left, right] = self.sides.map(|side| side.map_or(0.0, |side| side.frame_ns));
+        right - left
+    }
+
+    /// Returns that as a part of what they take on the left side; `None` if it takes no time there.
+    #[must_use]
+    pub fn change_part(&self) -> Option<f64> {
+        let left_ns = self.sides[0]?.frame_ns;
+        (left_ns > 0.0 && self.sides[1].is_some()).then(|| self.change_ns() / left_ns)
+    }
+
+    /// Returns the change as a part of the longer side, from -1 (gone) to 1 (new).
+    #[must_use]
+    pub fn relation(&self) -> f64 {
+        relation(self.sides.map(|side| side.map_or(0.0, |side| side.frame_ns)))
+    }
+}
+
+/// Returns a change as a part of the longer side, from -1 to 1.
+pub(super) fn relation([left, right]: [f64; 2]) -> f64 {
+    let longer = left.max(right);
+    if longer > 0.0 {
+        (right - left) / longer
+    } else {
+        0.0
+    }
+}
+
+/// Sums of a stack on the left and on the right side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BothSums {
+    /// Time per frame in nanoseconds.
+    pub frame_ns: [f64; 2],
+    /// Calls per frame.
+    pub frame_count: [f64; 2],
+}
+
+impl Weight for BothSums {
+    fn weight(&self) -> f64 {
+        self.frame_ns[0] + self.frame_ns[1]
+    }
+}
+
+/// Numbers for names with module paths. They hold from one merging to the next, so that what is zoomed to does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    numbers: FxHashMap<(Box<str>, Box<str>), u32>,
+    names: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Names {
+    fn number(&mut self, catalog: &Catalog, site: SiteId) -> u32 {
+        let module = catalog.site(site).map_or("", |site| &site.module_path);
+        let key = (catalog.site_name(site).into(), module.into());
+        let next = self.names.len() as u32;
+        *self.numbers.entry(key).or_insert_with_key(|key| {
+            self.names.push(key.clone());
+            next
+        })
+    }
+
+    /// Returns the name of a number.
+    pub(super) fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("?", |(name, _)| name)
+    }
+}
+
+/// Both sides together.
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// A row per name, module path and kind, in no particular order.
+    pub rows: Vec<MergedRow>,
+    /// Stacks; their keys are numbers of names.
+    pub tree: Tree<u32, BothSums>,
+}
+
+/// A row while it is gathered, with the site that was seen last.
+#[derive(Debug, Default)]
+struct BySide {
+    site: SiteId,
+    sums: [Option<Sums>; 2],
+}
+
+/// What is gathered of a row on one side.
+#[derive(Debug, Default)]
+struct Sums {
+    count: u64,
+    total_ns: u64,
+    histogram: Histogram,
+}
+
+impl Merged {
+    pub(super) fn new(names: &mut Names, catalogs: [&Catalog; 2], sides: [&SideResult; 2]) -> Self {
+        let mut merged = Self::default();
+        merged.add_rows(names, catalogs, sides);
+        for (side, result) in sides.iter().enumerate() {
+            merged.add_stacks(names, catalogs[side], side, &result.stacks);
+        }
+        merged.tree.put_in_order(0, usize::MAX);
+        merged
+    }
+
+    fn add_rows(&mut self, names: &mut Names, catalogs: [&Catalog; 2], sides: [&SideResult; 2]) {
+        let mut rows: FxHashMap<(u32, TrackKind), BySide> = FxHashMap::default();
+        for (side, result) in sides.iter().enumerate() {
+            for row in &result.scopes.rows {
+                let number = names.number(catalogs[side], row.site);
+                let by_side = rows.entry((number, row.kind)).or_default();
+                by_side.site = row.site;
+                let sums = by_side.sums[side].get_or_insert_default();
+                sums.count = sums.count.saturating_add(row.count);
+                sums.total_ns = sums.total_ns.saturating_add(row.total_ns);
+                sums.histogram.merge(&row.histogram);
+            }
+        }
+        let frames = sides.map(|side| side.scopes.frames.max(1) as f64);
+        let finished = |side: usize, sums: &Sums| SideSums {
+            frame_ns: sums.total_ns as f64 / frames[side],
+            frame_count: sums.count as f64 / frames[side],
+            mean_ns: sums.total_ns as f64 / sums.count.max(1) as f64,
+            p50_ns: sums.histogram.value_at(0.50),
+            p99_ns: sums.histogram.value_at(0.99),
+        };
+        self.rows = rows
+            .into_iter()
+            .map(|((number, kind), by_side)| {
+                let (name, module_path) = names.names.get(number as usize).cloned().unwrap_or_default();
+                let BySide {
+                    site,
+                    sums: [left, right],
+                } = &by_side;
+                MergedRow {
+                    name,
+                    module_path,
+                    kind,
+                    site: *site,
+                    sides: [
+                        left.as_ref().map(|sums| finished(0, sums)),
+                        right.as_ref().map(|sums| finished(1, sums)),
+                    ],
+                }
+            })
+            .collect();
+    }
+
+    /// Adds the stacks of a side. Parents stand before their children, so one look at each node is enough.
+    fn add_stacks(&mut self, names: &mut Names, catalog: &Catalog, side: usize, stacks: &Stacks) {
+        let frames = stacks.frames.max(1) as f64;
+        let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();
+        let mut here: Vec<u32> = Vec::with_capacity(stacks.tree.nodes().len());
+        for (i, node) in stacks.tree.nodes().iter().enumerate() {
+            let mine = match node.key {
+                _ if i == 0 => ROOT,
+                StackKey::Thread(_) => NONE,
+                StackKey::Scope(site) => {
+                    let number = *numbers.entry(site).or_insert_with(|| names.number(catalog, site));
+                    let parent = here.get(node.parent as usize).copied().unwrap_or(NONE);
+                    self.tree.child(parent, number)
+                }
+            };
+            here.push(mine);
+            if let Some(sums) = self.tree.sums_mut(mine) {
+                let StackSums { count, total_ns, .. } = node.sums;
+                sums.frame_ns[side] += total_ns as f64 / frames;
+                sums.frame_count[side] += count as f64 / frames;
+            }
+        }
+    }
+}

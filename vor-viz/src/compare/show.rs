@@ -1,0 +1,449 @@
+//! The comparison: a table of what changed most, and below it the stacks in the colours of change.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use egui::{Color32, Rgba, TextEdit, Ui};
+use rustc_hash::FxHasher;
+
+use super::Side;
+use super::merged::{BothSums, Merged, MergedRow, Names, SideSums, SideWork, relation};
+use crate::icicle::boxes::{Boxes, Place};
+use crate::icicle::show::{Clicked, Shown, Zoom};
+use crate::icicle::tree::{NONE, ROOT};
+use crate::scopes::grid::{Column, Grid, Sort};
+use crate::scopes::{Job, frames_caption, percent};
+use crate::store::TrackKind;
+use crate::theme::Theme;
+use crate::units;
+
+const COLUMNS: [Column; 13] = [
+    Column {
+        title: "name",
+        hint: "What the scope is called",
+        digits: 0.0,
+    },
+    Column {
+        title: "change",
+        hint: "How much longer it takes per frame in B",
+        digits: 10.0,
+    },
+    Column {
+        title: "change %",
+        hint: "The same as a part of what it takes in A",
+        digits: 8.0,
+    },
+    Column {
+        title: "A ms/frame",
+        hint: "How long its spans take per frame in A",
+        digits: 10.0,
+    },
+    Column {
+        title: "B ms/frame",
+        hint: "How long its spans take per frame in B",
+        digits: 10.0,
+    },
+    Column {
+        title: "A calls",
+        hint: "How many of its spans end per frame in A",
+        digits: 7.0,
+    },
+    Column {
+        title: "B calls",
+        hint: "How many of its spans end per frame in B",
+        digits: 7.0,
+    },
+    Column {
+        title: "A mean",
+        hint: "How long one takes on average in A",
+        digits: 8.0,
+    },
+    Column {
+        title: "B mean",
+        hint: "How long one takes on average in B",
+        digits: 8.0,
+    },
+    Column {
+        title: "A p50",
+        hint: "Half of them take at most so long in A",
+        digits: 8.0,
+    },
+    Column {
+        title: "B p50",
+        hint: "Half of them take at most so long in B",
+        digits: 8.0,
+    },
+    Column {
+        title: "A p99",
+        hint: "99 % of them take at most so long in A",
+        digits: 8.0,
+    },
+    Column {
+        title: "B p99",
+        hint: "99 % of them take at most so long in B",
+        digits: 8.0,
+    },
+];
+
+/// Column by which rows are sorted at first: by the size of the change, in whichever direction.
+const BY_CHANGE: Sort = Sort {
+    column: 1,
+    descending: true,
+};
+
+/// Two sides, compared.
+#[derive(Clone, Debug)]
+pub struct Compare {
+    sides: [Job<SideWork>; 2],
+    names: Names,
+    merged: Option<Merged>,
+    /// Of which results of the sides `merged` was made, and how often it was.
+    merged_of: [u64; 2],
+    generation: u64,
+    sort: Sort,
+    filter: String,
+    order: Vec<usize>,
+    order_for: Option<(u64, Sort, String)>,
+    selected: Option<(Box<str>, Box<str>, TrackKind)>,
+    zoom: Zoom<u32>,
+    boxes: Boxes,
+}
+
+impl Default for Compare {
+    fn default() -> Self {
+        Self {
+            sides: Default::default(),
+            names: Names::default(),
+            merged: None,
+            merged_of: [0; 2],
+            generation: 0,
+            sort: BY_CHANGE,
+            filter: String::new(),
+            order: Vec::new(),
+            order_for: None,
+            selected: None,
+            zoom: Zoom::default(),
+            boxes: Boxes::default(),
+        }
+    }
+}
+
+impl Compare {
+    /// Returns what came out last; `None` before both sides are computed.
+    #[must_use]
+    pub fn merged(&self) -> Option<&Merged> {
+        self.merged.as_ref()
+    }
+
+    /// Returns the indices of the rows that the last pass showed, from top to bottom.
+    #[must_use]
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Returns the names of what is zoomed to, from below the root down; empty for all.
+    #[must_use]
+    pub fn zoomed_to(&self) -> Vec<&str> {
+        self.zoom
+            .path
+            .iter()
+            .map(|&number| self.names.name(number))
+            .collect()
+    }
+
+    /// Compares everything at once: for pictures and tests.
+    pub fn finish(&mut self, left: &Side<'_>, right: &Side<'_>) {
+        for (job, side) in self.sides.iter_mut().zip([left, right]) {
+            job.finish(side.store, Some(side.frames), &());
+        }
+        self.merge(left, right);
+    }
+
+    /// Shows the comparison in all the room there is. The left side is A, what was before; the right one is B.
+    pub fn show(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, theme: &Theme) {
+        for (job, side) in self.sides.iter_mut().zip([left, right]) {
+            job.advance(ui, side.store, Some(side.frames), &());
+        }
+        self.merge(left, right);
+        self.tools(ui, left, right);
+        self.put_in_order();
+        if self.merged.is_none() {
+            let empty = [left, right].map(|side| side.store.frames().is_empty());
+            ui.weak(match empty {
+                [true, _] => "A has no frames.",
+                [_, true] => "B has no frames.",
+                _ => "comparing …",
+            });
+            return;
+        }
+        if self.order.is_empty() {
+            ui.weak("No scopes to compare.");
+            return;
+        }
+        let height = ui.available_height();
+        self.table(ui, [left, right], theme, height * 0.52);
+        self.icicle(ui, theme);
+    }
+
+    /// Puts the sides together, if one of them is another.
+    fn merge(&mut self, left: &Side<'_>, right: &Side<'_>) {
+        let generations = [0, 1].map(|side| self.sides[side].generation());
+        if self.merged_of == generations {
+            return;
+        }
+        self.merged_of = generations;
+        self.generation += 1;
+        let [Some(a), Some(b)] = [0, 1].map(|side| self.sides[side].output()) else {
+            self.merged = None;
+            return;
+        };
+        let catalogs = [&**left.store.catalog(), &**right.store.catalog()];
+        self.merged = Some(Merged::new(&mut self.names, catalogs, [a, b]));
+    }
+
+    fn tools(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>) {
+        ui.horizontal_wrapped(|ui| {
+            for (letter, side, job) in [("A", left, &self.sides[0]), ("B", right, &self.sides[1])] {
+                ui.strong(letter);
+                ui.label(format!(
+                    "{}, {}",
+                    side.name,
+                    frames_caption(side.store, Some(side.frames))
+                ));
+                if let Some(progress) = job.progress() {
+                    ui.weak(format!("counting {:.0} %", progress * 100.0));
+                }
+            }
+            let field = TextEdit::singleline(&mut self.filter)
+                .hint_text("filter")
+                .desired_width(140.0);
+            ui.add(field)
+                .on_hover_text("Only scopes whose name contains this, in upper or lower case")
+                .accessible_name("filter compared scopes");
+        });
+    }
+
+    fn put_in_order(&mut self) {
+        let holds = |(of, sort, filter): &(u64, Sort, String)| {
+            *of == self.generation && *sort == self.sort && *filter == self.filter
+        };
+        if self.order_for.as_ref().is_some_and(holds) {
+            return;
+        }
+        self.order_for = Some((self.generation, self.sort, self.filter.clone()));
+        self.order.clear();
+        let Some(merged) = &self.merged else {
+            return;
+        };
+        let filter = self.filter.trim().to_lowercase();
+        let rows = merged.rows.iter().enumerate();
+        let found = rows.filter(|(_, row)| filter.is_empty() || row.name.to_lowercase().contains(&filter));
+        self.order.extend(found.map(|(i, _)| i));
+        let sort = self.sort;
+        self.order.sort_by(|&a, &b| {
+            let (a, b) = (&merged.rows[a], &merged.rows[b]);
+            let order = order_of(sort.column, a, b);
+            let order = if sort.descending { order.reverse() } else { order };
+            order.then_with(|| (&a.name, &a.module_path, a.kind).cmp(&(&b.name, &b.module_path, b.kind)))
+        });
+    }
+
+    fn table(&mut self, ui: &mut Ui, sides: [&Side<'_>; 2], theme: &Theme, height: f32) {
+        let Some(merged) = &self.merged else {
+            return;
+        };
+        let rows: Vec<&MergedRow> = self.order.iter().filter_map(|&i| merged.rows.get(i)).collect();
+        let is_selected = |row: &MergedRow| {
+            let selected = self.selected.as_ref();
+            selected.is_some_and(|(name, module, kind)| {
+                (name, module, *kind) == (&row.name, &row.module_path, row.kind)
+            })
+        };
+        let grid = Grid {
+            id: ui.scope_id().with("compared"),
+            columns: &COLUMNS,
+            rows: rows.len(),
+            selected: rows.iter().position(|row| is_selected(row)),
+            dimmed: self.sides.iter().any(Job::is_dimmed),
+            height,
+            row_role: "compared scope",
+        };
+        let response = grid.show(
+            ui,
+            theme,
+            &mut self.sort,
+            |i| rows[i].name.to_string(),
+            |i, cells| {
+                let row = rows[i];
+                let note = match row.sides {
+                    [Some(_), None] => "only in A",
+                    [None, Some(_)] => "only in B",
+                    _ if row.kind == TrackKind::Tasks => "task",
+                    _ => "",
+                };
+                let catalog = sides[usize::from(row.sides[1].is_some())].store.catalog();
+                cells.name(theme.site(catalog.site(row.site)), &row.name, note);
+                let color = text_color(theme, row.relation());
+                cells.colored(&signed(row.change_ns(), units::duration), color);
+                match row.change_part() {
+                    Some(part) => cells.colored(&signed(part, percent), color),
+                    None => cells.weak("–"),
+                }
+                let both = |cells: &mut crate::scopes::grid::RowPainter<'_>,
+                            text: &dyn Fn(&SideSums) -> String| {
+                    for side in &row.sides {
+                        match side {
+                            Some(side) => cells.number(&text(side)),
+                            None => cells.weak("–"),
+                        }
+                    }
+                };
+                both(cells, &|side| milliseconds(side.frame_ns));
+                both(cells, &|side| units::three_digits(side.frame_count));
+                both(cells, &|side| units::duration(side.mean_ns));
+                both(cells, &|side| units::duration(side.p50_ns as f64));
+                both(cells, &|side| units::duration(side.p99_ns as f64));
+            },
+            |i, ui| {
+                ui.strong(&*rows[i].name);
+                if !rows[i].module_path.is_empty() {
+                    ui.weak(&*rows[i].module_path);
+                }
+            },
+        );
+        if let Some(row) = response.clicked.or(response.moved_to).and_then(|i| rows.get(i)) {
+            self.selected = Some((row.name.clone(), row.module_path.clone(), row.kind));
+        }
+    }
+
+    fn icicle(&mut self, ui: &mut Ui, theme: &Theme) {
+        let Some(merged) = &self.merged else {
+            return;
+        };
+        let (tree, names) = (&merged.tree, &self.names);
+        ui.separator();
+        ui.horizontal_wrapped(|ui| {
+            self.zoom.crumbs(ui, |&number| names.name(number).to_owned());
+            ui.colored_label(theme.bad, "slower in B");
+            ui.colored_label(theme.good, "faster in B");
+            ui.weak("A box is as wide as both sides together.");
+        });
+        let color = |place: &Place| match tree.node(place.node) {
+            None => theme.grid,
+            Some(node) => change_color(theme, relation(node.sums.frame_ns)),
+        };
+        let name = |node: u32, key: u32| if node == ROOT { "all" } else { names.name(key) };
+        let label = |place: &Place| {
+            tree.node(place.node).map_or_else(String::new, |node| {
+                let [left, right] = node.sums.frame_ns;
+                let change = if left > 0.0 && right > 0.0 {
+                    signed(right / left - 1.0, percent)
+                } else if right > 0.0 {
+                    "only in B".to_owned()
+                } else {
+                    "only in A".to_owned()
+                };
+                format!("{} {change}", name(place.node, node.key))
+            })
+        };
+        let mut hasher = FxHasher::default();
+        theme.dark.hash(&mut hasher);
+        let shown = Shown {
+            tree,
+            generation: self.generation,
+            top: tree.follow(&self.zoom.path),
+            colors: hasher.finish(),
+            name: "icicle of both sides",
+        };
+        let clicked = shown.show(ui, theme, &mut self.boxes, color, label, |place, ui| {
+            if place.node == NONE {
+                ui.strong("others");
+                ui.label(format!(
+                    "{} stacks, too narrow to be shown",
+                    units::count(place.nodes.into())
+                ));
+            } else if let Some(node) = tree.node(place.node) {
+                ui.strong(name(place.node, node.key));
+                describe(ui, &node.sums);
+            }
+            ui.weak("Click to zoom in, double-click to zoom out.");
+        });
+        match clicked {
+            Clicked::Nothing => {}
+            Clicked::Once(node) => self.zoom.click(tree.path(node)),
+            Clicked::Twice => self.zoom.double_click(),
+        }
+    }
+}
+
+/// Tells of a stack on both sides.
+fn describe(ui: &mut Ui, sums: &BothSums) {
+    for (letter, (ns, count)) in ["A", "B"].iter().zip(sums.frame_ns.iter().zip(sums.frame_count)) {
+        let calls = units::three_digits(count);
+        ui.label(format!(
+            "{letter}: {} per frame in {calls} calls",
+            units::duration(*ns)
+        ));
+    }
+    let [left, right] = sums.frame_ns;
+    ui.label(format!("change: {}", signed(right - left, units::duration)));
+}
+
+fn order_of(column: usize, a: &MergedRow, b: &MergedRow) -> Ordering {
+    let by = |value: fn(&SideSums) -> f64| {
+        // Odd columns are of A.
+        let side = (column + 1) % 2;
+        let of = |row: &MergedRow| row.sides[side].as_ref().map_or(-1.0, value);
+        of(a).total_cmp(&of(b))
+    };
+    match column {
+        0 => a.name.to_lowercase().cmp(&b.name.to_lowercase()),
+        1 => a.change_ns().abs().total_cmp(&b.change_ns().abs()),
+        2 => {
+            let part = |row: &MergedRow| row.change_part().map_or(-1.0, f64::abs);
+            part(a).total_cmp(&part(b))
+        }
+        3 | 4 => by(|side| side.frame_ns),
+        5 | 6 => by(|side| side.frame_count),
+        7 | 8 => by(|side| side.mean_ns),
+        9 | 10 => by(|side| side.p50_ns as f64),
+        _ => by(|side| side.p99_ns as f64),
+    }
+}
+
+/// Returns a number as text, with its sign even where it is positive.
+fn signed(value: f64, text: impl Fn(f64) -> String) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", text(value))
+}
+
+/// Returns a time in milliseconds without its unit, so that neighbours are easy to compare.
+fn milliseconds(ns: f64) -> String {
+    let ms = ns / 1e6;
+    if ms < 10.0 {
+        format!("{ms:.4}")
+    } else {
+        format!("{ms:.2}")
+    }
+}
+
+/// Returns how strongly a change is shown, from 0 to 1: small ones are hardly seen, those by half and more are seen fully.
+fn intensity(relation: f64) -> f32 {
+    (relation.abs() as f32 * 2.0).clamp(0.0, 1.0)
+}
+
+fn mix(from: Color32, to: Color32, part: f32) -> Color32 {
+    (Rgba::from(from) * (1.0 - part) + Rgba::from(to) * part).into()
+}
+
+/// Returns the colour of a box: grey where nothing changed.
+fn change_color(theme: &Theme, relation: f64) -> Color32 {
+    let grey = Color32::from_gray(if theme.dark { 150 } else { 215 });
+    let full = if relation > 0.0 { theme.bad } else { theme.good };
+    mix(grey, full, intensity(relation))
+}
+
+fn text_color(theme: &Theme, relation: f64) -> Color32 {
+    let full = if relation > 0.0 { theme.bad } else { theme.good };
+    mix(theme.text, full, intensity(relation))
+}

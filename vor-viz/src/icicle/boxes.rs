@@ -1,0 +1,268 @@
+//! Boxes: the nodes of a tree that are wide enough to be seen, where they lie, and how they are painted.
+//!
+//! Children stand below their parent, the widest at the left. From the first on that would be narrower than a quarter of a pixel, all of them are one grey box: so there are never more
+//! boxes than four per pixel and row. All boxes in sight are one mesh, made anew only when something has changed.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use egui::{
+    Color32, FontId, Mesh, Painter, Pos2, Rangef, Rect, Shape, pos2,
+    text::{LayoutJob, TextWrapping},
+    vec2,
+};
+
+use super::tree::{NONE, Tree, Weight};
+use crate::theme::Theme;
+
+/// Height of a row, in points.
+pub(crate) const ROW_HEIGHT: f32 = 19.0;
+
+/// Least width of a box of its own, in pixels.
+const LEAST_PIXELS: f64 = 0.25;
+
+/// Least width of a box with a label, in points.
+const LEAST_LABELLED: f32 = 28.0;
+
+/// Most rows: deeper stacks are cut off.
+const MOST_ROWS: u32 = 4096;
+
+/// A node's place. `x` is in parts of the whole width, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// The node; [`NONE`] where there are several.
+    pub(crate) node: u32,
+    /// Its parent, whose narrowest children are meant where there are several.
+    pub(crate) parent: u32,
+    /// How many nodes it stands for.
+    pub(crate) nodes: u32,
+    pub(crate) row: u32,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+}
+
+/// What a layout was made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct LayoutFor {
+    generation: u64,
+    top: u32,
+    width_px: f64,
+}
+
+/// What a mesh was made for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PaintedFor {
+    layout: LayoutFor,
+    rect: Rect,
+    sight: Rangef,
+    colors: u64,
+}
+
+/// The boxes of a tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Boxes {
+    /// By row, and from left to right within it.
+    places: Vec<Place>,
+    /// Where each row begins in `places`.
+    rows: Vec<usize>,
+    made_for: Option<LayoutFor>,
+    mesh: Arc<Mesh>,
+    painted_for: Option<PaintedFor>,
+}
+
+impl Boxes {
+    /// Finds the places of all that is wide enough, with the node `top` over the whole width. `generation` is another one whenever the tree is.
+    pub(crate) fn lay_out<K: Copy + Eq + Hash, W: Weight>(
+        &mut self,
+        tree: &Tree<K, W>,
+        generation: u64,
+        top: u32,
+        width_px: f32,
+    ) {
+        let made_for = LayoutFor {
+            generation,
+            top,
+            width_px: f64::from(width_px.max(1.0)),
+        };
+        if self.made_for == Some(made_for) {
+            return;
+        }
+        self.made_for = Some(made_for);
+        self.places.clear();
+        self.rows.clear();
+        let Some(whole) = tree
+            .node(top)
+            .map(|node| node.sums.weight())
+            .filter(|weight| *weight > 0.0)
+        else {
+            return;
+        };
+        let least = LEAST_PIXELS / made_for.width_px;
+        self.places.push(Place {
+            node: top,
+            parent: NONE,
+            nodes: 1,
+            row: 0,
+            from: 0.0,
+            to: 1.0,
+        });
+        let mut from = 0;
+        for row in 1..MOST_ROWS {
+            let to = self.places.len();
+            self.rows.push(from);
+            if from == to {
+                break;
+            }
+            for above in from..to {
+                let above = self.places[above];
+                self.children_of(tree, &above, whole, least, row);
+            }
+            from = to;
+        }
+    }
+
+    fn children_of<K: Copy + Eq + Hash, W: Weight>(
+        &mut self,
+        tree: &Tree<K, W>,
+        above: &Place,
+        whole: f64,
+        least: f64,
+        row: u32,
+    ) {
+        let mut others: Option<Place> = None;
+        let mut from = above.from;
+        for child in tree.children(above.node) {
+            let weight = tree.node(child).map_or(0.0, |node| node.sums.weight());
+            // Where spans of a damaged capture do not nest, children stay within their parent nevertheless.
+            let to = (from + weight / whole).min(above.to);
+            match &mut others {
+                Some(others) => {
+                    others.nodes += 1;
+                    others.to = to;
+                }
+                None if to - from < least => {
+                    others = Some(Place {
+                        node: NONE,
+                        parent: above.node,
+                        nodes: 1,
+                        row,
+                        from,
+                        to,
+                    });
+                }
+                None => self.places.push(Place {
+                    node: child,
+                    parent: above.node,
+                    nodes: 1,
+                    row,
+                    from,
+                    to,
+                }),
+            }
+            from = to;
+        }
+        self.places
+            .extend(others.filter(|others| others.to - others.from >= least));
+    }
+
+    /// Returns the height of all rows, in points.
+    pub(crate) fn height(&self) -> f32 {
+        let rows = self.places.last().map_or(0, |last| last.row + 1);
+        rows as f32 * ROW_HEIGHT
+    }
+
+    /// Returns the place at a point.
+    pub(crate) fn at(&self, rect: Rect, point: Pos2) -> Option<Place> {
+        if !rect.contains(point) {
+            return None;
+        }
+        let row = ((point.y - rect.top()) / ROW_HEIGHT).floor().max(0.0) as usize;
+        let x = f64::from((point.x - rect.left()) / rect.width().max(1.0));
+        let places = self.row(row);
+        let after = places.partition_point(|place| place.from <= x);
+        let place = places.get(after.checked_sub(1)?)?;
+        (x < place.to).then_some(*place)
+    }
+
+    fn row(&self, row: usize) -> &[Place] {
+        let Some(&from) = self.rows.get(row) else {
+            return &[];
+        };
+        let to = self.rows.get(row + 1).copied().unwrap_or(self.places.len());
+        self.places.get(from..to).unwrap_or(&[])
+    }
+
+    /// Paints the boxes in sight. `rect` is where all of them lie, `sight` which part of its height is seen; `colors` is another number whenever `color` gives other colours.
+    pub(crate) fn paint(
+        &mut self,
+        painter: &Painter,
+        rect: Rect,
+        sight: Rangef,
+        colors: u64,
+        color: impl Fn(&Place) -> Color32,
+    ) {
+        let Some(layout) = self.made_for else {
+            return;
+        };
+        let painted_for = PaintedFor {
+            layout,
+            rect,
+            sight,
+            colors,
+        };
+        if self.painted_for != Some(painted_for) {
+            self.painted_for = Some(painted_for);
+            let mut mesh = std::mem::take(&mut self.mesh);
+            // What the last pass painted may still be held there; then this one begins with a new allocation.
+            let quads = Arc::make_mut(&mut mesh);
+            quads.clear();
+            for row in self.rows_in_sight(rect, sight) {
+                for place in self.row(row) {
+                    quads.add_colored_rect(area(rect, place), color(place));
+                }
+            }
+            self.mesh = mesh;
+        }
+        painter.add(Shape::Mesh(Arc::clone(&self.mesh)));
+    }
+
+    /// Writes labels on the boxes that are wide enough for one.
+    pub(crate) fn label(
+        &self,
+        painter: &Painter,
+        rect: Rect,
+        sight: Rangef,
+        theme: &Theme,
+        font: &FontId,
+        text: impl Fn(&Place) -> String,
+    ) {
+        for row in self.rows_in_sight(rect, sight) {
+            for place in self.row(row) {
+                let area = area(rect, place);
+                if area.width() < LEAST_LABELLED || place.node == NONE {
+                    continue;
+                }
+                let mut job = LayoutJob::simple_singleline(text(place), font.clone(), theme.label);
+                job.wrap = TextWrapping::truncate_at_width(area.width() - 8.0);
+                let galley = painter.layout_job(job);
+                let at = area.left_center() + vec2(4.0, -galley.size().y / 2.0);
+                painter.galley(at, galley, theme.label);
+            }
+        }
+    }
+
+    fn rows_in_sight(&self, rect: Rect, sight: Rangef) -> std::ops::Range<usize> {
+        let row = |y: f32| ((y - rect.top()) / ROW_HEIGHT).max(0.0);
+        let end = (row(sight.max).ceil() as usize).min(self.rows.len());
+        (row(sight.min).floor() as usize).min(end)..end
+    }
+}
+
+/// Returns where a box is painted: with a gap to its neighbours, unless it is too narrow for one.
+pub(crate) fn area(rect: Rect, place: &Place) -> Rect {
+    let left = rect.left() + (place.from * f64::from(rect.width())) as f32;
+    let right = rect.left() + (place.to * f64::from(rect.width())) as f32;
+    let right = if right - left > 3.0 { right - 1.0 } else { right };
+    let top = rect.top() + place.row as f32 * ROW_HEIGHT;
+    Rect::from_min_max(pos2(left, top), pos2(right, top + ROW_HEIGHT - 1.0))
+}

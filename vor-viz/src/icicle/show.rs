@@ -1,0 +1,441 @@
+//! The icicle: boxes, what happens when they are clicked, and what is found in them.
+
+use std::hash::{Hash, Hasher};
+
+use egui::{
+    Color32, CursorIcon, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui, WidgetInfo, vec2,
+};
+use rustc_hash::FxHasher;
+use vor_core::catalog::Catalog;
+
+use super::boxes::{Boxes, Place, area};
+use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
+use crate::scopes::{Job, frames_caption};
+use crate::store::Store;
+use crate::theme::Theme;
+use crate::units;
+use crate::view::View;
+
+/// Where an icicle is zoomed to: from below the root down. It holds when the tree is made anew.
+type Path<K> = Vec<K>;
+
+/// Zooming by clicks and by crumbs, for trees of any keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Zoom<K> {
+    pub(crate) path: Path<K>,
+    /// Where it was before the last click, which may become a double click.
+    before: Path<K>,
+}
+
+impl<K> Default for Zoom<K> {
+    fn default() -> Self {
+        Self {
+            path: Vec::new(),
+            before: Vec::new(),
+        }
+    }
+}
+
+impl<K: Copy> Zoom<K> {
+    /// Zooms into what was clicked.
+    pub(crate) fn click(&mut self, path: Path<K>) {
+        self.before = std::mem::replace(&mut self.path, path);
+    }
+
+    /// Zooms out by one: of a double click, the first has zoomed in.
+    pub(crate) fn double_click(&mut self) {
+        self.path = std::mem::take(&mut self.before);
+        self.path.pop();
+    }
+
+    /// Shows what it is zoomed to, as buttons that zoom out.
+    pub(crate) fn crumbs(&mut self, ui: &mut Ui, name: impl Fn(&K) -> String) {
+        let mut keep = None;
+        if ui
+            .add_enabled(!self.path.is_empty(), egui::Button::new("all").small())
+            .on_hover_text("Shows all stacks again")
+            .clicked()
+        {
+            keep = Some(0);
+        }
+        for (i, key) in self.path.iter().enumerate() {
+            let is_last = i + 1 == self.path.len();
+            let button = egui::Button::new(name(key)).small().truncate();
+            let hint = if is_last {
+                "This is over the whole width"
+            } else {
+                "Zooms out to this"
+            };
+            if ui
+                .add_enabled(!is_last, button)
+                .on_hover_text(hint)
+                .on_disabled_hover_text(hint)
+                .clicked()
+            {
+                keep = Some(i + 1);
+            }
+        }
+        if let Some(keep) = keep {
+            self.path.truncate(keep);
+            self.before.clone_from(&self.path);
+        }
+    }
+}
+
+/// What a search found in a tree, and what it was for.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    made_for: Option<(u64, String)>,
+    /// By node: whether its own name matches.
+    nodes: Vec<bool>,
+    /// Which part of all time is in a match.
+    share: f64,
+}
+
+/// The stacks of the looked-at frames, merged, as boxes whose width is time.
+#[derive(Clone, Debug, Default)]
+pub struct Icicle {
+    job: Job<Stacks>,
+    options: StackOptions,
+    zoom: Zoom<StackKey>,
+    boxes: Boxes,
+    found: Found,
+}
+
+impl Icicle {
+    /// Returns the stacks that were computed last; `None` before the first.
+    #[must_use]
+    pub fn stacks(&self) -> Option<&Stacks> {
+        self.job.output()
+    }
+
+    /// Returns what is zoomed to, from below the root down; empty for all.
+    #[must_use]
+    pub fn zoomed_to(&self) -> &[StackKey] {
+        &self.zoom.path
+    }
+
+    /// Zooms to a stack, given from below the root down.
+    pub fn zoom_to(&mut self, path: Vec<StackKey>) {
+        self.zoom.click(path);
+    }
+
+    /// Returns which part of all time is in a scope that the search is for, from 0 to 1; `None` without a search.
+    #[must_use]
+    pub fn found_share(&self) -> Option<f64> {
+        self.found.made_for.as_ref().map(|_| self.found.share)
+    }
+
+    /// Returns whether stacks are being merged.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.job.progress().is_some()
+    }
+
+    /// Merges all stacks at once: for pictures and tests.
+    pub fn finish(&mut self, store: &Store, view: &View) {
+        self.job.finish(store, view.table_frames(store), &self.options);
+    }
+
+    /// Shows the icicle in all the room there is.
+    pub fn show(&mut self, ui: &mut Ui, store: &Store, view: &mut View, theme: &Theme) {
+        let frames = view.table_frames(store);
+        self.job.advance(ui, store, frames, &self.options);
+        self.search(store.catalog(), &view.search);
+        let catalog = store.catalog();
+        ui.horizontal_wrapped(|ui| {
+            ui.strong(frames_caption(store, frames));
+            ui.checkbox(&mut self.options.by_thread, "by thread")
+                .on_hover_text("Keeps the stacks of different threads apart");
+            if let Some(stacks) = self.job.output() {
+                summary(ui, stacks);
+            }
+            if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
+                ui.weak(format!("merging {:.0} %", progress * 100.0));
+            }
+            if self.found.made_for.is_some() {
+                let share = crate::scopes::percent(self.found.share);
+                ui.colored_label(theme.text, format!("“{}” takes {share}", view.search))
+                    .on_hover_text("Time in scopes that the search is for, with all inside them, of the time in all scopes");
+            }
+        });
+        let Some(stacks) = self.job.output() else {
+            let text = if frames.is_some() {
+                "merging …"
+            } else {
+                "Nothing was recorded yet."
+            };
+            ui.weak(text);
+            return;
+        };
+        if stacks.tree.nodes().len() < 2 {
+            ui.weak("No spans ended in these frames.");
+            return;
+        }
+        ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
+        let top = stacks.tree.follow(&self.zoom.path);
+        let found = &self.found;
+        let is_found = |place: &Place| found.nodes.get(place.node as usize).copied().unwrap_or(false);
+        let dimmed = self.job.is_dimmed();
+        let color = |place: &Place| {
+            let color = match stacks.tree.node(place.node) {
+                None => theme.grid,
+                Some(_) if place.node == ROOT => Color32::from_gray(if theme.dark { 150 } else { 205 }),
+                Some(node) => match node.key {
+                    StackKey::Thread(thread) => theme.thread(catalog, thread),
+                    StackKey::Scope(site) => theme.site(catalog.site(site)),
+                },
+            };
+            if dimmed || (found.made_for.is_some() && !is_found(place)) {
+                theme.dimmed(color)
+            } else {
+                color
+            }
+        };
+        let whole_ns = stacks.tree.nodes().first().map_or(0, |root| root.sums.total_ns);
+        let label = |place: &Place| {
+            let Some(node) = stacks.tree.node(place.node) else {
+                return String::new();
+            };
+            let share = crate::scopes::percent(node.sums.total_ns as f64 / whole_ns.max(1) as f64);
+            if place.node == ROOT {
+                return format!("all {share}");
+            }
+            format!("{} {share}", name(catalog, node.key))
+        };
+        let shown = Shown {
+            tree: &stacks.tree,
+            generation: self.job.generation(),
+            top,
+            colors: color_number(theme, dimmed, &found.made_for, catalog),
+            name: "icicle of merged stacks",
+        };
+        let clicked = shown.show(ui, theme, &mut self.boxes, color, label, |place, ui| {
+            describe(ui, catalog, stacks, place, whole_ns);
+        });
+        match clicked {
+            Clicked::Nothing => {}
+            Clicked::Once(node) => self.zoom.click(stacks.tree.path(node)),
+            Clicked::Twice => self.zoom.double_click(),
+        }
+    }
+
+    /// Finds out which nodes a search is for.
+    fn search(&mut self, catalog: &Catalog, search: &str) {
+        let text = search.trim().to_lowercase();
+        let Some(stacks) = self.job.output().filter(|_| !text.is_empty()) else {
+            self.found = Found::default();
+            return;
+        };
+        let made_for = (self.job.generation(), text);
+        if self.found.made_for.as_ref() == Some(&made_for) {
+            return;
+        }
+        let matches = |name: &str| name.to_lowercase().contains(&made_for.1);
+        let sites = catalog.sites.iter();
+        let sites: Vec<bool> = sites
+            .map(|site| site.as_ref().is_some_and(|site| matches(&site.name)))
+            .collect();
+        let mut nodes = vec![false; stacks.tree.nodes().len()];
+        // Whether it or anything around it matches: what is in a match is part of it.
+        let mut within = nodes.clone();
+        let mut found_ns = 0_u64;
+        for (i, node) in stacks.tree.nodes().iter().enumerate().skip(1) {
+            let around = within.get(node.parent as usize).copied().unwrap_or(false);
+            nodes[i] = match node.key {
+                StackKey::Thread(thread) => matches(catalog.thread_name(thread)),
+                StackKey::Scope(site) => {
+                    let index = (site.0 as usize).wrapping_sub(1);
+                    sites.get(index).copied().unwrap_or(false)
+                }
+            };
+            within[i] = nodes[i] || around;
+            if nodes[i] && !around {
+                found_ns = found_ns.saturating_add(node.sums.total_ns);
+            }
+        }
+        let whole_ns = stacks.tree.nodes().first().map_or(0, |root| root.sums.total_ns);
+        self.found = Found {
+            made_for: Some(made_for),
+            nodes,
+            share: found_ns as f64 / whole_ns.max(1) as f64,
+        };
+    }
+}
+
+fn summary(ui: &mut Ui, stacks: &Stacks) {
+    let StackSums {
+        count: _, total_ns, ..
+    } = stacks
+        .tree
+        .nodes()
+        .first()
+        .map_or_else(StackSums::default, |root| root.sums);
+    let stacks_number = stacks.tree.nodes().len() as u64 - 1;
+    ui.weak(format!(
+        "{} stacks, {}",
+        units::count(stacks_number),
+        units::duration(total_ns as f64)
+    ));
+    if stacks.hidden_spans > 0 {
+        ui.colored_label(
+            ui.visuals().warn_fg_color,
+            format!("{} spans not shown", units::count(stacks.hidden_spans)),
+        )
+        .on_hover_text("There are more different stacks than are kept apart");
+    }
+}
+
+fn name(catalog: &Catalog, key: StackKey) -> String {
+    match key {
+        StackKey::Scope(site) => catalog.site_name(site).to_owned(),
+        StackKey::Thread(thread) => match catalog.thread_name(thread) {
+            "" => format!("thread {}", thread.0),
+            name => name.to_owned(),
+        },
+    }
+}
+
+/// Returns a number that is another one whenever boxes have other colours.
+fn color_number(theme: &Theme, dimmed: bool, found: &Option<(u64, String)>, catalog: &Catalog) -> u64 {
+    let mut hasher = FxHasher::default();
+    (
+        theme.dark,
+        dimmed,
+        found,
+        catalog.sites.len(),
+        catalog.threads.len(),
+    )
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Tells of the box under the pointer.
+fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &Place, whole_ns: u64) {
+    let part = |ns: u64| crate::scopes::percent(ns as f64 / whole_ns.max(1) as f64);
+    if place.node == NONE {
+        let of = stacks.tree.node(place.parent).map(|node| name(catalog, node.key));
+        ui.strong("others");
+        ui.label(format!(
+            "{} stacks in {}, too narrow to be shown",
+            units::count(place.nodes.into()),
+            of.unwrap_or_default()
+        ));
+        ui.weak("Click to zoom into what they are in.");
+        return;
+    }
+    let Some(node) = stacks.tree.node(place.node) else {
+        return;
+    };
+    if place.node == ROOT {
+        ui.strong("all scopes");
+    } else {
+        ui.strong(name(catalog, node.key));
+    }
+    if let StackKey::Scope(site) = node.key
+        && let Some(site) = catalog.site(site).filter(|site| !site.file.is_empty())
+    {
+        ui.weak(format!("{}:{}", site.file, site.line));
+    }
+    let StackSums {
+        count,
+        total_ns,
+        self_ns,
+    } = node.sums;
+    ui.label(format!("{} calls", units::count(count)));
+    ui.label(format!(
+        "total {}, {}",
+        units::duration(total_ns as f64),
+        part(total_ns)
+    ));
+    if matches!(node.key, StackKey::Scope(_)) && place.node != ROOT {
+        ui.label(format!(
+            "self {}, {}",
+            units::duration(self_ns as f64),
+            part(self_ns)
+        ));
+        ui.label(format!(
+            "mean {}",
+            units::duration(total_ns as f64 / count.max(1) as f64)
+        ));
+    }
+    ui.weak("Click to zoom in, double-click to zoom out.");
+}
+
+/// What was clicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clicked {
+    Nothing,
+    Once(u32),
+    Twice,
+}
+
+/// A tree that is shown as boxes.
+pub(crate) struct Shown<'a, K, W> {
+    pub(crate) tree: &'a super::tree::Tree<K, W>,
+    pub(crate) generation: u64,
+    /// The node over the whole width.
+    pub(crate) top: u32,
+    /// Another number whenever the colours are others.
+    pub(crate) colors: u64,
+    /// What it is called for who cannot see it.
+    pub(crate) name: &'a str,
+}
+
+impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
+    /// Shows the boxes in all the room there is; returns what was clicked.
+    pub(crate) fn show(
+        &self,
+        ui: &mut Ui,
+        theme: &Theme,
+        boxes: &mut Boxes,
+        color: impl Fn(&Place) -> Color32,
+        label: impl Fn(&Place) -> String,
+        describe: impl Fn(&Place, &mut Ui),
+    ) -> Clicked {
+        let mut clicked = Clicked::Nothing;
+        let scrolls = ScrollArea::vertical().id_salt(self.name).auto_shrink(false);
+        scrolls.show_viewport(ui, |ui, _| {
+            let width = ui.available_width();
+            boxes.lay_out(
+                self.tree,
+                self.generation,
+                self.top,
+                width * ui.pixels_per_point(),
+            );
+            let size = vec2(width, boxes.height().max(ui.available_height()));
+            let (rect, response) = ui.allocate_exact_size(size, Sense::CLICK);
+            let sight = ui.clip_rect().intersect(rect);
+            if !sight.is_positive() {
+                return;
+            }
+            response.widget_info(|| WidgetInfo::labeled(Role::Image, true, self.name));
+            let painter = ui.painter_at(sight);
+            boxes.paint(&painter, rect, sight.y_range(), self.colors, color);
+            let font = TextStyle::Small.resolve(ui.style());
+            boxes.label(&painter, rect, sight.y_range(), theme, &font, label);
+            let under = |at: egui::Pos2| boxes.at(rect, at);
+            if response.double_clicked() {
+                clicked = Clicked::Twice;
+            } else if response.clicked()
+                && let Some(place) = response.interact_pointer_pos().and_then(under)
+            {
+                // Where there are several, what they are in gives them more room.
+                let node = if place.node == NONE {
+                    place.parent
+                } else {
+                    place.node
+                };
+                clicked = Clicked::Once(node);
+            }
+            if let Some(place) = response.hover_pos().and_then(under) {
+                let outline: Rect = area(rect, &place);
+                painter.rect_stroke(outline, 0.0, Stroke::new(1.5, theme.text), StrokeKind::Inside);
+                response
+                    .on_hover_cursor(CursorIcon::PointingHand)
+                    .on_hover_ui_at_pointer(|ui| describe(&place, ui));
+            }
+        });
+        clicked
+    }
+}

@@ -1,0 +1,325 @@
+//! Stacks, merged into a tree.
+//!
+//! A node is a stack: its key is what was opened last, its parents are what was open around that. Nodes stand in the order in which they were first seen, a parent before its
+//! children, and are linked by index. There are at most [`MOST_NODES`]; the spans of stacks beyond them are counted, with all inside them.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+use vor_core::catalog::{SiteId, ThreadId};
+
+use crate::scopes::Gather;
+use crate::store::{Span, SpanVisitor, Store, TrackKind};
+
+/// Most stacks of a tree.
+pub const MOST_NODES: usize = 200_000;
+
+/// No node.
+pub const NONE: u32 = u32::MAX;
+
+/// The node that contains all others. Its key means nothing.
+pub const ROOT: u32 = 0;
+
+/// What is summed up per stack.
+pub trait Weight: Clone + Default {
+    /// Returns how wide a box is; of a node, at least the sum of its children's.
+    fn weight(&self) -> f64;
+}
+
+/// A stack.
+#[derive(Clone, Debug)]
+pub struct Node<K, W> {
+    /// What was opened last.
+    pub key: K,
+    /// The stack without that.
+    pub parent: u32,
+    first_child: u32,
+    next: u32,
+    /// Its child that was looked for last, as it is often looked for again.
+    latest: u32,
+    /// What is summed up of it.
+    pub sums: W,
+}
+
+/// Stacks by what they begin with.
+#[derive(Clone, Debug)]
+pub struct Tree<K, W> {
+    nodes: Vec<Node<K, W>>,
+    by_key: FxHashMap<(u32, K), u32>,
+}
+
+impl<K: Copy + Default + Eq + Hash, W: Weight> Default for Tree<K, W> {
+    fn default() -> Self {
+        let root = Node {
+            key: K::default(),
+            parent: NONE,
+            first_child: NONE,
+            next: NONE,
+            latest: NONE,
+            sums: W::default(),
+        };
+        Self {
+            nodes: vec![root],
+            by_key: FxHashMap::default(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
+    /// Returns the nodes; the first is the root.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node<K, W>] {
+        &self.nodes
+    }
+
+    /// Returns a node.
+    #[must_use]
+    pub fn node(&self, node: u32) -> Option<&Node<K, W>> {
+        self.nodes.get(node as usize)
+    }
+
+    /// Returns what is summed up of a node.
+    pub fn sums_mut(&mut self, node: u32) -> Option<&mut W> {
+        self.nodes.get_mut(node as usize).map(|node| &mut node.sums)
+    }
+
+    /// Returns the children of a node.
+    pub fn children(&self, node: u32) -> impl Iterator<Item = u32> {
+        let mut next = self.node(node).map_or(NONE, |node| node.first_child);
+        std::iter::from_fn(move || {
+            let child = next;
+            next = self.node(child)?.next;
+            Some(child)
+        })
+    }
+
+    /// Returns the child of a node that has some key.
+    #[must_use]
+    pub fn find(&self, parent: u32, key: K) -> Option<u32> {
+        self.by_key.get(&(parent, key)).copied()
+    }
+
+    /// Returns the keys from below the root down to a node.
+    #[must_use]
+    pub fn path(&self, node: u32) -> Vec<K> {
+        let mut path: Vec<K> = self
+            .upwards(node)
+            .filter_map(|at| Some(self.node(at)?.key))
+            .collect();
+        path.reverse();
+        path
+    }
+
+    /// Returns a node, and what it is in, without the root.
+    pub fn upwards(&self, node: u32) -> impl Iterator<Item = u32> {
+        let exists = |node: u32| (node != ROOT && self.node(node).is_some()).then_some(node);
+        std::iter::successors(exists(node), move |&node| exists(self.node(node)?.parent))
+    }
+
+    /// Returns the node that keys lead to, as far as they lead anywhere.
+    #[must_use]
+    pub fn follow(&self, path: &[K]) -> u32 {
+        let mut at = ROOT;
+        for &key in path {
+            match self.find(at, key) {
+                Some(child) => at = child,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// Returns the child of a node that has some key, made where there is none; [`NONE`] where there is no room for it.
+    #[inline]
+    pub fn child(&mut self, parent: u32, key: K) -> u32 {
+        let Some(above) = self.nodes.get(parent as usize) else {
+            return NONE;
+        };
+        if let Some(latest) = self.nodes.get(above.latest as usize)
+            && latest.key == key
+        {
+            return above.latest;
+        }
+        self.other_child(parent, key)
+    }
+
+    fn other_child(&mut self, parent: u32, key: K) -> u32 {
+        let known = self.by_key.get(&(parent, key)).copied();
+        let child = known.unwrap_or(self.nodes.len() as u32);
+        if known.is_none() {
+            if self.nodes.len() > MOST_NODES {
+                return NONE;
+            }
+            self.by_key.insert((parent, key), child);
+            let next = self.nodes[parent as usize].first_child;
+            self.nodes.push(Node {
+                key,
+                parent,
+                first_child: NONE,
+                next,
+                latest: NONE,
+                sums: W::default(),
+            });
+            self.nodes[parent as usize].first_child = child;
+        }
+        self.nodes[parent as usize].latest = child;
+        child
+    }
+
+    /// Puts the children of some nodes in order, the widest first; `most` nodes from `from` on. Returns whether there are others behind them.
+    pub fn put_in_order(&mut self, from: usize, most: usize) -> bool {
+        let to = from.saturating_add(most).min(self.nodes.len());
+        let mut children: Vec<u32> = Vec::new();
+        for parent in from..to {
+            children.clear();
+            let of = self.children(parent as u32);
+            children.extend(of);
+            if children.len() < 2 {
+                continue;
+            }
+            let weight = |child: u32| self.nodes[child as usize].sums.weight();
+            // Of equally wide ones the first that was seen.
+            children.sort_by(|&a, &b| weight(b).total_cmp(&weight(a)).then(a.cmp(&b)));
+            self.nodes[parent].first_child = children[0];
+            for (i, &child) in children.iter().enumerate() {
+                self.nodes[child as usize].next = children.get(i + 1).copied().unwrap_or(NONE);
+            }
+        }
+        to < self.nodes.len()
+    }
+}
+
+/// What a stack of a running program or of a capture ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StackKey {
+    /// A thread, below which its scopes stand.
+    Thread(ThreadId),
+    /// A scope.
+    Scope(SiteId),
+}
+
+impl Default for StackKey {
+    fn default() -> Self {
+        Self::Scope(SiteId(0))
+    }
+}
+
+/// Sums over the spans of a stack; of a thread, over its outermost ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackSums {
+    /// Number of spans.
+    pub count: u64,
+    /// How long they took together, in nanoseconds.
+    pub total_ns: u64,
+    /// How long they took without the spans directly inside them, in nanoseconds.
+    pub self_ns: u64,
+}
+
+impl StackSums {
+    fn add(&mut self, total_ns: u64, self_ns: u64) {
+        self.count += 1;
+        // A damaged capture may claim centuries.
+        self.total_ns = self.total_ns.saturating_add(total_ns);
+        self.self_ns = self.self_ns.saturating_add(self_ns);
+    }
+}
+
+impl Weight for StackSums {
+    fn weight(&self) -> f64 {
+        self.total_ns as f64
+    }
+}
+
+/// How stacks are merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackOptions {
+    /// Whether the stacks of different threads are apart.
+    pub by_thread: bool,
+}
+
+/// The stacks of some frames.
+#[derive(Clone, Debug, Default)]
+pub struct Stacks {
+    /// The tree. Its root sums up all.
+    pub tree: Tree<StackKey, StackSums>,
+    /// Spans that are not in the tree as there was no room for their stacks.
+    pub hidden_spans: u64,
+    /// Number of frames.
+    pub frames: usize,
+    /// How long the frames took together, in nanoseconds.
+    pub time_ns: u64,
+    /// The node of each span that is open, while the tree is made.
+    open: Vec<u32>,
+    /// The node below which the present thread's scopes stand.
+    base: u32,
+    by_thread: bool,
+    ordered: usize,
+}
+
+impl SpanVisitor for Stacks {
+    #[inline]
+    fn enter(&mut self, span: &Span, depth: usize) {
+        self.open.truncate(depth);
+        let parent = self.open.last().copied().unwrap_or(self.base);
+        let node = self.tree.child(parent, StackKey::Scope(span.site));
+        self.open.push(node);
+    }
+
+    #[inline]
+    fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
+        let node = self.open.get(depth).copied().unwrap_or(NONE);
+        let self_ns = span.duration_ns.saturating_sub(inside_ns);
+        match self.tree.sums_mut(node) {
+            Some(sums) => sums.add(span.duration_ns, self_ns),
+            None => self.hidden_spans += 1,
+        }
+        if depth == 0 {
+            // The root and the thread's node sum up what is directly below them.
+            if self.base != ROOT
+                && let Some(sums) = self.tree.sums_mut(self.base)
+            {
+                sums.add(span.duration_ns, 0);
+            }
+            if let Some(sums) = self.tree.sums_mut(ROOT) {
+                sums.add(span.duration_ns, 0);
+            }
+        }
+    }
+}
+
+impl Gather for Stacks {
+    type Options = StackOptions;
+    type Output = Self;
+
+    fn new(options: &StackOptions) -> Self {
+        Self {
+            by_thread: options.by_thread,
+            ..Self::default()
+        }
+    }
+
+    fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
+        self.open.clear();
+        // Tasks overlap, so that their time is nobody's.
+        if kind == TrackKind::Tasks {
+            return false;
+        }
+        self.base = ROOT;
+        if self.by_thread {
+            self.base = self.tree.child(ROOT, StackKey::Thread(thread));
+        }
+        true
+    }
+
+    fn settle(&mut self, _: &Store, most: usize) -> bool {
+        let from = self.ordered;
+        self.ordered = from.saturating_add(most);
+        self.tree.put_in_order(from, most)
+    }
+
+    fn finish(mut self, _: &Store, frames: usize, time_ns: u64) -> Self {
+        self.frames = frames;
+        self.time_ns = time_ns;
+        self
+    }
+}

@@ -1,0 +1,249 @@
+//! The comparison of two sides: what matches, what has changed, and what clicks do.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scopes_data;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use egui::{Pos2, Theme as Shade};
+use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
+use scopes_data::{catalog_of, store};
+use vor_core::catalog::{SiteId, ThreadId};
+use vor_viz::compare::{Compare, Side};
+use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
+use vor_viz::theme::Theme;
+
+struct Shown {
+    left: Store,
+    right: Store,
+    compare: RefCell<Compare>,
+}
+
+impl Shown {
+    fn new(left: Store, right: Store) -> Self {
+        Self {
+            left,
+            right,
+            compare: RefCell::default(),
+        }
+    }
+
+    fn sides(&self) -> [Side<'_>; 2] {
+        let side = |name, store: &'_ Store| (name, store.frames().len().saturating_sub(1));
+        let ((left, left_last), (right, right_last)) =
+            (side("before.vor", &self.left), side("after.vor", &self.right));
+        [
+            Side {
+                name: left,
+                store: &self.left,
+                frames: (0, left_last),
+            },
+            Side {
+                name: right,
+                store: &self.right,
+                frames: (0, right_last),
+            },
+        ]
+    }
+
+    fn harness(&self, width: f32, height: f32, shade: Shade, pixels_per_point: f32) -> Harness<'_> {
+        Harness::builder()
+            .with_size((width, height))
+            .with_theme(shade)
+            .with_pixels_per_point(pixels_per_point)
+            .build_ui(|ui| {
+                let [left, right] = self.sides();
+                let theme = Theme::of(ui.visuals());
+                self.compare.borrow_mut().show(ui, &left, &right, &theme);
+            })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let compare = self.compare.borrow();
+        let rows = &compare.merged().unwrap().rows;
+        compare
+            .order()
+            .iter()
+            .map(|&i| rows[i].name.to_string())
+            .collect()
+    }
+}
+
+/// Returns a store of one thread with spans that contain one another, of sites of the given names.
+fn nested(names: &[&str], frames: &[&[(usize, i64, u64, u32)]]) -> Store {
+    let mut store = Store::new(100, usize::MAX);
+    for (number, spans) in frames.iter().enumerate() {
+        let begin_ns = number as i64 * 1_000_000;
+        let mut rows: Vec<RowBlock> = Vec::new();
+        for &(depth, begin, length, site) in *spans {
+            rows.resize_with(rows.len().max(depth + 1), RowBlock::default);
+            rows[depth].push(begin_ns.saturating_add(begin), length, SiteId(site));
+        }
+        store.push_block(FrameBlock {
+            frame: FrameEntry {
+                number: number as u64,
+                begin_ns,
+                end_ns: begin_ns + 1_000_000,
+                ..FrameEntry::default()
+            },
+            catalog: catalog_of(names),
+            threads: vec![ThreadBlock {
+                thread: ThreadId(0),
+                rows,
+                ..ThreadBlock::default()
+            }],
+        });
+    }
+    store
+}
+
+#[test]
+fn sides_match_by_name_and_are_compared_per_frame() {
+    let left = nested(
+        &["outer", "inner", "gone"],
+        &[
+            &[(0, 100, 50_000, 1), (1, 200, 10_000, 2)],
+            &[(0, 100, 70_000, 1), (1, 200, 2_000, 3)],
+        ],
+    );
+    // Other ids, and half as many frames; two call sites are called the same.
+    let right = nested(
+        &["new", "inner", "outer", "inner"],
+        &[&[
+            (0, 100, 90_000, 3),
+            (1, 200, 10_000, 2),
+            (1, 20_000, 5_000, 4),
+            (1, 30_000, 4_000, 1),
+        ]],
+    );
+    let shown = Shown::new(left, right);
+    let [a, b] = shown.sides();
+    shown.compare.borrow_mut().finish(&a, &b);
+    let compare = shown.compare.borrow();
+    let merged = compare.merged().unwrap();
+    assert_eq!(merged.rows.len(), 4);
+    let row = |name: &str| merged.rows.iter().find(|row| &*row.name == name).unwrap();
+    assert_eq!(row("outer").change_ns(), 30_000.0);
+    assert_eq!(row("outer").change_part(), Some(0.5));
+    let [left, right] = row("inner").sides.map(Option::unwrap);
+    assert_eq!((left.frame_ns, left.frame_count), (5_000.0, 0.5));
+    assert_eq!(
+        (right.frame_ns, right.frame_count, right.mean_ns),
+        (15_000.0, 2.0, 7_500.0)
+    );
+    assert_eq!(row("gone").sides[1], None);
+    assert_eq!(
+        (row("gone").change_ns(), row("gone").relation()),
+        (-1_000.0, -1.0)
+    );
+    assert_eq!((row("new").change_part(), row("new").relation()), (None, 1.0));
+    // Both stacks of inner scopes are one, whichever their call site.
+    let tree = &merged.tree;
+    assert_eq!(tree.nodes().len(), 5);
+    let outer = tree.children(0).next().unwrap();
+    assert_eq!(tree.node(outer).unwrap().sums.frame_ns, [60_000.0, 90_000.0]);
+    let inner = tree.children(outer).next().unwrap();
+    assert_eq!(tree.node(inner).unwrap().sums.frame_ns, [5_000.0, 15_000.0]);
+}
+
+#[test]
+fn the_largest_change_stands_first_and_titles_sort() {
+    let shown = Shown::new(store(30, 1, 0), store(40, 2, 80));
+    let mut harness = shown.harness(1200.0, 600.0, Shade::Dark, 1.0);
+    harness.run();
+    let change = |i: usize| {
+        let compare = shown.compare.borrow();
+        compare.merged().unwrap().rows[compare.order()[i]]
+            .change_ns()
+            .abs()
+    };
+    assert!((1..shown.names().len()).all(|i| change(i - 1) >= change(i)));
+    let slower = &shown.names()[..4];
+    assert!(
+        ["collide", "physics", "update"]
+            .iter()
+            .all(|name| slower.contains(&(*name).to_owned())),
+        "{slower:?}"
+    );
+    harness.get_by_label("sort by name").click();
+    harness.run();
+    assert!(shown.names().is_sorted());
+    harness.get_by_label("sort by B calls").click();
+    harness.run();
+    assert_eq!(shown.names()[0], "draw");
+    harness.get_by_label("filter compared scopes").focus();
+    harness.run();
+    harness.get_by_label("filter compared scopes").type_text("UPD");
+    harness.run();
+    assert_eq!(shown.names(), ["update"]);
+    harness.get_by_label("compared scope update").click();
+    harness.run();
+}
+
+#[test]
+fn a_click_zooms_into_the_stacks_of_both_sides() {
+    let shown = Shown::new(store(30, 1, 0), store(40, 2, 80));
+    let mut harness = shown.harness(1200.0, 600.0, Shade::Dark, 1.0);
+    harness.run();
+    let rect = harness.get_by_label("icicle of both sides").rect();
+    let at = Pos2::new(rect.left() + 50.0, rect.top() + 19.0 + 9.0);
+    harness.hover_at(at);
+    harness.run();
+    harness.drag_at(at);
+    harness.drop_at(at);
+    harness.run();
+    assert_eq!(shown.compare.borrow().zoomed_to(), ["frame"]);
+    harness.get_by_label("all").click();
+    harness.run();
+    assert!(shown.compare.borrow().zoomed_to().is_empty());
+}
+
+#[test]
+fn hostile_and_empty_sides_neither_panic_nor_hang() {
+    let extremes: &[(usize, i64, u64, u32)] = &[
+        (0, i64::MIN, u64::MAX, u32::MAX),
+        (0, 0, 0, 0),
+        (0, i64::MAX, u64::MAX, 1),
+        (1, 0, 0, 1),
+    ];
+    let hostile = || nested(&["a"], &[extremes, extremes]);
+    for (left, right) in [
+        (hostile(), hostile()),
+        (hostile(), Store::new(1, 1)),
+        (Store::new(1, 1), hostile()),
+        (Store::new(1, 1), Store::new(1, 1)),
+        (hostile(), nested(&["a"], &[&[(0, 5, 0, 1)]])),
+    ] {
+        let shown = Shown::new(left, right);
+        let mut harness = shown.harness(500.0, 400.0, Shade::Light, 1.0);
+        harness.run();
+        let complete = shown.sides().iter().all(|side| !side.store.frames().is_empty());
+        assert_eq!(shown.compare.borrow().merged().is_some(), complete);
+    }
+}
+
+#[test]
+fn pictures() {
+    let mut results = SnapshotResults::new();
+    // One scope is new, and one is gone.
+    let mut left = store(30, 1, 0);
+    let mut right = store(40, 2, 70);
+    let renamed = |store: &mut Store, from: &str, to: &str| {
+        let names: Vec<&str> = scopes_data::NAMES
+            .iter()
+            .map(|name| if *name == from { to } else { *name })
+            .collect();
+        store.set_catalog(catalog_of(&names));
+        Arc::clone(store.catalog())
+    };
+    renamed(&mut left, "cull", "cull (old)");
+    renamed(&mut right, "cull", "cull in clusters");
+    let shown = Shown::new(left, right);
+    for (shade, name, pixels_per_point) in [(Shade::Dark, "dark", 1.0), (Shade::Light, "light", 2.0)] {
+        let mut harness = shown.harness(1240.0, 560.0, shade, pixels_per_point);
+        harness.run();
+        harness.snapshot(format!("compare_{name}"));
+        results.extend_harness(&mut harness);
+    }
+}
