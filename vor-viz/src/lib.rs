@@ -6,5 +6,6 @@
 
 pub mod store;
 pub mod view;
+pub mod replay;
 pub mod theme;
 pub mod units;
