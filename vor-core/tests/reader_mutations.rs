@@ -313,6 +313,37 @@ fn recorded() -> Vec<Made> {
     Vec::new()
 }
 
+/// Every frame that can be read must be summed up as it is, in its place.
+fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
+    let count = capture.frame_count();
+    for from in [0, count / 2] {
+        let summaries: Vec<_> = capture.summaries(from).collect();
+        assert_eq!(summaries.len() as u64, count - from, "{what}: summaries");
+        for (i, recovered) in given.iter().filter(|(i, _)| *i >= from) {
+            let found = &summaries[(i - from) as usize];
+            let Ok(found) = found else {
+                panic!("{what}: frame {i} can be read, and its summary says {found:?}");
+            };
+            let frame = &recovered.frame;
+            assert_eq!(
+                (found.index, found.start_ticks, found.end_ticks),
+                (frame.index, frame.start_ticks, frame.end_ticks),
+                "{what}: frame {i} from {from}"
+            );
+            assert_eq!(
+                (found.span_count, found.dropped_spans, found.merged_marks),
+                (frame.span_count, frame.dropped_spans, frame.merged_marks),
+                "{what}: frame {i} from {from}"
+            );
+            assert!(
+                found.lost_records == 0 || recovered.lost_records > 0,
+                "{what}: frame {i} from {from} is whole, and its summary has {} records lost",
+                found.lost_records
+            );
+        }
+    }
+}
+
 #[test]
 fn version_3() {
     let mut random = Random(0x3);
@@ -381,6 +412,7 @@ fn version_3() {
         }
         let told = !capture.info().damage.is_none();
         assert!(told || !missing, "{}: lost frames and no damage", mutant.what);
+        judge_summaries(&mut capture, &in_order, &mutant.what);
         let given: Vec<Recovered> = in_order.into_iter().map(|(_, recovered)| recovered).collect();
         judge(original, &mutant, &given, told, &mut sought);
         let took = cpu_time() - began;
@@ -505,6 +537,10 @@ fn version_2() {
         for i in (0..given.len() as u64).rev() {
             capture.frame(i).unwrap();
         }
+        let frames: Vec<_> = (0..given.len() as u64)
+            .map(|i| (i, capture.recovered(i).unwrap()))
+            .collect();
+        judge_summaries(&mut capture, &frames, &mutant.what);
         let took = cpu_time() - began;
         assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
         if !intact {

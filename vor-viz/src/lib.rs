@@ -6,6 +6,7 @@
 
 pub mod store;
 pub mod view;
+pub mod replay;
 pub mod theme;
 pub mod units;
 pub mod pyramid;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
+use super::summary::{FrameScan, FrameSummary};
 use super::{CHUNK_BYTES, Damage, Front, Recovered, open_file, read_front, read_some};
 use crate::Error;
 use crate::batch::SpanBatch;
@@ -56,6 +57,21 @@ impl Source {
         self.input
             .seek(SeekFrom::End(0))
             .map_err(|error| Error::io("finding the end of the capture", error))
+    }
+
+    /// Reads up to so many bytes at `offset` and appends them; returns how many: none at the end.
+    pub(super) fn append_at(
+        &mut self,
+        offset: u64,
+        most: usize,
+        bytes: &mut Vec<u8>,
+    ) -> Result<usize, Error> {
+        self.seek(offset)?;
+        let begin = bytes.len();
+        bytes.resize(begin + most, 0);
+        let n = read_some(&mut self.input, &mut bytes[begin..]);
+        bytes.truncate(begin + n.as_ref().copied().unwrap_or(0));
+        n.map_err(|error| Error::io("reading the capture", error))
     }
 
     /// Reads exactly the bytes at `offset`.
@@ -247,6 +263,52 @@ impl Capture {
         }
     }
 
+    /// Returns what the frames of the main set are from `from` on, without reading their spans: many times as fast as [`frames`](Self::frames). A lost frame is an
+    /// error in its place. Damage within spans shows only when a frame is read.
+    pub fn summaries(&mut self, from: u64) -> Summaries<'_> {
+        Summaries {
+            capture: self,
+            scan: FrameScan::new(from),
+            failed: false,
+        }
+    }
+
+    /// Returns what the next frame of a pass is, and moves the pass on; `None` behind the last frame. A pass may rest: frames can be read
+    /// in between, and when the capture was [extended](Self::extend) it goes on.
+    ///
+    /// # Errors
+    ///
+    /// The frame was lost to damage ([`Error::is_corrupt`]), and the pass moves on; or the file cannot be read, and it stays where it is.
+    pub fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
+        match &mut self.inner {
+            Inner::V2(capture) => {
+                let i = scan.next_frame();
+                if i >= capture.frame_count() {
+                    return None;
+                }
+                let recovered = capture.recovered(i);
+                if recovered.is_ok() || recovered.as_ref().is_err_and(Error::is_corrupt) {
+                    scan.advance();
+                }
+                Some(recovered.map(|recovered| FrameSummary::of(&recovered)))
+            }
+            Inner::V3(capture) => capture.next_summary(scan),
+        }
+    }
+
+    /// Takes what was written to the file since it was opened or extended, and returns the number of frames of the main set. Only what is new is read. A capture whose recorder
+    /// had closed it when it was opened does not grow. [`Info::spans`] then counts the spans of frames only.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is shorter than it was ([`Error::is_corrupt`]).
+    pub fn extend(&mut self) -> Result<u64, Error> {
+        match &mut self.inner {
+            Inner::V2(capture) => capture.extend(),
+            Inner::V3(capture) => capture.extend(),
+        }
+    }
+
     /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture has none.
     ///
     /// # Errors
@@ -312,6 +374,28 @@ impl Iterator for Frames<'_> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.range.size_hint()
+    }
+}
+
+/// What the frames of a capture are; see [`Capture::summaries`].
+#[derive(Debug)]
+pub struct Summaries<'a> {
+    capture: &'a mut Capture,
+    scan: FrameScan,
+    failed: bool,
+}
+
+impl Iterator for Summaries<'_> {
+    type Item = Result<FrameSummary, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let summary = self.capture.next_summary(&mut self.scan)?;
+        // A file that cannot be read says so once, not for ever.
+        self.failed = summary.as_ref().is_err_and(|error| !error.is_corrupt());
+        Some(summary)
     }
 }
 

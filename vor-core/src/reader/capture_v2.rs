@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::capture::{Info, Source};
 use super::sparse::Sparse;
-use super::{Damage, Loss, Recovered};
+use super::{Loss, Recovered};
 use crate::Error;
 use crate::batch::ArgValue;
 use crate::catalog::{Catalog, Column, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
@@ -43,6 +43,10 @@ pub(super) struct CaptureV2 {
     origin_ns: i64,
     /// The frame that the decoder comes to next, and what was before it.
     at: Option<(u64, Place)>,
+    /// Where the pass over the file ended, and what was before it.
+    passed: (u64, Place),
+    /// Whether `origin_ns` is known.
+    anchored: bool,
     info: Info,
 }
 
@@ -77,6 +81,8 @@ impl CaptureV2 {
             places: Sparse::default(),
             origin_ns: 0,
             at: None,
+            passed: (header.len as u64, Place::default()),
+            anchored: false,
             info: Info {
                 version: 2,
                 file_bytes,
@@ -150,15 +156,30 @@ impl CaptureV2 {
         }
     }
 
-    /// Reads everything once: names, places, totals and damage.
+    /// Takes what was written since the file was opened; returns the number of frames.
+    pub(super) fn extend(&mut self) -> Result<u64, Error> {
+        let file_bytes = self.source.len()?;
+        if file_bytes < self.info.file_bytes {
+            return Err(Error::corrupt(format!(
+                "a capture that only grows was expected, found {file_bytes} bytes of {}",
+                self.info.file_bytes
+            )));
+        }
+        if file_bytes > self.info.file_bytes {
+            self.info.file_bytes = file_bytes;
+            self.at = None;
+            self.decoder.resume_at(self.passed.0);
+            self.source.seek(self.passed.0)?;
+            self.pass_over()?;
+        }
+        Ok(self.frame_count())
+    }
+
+    /// Reads everything that was not read before: names, places, totals and damage.
     fn pass_over(&mut self) -> Result<(), Error> {
-        let mut damage = Damage::default();
+        let mut damage = std::mem::take(&mut self.info.damage);
         let mut tables = Catalog::clone(&self.catalog);
-        let mut before = Place {
-            offset: self.decoder.offset(),
-            ..Place::default()
-        };
-        let mut anchored = false;
+        let mut before = self.passed.1;
         while let Some(event) = self.next_event()? {
             match event {
                 Event::Column(index) => Arc::make_mut(&mut tables.columns).push(Column {
@@ -168,8 +189,8 @@ impl CaptureV2 {
                 Event::Damage(found) => damage.add(Loss::from(found)),
                 Event::Frame(frame) => {
                     if let Some(flame) = fresh(&before, &frame) {
-                        if !anchored && !flame.threads.is_empty() {
-                            anchored = true;
+                        if !self.anchored && !flame.threads.is_empty() {
+                            self.anchored = true;
                             let end_ns = before.end_ns.saturating_add(self.length_ns(&frame));
                             self.origin_ns = flame.range_ns.1.saturating_sub(end_ns);
                         }
@@ -185,12 +206,15 @@ impl CaptureV2 {
             }
         }
         damage.tail = self.decoder.pending().map(Loss::from);
+        self.passed = (self.decoder.offset(), before);
         self.info.closed = damage.tail.is_none();
         self.info.damage = damage;
         self.info.frames = self.places.count();
         self.info.threads = tables.threads.len() as u64;
         self.info.duration_ns = u64::try_from(before.end_ns).unwrap_or(0);
-        if let Ok(ticks @ 1..) = u64::try_from(self.origin_ns) {
+        if let Ok(ticks @ 1..) = u64::try_from(self.origin_ns)
+            && tables.timeline.syncs().is_empty()
+        {
             // Exporters count from the first point of the timeline, and viewers cannot hold nanoseconds since 1970.
             Arc::make_mut(&mut tables.timeline).push(ClockSync {
                 ticks,

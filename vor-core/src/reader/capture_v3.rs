@@ -11,6 +11,7 @@ use super::assemble::{Assembler, snapshot};
 use super::capture::{Info, Source};
 use super::seen::Seen;
 use super::sparse::Sparse;
+use super::summary::{FrameScan, FrameSummary, Guide, Start, ordinal_by_index};
 use super::walk::{Found, Step, Walker};
 use super::{DEFAULT_MAX_SPANS, Damage, Loss, Recovered};
 use crate::Error;
@@ -60,7 +61,22 @@ pub(super) struct CaptureV3 {
     catalog: Arc<Catalog>,
     sets: Vec<Frames>,
     position: Option<Position>,
+    /// Where the pass over a file without index stands, which goes on when the file grows.
+    passed: Option<Passed>,
     info: Info,
+}
+
+/// Where a pass over the records of a file ended.
+#[derive(Debug)]
+struct Passed {
+    /// Behind the last whole record.
+    place: Place,
+    /// Behind the last frame of the main set.
+    behind: Place,
+    /// First tick of the first frame of the main set and last tick of its last frame.
+    ticks: Option<(u64, u64)>,
+    /// Spans of the frames of the main set, and those dropped.
+    spans: (u64, u64),
 }
 
 impl CaptureV3 {
@@ -76,6 +92,7 @@ impl CaptureV3 {
             catalog: Arc::default(),
             sets: Vec::new(),
             position: None,
+            passed: None,
             info: Info {
                 version: crate::format::VERSION,
                 file_bytes,
@@ -138,6 +155,36 @@ impl CaptureV3 {
             self.add(loss);
         }
         recovered
+    }
+
+    /// Returns what the next frame of the main set is, without reading its spans.
+    pub(super) fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
+        let (count, seeks) = match self.sets.first()? {
+            Frames::Indexed { count, seeks } => (*count, seeks.as_slice()),
+            Frames::Scanned(places) => (places.count(), &[][..]),
+        };
+        let i = scan.next_frame();
+        if i >= count {
+            return None;
+        }
+        let guide = Guide {
+            header: *self.walker.header(),
+            end: self.data_end,
+            count,
+            seeks,
+        };
+        // Frames are read through the same file, from somewhere else.
+        self.position = None;
+        let sets = &self.sets;
+        let summary = scan.next_v3(&mut self.source, &guide, || {
+            let (ordinal, offset, seen, _) = start(sets, 0, i)?;
+            Ok(Start {
+                ordinal,
+                offset,
+                seen,
+            })
+        });
+        Some(summary)
     }
 
     /// Goes to the beginning, for [`next_batch`](Self::next_batch).
@@ -251,22 +298,85 @@ impl CaptureV3 {
 
     /// Makes an index of a file that has none.
     fn pass_over(&mut self) -> Result<(), Error> {
-        let scan = self.scan()?;
+        let mut scan = self.scan()?;
+        self.info.damage = std::mem::take(&mut scan.damage);
+        let behind = self.take_scan(scan);
+        self.count_behind(behind)
+    }
+
+    /// Takes what was written since the file was opened; returns the number of frames of the main set.
+    pub(super) fn extend(&mut self) -> Result<u64, Error> {
+        let count = self.frame_count(0);
+        let file_bytes = self.source.len()?;
+        if file_bytes < self.info.file_bytes {
+            return Err(Error::corrupt(format!(
+                "a capture that only grows was expected, found {file_bytes} bytes of {}",
+                self.info.file_bytes
+            )));
+        }
+        let Some(passed) = self.passed.take_if(|_| file_bytes > self.info.file_bytes) else {
+            return Ok(count);
+        };
+        self.position = None;
+        self.info.file_bytes = file_bytes;
+        self.data_end = file_bytes;
+        let mut scan = Scan {
+            catalog: Catalog::clone(&self.catalog),
+            sets: Vec::new(),
+            spans: passed.spans.0,
+            dropped_spans: passed.spans.1,
+            behind: Some(passed.behind.clone()),
+            ticks: passed.ticks,
+            closed: self.info.closed,
+            ..Scan::default()
+        };
+        for frames in std::mem::take(&mut self.sets) {
+            scan.sets.push(match frames {
+                Frames::Scanned(places) => places,
+                Frames::Indexed { .. } => Sparse::default(),
+            });
+        }
+        self.walker
+            .resume_at(passed.place.offset, Some(passed.place.seen.clone()));
+        let walked = self.source.seek(passed.place.offset);
+        let walked = walked.and_then(|()| self.scan_records(&mut scan));
+        self.info.damage.tail = self.tail(scan.closed);
+        if let Err(error) = walked {
+            // Some of it may have been taken already: what is known holds, and there is no going on.
+            self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
+            return Err(error);
+        }
+        // Batches behind the last frame are not counted again: they may be many, and this is asked often.
+        self.take_scan(scan);
+        Ok(self.frame_count(0))
+    }
+
+    /// Keeps what a pass found; returns the place behind the last frame.
+    fn take_scan(&mut self, scan: Scan) -> Place {
+        let behind = scan.behind.unwrap_or(Place {
+            offset: self.header_len,
+            seen: Seen::default(),
+        });
+        self.passed = Some(Passed {
+            place: Place {
+                offset: self.walker.offset(),
+                seen: self.walker.seen().clone(),
+            },
+            behind: behind.clone(),
+            ticks: scan.ticks,
+            spans: (scan.spans, scan.dropped_spans),
+        });
         self.info.closed = scan.closed;
         self.info.spans = scan.spans;
         self.info.dropped_spans = scan.dropped_spans;
         self.info.frames = scan.sets.first().map_or(0, Sparse::count);
         self.info.threads = scan.catalog.threads.len() as u64;
-        self.info.damage = scan.damage;
         self.catalog = Arc::new(scan.catalog);
-        if let Some(behind) = scan.behind {
-            self.count_behind(behind)?;
-        }
+        self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
         if let Some((start_ticks, end_ticks)) = scan.ticks {
             self.info.duration_ns = self.duration_ns(start_ticks, end_ticks);
         }
-        self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
-        Ok(())
+        behind
     }
 
     /// Adds the spans of the batches behind the last frame of the main set, which no frame counts: all spans of a program that made no mark.
@@ -305,24 +415,27 @@ impl CaptureV3 {
         self.info.damage = Damage::default();
         let result = self.scan_records(&mut scan);
         scan.damage = std::mem::replace(&mut self.info.damage, known);
-        scan.damage.tail = self.walker.pending();
-        if !scan.closed && scan.damage.tail.is_none() {
-            scan.damage.tail = Some(Loss {
-                offset: self.walker.offset(),
-                bytes: 0,
-                reason: "the end record of a closed capture was expected, found the end of the file".into(),
-            });
-        }
+        scan.damage.tail = self.tail(scan.closed);
         self.data_end = data_end;
         result.map(|()| scan)
     }
 
+    /// Returns what stands at the end of the file that is no whole record, or that the end record is missing.
+    fn tail(&self, closed: bool) -> Option<Loss> {
+        let open = || Loss {
+            offset: self.walker.offset(),
+            bytes: 0,
+            reason: "the end record of a closed capture was expected, found the end of the file".into(),
+        };
+        self.walker.pending().or_else(|| (!closed).then(open))
+    }
+
     fn scan_records(&mut self, scan: &mut Scan) -> Result<(), Error> {
-        let mut main_begin = Place {
+        let mut main_begin = scan.behind.take().unwrap_or(Place {
             offset: self.header_len,
             seen: Seen::default(),
-        };
-        let mut before = Seen::default();
+        });
+        let mut before = self.walker.seen().clone();
         while let Some(walked) = self.walk()? {
             let Walked::Record(found) = walked else {
                 continue;
@@ -364,19 +477,7 @@ impl CaptureV3 {
 
     /// Puts the walker where frame `i` can be reached by reading on: where it is, or at a known place.
     fn approach(&mut self, frame_set: u32, i: u64) -> Result<Position, Error> {
-        let lost = || Error::corrupt(format!("frame {i} was expected, found no place to look for it"));
-        let frames = self.sets.get(frame_set as usize).ok_or_else(lost)?;
-        let (ordinal, offset, seen, from) = match frames {
-            Frames::Indexed { seeks, .. } => {
-                let after = seeks.partition_point(|seek| seek.ordinal <= i);
-                let seek = *seeks.get(after.wrapping_sub(1)).ok_or_else(lost)?;
-                (seek.ordinal, seek.offset, None, Some(seek))
-            }
-            Frames::Scanned(places) => {
-                let (ordinal, place) = places.before(i).ok_or_else(lost)?;
-                (ordinal, place.offset, Some(place.seen.clone()), None)
-            }
-        };
+        let (ordinal, offset, seen, from) = start(&self.sets, frame_set, i)?;
         if let Some(position) = self.position
             && position.frame_set == frame_set
             && !position.lossy
@@ -458,20 +559,13 @@ impl CaptureV3 {
         self.assembler.frame(found.seq(), record, &self.catalog)
     }
 
-    /// Says which frame a record is behind a loss, where counting does not help: if between two places of the index every number
-    /// was given, by its number.
+    /// Says which frame a record is behind a loss, where counting does not help.
     fn ordinal_by_index(&self, from: Seek, record: &FrameRecord) -> Option<u64> {
         let Some(Frames::Indexed { count, seeks }) = self.sets.first() else {
             return None;
         };
         let next = seeks.iter().find(|seek| seek.ordinal > from.ordinal);
-        let dense = match next {
-            Some(next) => next.ordinal - from.ordinal == next.index.checked_sub(from.index)?,
-            None => from.ordinal + 1 == *count,
-        };
-        let ordinal = from.ordinal + record.index.checked_sub(from.index)?;
-        let end = next.map_or(*count, |next| next.ordinal);
-        (dense && ordinal < end).then_some(ordinal)
+        ordinal_by_index(&from, next, *count, record)
     }
 
     /// Returns the next whole record, or that there was a loss.
@@ -522,6 +616,22 @@ impl CaptureV3 {
             self.add(loss.clone());
         }
         self.info.damage.tail.clone_from(&damage.tail);
+    }
+}
+
+/// Returns the nearest place before frame `i`: which frame begins there, its offset, and what is known of the records before.
+fn start(sets: &[Frames], frame_set: u32, i: u64) -> Result<(u64, u64, Option<Seen>, Option<Seek>), Error> {
+    let lost = || Error::corrupt(format!("frame {i} was expected, found no place to look for it"));
+    match sets.get(frame_set as usize).ok_or_else(lost)? {
+        Frames::Indexed { seeks, .. } => {
+            let after = seeks.partition_point(|seek| seek.ordinal <= i);
+            let seek = *seeks.get(after.wrapping_sub(1)).ok_or_else(lost)?;
+            Ok((seek.ordinal, seek.offset, None, Some(seek)))
+        }
+        Frames::Scanned(places) => {
+            let (ordinal, place) = places.before(i).ok_or_else(lost)?;
+            Ok((ordinal, place.offset, Some(place.seen.clone()), None))
+        }
     }
 }
 

@@ -11,7 +11,9 @@ mod capture_v2;
 mod capture_v3;
 mod damage;
 mod seen;
+mod skim;
 mod sparse;
+mod summary;
 mod v3;
 mod walk;
 
@@ -27,8 +29,9 @@ use crate::format::{self, OpenScopes, v2};
 use v3::StreamV3;
 
 pub use assemble::Recovered;
-pub use capture::{Batches, Capture, Frames, Info};
+pub use capture::{Batches, Capture, Frames, Info, Summaries};
 pub use damage::{Damage, Loss};
+pub use summary::{FrameScan, FrameSummary};
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;

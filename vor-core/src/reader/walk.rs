@@ -94,6 +94,12 @@ impl Walker {
 
     /// Goes on at `offset`. With `None` for what was read before, whatever comes first is taken for the next record.
     pub(super) fn resume_at(&mut self, offset: u64, seen: Option<Seen>) {
+        self.allowance = ALLOWANCE;
+        self.move_to(offset, seen);
+    }
+
+    /// Like [`resume_at`](Self::resume_at), for one who moves often: what was computed in vain stays counted.
+    pub(super) fn move_to(&mut self, offset: u64, seen: Option<Seen>) {
         self.buffer.clear();
         self.at = 0;
         self.offset = offset;
@@ -101,9 +107,13 @@ impl Walker {
         self.seen = seen.unwrap_or_default();
         self.damaged = None;
         self.damaged_before = false;
-        self.allowance = ALLOWANCE;
         self.looked_to = 0;
         self.ready.clear();
+    }
+
+    /// Returns whether the first byte that was not yet used is within damage, as far as is known.
+    pub(super) fn is_in_damage(&self) -> bool {
+        self.damaged.is_some()
     }
 
     /// Returns the offset of the first byte that was not yet used.

@@ -1,0 +1,219 @@
+//! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the one that draws.
+//!
+//! The thread is told what to do through a mailbox with one slot, so a newer request takes the place of an older one; what it reads comes back through a channel with few places,
+//! so it never runs far ahead. It wakes the panel when something arrived. Without threads the same loader is given some steps in each pass.
+
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::loader::{Delivery, Loader, Request, Step};
+
+/// How long to wait for a file to grow: the recorder writes about as often.
+pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
+
+/// Deliveries that may wait. A frame with its spans takes some megabytes.
+const WAITING: usize = 4;
+
+/// Steps in a pass, where there are no threads.
+const STEPS: usize = 4;
+
+/// A loader at work.
+#[derive(Debug)]
+pub(crate) enum Driver {
+    Thread {
+        shared: Arc<Shared>,
+        deliveries: Receiver<Delivery>,
+    },
+    Inline {
+        loader: Box<Loader>,
+        steps_left: usize,
+        is_idle: bool,
+    },
+}
+
+/// What the panel tells the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    mail: Mutex<Mail>,
+    rung: Condvar,
+    context: OnceLock<egui::Context>,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    request: Option<Request>,
+    following: bool,
+    ended: bool,
+}
+
+impl Shared {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        // Whoever panicked with the lock had nothing half done.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Mail)) {
+        change(&mut self.mail());
+        self.rung.notify_one();
+    }
+}
+
+impl Driver {
+    /// Starts a thread for the loader; without threads there is none.
+    pub(crate) fn new(capture: vor_core::reader::Capture) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (sender, deliveries) = mpsc::sync_channel(WAITING);
+        // A loader that goes to a thread which cannot be started is lost, so it travels in a slot.
+        let slot = Arc::new(Mutex::new(Some(Loader::new(capture))));
+        let take = |slot: &Mutex<Option<Loader>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (its_shared, its_slot) = (Arc::clone(&shared), Arc::clone(&slot));
+        let builder = thread::Builder::new().name("vor-replay".to_owned());
+        let started = builder.spawn(move || {
+            if let Some(loader) = take(&its_slot) {
+                run(loader, &its_shared, &sender);
+            }
+        });
+        match (started, &slot) {
+            (Err(_), slot) if let Some(loader) = take(slot) => Self::inline(loader),
+            _ => Self::Thread { shared, deliveries },
+        }
+    }
+
+    fn inline(loader: Loader) -> Self {
+        Self::Inline {
+            loader: Box::new(loader),
+            steps_left: 0,
+            is_idle: false,
+        }
+    }
+
+    /// Asks for frames, in the place of what was asked for before.
+    pub(crate) fn ask(&mut self, new: Request) {
+        match self {
+            Self::Thread { shared, .. } => shared.tell(|mail| mail.request = Some(new)),
+            Self::Inline { loader, is_idle, .. } => {
+                loader.ask(new);
+                *is_idle = false;
+            }
+        }
+    }
+
+    /// Says whether to look for what is written to the file.
+    pub(crate) fn set_following(&mut self, following: bool) {
+        match self {
+            Self::Thread { shared, .. } => shared.tell(|mail| mail.following = following),
+            Self::Inline { loader, .. } => loader.set_following(following),
+        }
+    }
+
+    /// Begins a pass of the panel.
+    pub(crate) fn begin_pass(&mut self, context: &egui::Context) {
+        match self {
+            Self::Thread { shared, .. } => {
+                shared.context.get_or_init(|| context.clone());
+            }
+            Self::Inline {
+                steps_left, is_idle, ..
+            } => {
+                *steps_left = STEPS;
+                if !*is_idle {
+                    context.request_repaint();
+                }
+            }
+        }
+    }
+
+    /// Returns what arrived, if anything did.
+    pub(crate) fn next(&mut self) -> Option<Delivery> {
+        match self {
+            Self::Thread { deliveries, .. } => deliveries.try_recv().ok(),
+            Self::Inline {
+                loader,
+                steps_left,
+                is_idle,
+            } => {
+                while *steps_left > 0 {
+                    *steps_left -= 1;
+                    *is_idle = false;
+                    match loader.step() {
+                        Step::Gave(delivery) => return Some(delivery),
+                        Step::Working => {}
+                        Step::Idle => {
+                            *steps_left = 0;
+                            *is_idle = true;
+                            return loader.is_following().then(|| loader.look_for_more()).flatten();
+                        }
+                    }
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Self::Thread { shared, .. } = self {
+            // Not waited for: it ends after the frame that it reads now.
+            shared.tell(|mail| mail.ended = true);
+        }
+    }
+}
+
+/// Is the thread.
+fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
+    let deliver = |delivery| {
+        let sent = sender.send(delivery).is_ok();
+        if let Some(context) = shared.context.get() {
+            context.request_repaint();
+        }
+        sent
+    };
+    loop {
+        let following = {
+            let mut mail = shared.mail();
+            if mail.ended {
+                return;
+            }
+            if let Some(request) = mail.request.take() {
+                loader.ask(request);
+            }
+            mail.following
+        };
+        loader.set_following(following);
+        match loader.step() {
+            Step::Gave(delivery) => {
+                if !deliver(delivery) {
+                    return;
+                }
+            }
+            Step::Working => {}
+            Step::Idle => {
+                if wait(shared, following)
+                    && let Some(delivery) = loader.look_for_more()
+                    && !deliver(delivery)
+                {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for mail; returns whether it is time to look for more of the file instead.
+fn wait(shared: &Shared, following: bool) -> bool {
+    let is_quiet = |mail: &mut Mail| !mail.ended && mail.request.is_none() && mail.following == following;
+    if !following {
+        let woken = shared.rung.wait_while(shared.mail(), is_quiet);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        return false;
+    }
+    let woken = shared
+        .rung
+        .wait_timeout_while(shared.mail(), GROWTH_POLL, is_quiet);
+    let (mail, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+    drop(mail);
+    timeout.timed_out()
+}

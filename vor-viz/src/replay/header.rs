@@ -1,0 +1,150 @@
+//! What stands above a replayed capture: which one it is, which part of it is shown, and how to get elsewhere.
+
+use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
+
+use super::ReplayState;
+use crate::theme::Theme;
+use crate::units;
+
+/// Width of the field for a frame's number, in points.
+const FIELD_WIDTH: f32 = 90.0;
+
+/// What is typed at the moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Header {
+    typed: Option<String>,
+}
+
+impl Header {
+    pub(super) fn show(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
+        let theme = Theme::of(ui.visuals());
+        ui.horizontal(|ui| {
+            // What moves about stands on the right, so that a long name cannot push it out of sight.
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                follow(replay, ui);
+                ui.separator();
+                self.navigation(replay, ui);
+                ui.separator();
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    facts(replay, ui, &theme)
+                });
+            });
+        });
+        if let Some(problem) = replay.problem() {
+            let text = RichText::new(problem).color(theme.bad);
+            ui.add(egui::Label::new(text).truncate()).on_hover_text(problem);
+        }
+    }
+
+    /// Shows the buttons and the field, from right to left.
+    fn navigation(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
+        let total = replay.frames_total();
+        let current = replay
+            .asked()
+            .unwrap_or_else(|| replay.window().end.saturating_sub(1));
+        ui.add_enabled_ui(total > 0, |ui| {
+            if button(ui, "⏵", "Next frame").clicked() {
+                replay.go_to(current.saturating_add(1));
+                self.typed = None;
+            }
+            if button(ui, "⏴", "Previous frame").clicked() {
+                replay.go_to(current.saturating_sub(1));
+                self.typed = None;
+            }
+            ui.label(format!("of {}", units::count(total)));
+            let mut text = self.typed.take().unwrap_or_else(|| current.to_string());
+            let field = TextEdit::singleline(&mut text)
+                .desired_width(FIELD_WIDTH)
+                .align(Align2::RIGHT_CENTER);
+            let field = ui.add(field);
+            let label = ui.label("frame");
+            let field = field
+                .labelled_by(label.id)
+                .on_hover_text("Frames count from 0. Enter goes to the one that is typed.");
+            if field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
+                if let Some(frame) = number(&text) {
+                    replay.go_to(frame);
+                }
+            } else if field.has_focus() {
+                self.typed = Some(text);
+            }
+        });
+    }
+}
+
+/// Shows which capture it is, and how much.
+fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
+    let info = replay.info();
+    let mut facts = format!("{} frames", units::count(info.frames));
+    if info.duration_ns > 0 {
+        facts += &format!(", {}", units::duration(info.duration_ns as f64));
+    }
+    if replay.frames_known() < info.frames {
+        let percent = replay.frames_known() as f64 / info.frames as f64 * 100.0;
+        facts += &format!(", {percent:.0} % looked at");
+    }
+    let summary = replay.summary();
+    let dropped = summary.dropped_spans().max(info.dropped_spans);
+    let hover = |ui: &mut Ui| {
+        if let Some(path) = replay.path() {
+            ui.label(path.display().to_string());
+        }
+        ui.label(format!(
+            "{} spans, {:.1} MB, format {}",
+            units::count(info.spans.max(summary.spans())),
+            info.file_bytes as f64 / 1e6,
+            info.version
+        ));
+    };
+    let facts_width = text_width(ui, &facts) + text_width(ui, "0 000 000 spans dropped") + 24.0;
+    ui.scope(|ui| {
+        ui.set_max_width((ui.available_width() - facts_width).max(80.0));
+        let name = egui::Label::new(RichText::new(replay.name()).strong()).truncate();
+        ui.add(name).on_hover_ui(hover);
+    });
+    ui.add(egui::Label::new(RichText::new(facts).color(theme.weak_text)).truncate());
+    if dropped > 0 {
+        let text = format!("{} spans dropped", units::count(dropped));
+        ui.add(egui::Label::new(RichText::new(text).color(theme.bad)).truncate())
+            .on_hover_text("Their rings were full when they ended: record less, or drain more often.");
+    }
+}
+
+fn follow(replay: &mut ReplayState, ui: &mut Ui) {
+    let mut follows = replay.follows() && replay.can_follow();
+    let hover = if replay.can_follow() {
+        "Shows the newest frames as they are written."
+    } else {
+        "The recorder has closed this capture: no frames will come."
+    };
+    let checkbox = egui::Checkbox::new(&mut follows, "Follow");
+    let response = ui.add_enabled(replay.can_follow(), checkbox);
+    let response = response.on_hover_text(hover).on_disabled_hover_text(hover);
+    if response.changed() {
+        replay.set_follow(follows);
+    }
+}
+
+/// Adds a button that shows a sign and is called by a name.
+fn button(ui: &mut Ui, sign: &str, name: &str) -> egui::Response {
+    let response = ui.button(sign).on_hover_text(name);
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, ui.is_enabled(), name));
+    response
+}
+
+fn text_width(ui: &Ui, text: &str) -> f32 {
+    let font = egui::TextStyle::Body.resolve(ui.style());
+    ui.painter()
+        .layout_no_wrap(text.to_owned(), font, egui::Color32::WHITE)
+        .size()
+        .x
+}
+
+/// Returns the number that is typed, with whatever stands between its digits left out.
+fn number(text: &str) -> Option<u64> {
+    let digits: String = text
+        .chars()
+        .filter(|c| !c.is_whitespace() && !matches!(c, ',' | '_' | '\''))
+        .collect();
+    digits.parse().ok()
+}

@@ -1,0 +1,569 @@
+//! What reads the capture, a small step at a time.
+//!
+//! A loader owns the capture and does one thing after the other: the frame that was asked for, the frames around it, then the durations of all frames, then whatever a growing
+//! file brings. A step reads one frame with its spans, or a piece of the durations; so a newer request is never more than a step away. Whose thread it
+//! runs on, and how what it gives reaches the one that draws, is not its concern (see `driver`).
+//!
+//! A window is a row of frames without gaps: a frame that damage took has its place in it, without spans and without length.
+
+use std::sync::Arc;
+
+use vor_core::Error;
+use vor_core::catalog::Catalog;
+use vor_core::clock::TickMapper;
+use vor_core::reader::{Capture, FrameScan, FrameSummary};
+
+use super::summary::Glance;
+use crate::store::{FrameBlock, FrameEntry};
+
+/// Frames that are summed up in one step. They take some 2 ms; those of a version-2 capture must be read whole.
+const GLANCES: usize = 8192;
+const GLANCES_V2: usize = 32;
+
+/// Most spans of a frame that are shown; the rest is counted.
+const MAX_FRAME_SPANS: u64 = vor_core::reader::DEFAULT_MAX_SPANS as u64;
+
+/// Frames that are looked at for a moment which a lost frame would have told.
+const NEIGHBOURS: usize = 64;
+
+/// How much of a capture is shown at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// Most frames.
+    pub frames: usize,
+    /// Most spans; one frame is shown whatever it holds.
+    pub spans: usize,
+}
+
+impl Default for WindowLimits {
+    fn default() -> Self {
+        Self {
+            frames: 256,
+            spans: 8_000_000,
+        }
+    }
+}
+
+/// Which frames to load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Tells what belongs to this request from what belongs to others.
+    pub(crate) job: u64,
+    /// The frame that is asked for.
+    pub(crate) frame: u64,
+    /// On which side of it others are to be loaded.
+    pub(crate) side: Side,
+    /// Whether the frame itself is wanted before the others.
+    pub(crate) is_urgent: bool,
+    pub(crate) limits: WindowLimits,
+}
+
+/// Where a window lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Both,
+    After,
+    Before,
+}
+
+/// What a loader gives.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// The frame that was asked for, alone.
+    Asked {
+        job: u64,
+        frame: u64,
+        block: Box<FrameBlock>,
+    },
+    /// A window begins: its frames follow in their order.
+    Begin { job: u64, first: u64 },
+    /// The next frame of a window, or, when that is complete, a frame behind it.
+    Block { job: u64, block: Box<FrameBlock> },
+    /// The window is complete.
+    Done { job: u64 },
+    /// The next frames at a glance.
+    Glances(Vec<Glance>),
+    /// The file has grown.
+    Grown {
+        frames: u64,
+        closed: bool,
+        duration_ns: u64,
+        catalog: Arc<Catalog>,
+    },
+    /// Something cannot be read.
+    Problem(String),
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Gave(Delivery),
+    /// There is more to do.
+    Working,
+    /// There is nothing to do until something is asked for or the file grows.
+    Idle,
+}
+
+/// Reads a capture step by step.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    capture: Capture,
+    is_v2: bool,
+    scan: FrameScan,
+    /// Whether the file cannot be read any more.
+    failed: bool,
+    origin_ns: Option<i64>,
+    job: Option<Job>,
+    following: bool,
+    /// The window that was given last: its request, and which frame comes behind it.
+    window: Option<(Request, u64)>,
+    told_problem: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    request: Request,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The frame that is asked for.
+    Asked,
+    /// How many spans the frames around it have, so that it is known which of them fit.
+    Measure {
+        scan: Box<FrameScan>,
+        first: u64,
+        end: u64,
+        spans: Vec<u64>,
+    },
+    /// One frame after the other.
+    Fill {
+        next: u64,
+        end: u64,
+        spans: u64,
+        previous: Option<FrameEntry>,
+        begun: bool,
+    },
+    /// Frames that came after the window was complete.
+    Append {
+        next: u64,
+        end: u64,
+        previous: Option<FrameEntry>,
+    },
+}
+
+impl Loader {
+    pub(crate) fn new(capture: Capture) -> Self {
+        let is_v2 = capture.info().version == 2;
+        Self {
+            capture,
+            is_v2,
+            scan: FrameScan::new(0),
+            failed: false,
+            origin_ns: None,
+            job: None,
+            following: false,
+            window: None,
+            told_problem: false,
+        }
+    }
+
+    /// Takes a request in the place of the one before, done or not.
+    pub(crate) fn ask(&mut self, request: Request) {
+        let stage = if request.is_urgent {
+            Stage::Asked
+        } else {
+            self.measure(&request)
+        };
+        self.window = None;
+        self.failed = false;
+        self.told_problem = false;
+        self.job = Some(Job { request, stage });
+    }
+
+    pub(crate) fn set_following(&mut self, following: bool) {
+        self.following = following;
+    }
+
+    pub(crate) fn is_following(&self) -> bool {
+        self.following
+    }
+
+    /// Takes what was written to the file meanwhile; gives something if there is more.
+    pub(crate) fn look_for_more(&mut self) -> Option<Delivery> {
+        if self.failed || self.job.is_some() {
+            return None;
+        }
+        let (count, was_closed) = (self.capture.frame_count(), self.capture.info().closed);
+        match self.capture.extend() {
+            Err(error) => {
+                self.failed = true;
+                Some(Delivery::Problem(error.to_string()))
+            }
+            Ok(frames) => {
+                let info = self.capture.info();
+                (frames != count || info.closed != was_closed).then(|| Delivery::Grown {
+                    frames,
+                    closed: info.closed,
+                    duration_ns: info.duration_ns,
+                    catalog: Arc::clone(self.capture.catalog()),
+                })
+            }
+        }
+    }
+
+    /// Does a little of what there is to do.
+    pub(crate) fn step(&mut self) -> Step {
+        if self.failed {
+            return Step::Idle;
+        }
+        if let Some(job) = self.job.take() {
+            return self.work(job);
+        }
+        if self.following
+            && let Some(job) = self.append_job()
+        {
+            self.job = Some(job);
+            return Step::Working;
+        }
+        self.glances()
+    }
+
+    fn work(&mut self, job: Job) -> Step {
+        let Job { request, stage } = job;
+        let given = match stage {
+            Stage::Asked => self.asked(&request),
+            Stage::Measure { .. } => self.measure_on(&request, stage),
+            Stage::Fill { .. } => self.fill(&request, stage),
+            Stage::Append { .. } => self.append(&request, stage),
+        };
+        match given {
+            Ok((step, stage)) => {
+                self.job = stage.map(|stage| Job { request, stage });
+                step
+            }
+            Err(error) => {
+                self.failed = true;
+                Step::Gave(Delivery::Problem(error.to_string()))
+            }
+        }
+    }
+
+    fn asked(&mut self, request: &Request) -> Result<(Step, Option<Stage>), Error> {
+        let count = self.capture.frame_count();
+        let frame = request.frame.min(count.saturating_sub(1));
+        if count == 0 {
+            return Ok((Step::Working, Some(self.measure(request))));
+        }
+        let block = self.block(frame, None)?;
+        let given = Delivery::Asked {
+            job: request.job,
+            frame,
+            block: Box::new(block),
+        };
+        Ok((Step::Gave(given), Some(self.measure(request))))
+    }
+
+    /// Begins to look at the frames around the one that is asked for.
+    fn measure(&self, request: &Request) -> Stage {
+        let count = self.capture.frame_count();
+        let frame = request.frame.min(count.saturating_sub(1));
+        let others = (request.limits.frames as u64).saturating_sub(1);
+        let (before, after) = match request.side {
+            Side::Both => (others, others),
+            Side::After => (0, others),
+            Side::Before => (others, 0),
+        };
+        let first = frame.saturating_sub(before);
+        Stage::Measure {
+            scan: Box::new(FrameScan::new(first)),
+            first,
+            end: frame.saturating_add(after).saturating_add(1).min(count),
+            spans: Vec::new(),
+        }
+    }
+
+    fn measure_on(&mut self, request: &Request, stage: Stage) -> Result<(Step, Option<Stage>), Error> {
+        let Stage::Measure {
+            mut scan,
+            first,
+            end,
+            mut spans,
+        } = stage
+        else {
+            return Ok((Step::Idle, None));
+        };
+        let most = if self.is_v2 { GLANCES_V2 } else { GLANCES };
+        for _ in 0..most {
+            if scan.next_frame() >= end {
+                break;
+            }
+            match self.capture.next_summary(&mut scan) {
+                Some(Ok(summary)) => spans.push(summary.span_count.min(MAX_FRAME_SPANS)),
+                Some(Err(error)) if error.is_corrupt() => spans.push(0),
+                Some(Err(error)) => return Err(error),
+                None => break,
+            }
+        }
+        let known = first + spans.len() as u64;
+        if scan.next_frame() < end && known == scan.next_frame() {
+            let stage = Stage::Measure {
+                scan,
+                first,
+                end,
+                spans,
+            };
+            return Ok((Step::Working, Some(stage)));
+        }
+        let (first, end) = choose(request, first, &spans);
+        let stage = Stage::Fill {
+            next: first,
+            end,
+            spans: 0,
+            previous: None,
+            begun: false,
+        };
+        Ok((Step::Working, Some(stage)))
+    }
+
+    fn fill(&mut self, request: &Request, stage: Stage) -> Result<(Step, Option<Stage>), Error> {
+        let Stage::Fill {
+            next,
+            mut end,
+            spans,
+            previous,
+            begun,
+        } = stage
+        else {
+            return Ok((Step::Idle, None));
+        };
+        let job = request.job;
+        if !begun {
+            let stage = Stage::Fill {
+                next,
+                end,
+                spans,
+                previous,
+                begun: true,
+            };
+            return Ok((Step::Gave(Delivery::Begin { job, first: next }), Some(stage)));
+        }
+        if next >= end {
+            self.window = Some((*request, next));
+            return Ok((Step::Gave(Delivery::Done { job }), None));
+        }
+        let block = self.block(next, previous.as_ref())?;
+        let spans = spans + held(&block);
+        if spans > request.limits.spans as u64 && next >= request.frame {
+            // Tasks are not among the spans that frames count, so there may be more than was thought.
+            end = next + 1;
+        }
+        let stage = Stage::Fill {
+            next: next + 1,
+            end,
+            spans,
+            previous: Some(block.frame.clone()),
+            begun: true,
+        };
+        let block = Box::new(block);
+        Ok((Step::Gave(Delivery::Block { job, block }), Some(stage)))
+    }
+
+    /// Returns what follows the window when the file has grown: the new frames, or a window anew when these are too many.
+    fn append_job(&self) -> Option<Job> {
+        let (request, next) = self.window?;
+        let end = self.capture.frame_count();
+        if next >= end {
+            return None;
+        }
+        let stage = if end - next > request.limits.frames as u64 {
+            self.measure(&Request {
+                frame: end - 1,
+                side: Side::Before,
+                ..request
+            })
+        } else {
+            Stage::Append {
+                next,
+                end,
+                previous: None,
+            }
+        };
+        let request = Request {
+            frame: end - 1,
+            side: Side::Before,
+            ..request
+        };
+        Some(Job { request, stage })
+    }
+
+    fn append(&mut self, request: &Request, stage: Stage) -> Result<(Step, Option<Stage>), Error> {
+        let Stage::Append { next, end, previous } = stage else {
+            return Ok((Step::Idle, None));
+        };
+        let block = self.block(next, previous.as_ref())?;
+        self.window = Some((*request, next + 1));
+        let stage = (next + 1 < end).then(|| Stage::Append {
+            next: next + 1,
+            end,
+            previous: Some(block.frame.clone()),
+        });
+        let given = Delivery::Block {
+            job: request.job,
+            block: Box::new(block),
+        };
+        Ok((Step::Gave(given), stage))
+    }
+
+    /// Reads a frame; one that is lost becomes an empty one between its neighbours.
+    fn block(&mut self, frame: u64, previous: Option<&FrameEntry>) -> Result<FrameBlock, Error> {
+        match self.capture.recovered(frame) {
+            Ok(recovered) => {
+                let origin_ns = self.origin_ns(recovered.frame.start_ticks);
+                let mut block = FrameBlock::new(&recovered.frame, origin_ns);
+                block.frame.lost_records = recovered.lost_records;
+                Ok(block)
+            }
+            Err(error) if error.is_corrupt() => {
+                let at_ns = previous.map(|previous| previous.end_ns);
+                let at_ns = at_ns.unwrap_or_else(|| self.next_begin_ns(frame));
+                let number = previous.map_or(frame, |previous| previous.number.saturating_add(1));
+                Ok(FrameBlock {
+                    frame: FrameEntry {
+                        number,
+                        begin_ns: at_ns,
+                        end_ns: at_ns,
+                        lost_records: 1,
+                        ..FrameEntry::default()
+                    },
+                    catalog: Arc::clone(self.capture.catalog()),
+                    ..FrameBlock::default()
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns when the next frame begins of which that is known.
+    fn next_begin_ns(&mut self, frame: u64) -> i64 {
+        let next = self
+            .capture
+            .summaries(frame)
+            .take(NEIGHBOURS)
+            .find_map(Result::ok);
+        next.map_or(0, |next| {
+            let origin_ns = self.origin_ns(next.start_ticks);
+            let begin_ns = self.capture.catalog().unix_ns(next.start_ticks);
+            begin_ns.saturating_sub(origin_ns)
+        })
+    }
+
+    /// Returns what times count from: when the capture's first frame began.
+    fn origin_ns(&mut self, otherwise_ticks: u64) -> i64 {
+        if let Some(origin_ns) = self.origin_ns {
+            return origin_ns;
+        }
+        let first = self.capture.summaries(0).take(NEIGHBOURS).find_map(Result::ok);
+        let ticks = first.map_or(otherwise_ticks, |first| first.start_ticks);
+        let origin_ns = self.capture.catalog().unix_ns(ticks);
+        self.origin_ns = Some(origin_ns);
+        origin_ns
+    }
+
+    /// Sums up the next frames that were not yet looked at.
+    fn glances(&mut self) -> Step {
+        let most = if self.is_v2 { GLANCES_V2 } else { GLANCES };
+        let catalog = Arc::clone(self.capture.catalog());
+        let mut mapper = TickMapper::new(&catalog.timeline);
+        let mut glances = Vec::new();
+        while glances.len() < most {
+            match self.capture.next_summary(&mut self.scan) {
+                None => break,
+                Some(Ok(summary)) => glances.push(glance(&summary, &mut mapper)),
+                Some(Err(error)) if error.is_corrupt() => glances.push(Glance {
+                    duration_ms: f32::NAN,
+                    spans: 0,
+                    dropped_spans: 0,
+                    is_damaged: true,
+                }),
+                Some(Err(error)) => {
+                    self.failed = true;
+                    return Step::Gave(Delivery::Problem(error.to_string()));
+                }
+            }
+        }
+        if !glances.is_empty() {
+            return Step::Gave(Delivery::Glances(glances));
+        }
+        match self.damage() {
+            Some(problem) => Step::Gave(Delivery::Problem(problem)),
+            None => Step::Idle,
+        }
+    }
+
+    /// Returns what to say of damage, once everything was looked at.
+    fn damage(&mut self) -> Option<String> {
+        let damage = self.capture.info().damage;
+        let first = damage.losses.first()?;
+        if std::mem::replace(&mut self.told_problem, true) {
+            return None;
+        }
+        Some(match damage.count {
+            1 => format!("damaged: {}", first.reason),
+            count => format!("damaged in {count} places; the first: {}", first.reason),
+        })
+    }
+}
+
+fn glance(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> Glance {
+    let end_ns = mapper.unix_ns(summary.end_ticks);
+    let length_ns = end_ns.saturating_sub(mapper.unix_ns(summary.start_ticks));
+    Glance {
+        duration_ms: (length_ns as f64 / 1e6) as f32,
+        spans: summary.span_count,
+        dropped_spans: summary.dropped_spans,
+        is_damaged: summary.lost_records > 0,
+    }
+}
+
+/// Returns how many spans the store will hold of a block.
+fn held(block: &FrameBlock) -> u64 {
+    let threads = block.threads.iter();
+    let spans = threads.map(|thread| {
+        let rows: usize = thread.rows.iter().map(crate::store::RowBlock::len).sum();
+        (rows + thread.tasks.len()) as u64
+    });
+    spans.sum()
+}
+
+/// Returns the first frame of a window and the one behind its last: the one asked for, and of its neighbours as many as fit, from the nearest on. `spans` says how many spans the frames
+/// from `first` on have.
+fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
+    let count = spans.len();
+    let Some(last) = count.checked_sub(1) else {
+        return (first, first);
+    };
+    let asked = usize::try_from(request.frame.saturating_sub(first)).map_or(last, |asked| asked.min(last));
+    let (mut begin, mut end) = (asked, asked + 1);
+    let mut sum = spans[asked];
+    let most = request.limits.spans as u64;
+    let fits = |sum: u64, at: Option<usize>, begin: usize, end: usize| {
+        let more = *spans.get(at?)?;
+        let sum = sum.saturating_add(more);
+        (end - begin < request.limits.frames && sum <= most).then_some(sum)
+    };
+    loop {
+        let before = fits(sum, begin.checked_sub(1), begin, end);
+        if let Some(more) = before {
+            (sum, begin) = (more, begin - 1);
+        }
+        let after = fits(sum, Some(end), begin, end);
+        if let Some(more) = after {
+            (sum, end) = (more, end + 1);
+        }
+        if before.is_none() && after.is_none() {
+            return (first + begin as u64, first + end as u64);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! A capture of any length in the panel.
+//!
+//! A [`ReplayState`] shows a window of the capture: some hundred frames with their spans, in a [`Store`] as those of a running program are. Beside it stand the durations of
+//! all frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has read, once a pass.
+//!
+//! A jump shows the asked frame alone first, and the frames around it a moment later. These grow in a second store, which takes the place of the first when it
+//! is complete: what is looked at never consists of two windows. Frames are named by their place in the capture, from 0; the store's ids are others, and a frame gets a new one when its
+//! window is read anew.
+
+mod summary;
+mod loader;
+mod driver;
+mod header;
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_core::catalog::Catalog;
+use vor_core::reader::{Capture, Info};
+
+use crate::store::{FrameBlock, FrameEntry, FrameId, Store};
+use driver::{Driver, GROWTH_POLL};
+use loader::{Delivery, Request, Side};
+
+pub use loader::WindowLimits;
+pub use summary::{MinMaxPyramid, Summary, Trouble, Troubled};
+
+/// Spans that are taken into the store in one pass, so that the panel stays alive while a window arrives.
+const SPANS_PER_PASS: u64 = 400_000;
+
+/// A capture, and the window of it that is shown.
+#[derive(Debug)]
+pub struct ReplayState {
+    name: String,
+    path: Option<PathBuf>,
+    driver: Driver,
+    catalog: Arc<Catalog>,
+    info: Info,
+    limits: WindowLimits,
+    store: Store,
+    /// Frame of the capture behind the newest one of the store.
+    end: u64,
+    /// A window that is not yet complete, and the frame behind its newest.
+    growing: Option<(Store, u64)>,
+    /// An empty store, whose frames will have ids of their own.
+    spare: Store,
+    summary: Summary,
+    following: bool,
+    /// Number of the last request.
+    job: u64,
+    /// Whether all of the last request is there.
+    is_done: bool,
+    /// The frame that was asked for last.
+    asked: Option<u64>,
+    arrived: Option<FrameId>,
+    problem: Option<String>,
+    header: header::Header,
+}
+
+/// A metric that frames of the capture may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricRow<'a> {
+    /// Its column, for [`ReplayState::metric`].
+    pub column: u32,
+    /// What it is called.
+    pub name: &'a str,
+    /// What it is measured in; may be empty.
+    pub unit: &'a str,
+    /// Whether vor itself measured it.
+    pub system: bool,
+}
+
+impl ReplayState {
+    /// Opens a capture: at its newest frames while it is still being written, else at its first ones.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no capture; the text is one line and names the path.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        let capture = Capture::open(path)?;
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let mut replay = Self::of(capture, name.to_string_lossy().into_owned());
+        replay.path = Some(path.to_owned());
+        replay.set_follow(!replay.info.closed);
+        if !replay.following {
+            replay.ask(0, Side::After, true);
+        }
+        Ok(replay)
+    }
+
+    /// Opens a capture that is in memory.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no capture; the text is one line and begins with `name`.
+    pub fn from_bytes(bytes: Vec<u8>, name: impl Into<String>) -> io::Result<Self> {
+        let name = name.into();
+        let capture = Capture::new(io::Cursor::new(bytes)).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("{name}: {error}"))
+        })?;
+        let mut replay = Self::of(capture, name);
+        replay.ask(0, Side::After, true);
+        Ok(replay)
+    }
+
+    fn of(capture: Capture, name: String) -> Self {
+        let limits = WindowLimits::default();
+        let store = store(limits);
+        Self {
+            name,
+            path: None,
+            catalog: Arc::clone(capture.catalog()),
+            info: capture.info(),
+            driver: Driver::new(capture),
+            limits,
+            spare: store.clone(),
+            store,
+            end: 0,
+            growing: None,
+            summary: Summary::default(),
+            following: false,
+            job: 0,
+            is_done: true,
+            asked: None,
+            arrived: None,
+            problem: None,
+            header: header::Header::default(),
+        }
+    }
+
+    /// Returns what the capture is called: its file's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns where the capture is, if it is a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Returns the totals of the capture.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Returns the frames of the window with their spans.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns which frames of the capture the store holds.
+    #[must_use]
+    pub fn window(&self) -> Range<u64> {
+        self.end - self.store.frames().len() as u64..self.end
+    }
+
+    /// Returns the store's id of a frame of the capture, if the window has it.
+    #[must_use]
+    pub fn id_of(&self, frame: u64) -> Option<FrameId> {
+        let window = self.window();
+        let index = window.contains(&frame).then(|| frame - window.start)?;
+        Some(self.store.id_at(usize::try_from(index).ok()?))
+    }
+
+    /// Returns which frame of the capture the store has under an id.
+    #[must_use]
+    pub fn frame_of(&self, id: FrameId) -> Option<u64> {
+        Some(self.window().start + self.store.index_of(id)? as u64)
+    }
+
+    /// Returns how long all frames took that were looked at so far, and what was lost.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Returns how many frames were looked at, from the first one on.
+    #[must_use]
+    pub fn frames_known(&self) -> u64 {
+        self.summary.frames()
+    }
+
+    /// Returns how many frames the capture has.
+    #[must_use]
+    pub fn frames_total(&self) -> u64 {
+        self.info.frames
+    }
+
+    /// Returns whether something that was asked for is still on its way.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        !self.is_done
+    }
+
+    /// Returns what went wrong last, as one line to show.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Sets how much is shown at once, and reads the window anew.
+    pub fn set_limits(&mut self, limits: WindowLimits) {
+        self.limits = limits;
+        let frame = self.asked.unwrap_or_else(|| self.window().start);
+        for old in [&mut self.spare, &mut self.store] {
+            let mut new = store(limits);
+            skip_ids(&mut new, old);
+            *old = new;
+        }
+        self.end = 0;
+        let side = if self.following { Side::Before } else { Side::Both };
+        self.ask(frame, side, true);
+    }
+
+    /// Shows a frame, counted from 0 in the order of the file, and the frames around it; the last one, if there are fewer. Follows no more.
+    pub fn go_to(&mut self, frame: u64) {
+        self.set_follow(false);
+        let Some(last) = self.frames_total().checked_sub(1) else {
+            return;
+        };
+        let frame = frame.min(last);
+        let window = self.window();
+        // At the edge of a window others are soon wanted, unless it is the edge of the capture too.
+        let margin = (window.end - window.start) / 8;
+        let is_inside = (window.start == 0 || frame >= window.start + margin)
+            && (window.end > last || frame + margin < window.end);
+        if window.contains(&frame) && is_inside && self.is_done {
+            self.asked = Some(frame);
+            self.arrived = self.id_of(frame);
+        } else {
+            self.ask(frame, Side::Both, !window.contains(&frame));
+        }
+    }
+
+    /// Shows the frames from `first` on. Follows no more.
+    pub fn move_window(&mut self, first: u64) {
+        self.set_follow(false);
+        let first = first.min(self.frames_total().saturating_sub(1));
+        let is_urgent = !self.window().contains(&first);
+        self.ask(first, Side::After, is_urgent);
+    }
+
+    /// Returns whether the newest frames are shown as they come.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.following
+    }
+
+    /// Returns whether more frames may come.
+    #[must_use]
+    pub fn can_follow(&self) -> bool {
+        self.path.is_some() && !self.info.closed
+    }
+
+    /// Shows the newest frames, and others as they come, or stops doing so.
+    pub fn set_follow(&mut self, follow: bool) {
+        let follow = follow && self.path.is_some();
+        if follow == self.following {
+            return;
+        }
+        self.following = follow;
+        self.driver.set_following(follow);
+        if follow {
+            let last = self.frames_total().saturating_sub(1);
+            self.ask(last, Side::Before, !self.window().contains(&last));
+            // Nobody asked for this very frame.
+            self.asked = None;
+        }
+    }
+
+    /// Returns the frame that was asked for last, by a jump or in the header.
+    #[must_use]
+    pub fn asked(&self) -> Option<u64> {
+        self.asked
+    }
+
+    /// Returns the id of the frame that was asked for, once each time it gets one: then it is to be pinned. It gets one when it is there, and
+    /// another one when the frames around it are.
+    pub fn take_arrived(&mut self) -> Option<FrameId> {
+        self.arrived.take()
+    }
+
+    /// Returns the metrics that frames may have.
+    pub fn metric_rows(&self) -> impl Iterator<Item = MetricRow<'_>> {
+        let columns = self.catalog.columns.iter().zip(0..);
+        columns.map(|(column, id)| MetricRow {
+            column: id,
+            name: &column.metric.name,
+            unit: &column.metric.unit,
+            system: column.system,
+        })
+    }
+
+    /// Returns the value of a metric in a frame of the window; not a number where there is none.
+    #[must_use]
+    pub fn metric(&self, column: u32, frame: u64) -> f64 {
+        let entry = self.id_of(frame).and_then(|id| self.store.frame(id));
+        entry.and_then(|entry| entry.metric(column)).unwrap_or(f64::NAN)
+    }
+
+    /// Takes what was read since the last pass; to be called once in each. Repaints are asked for while something is on its way.
+    pub fn poll(&mut self, ctx: &egui::Context) {
+        self.driver.begin_pass(ctx);
+        let mut spans = 0;
+        while let Some(delivery) = self.driver.next() {
+            spans += self.take(delivery);
+            if spans > SPANS_PER_PASS {
+                ctx.request_repaint();
+                break;
+            }
+        }
+        if self.following && self.can_follow() {
+            ctx.request_repaint_after(GROWTH_POLL);
+        }
+    }
+
+    /// Shows the capture.
+    pub fn show(&mut self, ui: &mut egui::Ui) {
+        let mut header = std::mem::take(&mut self.header);
+        header.show(self, ui);
+        self.header = header;
+        // The panel and the overview of all frames are shown here: `Panel::show(ui, …)`, `overview::show(ui, …)`.
+    }
+
+    fn ask(&mut self, frame: u64, side: Side, is_urgent: bool) {
+        self.job += 1;
+        self.is_done = false;
+        self.asked = Some(frame);
+        self.arrived = None;
+        if let Some((mut abandoned, _)) = self.growing.take() {
+            abandoned.clear();
+            self.spare = abandoned;
+        }
+        if !is_urgent {
+            self.arrived = self.id_of(frame);
+        }
+        self.driver.ask(Request {
+            job: self.job,
+            frame,
+            side,
+            is_urgent,
+            limits: self.limits,
+        });
+    }
+
+    /// Takes a delivery; returns how many spans came with it.
+    fn take(&mut self, delivery: Delivery) -> u64 {
+        match delivery {
+            Delivery::Asked { job, frame, block } if job == self.job => {
+                let spans = held_spans(&block);
+                self.note_lost(frame, &block.frame);
+                self.store.clear();
+                let id = self.store.push_block(*block);
+                self.end = frame + 1;
+                if self.asked == Some(frame) {
+                    self.arrived = Some(id);
+                }
+                spans
+            }
+            Delivery::Begin { job, first } if job == self.job => {
+                let mut spare = std::mem::replace(&mut self.spare, store(self.limits));
+                skip_ids(&mut spare, &self.store);
+                self.growing = Some((spare, first));
+                0
+            }
+            Delivery::Block { job, block } if job == self.job => {
+                let spans = held_spans(&block);
+                let (store, end) = match &mut self.growing {
+                    Some((store, end)) => (store, end),
+                    None => (&mut self.store, &mut self.end),
+                };
+                let frame = *end;
+                *end += 1;
+                let lost = (block.frame.lost_records > 0).then(|| block.frame.clone());
+                store.push_block(*block);
+                if let Some(entry) = lost {
+                    self.note_lost(frame, &entry);
+                }
+                spans
+            }
+            Delivery::Done { job } if job == self.job => {
+                if let Some((store, end)) = self.growing.take() {
+                    self.spare = std::mem::replace(&mut self.store, store);
+                    self.spare.clear();
+                    self.end = end;
+                }
+                self.is_done = true;
+                if let Some(asked) = self.asked {
+                    self.arrived = self.id_of(asked);
+                }
+                0
+            }
+            Delivery::Glances(glances) => {
+                glances.iter().for_each(|glance| self.summary.push(glance));
+                0
+            }
+            Delivery::Grown {
+                frames,
+                closed,
+                duration_ns,
+                catalog,
+            } => {
+                self.info.frames = frames;
+                self.info.closed = closed;
+                self.info.duration_ns = duration_ns;
+                self.catalog = catalog;
+                0
+            }
+            Delivery::Problem(problem) => {
+                self.problem = Some(problem);
+                self.is_done = true;
+                0
+            }
+            // Of a request that another one has taken the place of.
+            Delivery::Asked { .. }
+            | Delivery::Begin { .. }
+            | Delivery::Block { .. }
+            | Delivery::Done { .. } => 0,
+        }
+    }
+
+    fn note_lost(&mut self, frame: u64, entry: &FrameEntry) {
+        if entry.lost_records > 0 && self.problem.is_none() {
+            let of = if entry.held_spans == 0 { "" } else { "a part of " };
+            self.problem = Some(format!("damaged: {of}frame {frame} cannot be read"));
+        }
+    }
+}
+
+/// Makes a store for windows. The loader keeps to the limit of spans more closely, and counts what the store cannot know in advance.
+fn store(limits: WindowLimits) -> Store {
+    Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
+}
+
+/// Makes an empty store give its frames ids that those of `other` do not have, and versions neither.
+fn skip_ids(store: &mut Store, other: &Store) {
+    let taken = other.id_at(other.frames().len());
+    while store.id_at(store.frames().len()) < taken {
+        store.push_frame(FrameEntry::default());
+    }
+    store.clear();
+    while store.version() <= other.version() {
+        store.set_catalog(Arc::clone(other.catalog()));
+    }
+}
+
+fn held_spans(block: &FrameBlock) -> u64 {
+    block.frame.held_spans
+}

@@ -1,0 +1,141 @@
+//! Captures made for tests.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use vor_core::batch::{SpanBatch, ThreadBatch};
+use vor_core::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::{FrameSnapshot, MetricValue};
+
+/// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth frame three.
+pub fn frame_ns(frame: u64) -> u64 {
+    if frame % 100 == 99 { 3_000_000 } else { 1_000_000 }
+}
+
+/// A capture's bytes, and where its frames end.
+pub struct Made {
+    pub bytes: Vec<u8>,
+    pub frame_ends: Vec<usize>,
+}
+
+pub fn catalog() -> Arc<Catalog> {
+    let mut timeline = Timeline::default();
+    timeline.push(ClockSync {
+        ticks: 0,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 1 << RATE_BITS,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let site = |name: &str| {
+        Some(Arc::new(SiteInfo {
+            name: name.to_owned().into(),
+            ..SiteInfo::default()
+        }))
+    };
+    let column = |name: &str, unit: &str, system| Column {
+        metric: MetricColumn {
+            name: name.into(),
+            unit: unit.into(),
+        },
+        system,
+    };
+    Arc::new(Catalog {
+        timeline: Arc::new(timeline),
+        sites: Arc::new(["update", "draw"].map(site).to_vec()),
+        threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+            os_id: 1,
+            name: "main".into(),
+        }))]),
+        columns: Arc::new(vec![
+            column("frame_ms", "ms", true),
+            column("loss", "nats", false),
+        ]),
+        frame_sets: Arc::new(vec![String::new()]),
+        ..Catalog::default()
+    })
+}
+
+/// Makes a capture of `frames` frames with `spans` spans each, two of them side by side in a third, again and again. Frame numbers are ten more than the frame's place.
+/// Every thousandth frame has dropped 7 spans; `loss` is there in every second frame.
+pub fn make(frames: u64, spans: u32, close: bool) -> Made {
+    let catalog = catalog();
+    let mut encoder = Encoder::new(Header {
+        file_id: 77,
+        pid: 5,
+        flags: Header::KEEPS_SPANS,
+        start_unix_ns: 1_700_000_000_000_000_000,
+        start_ticks: 0,
+    });
+    let mut made = Made {
+        bytes: Vec::new(),
+        frame_ends: Vec::new(),
+    };
+    let bytes = &mut made.bytes;
+    encoder.header(bytes);
+    let (sites, threads, columns) = (&catalog.sites, &catalog.threads, &catalog.columns);
+    let declarations = [
+        RecordRef::Clock(&catalog.timeline.syncs()[0]),
+        RecordRef::Sites {
+            first: SiteId(1),
+            sites,
+        },
+        RecordRef::Threads {
+            first: ThreadId(0),
+            threads,
+        },
+        RecordRef::Columns { first: 0, columns },
+    ];
+    for record in declarations {
+        encoder.encode(record, bytes);
+    }
+    let mut start_ticks = 5_000;
+    for frame in 0..frames {
+        let length = frame_ns(frame);
+        let mut batch = ThreadBatch {
+            thread: ThreadId(0),
+            dropped_spans: if frame % 1000 == 999 { 7 } else { 0 },
+            ..ThreadBatch::default()
+        };
+        let step = length / u64::from(spans + 1);
+        for span in 0..u64::from(spans) {
+            let (begin, duration, site) = match span % 3 {
+                2 => ((span - 2) * step, 3 * step - 10, 1),
+                _ => (span * step + 5, step - 40, 2),
+            };
+            batch.start_ticks.push(start_ticks + begin);
+            batch.duration_ticks.push(duration);
+            batch.sites.push(SiteId(site));
+        }
+        let dropped_spans = batch.dropped_spans;
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![batch],
+        };
+        encoder.encode(RecordRef::Batch(&batch), bytes);
+        let value = |column, value| MetricValue { column, value };
+        let mut metrics = vec![value(0, length as f64 / 1e6)];
+        if frame % 2 == 0 {
+            metrics.push(value(1, frame as f64 / 8.0));
+        }
+        let snapshot = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index: frame + 10,
+            start_ticks,
+            end_ticks: start_ticks + length,
+            metrics,
+            dropped_spans,
+            span_count: u64::from(spans),
+            ..FrameSnapshot::default()
+        };
+        encoder.encode(RecordRef::Frame(&snapshot), bytes);
+        made.frame_ends.push(bytes.len());
+        start_ticks += length;
+    }
+    if close {
+        encoder.close(&catalog, bytes);
+    }
+    made
+}
