@@ -6,7 +6,6 @@
 
 pub mod store;
 pub mod view;
-pub mod replay;
 pub mod theme;
 pub mod units;
 pub mod pyramid;
@@ -24,6 +23,8 @@ pub mod panel;
 pub mod metric;
 mod feed;
 pub mod live;
+pub mod replay;
 
 pub use live::{PanelConfig, PanelState, show};
 pub use metric::Metric;
+pub use replay::ReplayState;

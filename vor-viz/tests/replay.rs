@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use made::{Made, frame_ns, make};
-use vor_viz::replay::{ReplayState, Trouble, Troubled, WindowLimits};
+use vor_viz::overview::OverviewMark;
+use vor_viz::replay::{ReplayState, WindowLimits};
 
 /// Longer than any of this can take, so that a test that hangs ends.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,31 +138,31 @@ fn all_frames_are_summed_up() {
     assert_eq!((summary.frames(), summary.spans()), (10_000, 60_000));
     assert_eq!(summary.dropped_spans(), 70);
     let expected: Vec<f32> = (0..10_000).map(|frame| frame_ns(frame) as f32 / 1e6).collect();
-    assert_eq!(summary.durations_ms().values(), expected);
+    let durations_ms: Vec<f32> = (0..10_000)
+        .map(|frame| summary.durations_ms().get(frame).unwrap())
+        .collect();
+    assert_eq!(durations_ms, expected);
     assert_eq!(summary.troubled_count(), 10);
-    let second = Troubled {
-        frame: 1_999,
-        trouble: Trouble::Dropped,
-    };
-    assert_eq!(summary.troubled()[1], second);
+    assert_eq!(summary.troubled()[1], (1_999, OverviewMark::Dropped));
 }
 
 #[test]
 fn metrics_are_told_by_frame() {
     let mut replay = ReplayState::from_bytes(make(300, 3, true).bytes, "memory").unwrap();
     load(&mut replay);
-    let rows: Vec<_> = replay
-        .metric_rows()
-        .map(|row| (row.column, row.name, row.unit, row.system))
+    let columns = replay.store().catalog().columns.iter();
+    let columns: Vec<_> = columns
+        .map(|column| (&*column.metric.name, &*column.metric.unit, column.system))
         .collect();
-    assert_eq!(rows, [(0, "frame_ms", "ms", true), (1, "loss", "nats", false)]);
-    assert_eq!(replay.metric(0, 99), 3.0);
-    assert_eq!(replay.metric(1, 50), 50.0 / 8.0);
+    assert_eq!(columns, [("frame_ms", "ms", true), ("loss", "nats", false)]);
+    let metric = |column, frame: u64| {
+        let id = replay.id_of(frame)?;
+        replay.store().frame(id)?.metric(column)
+    };
+    assert_eq!(metric(0, 99), Some(3.0));
+    assert_eq!(metric(1, 50), Some(50.0 / 8.0));
     for (column, frame) in [(1, 51), (2, 50), (u32::MAX, 50), (0, 299), (0, u64::MAX)] {
-        assert!(
-            replay.metric(column, frame).is_nan(),
-            "column {column} of frame {frame}"
-        );
+        assert_eq!(metric(column, frame), None, "column {column} of frame {frame}");
     }
 }
 
@@ -306,10 +307,11 @@ fn a_lost_frame_keeps_its_place() {
         .summary()
         .troubled()
         .iter()
-        .map(|troubled| troubled.frame)
+        .map(|troubled| troubled.0)
         .collect();
     assert_eq!(troubled, [0, 299, 300, 599]);
-    assert!(replay.summary().durations_ms().values()[300].is_nan());
+    let lost = replay.summary().durations_ms().get(300);
+    assert!(lost.is_none_or(f32::is_nan), "{lost:?}");
     replay.go_to(0);
     load(&mut replay);
     let first = &replay.store().frames()[0];
@@ -372,7 +374,8 @@ fn captures_of_version_2_are_shown() {
         replay.go_to(last);
         load(&mut replay);
         assert!(replay.id_of(last).is_some());
-        assert!(replay.metric(0, last).is_finite(), "{name}");
+        let entry = replay.store().frame(replay.id_of(last).unwrap()).unwrap();
+        assert!(entry.metric(0).unwrap().is_finite(), "{name}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A capture of any length in the panel.
 //!
-//! A [`ReplayState`] shows a window of the capture: some hundred frames with their spans, in a [`Store`] as those of a running program are. Beside it stand the durations of
+//! A [`ReplayState`] shows a window of the capture in a [`Panel`]: some hundred frames with their spans, in a [`Store`] as those of a running program are. Beside it stand the durations of
 //! all frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has read, once a pass.
 //!
 //! A jump shows the asked frame alone first, and the frames around it a moment later. These grow in a second store, which takes the place of the first when it
@@ -20,15 +20,22 @@ use std::sync::Arc;
 use vor_core::catalog::Catalog;
 use vor_core::reader::{Capture, Info};
 
+use crate::bars::Thresholds;
+use crate::overview::{self, OverviewAction, OverviewData};
+use crate::panel::Panel;
 use crate::store::{FrameBlock, FrameEntry, FrameId, Store};
+use crate::theme::Theme;
 use driver::{Driver, GROWTH_POLL};
 use loader::{Delivery, Request, Side};
 
 pub use loader::WindowLimits;
-pub use summary::{MinMaxPyramid, Summary, Trouble, Troubled};
+pub use summary::Summary;
 
 /// Spans that are taken into the store in one pass, so that the panel stays alive while a window arrives.
 const SPANS_PER_PASS: u64 = 400_000;
+
+/// Height of the strip of all frames, in points.
+const OVERVIEW_HEIGHT: f32 = 44.0;
 
 /// A capture, and the window of it that is shown.
 #[derive(Debug)]
@@ -39,7 +46,8 @@ pub struct ReplayState {
     catalog: Arc<Catalog>,
     info: Info,
     limits: WindowLimits,
-    store: Store,
+    /// Its store holds the window.
+    panel: Panel,
     /// Frame of the capture behind the newest one of the store.
     end: u64,
     /// A window that is not yet complete, and the frame behind its newest.
@@ -57,19 +65,6 @@ pub struct ReplayState {
     arrived: Option<FrameId>,
     problem: Option<String>,
     header: header::Header,
-}
-
-/// A metric that frames of the capture may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MetricRow<'a> {
-    /// Its column, for [`ReplayState::metric`].
-    pub column: u32,
-    /// What it is called.
-    pub name: &'a str,
-    /// What it is measured in; may be empty.
-    pub unit: &'a str,
-    /// Whether vor itself measured it.
-    pub system: bool,
 }
 
 impl ReplayState {
@@ -118,7 +113,7 @@ impl ReplayState {
             driver: Driver::new(capture),
             limits,
             spare: store.clone(),
-            store,
+            panel: Panel::new(store, Thresholds::default()),
             end: 0,
             growing: None,
             summary: Summary::default(),
@@ -153,13 +148,24 @@ impl ReplayState {
     /// Returns the frames of the window with their spans.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.store
+        self.panel.store()
+    }
+
+    /// Returns the panel that shows the window.
+    #[must_use]
+    pub fn panel(&self) -> &Panel {
+        &self.panel
+    }
+
+    /// Returns the panel that shows the window, for settings that it alone has.
+    pub fn panel_mut(&mut self) -> &mut Panel {
+        &mut self.panel
     }
 
     /// Returns which frames of the capture the store holds.
     #[must_use]
     pub fn window(&self) -> Range<u64> {
-        self.end - self.store.frames().len() as u64..self.end
+        self.end - self.store().frames().len() as u64..self.end
     }
 
     /// Returns the store's id of a frame of the capture, if the window has it.
@@ -167,13 +173,13 @@ impl ReplayState {
     pub fn id_of(&self, frame: u64) -> Option<FrameId> {
         let window = self.window();
         let index = window.contains(&frame).then(|| frame - window.start)?;
-        Some(self.store.id_at(usize::try_from(index).ok()?))
+        Some(self.store().id_at(usize::try_from(index).ok()?))
     }
 
     /// Returns which frame of the capture the store has under an id.
     #[must_use]
     pub fn frame_of(&self, id: FrameId) -> Option<u64> {
-        Some(self.window().start + self.store.index_of(id)? as u64)
+        Some(self.window().start + self.store().index_of(id)? as u64)
     }
 
     /// Returns how long all frames took that were looked at so far, and what was lost.
@@ -210,7 +216,7 @@ impl ReplayState {
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
         let frame = self.asked.unwrap_or_else(|| self.window().start);
-        for old in [&mut self.spare, &mut self.store] {
+        for old in [&mut self.spare, self.panel.store_mut()] {
             let mut new = store(limits);
             skip_ids(&mut new, old);
             *old = new;
@@ -288,24 +294,6 @@ impl ReplayState {
         self.arrived.take()
     }
 
-    /// Returns the metrics that frames may have.
-    pub fn metric_rows(&self) -> impl Iterator<Item = MetricRow<'_>> {
-        let columns = self.catalog.columns.iter().zip(0..);
-        columns.map(|(column, id)| MetricRow {
-            column: id,
-            name: &column.metric.name,
-            unit: &column.metric.unit,
-            system: column.system,
-        })
-    }
-
-    /// Returns the value of a metric in a frame of the window; not a number where there is none.
-    #[must_use]
-    pub fn metric(&self, column: u32, frame: u64) -> f64 {
-        let entry = self.id_of(frame).and_then(|id| self.store.frame(id));
-        entry.and_then(|entry| entry.metric(column)).unwrap_or(f64::NAN)
-    }
-
     /// Takes what was read since the last pass; to be called once in each. Repaints are asked for while something is on its way.
     pub fn poll(&mut self, ctx: &egui::Context) {
         self.driver.begin_pass(ctx);
@@ -322,12 +310,49 @@ impl ReplayState {
         }
     }
 
-    /// Shows the capture.
+    /// Shows the capture: a header, a strip of all its frames, and the panel with the window. Takes what was read since the last pass first.
     pub fn show(&mut self, ui: &mut egui::Ui) {
+        self.poll(ui.ctx());
+        if let Some(id) = self.take_arrived() {
+            self.panel.view_mut().pin(id);
+        }
         let mut header = std::mem::take(&mut self.header);
         header.show(self, ui);
         self.header = header;
-        // The panel and the overview of all frames are shown here: `Panel::show(ui, …)`, `overview::show(ui, …)`.
+        self.show_overview(ui);
+        let was_paused = self.panel.view().pinned().is_some();
+        self.panel.show(ui, &[]);
+        let is_paused = self.panel.view().pinned().is_some();
+        if is_paused && !was_paused {
+            self.set_follow(false);
+        } else if was_paused && !is_paused && self.can_follow() {
+            self.set_follow(true);
+        }
+    }
+
+    fn show_overview(&mut self, ui: &mut egui::Ui) {
+        let data = OverviewData {
+            durations_ms: self.summary.durations_ms(),
+            marks: self.summary.troubled(),
+            loaded: self.frames_known(),
+            total: self.frames_total(),
+        };
+        let pinned = self.panel.view().pinned().and_then(|id| self.frame_of(id));
+        let theme = Theme::of(ui.visuals());
+        let thresholds = self.panel.thresholds();
+        match overview::show(
+            ui,
+            OVERVIEW_HEIGHT,
+            data,
+            self.window(),
+            pinned,
+            &theme,
+            thresholds,
+        ) {
+            Some(OverviewAction::MoveWindow(first)) => self.move_window(first),
+            Some(OverviewAction::GoTo(frame)) => self.go_to(frame),
+            None => {}
+        }
     }
 
     fn ask(&mut self, frame: u64, side: Side, is_urgent: bool) {
@@ -357,8 +382,8 @@ impl ReplayState {
             Delivery::Asked { job, frame, block } if job == self.job => {
                 let spans = held_spans(&block);
                 self.note_lost(frame, &block.frame);
-                self.store.clear();
-                let id = self.store.push_block(*block);
+                self.panel.store_mut().clear();
+                let id = self.panel.store_mut().push_block(*block);
                 self.end = frame + 1;
                 if self.asked == Some(frame) {
                     self.arrived = Some(id);
@@ -367,7 +392,7 @@ impl ReplayState {
             }
             Delivery::Begin { job, first } if job == self.job => {
                 let mut spare = std::mem::replace(&mut self.spare, store(self.limits));
-                skip_ids(&mut spare, &self.store);
+                skip_ids(&mut spare, self.panel.store());
                 self.growing = Some((spare, first));
                 0
             }
@@ -375,7 +400,7 @@ impl ReplayState {
                 let spans = held_spans(&block);
                 let (store, end) = match &mut self.growing {
                     Some((store, end)) => (store, end),
-                    None => (&mut self.store, &mut self.end),
+                    None => (self.panel.store_mut(), &mut self.end),
                 };
                 let frame = *end;
                 *end += 1;
@@ -388,7 +413,7 @@ impl ReplayState {
             }
             Delivery::Done { job } if job == self.job => {
                 if let Some((store, end)) = self.growing.take() {
-                    self.spare = std::mem::replace(&mut self.store, store);
+                    self.spare = std::mem::replace(self.panel.store_mut(), store);
                     self.spare.clear();
                     self.end = end;
                 }

@@ -2,29 +2,14 @@
 //!
 //! 4 bytes a frame and a bounded list, whatever the length of the capture.
 
+use crate::overview::OverviewMark;
+use crate::pyramid::MinMaxPyramid;
+
 /// Most frames whose durations are kept: an hour of a thousand frames a second is a twentieth of it.
 const MAX_FRAMES: usize = 1 << 26;
 
 /// Most frames that are listed because something of them was lost.
 const MAX_TROUBLED: usize = 1 << 16;
-
-/// What happened to a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// Spans were dropped while it was recorded, since a ring was full.
-    Dropped,
-    /// A part of it, or all of it, is damaged.
-    Damaged,
-}
-
-/// A frame that is not whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Troubled {
-    /// Which frame of the capture, from 0.
-    pub frame: u64,
-    /// What happened to it.
-    pub trouble: Trouble,
-}
 
 /// A frame on its way into the columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +26,7 @@ pub(crate) struct Glance {
 pub struct Summary {
     durations_ms: MinMaxPyramid,
     frames: u64,
-    troubled: Vec<Troubled>,
+    troubled: Vec<(u64, OverviewMark)>,
     troubled_count: u64,
     spans: u64,
     dropped_spans: u64,
@@ -57,15 +42,15 @@ impl Summary {
         self.spans = self.spans.saturating_add(glance.spans);
         self.dropped_spans = self.dropped_spans.saturating_add(glance.dropped_spans);
         let trouble = match glance {
-            Glance { is_damaged: true, .. } => Trouble::Damaged,
+            Glance { is_damaged: true, .. } => OverviewMark::Damaged,
             Glance {
                 dropped_spans: 1.., ..
-            } => Trouble::Dropped,
+            } => OverviewMark::Dropped,
             _ => return,
         };
         self.troubled_count += 1;
         if self.troubled.len() < MAX_TROUBLED {
-            self.troubled.push(Troubled { frame, trouble });
+            self.troubled.push((frame, trouble));
         }
     }
 
@@ -81,9 +66,9 @@ impl Summary {
         &self.durations_ms
     }
 
-    /// Returns the frames that are not whole, ascending; the first ones, where there are very many.
+    /// Returns the frames that are not whole, counted from 0 and ascending, and why; the first ones, where there are very many.
     #[must_use]
-    pub fn troubled(&self) -> &[Troubled] {
+    pub fn troubled(&self) -> &[(u64, OverviewMark)] {
         &self.troubled
     }
 
@@ -103,34 +88,5 @@ impl Summary {
     #[must_use]
     pub fn dropped_spans(&self) -> u64 {
         self.dropped_spans
-    }
-}
-
-/// Numbers in their order. It stands in for the pyramid that plots are drawn from, and has its names.
-#[derive(Clone, Debug, Default)]
-pub struct MinMaxPyramid(Vec<f32>);
-
-impl MinMaxPyramid {
-    /// Appends a number.
-    pub fn push(&mut self, value: f32) {
-        self.0.push(value);
-    }
-
-    /// Returns how many numbers there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the numbers.
-    #[must_use]
-    pub fn values(&self) -> &[f32] {
-        &self.0
     }
 }
