@@ -209,8 +209,10 @@ pub(crate) fn help(ui: &Ui) -> bool {
                     .iter()
                     .filter(|shortcut| !shortcut.text.is_empty())
                     .collect();
-                for pair in shown.chunks(2) {
-                    for shortcut in pair {
+                // Down the first column, then down the second.
+                let half = shown.len().div_ceil(2);
+                for (i, left) in shown[..half].iter().enumerate() {
+                    for shortcut in [Some(left), shown.get(half + i)].into_iter().flatten() {
                         ui.strong(name(shortcut));
                         ui.label(shortcut.text);
                     }

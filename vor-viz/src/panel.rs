@@ -297,7 +297,7 @@ impl Panel {
             .hint_text("search names")
             .desired_width(150.0);
         let response = ui.add(field).on_hover_text("F; Enter goes to the next match");
-        response.widget_info(|| WidgetInfo::text_edit(true, "", self.view.search.clone(), "search names"));
+        let response = response.accessible_name("search names");
         if std::mem::take(&mut self.wants_search) {
             response.request_focus();
         }

@@ -1,13 +1,18 @@
 //! The whole panel, clicked, dragged and typed into.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/pointer.rs"]
+mod pointer;
 #[path = "common/synthetic.rs"]
 mod synthetic;
 
-use egui::vec2;
+use egui::{Key, Modifiers, pos2, vec2};
 use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable;
+use pointer::{click, drag, hover};
 use vor_viz::bars::Thresholds;
-use vor_viz::panel::Panel;
+use vor_viz::flame::ColorBy;
+use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::Store;
 
 fn harness(store: Store, dark: bool, scale: f32) -> Harness<'static, Panel> {
@@ -17,19 +22,43 @@ fn harness(store: Store, dark: bool, scale: f32) -> Harness<'static, Panel> {
         } else {
             egui::Theme::Light
         });
-        panel.show(ui, &[]);
+        egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
     };
     let mut harness = Harness::builder()
         .with_size(vec2(1280.0, 800.0))
         .with_pixels_per_point(scale)
+        .with_step_dt(1.0 / 60.0)
+        .with_max_steps(60)
         .build_ui_state(show, Panel::new(store, Thresholds::default()));
     harness.run();
     harness
 }
 
+fn rich(dark: bool) -> Harness<'static, Panel> {
+    let mut harness = harness(synthetic::rich_store(), dark, 1.0);
+    // Keys are the panel's where the pointer is over it.
+    hover(&mut harness, pos2(30.0, 60.0));
+    harness
+}
+
+fn press(harness: &mut Harness<'_, Panel>, key: Key) {
+    harness.key_press(key);
+    harness.run();
+}
+
+fn pinned_index(harness: &Harness<'_, Panel>) -> Option<usize> {
+    let panel = harness.state();
+    panel.view().pinned().and_then(|id| panel.store().index_of(id))
+}
+
+fn selected(harness: &Harness<'_, Panel>) -> Option<(usize, usize)> {
+    let panel = harness.state();
+    panel.view().selection_indices(panel.store())
+}
+
 #[test]
 fn everything_dark() {
-    let mut harness = harness(synthetic::rich_store(), true, 1.0);
+    let mut harness = rich(true);
     harness.snapshot("panel_dark");
 }
 
@@ -46,4 +75,255 @@ fn a_pinned_frame_light_at_two_pixels_per_point() {
 fn nothing_yet() {
     let mut harness = harness(Store::new(10, 10), true, 1.0);
     harness.snapshot("panel_empty");
+    for key in [
+        Key::Space,
+        Key::ArrowLeft,
+        Key::ArrowDown,
+        Key::M,
+        Key::W,
+        Key::D,
+        Key::Z,
+        Key::N,
+        Key::E,
+        Key::End,
+    ] {
+        hover(&mut harness, pos2(30.0, 60.0));
+        press(&mut harness, key);
+    }
+    assert_eq!(pinned_index(&harness), None);
+}
+
+#[test]
+fn space_and_the_button_pause_and_go_on() {
+    let mut harness = rich(true);
+    press(&mut harness, Key::Space);
+    assert_eq!(pinned_index(&harness), Some(47), "the newest frame");
+    harness.get_by_label("Resume").click();
+    harness.run();
+    assert_eq!(pinned_index(&harness), None);
+    harness.get_by_label("Pause").click();
+    harness.run();
+    assert_eq!(pinned_index(&harness), Some(47));
+}
+
+#[test]
+fn arrows_step_from_frame_to_frame() {
+    let mut harness = rich(true);
+    for (key, expected) in [
+        (Key::End, 47),
+        (Key::ArrowLeft, 46),
+        (Key::Comma, 45),
+        (Key::Home, 0),
+        (Key::ArrowRight, 1),
+        (Key::Period, 2),
+        (Key::M, 33),
+    ] {
+        press(&mut harness, key);
+        assert_eq!(pinned_index(&harness), Some(expected), "{key:?}");
+    }
+    press(&mut harness, Key::Escape);
+    assert_eq!(pinned_index(&harness), None);
+}
+
+#[test]
+fn shift_and_arrows_select_frames() {
+    let mut harness = rich(true);
+    press(&mut harness, Key::M);
+    for (key, expected) in [
+        (Key::ArrowLeft, Some((32, 33))),
+        (Key::ArrowLeft, Some((31, 33))),
+        (Key::ArrowRight, Some((32, 33))),
+        (Key::ArrowRight, None),
+        (Key::ArrowRight, Some((33, 34))),
+    ] {
+        harness.key_press_modifiers(Modifiers::SHIFT, key);
+        harness.run();
+        assert_eq!(selected(&harness), expected);
+    }
+    assert_eq!(pinned_index(&harness), Some(33), "the pin stays");
+    harness.get_by_label("All frames").click();
+    harness.run();
+    assert_eq!(selected(&harness), None);
+}
+
+#[test]
+fn a_selection_narrows_every_axis() {
+    let mut harness = rich(false);
+    let bars = harness.get_by_label("frame bars").rect();
+    let y = bars.center().y;
+    drag(
+        &mut harness,
+        pos2(bars.left() + bars.width() * 0.5, y),
+        pos2(bars.left() + bars.width() * 0.8, y),
+        Modifiers::SHIFT,
+    );
+    let (first, last) = selected(&harness).unwrap();
+    assert!(first > 20 && last > first && last < 42, "{first} to {last}");
+    assert_eq!(pinned_index(&harness), Some(33), "the slowest of them");
+    let panel = harness.state();
+    let time = panel.store().time_of(first..last + 1).unwrap();
+    assert_eq!(
+        (panel.view().axis().begin_ns, panel.view().axis().end_ns),
+        (time.start as f64, time.end as f64)
+    );
+    harness.snapshot("panel_selection_light");
+}
+
+#[test]
+fn arrows_walk_over_spans_when_one_is_in_focus() {
+    let mut harness = rich(true);
+    press(&mut harness, Key::M);
+    press(&mut harness, Key::ArrowDown);
+    let focus = |harness: &Harness<'_, Panel>| harness.state().view().focus;
+    let first = focus(&harness).unwrap();
+    assert_eq!(first.row, 0, "the first span in view");
+    press(&mut harness, Key::ArrowDown);
+    let child = focus(&harness).unwrap();
+    assert_eq!(child.row, 1);
+    press(&mut harness, Key::ArrowRight);
+    assert!(focus(&harness).unwrap().span.begin_ns > child.span.begin_ns);
+    press(&mut harness, Key::ArrowLeft);
+    assert_eq!(focus(&harness), Some(child));
+    press(&mut harness, Key::ArrowUp);
+    assert_eq!(focus(&harness), Some(first));
+    assert_eq!(pinned_index(&harness), Some(33), "frames stay as they are");
+    press(&mut harness, Key::Z);
+    let panel = harness.state();
+    let time = panel.view().flame_axis(panel.store());
+    assert!(
+        (time.len_ns() - first.span.duration_ns as f64 * 1.04).abs() < 2.0,
+        "the span fills the chart"
+    );
+    press(&mut harness, Key::Escape);
+    assert_eq!(focus(&harness), None, "out of the focus first");
+    assert_eq!(pinned_index(&harness), Some(33));
+}
+
+#[test]
+fn letters_zoom_and_pan_the_flame_chart() {
+    let mut harness = rich(true);
+    let time = |harness: &Harness<'_, Panel>| {
+        let panel = harness.state();
+        panel.view().flame_axis(panel.store())
+    };
+    let all = time(&harness);
+    press(&mut harness, Key::W);
+    let zoomed = time(&harness);
+    assert!((zoomed.len_ns() / all.len_ns() - 0.7).abs() < 1e-6);
+    press(&mut harness, Key::D);
+    let later = time(&harness);
+    assert!(later.begin_ns > zoomed.begin_ns);
+    press(&mut harness, Key::A);
+    assert!(time(&harness).begin_ns < later.begin_ns);
+    press(&mut harness, Key::S);
+    assert!(time(&harness).len_ns() > zoomed.len_ns());
+    press(&mut harness, Key::W);
+    press(&mut harness, Key::R);
+    assert_eq!(time(&harness), all);
+}
+
+#[test]
+fn a_search_is_typed_and_enter_goes_to_what_it_finds() {
+    let mut harness = rich(true);
+    press(&mut harness, Key::F);
+    harness.get_by_label("search names").type_text("gc");
+    harness.run();
+    assert_eq!(
+        harness.state().view().search,
+        "gc",
+        "letters are typed, not obeyed"
+    );
+    assert!(harness.query_by_label("1 scope").is_some());
+    press(&mut harness, Key::Enter);
+    let panel = harness.state();
+    let focus = panel.view().focus.unwrap();
+    assert_eq!(panel.store().catalog().site_name(focus.span.site), "gc");
+    press(&mut harness, Key::N);
+    let next = harness.state().view().focus.unwrap();
+    assert!(next.span.begin_ns >= focus.span.begin_ns && next != focus);
+    harness.snapshot("panel_search_dark");
+    harness.get_by_label("Clear").click();
+    harness.run();
+    assert_eq!(harness.state().view().search, "");
+}
+
+#[test]
+fn number_keys_and_tabs_change_what_is_below() {
+    let mut harness = rich(false);
+    press(&mut harness, Key::Num2);
+    assert_eq!(harness.state().tab(), Tab::Scopes);
+    harness.run();
+    harness.snapshot("panel_scopes_light");
+    harness.get_by_label("Flame graph").click();
+    harness.run();
+    assert_eq!(harness.state().tab(), Tab::Icicle);
+    harness.run();
+    harness.snapshot("panel_icicle_light");
+    press(&mut harness, Key::Num1);
+    assert_eq!(harness.state().tab(), Tab::Metrics);
+}
+
+#[test]
+fn the_table_of_keys_comes_and_goes() {
+    let mut harness = rich(true);
+    harness.key_press_modifiers(Modifiers::SHIFT, Key::Questionmark);
+    harness.run();
+    assert!(harness.state().shows_help());
+    harness.snapshot("panel_help_dark");
+    harness.get_by_label("Close").click();
+    harness.run();
+    assert!(!harness.state().shows_help());
+    harness.get_by_label("?").click();
+    harness.run();
+    press(&mut harness, Key::Escape);
+    assert!(!harness.state().shows_help());
+}
+
+#[test]
+fn the_divider_is_dragged() {
+    let mut harness = rich(true);
+    let chart = harness.get_by_label("flame chart").rect().height();
+    let divider = harness.get_by_label("divider").rect().center();
+    drag(&mut harness, divider, divider - vec2(0.0, 120.0), Modifiers::NONE);
+    let smaller = harness.get_by_label("flame chart").rect().height();
+    assert!((chart - smaller - 120.0).abs() < 4.0, "from {chart} to {smaller}");
+}
+
+#[test]
+fn colours_rows_tracks_and_the_cost_are_switched_by_keys() {
+    let mut harness = rich(true);
+    press(&mut harness, Key::C);
+    assert_eq!(harness.state_mut().chart_mut().color_by(), ColorBy::Thread);
+    press(&mut harness, Key::E);
+    assert!(harness.query_by_label("expand main").is_some());
+    press(&mut harness, Key::E);
+    assert!(harness.query_by_label("collapse main").is_some());
+    press(&mut harness, Key::L);
+    assert!(harness.query_by_label_contains("of which vor").is_some());
+    press(&mut harness, Key::L);
+    assert!(harness.query_by_label_contains("of which vor").is_none());
+}
+
+#[test]
+fn keys_are_not_taken_where_the_pointer_is_elsewhere() {
+    let mut harness = rich(true);
+    harness.remove_cursor();
+    harness.run();
+    press(&mut harness, Key::Space);
+    assert_eq!(pinned_index(&harness), None);
+}
+
+#[test]
+fn a_small_panel_still_shows_everything() {
+    let show = |ui: &mut egui::Ui, panel: &mut Panel| {
+        ui.ctx().set_theme(egui::Theme::Dark);
+        egui::CentralPanel::default().show(ui, |ui| panel.show(ui, &[]));
+    };
+    let mut harness = Harness::builder()
+        .with_size(vec2(560.0, 380.0))
+        .build_ui_state(show, Panel::new(synthetic::rich_store(), Thresholds::default()));
+    harness.run();
+    harness.snapshot("panel_small");
+    click(&mut harness, pos2(300.0, 75.0), Modifiers::NONE);
+    assert!(pinned_index(&harness).is_some());
 }

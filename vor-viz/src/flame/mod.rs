@@ -221,7 +221,8 @@ impl FlameChart {
                 span,
             })
         });
-        let first = firsts.min_by_key(|first| first.span.begin_ns);
+        // Scopes come before tasks, which have nothing inside.
+        let first = firsts.min_by_key(|first| (first.kind, first.span.begin_ns));
         self.go_to(store, view, first)
     }
 
