@@ -137,6 +137,9 @@ impl PanelState {
     /// Gives each frame that the drain has finished to the entry in whose time it ended.
     fn take_frames(&mut self) {
         let delivered = self.feed.as_ref().map(Feed::take).unwrap_or_default();
+        let last = delivered
+            .back()
+            .map(|last| (last.end_ticks, last.block.frame.number));
         for frame in delivered {
             while self
                 .pending
@@ -166,6 +169,20 @@ impl PanelState {
                 entry.merged_marks += came.merged_marks;
                 entry.metrics = came.metrics;
             });
+        }
+        if let Some((ticks, number)) = last {
+            self.number_pending(ticks, number);
+        }
+    }
+
+    /// Numbers the entries whose frames are still on their way: they follow the last one that came.
+    fn number_pending(&mut self, last_ticks: u64, last_number: u64) {
+        let waiting = self.pending.iter().filter(|(_, ticks)| *ticks > last_ticks);
+        for ((id, _), ahead) in waiting.zip(1..) {
+            let number = last_number.saturating_add(ahead);
+            self.panel
+                .store_mut()
+                .update_frame(*id, |entry| entry.number = number);
         }
     }
 
@@ -272,7 +289,7 @@ impl PanelState {
 /// }
 ///
 /// const METRICS: &[Metric<Workload>] =
-///     &[Metric::new("particles", |w| w.particles as f64, "").as_integer().describe("alive at the end of the frame")];
+///     &[Metric::new("particles", |w: &Workload| w.particles as f64, "").as_integer().describe("alive at the end of the frame")];
 ///
 /// let mut state = PanelState::new(PanelConfig::FRAME_MS);
 /// let mut history = VecDeque::with_capacity(PanelConfig::FRAME_MS.history_capacity);
@@ -289,8 +306,7 @@ impl PanelState {
 ///     vor::viz::show(ui, &mut state, &history, METRICS);
 /// };
 /// # let ctx = egui::Context::default();
-/// # ctx.set_missing_glyph_policy(egui::MissingGlyphPolicy::Tofu);
-/// # let _ = ctx.run_ui(Default::default(), |ui| frame(ui));
+/// # ctx.run_ui(Default::default(), |ui| frame(ui)).textures_delta.clear();
 /// ```
 pub fn show<R>(ui: &mut Ui, state: &mut PanelState, history: &VecDeque<R>, metrics: &[Metric<R>]) {
     let frames = state.panel.store().frames().len();

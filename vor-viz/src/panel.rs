@@ -405,19 +405,27 @@ impl Panel {
             }
         };
         let values: Vec<_> = (0..catalog.columns.len() as u32).map(value).collect();
-        let own = catalog
-            .columns
-            .iter()
-            .zip(&values)
-            .map(|(column, values)| MetricRow {
-                name: &column.metric.name,
-                unit: &column.metric.unit,
-                integer: false,
-                description: describe(&column.metric.name, column.system),
-                values,
-            });
+        let row = |at: usize| MetricRow {
+            name: &catalog.columns[at].metric.name,
+            unit: &catalog.columns[at].metric.unit,
+            integer: false,
+            description: describe(&catalog.columns[at].metric.name, catalog.columns[at].system),
+            values: &values[at],
+        };
+        // The frames' lengths, then what the program says of itself, then what the system says of it.
+        let place = |at: usize| match &catalog.columns[at] {
+            column if column.system && column.metric.name == "frame_ms" => 0,
+            column if column.system => 2,
+            _ => 1,
+        };
+        let (row, place) = (&row, &place);
+        let of = |wanted: u32| {
+            (0..catalog.columns.len())
+                .filter(move |at| place(*at) == wanted)
+                .map(row)
+        };
         let given = rows.iter().map(|row| MetricRow { ..*row });
-        let all: Vec<MetricRow<'_>> = own.chain(given).collect();
+        let all: Vec<MetricRow<'_>> = of(0).chain(given).chain(of(1)).chain(of(2)).collect();
         egui::ScrollArea::vertical()
             .id_salt("vor metrics")
             .auto_shrink(false)

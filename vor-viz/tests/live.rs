@@ -1,0 +1,219 @@
+//! The panel inside the program that it shows: what the program does arrives.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable;
+use vor_core::drain;
+use vor_core::profile_scope;
+use vor_viz::{Metric, PanelConfig, PanelState, show};
+
+/// The recorder is one for the whole process, so tests take turns.
+static RECORDER: Mutex<()> = Mutex::new(());
+
+fn recorder() -> MutexGuard<'static, ()> {
+    let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    drain::enable();
+    turn
+}
+
+fn small() -> PanelConfig {
+    PanelConfig {
+        history_capacity: 8,
+        ..PanelConfig::FRAME_MS
+    }
+}
+
+fn frame(state: &mut PanelState) {
+    {
+        profile_scope!("outer");
+        for _ in 0..3 {
+            profile_scope!("inner");
+            std::hint::black_box(());
+        }
+    }
+    state.tick();
+    // The drain hands the frame over before the next tick takes it.
+    drain::flush();
+}
+
+fn spans(state: &PanelState, name: &str) -> usize {
+    let store = state.store();
+    let rows = store.tracks().iter().flat_map(|track| &track.rows);
+    let all = rows.flat_map(|row| row.spans(i64::MIN, i64::MAX));
+    all.filter(|span| store.catalog().site_name(span.site) == name)
+        .count()
+}
+
+#[test]
+fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
+    let _turn = recorder();
+    let mut state = PanelState::new(small());
+    state.tick();
+    for i in 0..5 {
+        vor_core::metrics::record_metric("loss", f64::from(i));
+        frame(&mut state);
+    }
+    state.tick();
+    let store = state.store();
+    assert_eq!(store.frames().len(), 7);
+    assert_eq!(spans(&state, "outer"), 5);
+    assert_eq!(spans(&state, "inner"), 15);
+    let loss = store
+        .catalog()
+        .columns
+        .iter()
+        .position(|column| column.metric.name == "loss")
+        .unwrap() as u32;
+    for (i, entry) in store.frames().iter().enumerate().skip(1).take(5) {
+        assert_eq!(entry.metric(loss), Some(i as f64 - 1.0), "frame {i}");
+        assert_eq!((entry.span_count, entry.held_spans), (4, 4), "frame {i}");
+        let inside =
+            |span: &vor_viz::store::Span| entry.begin_ns <= span.begin_ns && span.end_ns() <= entry.end_ns;
+        let rows = store.tracks().iter().flat_map(|track| &track.rows);
+        let count = rows
+            .flat_map(|row| row.spans(i64::MIN, i64::MAX))
+            .filter(inside)
+            .count();
+        assert_eq!(count, 4, "the spans of frame {i} lie within it");
+    }
+    let numbers: Vec<u64> = store.frames().iter().map(|entry| entry.number).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+}
+
+#[test]
+fn a_program_that_marks_frames_itself_is_not_marked_twice() {
+    let _turn = recorder();
+    let mut state = PanelState::new(small());
+    state.tick();
+    for _ in 0..3 {
+        for _ in 0..2 {
+            profile_scope!("half");
+        }
+        drain::frame_mark();
+        drain::frame_mark();
+        let marked = drain::last_mark_ticks();
+        state.tick();
+        assert_eq!(
+            drain::last_mark_ticks(),
+            marked,
+            "the tick makes no mark of its own"
+        );
+        drain::flush();
+    }
+    state.tick();
+    assert_eq!(state.store().frames().len(), 5);
+    assert_eq!(spans(&state, "half"), 6);
+}
+
+#[test]
+fn the_ring_keeps_its_capacity_and_a_pin_holds() {
+    let _turn = recorder();
+    let mut state = PanelState::new(small());
+    for _ in 0..20 {
+        frame(&mut state);
+    }
+    assert_eq!(state.store().frames().len(), 8);
+    assert!(!state.is_paused());
+    state.pin_latest();
+    assert_eq!(state.pinned(), Some(7));
+    assert!(state.is_paused());
+    state.toggle_pause();
+    assert_eq!((state.pinned(), state.selection()), (None, None));
+    state.pin_latest();
+    for _ in 0..3 {
+        frame(&mut state);
+    }
+    assert_eq!(
+        state.pinned(),
+        Some(4),
+        "the same frame has moved towards the old end"
+    );
+    state.unpin();
+    assert_eq!(state.pinned(), None);
+}
+
+#[test]
+fn without_recording_there_are_lengths_and_system_metrics() {
+    let turn = recorder();
+    drain::disable();
+    let mut state = PanelState::new(small());
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(5));
+        state.tick();
+    }
+    let frame = &state.store().frames()[1];
+    assert!(frame.duration_ms() >= 5.0, "{} ms", frame.duration_ms());
+    let column = |name: &str| {
+        let columns = state.store().catalog().columns.iter();
+        let at = columns.clone().position(|column| column.metric.name == name)?;
+        frame.metric(at as u32)
+    };
+    assert!(column("frame_ms").unwrap() >= 5.0);
+    if cfg!(target_os = "linux") {
+        assert!(column("memory_mb").unwrap() > 1.0);
+    }
+    drop(turn);
+}
+
+#[test]
+fn the_panel_draws_the_programs_own_metrics() {
+    struct Workload {
+        particles: usize,
+    }
+    const METRICS: &[Metric<Workload>] = &[
+        Metric::new("particles", |w: &Workload| w.particles as f64, "")
+            .as_integer()
+            .describe("alive at the end of the frame"),
+        Metric::new("broken", |_| f64::NAN, "ms"),
+    ];
+    let _turn = recorder();
+    let state = PanelState::new(small());
+    let history = VecDeque::new();
+    let mut harness = Harness::builder()
+        .with_size(egui::vec2(1000.0, 700.0))
+        .build_ui_state(
+            |ui, (state, history): &mut (PanelState, VecDeque<Workload>)| {
+                if !state.is_paused() {
+                    frame(state);
+                    if history.len() == 8 {
+                        history.pop_front();
+                    }
+                    history.push_back(Workload {
+                        particles: 1000 + history.len(),
+                    });
+                }
+                show(ui, state, history, METRICS);
+            },
+            (state, history),
+        );
+    harness.run_steps(12);
+    assert!(harness.query_by_label("plot particles").is_some());
+    harness.get_by_label("Pause").click();
+    harness.run_steps(3);
+    let (state, history) = harness.state();
+    assert!(state.is_paused());
+    assert_eq!(
+        (state.store().frames().len(), history.len()),
+        (8, 8),
+        "both rings stand still together"
+    );
+    let before = state.store().version();
+    harness.run_steps(3);
+    assert_eq!(harness.state().0.store().version(), before);
+}
+
+#[test]
+fn a_panel_that_is_gone_leaves_no_sink() {
+    let _turn = recorder();
+    let mut state = PanelState::new(small());
+    state.tick();
+    drop(state);
+    drain::frame_mark();
+    drain::flush();
+    assert_eq!(drain::failed_sinks(), 0);
+}
