@@ -69,7 +69,7 @@ impl PanelState {
             good: config.bar_good_threshold,
             warn: config.bar_warn_threshold,
         };
-        Self {
+        let mut state = Self {
             panel: Panel::new(Store::new(config.history_capacity, DEFAULT_MAX_SPANS), thresholds),
             began: Instant::now(),
             entry_begin_ns: 0,
@@ -78,7 +78,12 @@ impl PanelState {
             marked_ticks: 0,
             sampler: ProcessSampler::new(),
             sample: None,
+        };
+        if drain::is_enabled() {
+            // What the first frame does before its tick counts as well.
+            state.start_feed();
         }
+        state
     }
 
     /// Sets how many spans are remembered; about 20 bytes each.

@@ -43,6 +43,7 @@
 //! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
 //! | see what a criterion benchmark does | `CriterionProfiler` |
+//! | see all of it in a window of the program, or of a capture | `vor::viz` |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
 //!
 //! # Features
@@ -55,6 +56,7 @@
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
 //! | `parquet` | no | captures as Parquet tables |
+//! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `cli` | no | the `vor` command |
 
 #[cfg(feature = "criterion")]
@@ -100,6 +102,14 @@ pub use vor_core::task::{AsyncScope, async_span};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
+
+/// The panel: what the program does, drawn in it by egui while it runs, or a capture of any length.
+#[cfg(feature = "viz")]
+pub mod viz {
+    pub use vor_viz::bars::Thresholds;
+    pub use vor_viz::panel::{Panel, Tab};
+    pub use vor_viz::{Metric, PanelConfig, PanelState, ReplayState, show};
+}
 
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]
