@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
-use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, pos2};
+use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, epaint::Vertex, pos2};
 
 /// A mesh of rectangles that is drawn each pass, and made anew only when it changes.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,16 @@ impl Quads {
 /// Appends a rectangle.
 #[inline]
 pub(crate) fn quad(mesh: &mut Mesh, left: f32, top: f32, right: f32, bottom: f32, color: Color32) {
-    mesh.add_colored_rect(Rect::from_min_max(pos2(left, top), pos2(right, bottom)), color);
+    let first = mesh.vertices.len() as u32;
+    let corner = |x: f32, y: f32| Vertex::untextured(pos2(x, y), color);
+    mesh.vertices.extend_from_slice(&[
+        corner(left, top),
+        corner(right, top),
+        corner(left, bottom),
+        corner(right, bottom),
+    ]);
+    let corners = [0, 1, 2, 2, 1, 3].map(|i| first + i);
+    mesh.indices.extend_from_slice(&corners);
 }
 
 /// Appends a triangle that points down to `tip`, of twice `half` points in width.

@@ -50,6 +50,9 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
 struct Edges {
     low: f64,
     high: f64,
+    /// Half of the lower edge, and one by half of the height: the difference of the greatest numbers has no place.
+    half_low: f64,
+    by_half_height: f64,
 }
 
 impl Edges {
@@ -73,18 +76,20 @@ impl Edges {
                 low = 0.0;
             }
         }
+        let (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
         Self {
-            low: low.max(f64::MIN),
-            high: high.min(f64::MAX),
+            low,
+            high,
+            half_low: low / 2.0,
+            by_half_height: 1.0 / (high / 2.0 - low / 2.0),
         }
     }
 
     /// Returns how far up a value lies: 0 at the lower edge, 1 at the upper one.
     #[inline]
     fn share(&self, value: f64) -> f32 {
-        // Halves, since the difference of the greatest numbers has no place.
-        let height = self.high / 2.0 - self.low / 2.0;
-        (((value / 2.0 - self.low / 2.0) / height) as f32).clamp(0.0, 1.0)
+        // Of edges that are next to one another among the least numbers, nothing is left to divide by: the cast makes zero of that.
+        (((value / 2.0 - self.half_low) * self.by_half_height) as f32).clamp(0.0, 1.0)
     }
 }
 
@@ -96,7 +101,9 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     let snap = |y: f32| (y / pixel).round() * pixel;
     let edges = Edges::of(&reduced.all);
     let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
-    let y_of = |value: f64| snap(bottom - (bottom - top) * edges.share(value));
+    let height_px = ((bottom - top) / pixel).round();
+    // A cast rounds to whole pixels where `round` would be a call.
+    let y_of = |value: f64| bottom - (edges.share(value) * height_px + 0.5) as u32 as f32 * pixel;
     // Few frames: a point at each value.
     let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
