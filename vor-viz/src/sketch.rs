@@ -83,7 +83,7 @@ pub(crate) struct Ink {
     pub(crate) color: Color32,
 }
 
-/// Writes a text, cut with `…` where it is wider than `width_points`; returns where it stands.
+/// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no room at all; returns where it stands.
 pub(crate) fn text(
     painter: &Painter,
     pos: Pos2,
@@ -92,6 +92,9 @@ pub(crate) fn text(
     text: String,
     ink: Ink,
 ) -> Rect {
+    if width_points <= 0.0 {
+        return Rect::from_min_size(pos, egui::Vec2::ZERO);
+    }
     let galley = layout(painter, width_points, text, ink);
     let rect = align.anchor_size(pos, galley.size());
     painter.galley(rect.min, galley, ink.color);

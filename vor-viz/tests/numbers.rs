@@ -316,6 +316,19 @@ fn rows_are_pinned_hidden_and_shown_again() {
 }
 
 #[test]
+fn a_narrow_panel_with_a_row_hidden_and_one_on_top() {
+    let mut harness = harness(store(100, usual_ms), egui::Theme::Light, 1.0);
+    harness.state_mut().plots.set_pinned("sometimes", true);
+    harness.state_mut().plots.set_hidden("never", true);
+    harness.set_size(egui::vec2(420.0, 440.0));
+    harness.run();
+    let name = rect_of(&harness, "hide memory").center();
+    harness.hover_at(name);
+    harness.run();
+    harness.snapshot("numbers_narrow");
+}
+
+#[test]
 fn dragging_the_edge_of_a_name_changes_the_height_of_all_rows() {
     let mut harness = harness(store(100, usual_ms), egui::Theme::Dark, 1.0);
     let edge = rect_of(&harness, "height of frame_ms").center();
@@ -402,8 +415,9 @@ fn next_frame(store: &Store, value: f64) -> FrameEntry {
 
 #[test]
 fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
+    type Change = fn(&mut State);
     let mut harness = harness(store(700, usual_ms), egui::Theme::Dark, 1.0);
-    let changes: [(&str, fn(&mut State)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("frames come and leave", |state| {
             for i in 0..130 {
                 let frame = next_frame(&state.store, f64::from(i));

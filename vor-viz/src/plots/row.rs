@@ -24,20 +24,30 @@ pub(super) fn name_rect(rect: Rect) -> Rect {
     rect.with_max_x(axis_rect(rect).left())
 }
 
+/// Returns how much of the column of names the numbers at the plot's edges take, in points: in a narrow panel, names need it more.
+fn edges_width(name: Rect) -> f32 {
+    if name.width() < 120.0 { 0.0 } else { EDGES_WIDTH }
+}
+
 /// Returns the places of the signs for pinning and hiding.
 pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
     let name = name_rect(rect);
     let size = vec2(16.0, 16.0);
-    let right = (name.right() - EDGES_WIDTH).max(name.left() + 36.0);
-    let bottom = rect.bottom() - 3.0;
-    [36.0, 18.0].map(|left| Rect::from_min_size(pos2(right - left, bottom - size.y), size))
+    let right = (name.right() - edges_width(name)).max(name.left() + 36.0);
+    let top = rect.bottom() - 3.0 - size.y;
+    [18.0, 36.0].map(|left| Rect::from_min_size(pos2(right - left, top), size))
 }
 
-/// Returns the places of the values.
+/// Returns the places of the values; in a narrow panel, all but the first are empty.
 pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
     let column = rect.with_min_x(axis_rect(rect).right());
+    let shares = if column.width() < 180.0 {
+        [1.0, 0.0, 0.0, 0.0]
+    } else {
+        VALUE_SHARES
+    };
     let mut left = column.left();
-    VALUE_SHARES.map(|share| {
+    shares.map(|share| {
         let cell = column.with_min_x(left).with_max_x(left + share * column.width());
         left = cell.right();
         // Numbers of neighbours must not touch.
@@ -162,6 +172,8 @@ pub(super) struct Cells<'a> {
     pub(super) reduced: &'a Reduced,
     /// The value that is told.
     pub(super) value: f64,
+    /// What the signs below the name take at its right, in points.
+    pub(super) signs_width: f32,
 }
 
 impl Cells<'_> {
@@ -180,7 +192,7 @@ impl Cells<'_> {
         let name = name_rect(rect);
         let plot = axis_rect(rect);
         let left = name.left_top() + vec2(4.0, 3.0);
-        let room = name.width() - EDGES_WIDTH - 4.0;
+        let room = name.width() - edges_width(name) - 4.0;
         let is_low = rect.height() < 34.0;
         sketch::text(
             painter,
@@ -200,6 +212,7 @@ impl Cells<'_> {
                     units::count(self.reduced.gaps as u64)
                 );
             }
+            let room = room - self.signs_width;
             sketch::text(
                 painter,
                 left + vec2(0.0, 16.0),
@@ -209,7 +222,7 @@ impl Cells<'_> {
                 weak(10.0),
             );
         }
-        if !all.is_empty() {
+        if !all.is_empty() && edges_width(name) > 0.0 {
             let edges = Edges::of(all);
             let right = plot.left() - 4.0;
             let edge = |value: f64| match value.fract() {
