@@ -417,7 +417,7 @@ fn next_frame(store: &Store, value: f64) -> FrameEntry {
 fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
     type Change = fn(&mut State);
     let mut harness = harness(store(700, usual_ms), egui::Theme::Dark, 1.0);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 8] = [
         ("frames come and leave", |state| {
             for i in 0..130 {
                 let frame = next_frame(&state.store, f64::from(i));
@@ -427,6 +427,18 @@ fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
         ("a frame is known better", |state| {
             let id = state.store.id_at(300);
             state.store.update_frame(id, |frame| frame.metrics[1].value = 7e9);
+        }),
+        ("a frame comes without its metrics", |state| {
+            let mut frame = next_frame(&state.store, 0.0);
+            frame.metrics.clear();
+            state.store.push_frame(frame);
+        }),
+        ("they come with the next frame", |state| {
+            let frame = next_frame(&state.store, 90.0);
+            let metrics = frame.metrics.clone();
+            let id = state.store.push_frame(frame);
+            let before = vor_viz::store::FrameId(id.0 - 1);
+            state.store.update_frame(before, |frame| frame.metrics = metrics);
         }),
         ("rows go away and change places", |state| {
             state.plots.set_pinned("sometimes", true);

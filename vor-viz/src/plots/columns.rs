@@ -3,8 +3,9 @@
 //! Which frames share a column of pixels is found out once for all rows: a group is a frame that is wider than a pixel, or the frames that lie in one column. Of each group, a row keeps
 //! least, greatest and mean as a run; between runs lie gaps. So a picture has at most as many runs as pixels, however many frames there are.
 //!
-//! Values are kept while their frames live: asking the caller for all of them again, because one frame has come, takes longer than all the rest. What else may have happened to the
-//! store shows in its version. As a version cannot tell everything, a part of the old values is compared with what the caller says now, another part each time.
+//! Values are kept while their frames live: asking the caller for all of them again, because one frame has come, takes longer than all the rest. Those of the newest frames may still be
+//! unknown and are asked for each time. What else may have happened to the store shows in its version. As a version cannot tell everything, a part of the old values is compared with
+//! what the caller says now, another part each time; where one differs, the row is read anew.
 
 use std::ops::Range;
 
@@ -14,6 +15,12 @@ use crate::store::Store;
 
 /// After so many readings, all old values were compared once.
 const PARTS: usize = 16;
+
+/// How many of the newest frames are asked for anew each time: live, a frame is known before its metrics are.
+const LATE: usize = 256;
+
+/// Most changes of the store per frame that comes, if nothing else has happened: the frame, its spans, and what is known of it later.
+const CHANGES_PER_FRAME: u64 = 4;
 
 /// Columns of pixels that show the same values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,9 +147,8 @@ impl Columns {
             .and_then(|left| usize::try_from(left).ok());
         let come = left.and_then(|left| (len + left).checked_sub(self.len));
         let goes_on = come.is_some_and(|come| {
-            // A frame that comes counts once, or twice with its spans.
             let changes = store.version().checked_sub(self.version);
-            changes.is_some_and(|changes| (come as u64..=2 * come as u64).contains(&changes))
+            changes.is_some_and(|changes| changes <= CHANGES_PER_FRAME * come as u64)
         });
         for (row, reduced) in rows.iter().zip(&mut self.rows) {
             match left.filter(|_| goes_on) {
@@ -245,6 +251,8 @@ impl Reduced {
         if known.len() > len || !compared.into_iter().all(is_same) {
             self.forget_all();
         }
+        self.values
+            .truncate(self.values.len().saturating_sub(LATE).max(self.gone));
         let known = self.values.len() - self.gone;
         self.values.extend((known..len).map(ask));
     }

@@ -38,7 +38,8 @@ pub struct MetricRow<'a> {
     pub integer: bool,
     /// What it means, for a hover text; may be empty.
     pub description: &'a str,
-    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. As long as the store's version stays, it returns the same.
+    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. While the store's version stays, it is not asked again; nor is it asked, each time a frame comes, for more than the newest frames
+    /// and a part of the others.
     pub values: &'a dyn Fn(usize) -> f64,
 }
 
