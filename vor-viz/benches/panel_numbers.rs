@@ -74,7 +74,8 @@ fn pass(ctx: &Context, show: impl FnMut(&mut Ui)) {
         screen_rect: Some(egui::Rect::from_min_size(pos2(0.0, 0.0), vec2(1400.0, 900.0))),
         ..RawInput::default()
     };
-    let output = ctx.run_ui(input, show);
+    let mut output = ctx.run_ui(input, show);
+    output.textures_delta.clear();
     black_box(ctx.tessellate(output.shapes, output.pixels_per_point));
 }
 

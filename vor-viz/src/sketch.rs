@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
-use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, pos2};
+use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, epaint::Vertex, pos2};
 
 /// A mesh of rectangles that is drawn each pass, and made anew only when it changes.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,16 @@ impl Quads {
 /// Appends a rectangle.
 #[inline]
 pub(crate) fn quad(mesh: &mut Mesh, left: f32, top: f32, right: f32, bottom: f32, color: Color32) {
-    mesh.add_colored_rect(Rect::from_min_max(pos2(left, top), pos2(right, bottom)), color);
+    let first = mesh.vertices.len() as u32;
+    let corner = |x: f32, y: f32| Vertex::untextured(pos2(x, y), color);
+    mesh.vertices.extend_from_slice(&[
+        corner(left, top),
+        corner(right, top),
+        corner(left, bottom),
+        corner(right, bottom),
+    ]);
+    let corners = [0, 1, 2, 2, 1, 3].map(|i| first + i);
+    mesh.indices.extend_from_slice(&corners);
 }
 
 /// Appends a triangle that points down to `tip`, of twice `half` points in width.
@@ -74,7 +83,7 @@ pub(crate) struct Ink {
     pub(crate) color: Color32,
 }
 
-/// Writes a text, cut with `…` where it is wider than `width_points`; returns where it stands.
+/// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no room at all; returns where it stands.
 pub(crate) fn text(
     painter: &Painter,
     pos: Pos2,
@@ -83,6 +92,9 @@ pub(crate) fn text(
     text: String,
     ink: Ink,
 ) -> Rect {
+    if width_points <= 0.0 {
+        return Rect::from_min_size(pos, egui::Vec2::ZERO);
+    }
     let galley = layout(painter, width_points, text, ink);
     let rect = align.anchor_size(pos, galley.size());
     painter.galley(rect.min, galley, ink.color);

@@ -316,6 +316,19 @@ fn rows_are_pinned_hidden_and_shown_again() {
 }
 
 #[test]
+fn a_narrow_panel_with_a_row_hidden_and_one_on_top() {
+    let mut harness = harness(store(100, usual_ms), egui::Theme::Light, 1.0);
+    harness.state_mut().plots.set_pinned("sometimes", true);
+    harness.state_mut().plots.set_hidden("never", true);
+    harness.set_size(egui::vec2(420.0, 440.0));
+    harness.run();
+    let name = rect_of(&harness, "hide memory").center();
+    harness.hover_at(name);
+    harness.run();
+    harness.snapshot("numbers_narrow");
+}
+
+#[test]
 fn dragging_the_edge_of_a_name_changes_the_height_of_all_rows() {
     let mut harness = harness(store(100, usual_ms), egui::Theme::Dark, 1.0);
     let edge = rect_of(&harness, "height of frame_ms").center();
@@ -385,6 +398,124 @@ fn no_frame_breaks_anything_whatever_its_times() {
     let state = harness.state_mut();
     state.view.select(&state.store, 3, 11);
     harness.run();
+}
+
+/// Returns a frame like those of [`store`], behind the last one.
+fn next_frame(store: &Store, value: f64) -> FrameEntry {
+    let begin_ns = store.frames().back().map_or(0, |last| last.end_ns);
+    let metric = |column: u32| MetricValue { column, value };
+    FrameEntry {
+        number: store.frames().len() as u64,
+        begin_ns,
+        end_ns: begin_ns + 15_000_000,
+        metrics: (0..METRICS.len() as u32).map(metric).collect(),
+        ..FrameEntry::default()
+    }
+}
+
+#[test]
+fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
+    type Change = fn(&mut State);
+    let mut harness = harness(store(700, usual_ms), egui::Theme::Dark, 1.0);
+    let changes: [(&str, Change); 8] = [
+        ("frames come and leave", |state| {
+            for i in 0..130 {
+                let frame = next_frame(&state.store, f64::from(i));
+                state.store.push_frame(frame);
+            }
+        }),
+        ("a frame is known better", |state| {
+            let id = state.store.id_at(300);
+            state.store.update_frame(id, |frame| frame.metrics[1].value = 7e9);
+        }),
+        ("a frame comes without its metrics", |state| {
+            let mut frame = next_frame(&state.store, 0.0);
+            frame.metrics.clear();
+            state.store.push_frame(frame);
+        }),
+        ("they come with the next frame", |state| {
+            let frame = next_frame(&state.store, 90.0);
+            let metrics = frame.metrics.clone();
+            let id = state.store.push_frame(frame);
+            let before = vor_viz::store::FrameId(id.0 - 1);
+            state.store.update_frame(before, |frame| frame.metrics = metrics);
+        }),
+        ("rows go away and change places", |state| {
+            state.plots.set_pinned("sometimes", true);
+            state.plots.set_hidden("memory", true);
+        }),
+        ("a hidden row comes back", |state| {
+            state.plots.set_hidden("memory", false);
+        }),
+        ("frames are selected", |state| {
+            state.view.select(&state.store, 100, 650)
+        }),
+        ("another capture", |state| {
+            state.store = store(650, |i| usual_ms(i + 5));
+            state.view = View::default();
+        }),
+    ];
+    for (what, change) in changes {
+        change(harness.state_mut());
+        harness.run();
+        let kept = harness.render().unwrap();
+        // A harness of its own has read nothing before.
+        let old = harness.state();
+        let (store, view, plots) = (old.store.clone(), old.view.clone(), old.plots.clone());
+        let mut fresh = self::harness(store, egui::Theme::Dark, 1.0);
+        let state = fresh.state_mut();
+        state.view = view;
+        for name in plots.pinned() {
+            state.plots.set_pinned(name, true);
+        }
+        for name in plots.hidden() {
+            state.plots.set_hidden(name, true);
+        }
+        fresh.run();
+        assert!(kept == fresh.render().unwrap(), "{what}");
+    }
+}
+
+#[test]
+fn values_are_asked_for_once_while_nothing_changes() {
+    let calls = std::cell::Cell::new(0);
+    let values = |index: usize| {
+        calls.set(calls.get() + 1);
+        index as f64
+    };
+    let (mut plots, mut view) = (Plots::default(), View::default());
+    let mut store = store(1600, usual_ms);
+    let ctx = egui::Context::default();
+    let mut pass = |store: &Store| {
+        let before = calls.get();
+        view.begin_pass(store);
+        let input = egui::RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, egui::vec2(900.0, 300.0))),
+            ..egui::RawInput::default()
+        };
+        let mut output = ctx.run_ui(input, |ui| {
+            let row = MetricRow {
+                name: "index",
+                unit: "",
+                integer: true,
+                description: "",
+                values: &values,
+            };
+            plots.show(ui, store, &mut view, &Theme::of(ui.visuals()), &[row]);
+        });
+        output.textures_delta.clear();
+        calls.get() - before
+    };
+    // The value that is told is asked for in each pass.
+    assert_eq!(pass(&store), 1601);
+    assert_eq!(pass(&store), 1);
+    // All values are as before but for one place, so that the oldest frame leaves and with it the comparison fails.
+    let frame = next_frame(&store, 1.0);
+    store.push_frame(frame);
+    assert!(pass(&store) > 1600);
+    let id = store.id_at(7);
+    store.update_frame(id, |frame| frame.span_count = 1);
+    assert_eq!(pass(&store), 1601);
 }
 
 /// Pictures of everything in both themes, and with pixels of both sizes.

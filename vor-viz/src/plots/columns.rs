@@ -1,7 +1,11 @@
 //! The values of frames, reduced to columns of pixels.
 //!
-//! A run is one or more columns of pixels that show the same: those of a frame that is wider than a pixel, or one column in which several frames lie. So a picture has at most
-//! as many runs as pixels, however many frames there are.
+//! Which frames share a column of pixels is found out once for all rows: a group is a frame that is wider than a pixel, or the frames that lie in one column. Of each group, a row keeps
+//! least, greatest and mean as a run; between runs lie gaps. So a picture has at most as many runs as pixels, however many frames there are.
+//!
+//! Values are kept while their frames live: asking the caller for all of them again, because one frame has come, takes longer than all the rest. Those of the newest frames may still be
+//! unknown and are asked for each time. What else may have happened to the store shows in its version. As a version cannot tell everything, a part of the old values is compared with
+//! what the caller says now, another part each time; where one differs, the row is read anew.
 
 use std::ops::Range;
 
@@ -9,8 +13,14 @@ use super::MetricRow;
 use crate::frame_axis::FrameAxis;
 use crate::store::Store;
 
-/// How many frames are read of a row before the next row is read: their metrics stay in the cache meanwhile.
-const BLOCK: usize = 64;
+/// After so many readings, all old values were compared once.
+const PARTS: usize = 16;
+
+/// How many of the newest frames are asked for anew each time: live, a frame is known before its metrics are.
+const LATE: usize = 256;
+
+/// Most changes of the store per frame that comes, if nothing else has happened: the frame, its spans, and what is known of it later.
+const CHANGES_PER_FRAME: u64 = 4;
 
 /// Columns of pixels that show the same values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +39,7 @@ pub(super) struct Extent {
     pub(super) min: f64,
     pub(super) max: f64,
     sum: f64,
-    count: u32,
+    count: usize,
 }
 
 impl Extent {
@@ -40,12 +50,25 @@ impl Extent {
         count: 0,
     };
 
+    /// Makes the extent of values that are finite or `NaN`.
     #[inline]
-    fn add(&mut self, value: f64) {
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-        self.sum += value;
-        self.count += 1;
+    fn of(values: &[f64]) -> Self {
+        let mut all = Self::NONE;
+        for &value in values {
+            // Written so that nothing is added for `NaN`, without a branch.
+            all.min = if value < all.min { value } else { all.min };
+            all.max = if value > all.max { value } else { all.max };
+            all.sum += if value.is_nan() { 0.0 } else { value };
+            all.count += usize::from(!value.is_nan());
+        }
+        all
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        self.count += other.count;
     }
 
     /// Returns the mean; of values so large that their sum has no place, the nearest of least and greatest. `NaN` if there are none.
@@ -54,7 +77,7 @@ impl Extent {
         if self.count == 0 {
             return f64::NAN;
         }
-        (self.sum / f64::from(self.count)).max(self.min).min(self.max)
+        (self.sum / self.count as f64).max(self.min).min(self.max)
     }
 
     /// Returns whether there is any value.
@@ -63,9 +86,25 @@ impl Extent {
     }
 }
 
-/// A row's values in columns of pixels.
+/// Frames that share columns of pixels.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    first: u32,
+    end: u32,
+    /// The first frame, and the one behind the last, by index in the store.
+    from: usize,
+    to: usize,
+    /// Whether its frame is in the group before as well, since it begins in a column that others lie in.
+    repeats: bool,
+}
+
+/// A row's values, and what is visible of them in columns of pixels.
 #[derive(Clone, Debug)]
 pub(super) struct Reduced {
+    name: String,
+    /// A value for each frame of the store, behind `gone` that have left; `NaN` for a gap.
+    values: Vec<f64>,
+    gone: usize,
     /// The runs, from left to right; between them lie gaps.
     pub(super) runs: Vec<Run>,
     /// All values of the visible frames.
@@ -78,6 +117,13 @@ pub(super) struct Reduced {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
     rows: Vec<Reduced>,
+    groups: Vec<Group>,
+    /// The store's version, its first frame and its number of frames when it was last read.
+    version: u64,
+    first: u64,
+    len: usize,
+    /// Which part of the old values is compared next.
+    part: usize,
 }
 
 impl Columns {
@@ -86,7 +132,7 @@ impl Columns {
         &self.rows
     }
 
-    /// Reads the values of some frames.
+    /// Reads what is new in the store, and reduces the values of some frames.
     pub(super) fn read(
         &mut self,
         store: &Store,
@@ -94,55 +140,143 @@ impl Columns {
         axis: &FrameAxis,
         rows: &[&MetricRow<'_>],
     ) {
-        self.rows.resize_with(rows.len(), || Reduced {
-            runs: Vec::new(),
-            all: Extent::NONE,
-            gaps: 0,
+        self.line_up(rows);
+        let (first, len) = (store.id_at(0).0, store.frames().len());
+        let left = first
+            .checked_sub(self.first)
+            .and_then(|left| usize::try_from(left).ok());
+        let come = left.and_then(|left| (len + left).checked_sub(self.len));
+        let goes_on = come.is_some_and(|come| {
+            let changes = store.version().checked_sub(self.version);
+            changes.is_some_and(|changes| changes <= CHANGES_PER_FRAME * come as u64)
         });
-        for reduced in &mut self.rows {
-            reduced.runs.clear();
-            reduced.all = Extent::NONE;
-            reduced.gaps = 0;
-        }
-        let mut places = [None; BLOCK];
-        for begin in frames.clone().step_by(BLOCK) {
-            let block = begin..frames.end.min(begin + BLOCK);
-            let entries = store.frames().range(block.clone());
-            for (place, frame) in places.iter_mut().zip(entries) {
-                *place = axis.columns(frame.begin_ns, frame.end_ns);
+        for (row, reduced) in rows.iter().zip(&mut self.rows) {
+            match left.filter(|_| goes_on) {
+                Some(left) => reduced.forget_first(left),
+                None => reduced.forget_all(),
             }
-            for (row, reduced) in rows.iter().zip(&mut self.rows) {
-                for (index, place) in block.clone().zip(&places) {
-                    reduced.add((row.values)(index), *place);
+            reduced.read(row, len, self.part);
+        }
+        self.part = (self.part + 1) % PARTS;
+        (self.version, self.first, self.len) = (store.version(), first, len);
+        self.group(store, frames, axis);
+        for reduced in &mut self.rows {
+            reduced.reduce(&self.groups);
+        }
+    }
+
+    /// Puts what is known of rows in the order in which they are asked for.
+    fn line_up(&mut self, rows: &[&MetricRow<'_>]) {
+        for (i, row) in rows.iter().enumerate() {
+            let behind = self.rows.get(i..).unwrap_or_default();
+            match behind.iter().position(|reduced| reduced.name == row.name) {
+                Some(at) => self.rows.swap(i, i + at),
+                None => self.rows.insert(i, Reduced::new(row.name)),
+            }
+        }
+        self.rows.truncate(rows.len());
+    }
+
+    /// Finds out which frames share columns of pixels.
+    fn group(&mut self, store: &Store, frames: Range<usize>, axis: &FrameAxis) {
+        self.groups.clear();
+        let indices = frames.clone();
+        for (index, frame) in indices.zip(store.frames().range(frames)) {
+            let Some((first, end)) = axis.columns(frame.begin_ns, frame.end_ns) else {
+                continue;
+            };
+            let (mut first, mut end) = (first as u32, end as u32);
+            let mut repeats = false;
+            match self.groups.last_mut() {
+                // Only frames that are narrower than a pixel share one, if the capture is sound.
+                Some(last) if first < last.end && !last.repeats => {
+                    last.to = index + 1;
+                    first = last.end;
+                    repeats = true;
                 }
+                Some(last) if first < last.end => {
+                    first = last.end - 1;
+                    end = end.max(last.end);
+                }
+                _ => {}
+            }
+            if first < end {
+                self.groups.push(Group {
+                    first,
+                    end,
+                    from: index,
+                    to: index + 1,
+                    repeats,
+                });
             }
         }
     }
 }
 
 impl Reduced {
-    #[inline]
-    fn add(&mut self, value: f64, place: Option<(usize, usize)>) {
-        let Some((first, end)) = place else {
-            return;
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            values: Vec::new(),
+            gone: 0,
+            runs: Vec::new(),
+            all: Extent::NONE,
+            gaps: 0,
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.values.clear();
+        self.gone = 0;
+    }
+
+    /// Forgets the values of the oldest frames.
+    fn forget_first(&mut self, count: usize) {
+        self.gone = self.gone.saturating_add(count).min(self.values.len());
+        if self.gone > 64 && self.gone > self.values.len() / 2 {
+            self.values.drain(..self.gone);
+            self.gone = 0;
+        }
+    }
+
+    /// Asks for the values of frames that are not known yet, and compares a part of the others.
+    fn read(&mut self, row: &MetricRow<'_>, len: usize, part: usize) {
+        let ask = |index: usize| {
+            let value = (row.values)(index);
+            if value.is_finite() { value } else { f64::NAN }
         };
-        if !value.is_finite() {
-            self.gaps += 1;
-            return;
+        let known = self.values.get(self.gone..).unwrap_or_default();
+        let compared = known.len() * part / PARTS..known.len() * (part + 1) / PARTS;
+        let is_same = |index: usize| known[index].to_bits() == ask(index).to_bits();
+        if known.len() > len || !compared.into_iter().all(is_same) {
+            self.forget_all();
         }
-        self.all.add(value);
-        let (mut first, end) = (first as u32, end as u32);
-        if let Some(last) = self.runs.last_mut()
-            && first < last.end
-        {
-            // Only frames that are narrower than a pixel share one, if the capture is sound.
-            last.extent.add(value);
-            first = last.end;
+        self.values
+            .truncate(self.values.len().saturating_sub(LATE).max(self.gone));
+        let known = self.values.len() - self.gone;
+        self.values.extend((known..len).map(ask));
+    }
+
+    /// Makes a run of each group that has a value.
+    fn reduce(&mut self, groups: &[Group]) {
+        self.runs.clear();
+        self.all = Extent::NONE;
+        let mut frames = 0;
+        let values = self.values.get(self.gone..).unwrap_or_default();
+        for group in groups {
+            let extent = Extent::of(values.get(group.from..group.to).unwrap_or_default());
+            if !group.repeats {
+                self.all.add(&extent);
+                frames += group.to - group.from;
+            }
+            if !extent.is_empty() {
+                self.runs.push(Run {
+                    first: group.first,
+                    end: group.end,
+                    extent,
+                });
+            }
         }
-        if first < end {
-            let mut extent = Extent::NONE;
-            extent.add(value);
-            self.runs.push(Run { first, end, extent });
-        }
+        self.gaps = frames - self.all.count.min(frames);
     }
 }

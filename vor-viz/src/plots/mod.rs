@@ -38,7 +38,8 @@ pub struct MetricRow<'a> {
     pub integer: bool,
     /// What it means, for a hover text; may be empty.
     pub description: &'a str,
-    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. As long as the store's version stays, it returns the same.
+    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. While the store's version stays, it is not asked again; nor is it asked, each time a frame comes, for more than the newest frames
+    /// and a part of the others.
     pub values: &'a dyn Fn(usize) -> f64,
 }
 
@@ -135,6 +136,7 @@ impl Plots {
         let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
         let slots: Vec<usize> = (0..order.len()).filter(in_sight).collect();
         let mut done = Vec::new();
+        let mut signs = Vec::with_capacity(slots.len());
         let mut tooltip = None;
         for &slot in &slots {
             let (row, rect) = (&rows[order[slot]], row_rect(slot));
@@ -146,7 +148,7 @@ impl Plots {
             if let Some(index) = frame_axis::interact(ui, &plot, &axis, store, view) {
                 tooltip = Some((plot, index, row));
             }
-            self.name_column(ui, rect, id, row, theme, &mut done);
+            signs.push(self.name_column(ui, rect, id, row, theme, &mut done));
         }
         let shown: Vec<&MetricRow<'_>> = slots.iter().map(|&slot| &rows[order[slot]]).collect();
         let whole = FrameAxis::new(axis_rect(area), view.axis(), ui.pixels_per_point());
@@ -155,9 +157,15 @@ impl Plots {
         self.draw(view, &whole, &rects, theme);
         self.quads.paint(ui.painter());
         let told = frame_axis::told_frame(store, view);
-        for ((row, rect), reduced) in shown.iter().zip(&rects).zip(self.columns.rows()) {
-            let value = told.map_or(f64::NAN, |(index, _)| (row.values)(index));
-            Cells { row, reduced, value }.write(ui.painter(), *rect, theme);
+        let places = rects.iter().zip(signs);
+        for ((row, reduced), (rect, signs_width)) in shown.iter().zip(self.columns.rows()).zip(places) {
+            let cells = Cells {
+                row,
+                reduced,
+                value: told.map_or(f64::NAN, |(index, _)| (row.values)(index)),
+                signs_width,
+            };
+            cells.write(ui.painter(), *rect, theme);
         }
         if !slots.is_empty() {
             frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
@@ -210,7 +218,7 @@ impl Plots {
         }
     }
 
-    /// Lets the user pin, hide and resize a row.
+    /// Lets the user pin, hide and resize a row; returns how much room the signs for that take, in points.
     fn name_column(
         &self,
         ui: &Ui,
@@ -219,7 +227,7 @@ impl Plots {
         row: &MetricRow<'_>,
         theme: &Theme,
         done: &mut Vec<Done>,
-    ) {
+    ) -> f32 {
         let name_rect = row::name_rect(rect);
         let name = ui.interact(name_rect, id.with("name"), Sense::hover());
         let is_hovered = name.contains_pointer();
@@ -242,10 +250,12 @@ impl Plots {
             "show no more",
         );
         let (pin_color, hide_color) = (button_color(&pin, theme), button_color(&hide, theme));
-        if is_hovered || is_pinned || pin.hovered() || pin.has_focus() {
+        let shows_hide = is_hovered || hide.hovered() || hide.has_focus();
+        let shows_pin = is_hovered || is_pinned || pin.hovered() || pin.has_focus();
+        if shows_pin {
             row::paint_pin(ui.painter(), pin_rect, is_pinned, pin_color);
         }
-        if is_hovered || hide.hovered() || hide.has_focus() {
+        if shows_hide {
             row::paint_hide(ui.painter(), hide_rect, hide_color);
         }
         if pin.clicked() {
@@ -265,6 +275,11 @@ impl Plots {
             done.push(Done::Resize(dragged_points));
         }
         edge.on_hover_and_drag_cursor(CursorIcon::ResizeVertical);
+        match (shows_hide, shows_pin) {
+            (true, _) => 38.0,
+            (false, true) => 20.0,
+            (false, false) => 0.0,
+        }
     }
 
     /// Reads and reduces the values, if they may have changed.

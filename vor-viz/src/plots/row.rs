@@ -24,20 +24,30 @@ pub(super) fn name_rect(rect: Rect) -> Rect {
     rect.with_max_x(axis_rect(rect).left())
 }
 
+/// Returns how much of the column of names the numbers at the plot's edges take, in points: in a narrow panel, names need it more.
+fn edges_width(name: Rect) -> f32 {
+    if name.width() < 120.0 { 0.0 } else { EDGES_WIDTH }
+}
+
 /// Returns the places of the signs for pinning and hiding.
 pub(super) fn button_rects(rect: Rect) -> [Rect; 2] {
     let name = name_rect(rect);
     let size = vec2(16.0, 16.0);
-    let right = (name.right() - EDGES_WIDTH).max(name.left() + 36.0);
-    let bottom = rect.bottom() - 3.0;
-    [36.0, 18.0].map(|left| Rect::from_min_size(pos2(right - left, bottom - size.y), size))
+    let right = (name.right() - edges_width(name)).max(name.left() + 36.0);
+    let top = rect.bottom() - 3.0 - size.y;
+    [18.0, 36.0].map(|left| Rect::from_min_size(pos2(right - left, top), size))
 }
 
-/// Returns the places of the values.
+/// Returns the places of the values; in a narrow panel, all but the first are empty.
 pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
     let column = rect.with_min_x(axis_rect(rect).right());
+    let shares = if column.width() < 180.0 {
+        [1.0, 0.0, 0.0, 0.0]
+    } else {
+        VALUE_SHARES
+    };
     let mut left = column.left();
-    VALUE_SHARES.map(|share| {
+    shares.map(|share| {
         let cell = column.with_min_x(left).with_max_x(left + share * column.width());
         left = cell.right();
         // Numbers of neighbours must not touch.
@@ -50,6 +60,9 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
 struct Edges {
     low: f64,
     high: f64,
+    /// Half of the lower edge, and one by half of the height: the difference of the greatest numbers has no place.
+    half_low: f64,
+    by_half_height: f64,
 }
 
 impl Edges {
@@ -73,18 +86,20 @@ impl Edges {
                 low = 0.0;
             }
         }
+        let (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
         Self {
-            low: low.max(f64::MIN),
-            high: high.min(f64::MAX),
+            low,
+            high,
+            half_low: low / 2.0,
+            by_half_height: 1.0 / (high / 2.0 - low / 2.0),
         }
     }
 
     /// Returns how far up a value lies: 0 at the lower edge, 1 at the upper one.
     #[inline]
     fn share(&self, value: f64) -> f32 {
-        // Halves, since the difference of the greatest numbers has no place.
-        let height = self.high / 2.0 - self.low / 2.0;
-        (((value / 2.0 - self.low / 2.0) / height) as f32).clamp(0.0, 1.0)
+        // Of edges that are next to one another among the least numbers, nothing is left to divide by: the cast makes zero of that.
+        (((value / 2.0 - self.half_low) * self.by_half_height) as f32).clamp(0.0, 1.0)
     }
 }
 
@@ -96,7 +111,9 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     let snap = |y: f32| (y / pixel).round() * pixel;
     let edges = Edges::of(&reduced.all);
     let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
-    let y_of = |value: f64| snap(bottom - (bottom - top) * edges.share(value));
+    let height_px = ((bottom - top) / pixel).round();
+    // A cast rounds to whole pixels where `round` would be a call.
+    let y_of = |value: f64| bottom - (edges.share(value) * height_px + 0.5) as u32 as f32 * pixel;
     // Few frames: a point at each value.
     let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
@@ -155,6 +172,8 @@ pub(super) struct Cells<'a> {
     pub(super) reduced: &'a Reduced,
     /// The value that is told.
     pub(super) value: f64,
+    /// What the signs below the name take at its right, in points.
+    pub(super) signs_width: f32,
 }
 
 impl Cells<'_> {
@@ -173,7 +192,7 @@ impl Cells<'_> {
         let name = name_rect(rect);
         let plot = axis_rect(rect);
         let left = name.left_top() + vec2(4.0, 3.0);
-        let room = name.width() - EDGES_WIDTH - 4.0;
+        let room = name.width() - edges_width(name) - 4.0;
         let is_low = rect.height() < 34.0;
         sketch::text(
             painter,
@@ -193,6 +212,7 @@ impl Cells<'_> {
                     units::count(self.reduced.gaps as u64)
                 );
             }
+            let room = room - self.signs_width;
             sketch::text(
                 painter,
                 left + vec2(0.0, 16.0),
@@ -202,7 +222,7 @@ impl Cells<'_> {
                 weak(10.0),
             );
         }
-        if !all.is_empty() {
+        if !all.is_empty() && edges_width(name) > 0.0 {
             let edges = Edges::of(all);
             let right = plot.left() - 4.0;
             let edge = |value: f64| match value.fract() {
