@@ -196,7 +196,8 @@ impl Icicle {
                 return (String::new(), theme.label);
             };
             let share = crate::scopes::percent(node.sums.total_ns as f64 / whole_ns.max(1) as f64);
-            let color = if is_dim(place) { theme.text } else { theme.label };
+            let on_ground = Color32::from_gray(if theme.dark { 225 } else { 90 });
+            let color = if is_dim(place) { on_ground } else { theme.label };
             if place.node == ROOT {
                 return (format!("all {share}"), color);
             }

@@ -4,7 +4,7 @@
 //! or computes percentiles. A finished result holds until the store or the frames change:
 //!
 //! - Where other frames are wanted, the job begins anew at once. The old result stays, [dimmed](Job::is_dimmed), until the new one is there.
-//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew [`REFRESH_S`] seconds after its last begin.
+//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew a quarter of a second after its last begin.
 //!
 //! The slices are counted in spans, not in time: what a clock would say differs from pass to pass, and the web has no clock that may be asked here.
 
