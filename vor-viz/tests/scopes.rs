@@ -40,6 +40,7 @@ impl Shown {
             .with_size((width, height))
             .with_theme(shade)
             .with_pixels_per_point(pixels_per_point)
+            .with_max_steps(40)
             .build_ui(|ui| {
                 let (store, mut view) = (self.store.borrow(), self.view.borrow_mut());
                 view.begin_pass(&store);
