@@ -13,6 +13,7 @@ use vor_core::batch::ThreadBatch;
 use vor_core::catalog::{Catalog, SiteId, ThreadId};
 use vor_core::frame::TreeBuilder;
 use vor_core::stats::StatsBuilder;
+use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
@@ -39,6 +40,7 @@ impl Shown {
             .with_size((width, height))
             .with_theme(shade)
             .with_pixels_per_point(pixels_per_point)
+            .with_max_steps(40)
             .build_ui(|ui| {
                 let (store, mut view) = (self.store.borrow(), self.view.borrow_mut());
                 view.begin_pass(&store);
@@ -395,6 +397,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..400)
 }
 
+/// Returns moments, among them the first and the last there are.
+fn extreme() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        Just(i64::MIN),
+        Just(i64::MIN + 1),
+        Just(i64::MAX),
+        Just(0i64),
+        -20i64..20,
+        any::<i64>(),
+    ]
+}
+
 /// Returns the spans in the order in which they ended, and when all had.
 fn run(steps: &[Step]) -> (ThreadBatch, u64) {
     let (mut batch, mut open, mut now) = (ThreadBatch::default(), Vec::new(), 10_u64);
@@ -474,6 +488,35 @@ proptest! {
                 (expected.p50_ns, expected.p95_ns, expected.p99_ns)
             );
         }
+    }
+
+    #[test]
+    fn spans_anywhere_in_time_neither_panic_nor_are_counted_twice(
+        spans in proptest::collection::vec((extreme(), any::<u64>(), 0u32..70, 0usize..4), 1..200),
+        cuts in (extreme(), extreme(), extreme()),
+    ) {
+        let mut store = Store::new(10, usize::MAX);
+        for (number, part) in spans.chunks(60).enumerate() {
+            let mut rows = vec![RowBlock::default(); 4];
+            let mut sorted = part.to_vec();
+            sorted.sort_by_key(|span| span.0);
+            for (begin, length, shift, row) in sorted {
+                rows[row].push(begin, length.checked_shr(shift).unwrap_or(0), SiteId(shift));
+            }
+            let (begin, end) = if number == 0 { (cuts.0, cuts.1) } else { (cuts.1, cuts.2) };
+            store.push_block(block(number as u64, begin, end, rows, vec![]));
+        }
+        let all = Some((0, store.frames().len() - 1));
+        let mut table: Job<ScopeSums> = Job::default();
+        table.finish(&store, all, &());
+        prop_assert!(table.output().is_none_or(|rows| rows.spans <= spans.len() as u64));
+        let mut stacks: Job<Stacks> = Job::default();
+        stacks.finish(&store, all, &StackOptions { by_thread: true });
+        let counted = stacks.output().map(|stacks| {
+            let scopes = stacks.tree.nodes().iter().filter(|node| node.parent != 0 && node.parent != u32::MAX);
+            scopes.map(|node| node.sums.count).sum::<u64>()
+        });
+        prop_assert_eq!(counted, table.output().map(|rows| rows.spans));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use vor_viz::view::View;
 use crate::headless::Headless;
 use crate::synthetic;
 
-const SIZES: [(&str, usize, usize); 4] = [
+/// A name, a number of spans, and the frames that they are in.
+pub const SIZES: [(&str, usize, usize); 4] = [
     ("1k", 1_000, 1),
     ("100k", 100_000, 32),
     ("1M", 1_000_000, 256),
@@ -19,7 +20,7 @@ const SIZES: [(&str, usize, usize); 4] = [
 ];
 
 /// Rows per thread of the bench's programs: 8 threads fill the height at 16 pixels a row.
-const DEPTH: usize = 7;
+pub const DEPTH: usize = 7;
 
 pub fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("flame");

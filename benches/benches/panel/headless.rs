@@ -1,28 +1,18 @@
 //! egui without a window.
 
-use egui::{Context, Event, RawInput, Rect, Ui, pos2, vec2};
+use egui::{Context, RawInput, Rect, Ui, pos2, vec2};
 
 /// Passes of a UI at 1920 × 1080.
 pub struct Headless {
     ctx: Context,
     time: f64,
-    events: Vec<Event>,
 }
 
 impl Headless {
     pub fn new() -> Self {
         let ctx = Context::default();
         ctx.set_theme(egui::Theme::Dark);
-        Self {
-            ctx,
-            time: 0.0,
-            events: Vec::new(),
-        }
-    }
-
-    /// Lets something happen before the next pass.
-    pub fn event(&mut self, event: Event) {
-        self.events.push(event);
+        Self { ctx, time: 0.0 }
     }
 
     /// Runs a pass and tessellates what it drew; returns the number of vertices.
@@ -32,10 +22,11 @@ impl Headless {
             screen_rect: Some(Rect::from_min_size(pos2(0.0, 0.0), vec2(1920.0, 1080.0))),
             time: Some(self.time),
             max_texture_side: Some(8192),
-            events: std::mem::take(&mut self.events),
             ..RawInput::default()
         };
-        let output = self.ctx.run_ui(input, show);
+        let mut output = self.ctx.run_ui(input, show);
+        // A GPU would take these.
+        output.textures_delta.clear();
         let primitives = self.ctx.tessellate(output.shapes, output.pixels_per_point);
         let vertices = primitives.iter().map(|primitive| match &primitive.primitive {
             egui::epaint::Primitive::Mesh(mesh) => mesh.vertices.len(),

@@ -5,10 +5,19 @@
 
 mod flame;
 mod headless;
+mod numbers;
 #[path = "../../../vor-viz/tests/common/synthetic.rs"]
 mod synthetic;
+mod tables;
+mod whole;
 
 use criterion::{criterion_group, criterion_main};
 
-criterion_group!(benches, flame::benches);
+criterion_group!(
+    benches,
+    flame::benches,
+    numbers::benches,
+    tables::benches,
+    whole::benches
+);
 criterion_main!(benches);

@@ -61,6 +61,10 @@ impl Gather for SideWork {
         self.scopes.begin_track(thread, kind)
     }
 
+    fn extra_cost(&self) -> usize {
+        self.scopes.extra_cost() + self.stacks.extra_cost()
+    }
+
     fn settle(&mut self, store: &Store, most: usize) -> bool {
         if !self.scopes_settled {
             self.scopes_settled = !self.scopes.settle(store, most);

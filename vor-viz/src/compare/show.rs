@@ -334,7 +334,7 @@ impl Compare {
         };
         let name = |node: u32, key: u32| if node == ROOT { "all" } else { names.name(key) };
         let label = |place: &Place| {
-            tree.node(place.node).map_or_else(String::new, |node| {
+            let text = tree.node(place.node).map_or_else(String::new, |node| {
                 let [left, right] = node.sums.frame_ns;
                 let change = if left > 0.0 && right > 0.0 {
                     signed(right / left - 1.0, percent)
@@ -344,7 +344,8 @@ impl Compare {
                     "only in A".to_owned()
                 };
                 format!("{} {change}", name(place.node, node.key))
-            })
+            });
+            (text, theme.label)
         };
         let mut hasher = FxHasher::default();
         theme.dark.hash(&mut hasher);

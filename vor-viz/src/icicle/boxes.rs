@@ -13,7 +13,6 @@ use egui::{
 };
 
 use super::tree::{NONE, Tree, Weight};
-use crate::theme::Theme;
 
 /// Height of a row, in points.
 pub(crate) const ROW_HEIGHT: f32 = 19.0;
@@ -232,9 +231,8 @@ impl Boxes {
         painter: &Painter,
         rect: Rect,
         sight: Rangef,
-        theme: &Theme,
         font: &FontId,
-        text: impl Fn(&Place) -> String,
+        text: impl Fn(&Place) -> (String, Color32),
     ) {
         for row in self.rows_in_sight(rect, sight) {
             for place in self.row(row) {
@@ -242,11 +240,12 @@ impl Boxes {
                 if area.width() < LEAST_LABELLED || place.node == NONE {
                     continue;
                 }
-                let mut job = LayoutJob::simple_singleline(text(place), font.clone(), theme.label);
+                let (text, color) = text(place);
+                let mut job = LayoutJob::simple_singleline(text, font.clone(), color);
                 job.wrap = TextWrapping::truncate_at_width(area.width() - 8.0);
                 let galley = painter.layout_job(job);
                 let at = area.left_center() + vec2(4.0, -galley.size().y / 2.0);
-                painter.galley(at, galley, theme.label);
+                painter.galley(at, galley, color);
             }
         }
     }

@@ -8,7 +8,7 @@ use egui::{
 use rustc_hash::FxHasher;
 use vor_core::catalog::Catalog;
 
-use super::boxes::{Boxes, Place, area};
+use super::boxes::{Boxes, Place, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
 use crate::scopes::{Job, frames_caption};
 use crate::store::Store;
@@ -177,6 +177,8 @@ impl Icicle {
         let found = &self.found;
         let is_found = |place: &Place| found.nodes.get(place.node as usize).copied().unwrap_or(false);
         let dimmed = self.job.is_dimmed();
+        // What is dimmed has the colour of the ground.
+        let is_dim = |place: &Place| dimmed || (found.made_for.is_some() && !is_found(place));
         let color = |place: &Place| {
             let color = match stacks.tree.node(place.node) {
                 None => theme.grid,
@@ -186,22 +188,20 @@ impl Icicle {
                     StackKey::Scope(site) => theme.site(catalog.site(site)),
                 },
             };
-            if dimmed || (found.made_for.is_some() && !is_found(place)) {
-                theme.dimmed(color)
-            } else {
-                color
-            }
+            if is_dim(place) { theme.dimmed(color) } else { color }
         };
         let whole_ns = stacks.tree.nodes().first().map_or(0, |root| root.sums.total_ns);
         let label = |place: &Place| {
             let Some(node) = stacks.tree.node(place.node) else {
-                return String::new();
+                return (String::new(), theme.label);
             };
             let share = crate::scopes::percent(node.sums.total_ns as f64 / whole_ns.max(1) as f64);
+            let on_ground = Color32::from_gray(if theme.dark { 225 } else { 90 });
+            let color = if is_dim(place) { on_ground } else { theme.label };
             if place.node == ROOT {
-                return format!("all {share}");
+                return (format!("all {share}"), color);
             }
-            format!("{} {share}", name(catalog, node.key))
+            (format!("{} {share}", name(catalog, node.key)), color)
         };
         let shown = Shown {
             tree: &stacks.tree,
@@ -390,7 +390,7 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
         theme: &Theme,
         boxes: &mut Boxes,
         color: impl Fn(&Place) -> Color32,
-        label: impl Fn(&Place) -> String,
+        label: impl Fn(&Place) -> (String, Color32),
         describe: impl Fn(&Place, &mut Ui),
     ) -> Clicked {
         let mut clicked = Clicked::Nothing;
@@ -412,8 +412,9 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
             response.widget_info(|| WidgetInfo::labeled(Role::Image, true, self.name));
             let painter = ui.painter_at(sight);
             boxes.paint(&painter, rect, sight.y_range(), self.colors, color);
-            let font = TextStyle::Small.resolve(ui.style());
-            boxes.label(&painter, rect, sight.y_range(), theme, &font, label);
+            let mut font = TextStyle::Body.resolve(ui.style());
+            font.size = (font.size * 0.88).min(ROW_HEIGHT * 0.7);
+            boxes.label(&painter, rect, sight.y_range(), &font, label);
             let under = |at: egui::Pos2| boxes.at(rect, at);
             if response.double_clicked() {
                 clicked = Clicked::Twice;

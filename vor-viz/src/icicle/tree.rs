@@ -311,6 +311,11 @@ impl Gather for Stacks {
         true
     }
 
+    fn extra_cost(&self) -> usize {
+        // A node is a push, and an entry of a map.
+        self.tree.nodes().len() * 5
+    }
+
     fn settle(&mut self, _: &Store, most: usize) -> bool {
         let from = self.ordered;
         self.ordered = from.saturating_add(most);

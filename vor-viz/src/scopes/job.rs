@@ -4,7 +4,7 @@
 //! or computes percentiles. A finished result holds until the store or the frames change:
 //!
 //! - Where other frames are wanted, the job begins anew at once. The old result stays, [dimmed](Job::is_dimmed), until the new one is there.
-//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew [`REFRESH_S`] seconds after its last begin.
+//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew a quarter of a second after its last begin.
 //!
 //! The slices are counted in spans, not in time: what a clock would say differs from pass to pass, and the web has no clock that may be asked here.
 
@@ -18,8 +18,11 @@ use crate::store::{FrameId, Span, SpanVisitor, Store, Track, TrackKind, Walk};
 /// Least time between two begins while frames come in, in seconds.
 const REFRESH_S: f64 = 0.25;
 
-/// Spans that a pass looks at: some 10 ns each.
-const SLICE_SPANS: usize = 60_000;
+/// Spans that a pass looks at: 15 to 25 ns each.
+const SLICE_SPANS: usize = 30_000;
+
+/// Spans between two looks at how much of a slice is left.
+const STEP_SPANS: usize = 2_000;
 
 /// Call sites or nodes that a pass settles.
 const SLICE_SETTLED: usize = 1_000;
@@ -36,6 +39,10 @@ pub trait Gather: SpanVisitor + Clone + Debug {
 
     /// The spans of another track follow; returns whether they are wanted.
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool;
+
+    /// Returns what has been done so far beside adding spans to what is there already, in spans that take as long: the first span of a call site takes
+    /// longer than others.
+    fn extra_cost(&self) -> usize;
 
     /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
     fn settle(&mut self, store: &Store, most: usize) -> bool;
@@ -263,26 +270,29 @@ impl<G: Gather> Running<G> {
         })
     }
 
-    /// Walks over up to `most` spans; returns whether there may be others.
+    /// Walks over about `most` spans; returns whether there may be others.
     fn walk_on(&mut self, store: &Store, most: usize) -> bool {
         let track = |thread, kind| {
             let tracks = store.tracks();
             let at = tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
             at.ok().and_then(|at| tracks.get(at))
         };
-        let until = self.seen.saturating_add(most);
+        let cost = |running: &Self| running.seen.saturating_add(running.gather.extra_cost());
+        let until = cost(self).saturating_add(most);
         loop {
-            if let Some((thread, kind, walk)) = &mut self.walk
+            while let Some((thread, kind, walk)) = &mut self.walk
                 && let Some(track) = track(*thread, *kind)
             {
                 let mut counted = Counted {
                     gather: &mut self.gather,
                     spans: 0,
                 };
-                let most = until.saturating_sub(self.seen);
-                let more = walk.go_on(track, most, &mut counted);
+                let more = walk.go_on(track, STEP_SPANS.min(most), &mut counted);
                 self.seen += counted.spans;
-                if more {
+                if !more {
+                    break;
+                }
+                if cost(self) >= until {
                     return true;
                 }
             }

@@ -12,6 +12,9 @@ use crate::store::{Span, SpanVisitor, Store, TrackKind};
 /// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
 const DENSE_SITES: usize = 1 << 16;
 
+/// The first span of a call site takes as long as so many others: a histogram is made for it.
+const FIRST_COST: usize = 30;
+
 /// Slowest calls that are kept of each call site.
 const SLOWEST: usize = 10;
 
@@ -93,6 +96,8 @@ pub struct ScopeSums {
     tasks: Sites,
     kind: TrackKind,
     thread: ThreadId,
+    /// Call sites of which there was a span.
+    sites: usize,
     /// What was gathered and is no row yet, from when the walk is over.
     left: Option<std::vec::IntoIter<(SiteId, TrackKind, Sums)>>,
     rows: Vec<ScopeRow>,
@@ -132,6 +137,12 @@ impl Default for Sums {
 }
 
 impl Sums {
+    /// Returns whether there was no span.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.min_ns > self.max_ns
+    }
+
     #[inline]
     fn add(&mut self, span: &Span, self_ns: u64, thread: ThreadId) {
         let ns = span.duration_ns;
@@ -148,6 +159,9 @@ impl Sums {
     #[cold]
     fn add_slow(&mut self, call: SlowCall) {
         if self.slowest.len() < SLOWEST {
+            if self.slowest.is_empty() {
+                self.slowest.reserve_exact(SLOWEST);
+            }
             self.slowest.push(call);
         } else if let Some(fastest) = self.slowest.iter_mut().min_by_key(|call| call.span.duration_ns) {
             *fastest = call;
@@ -201,7 +215,7 @@ impl Sites {
 
     fn used(self, kind: TrackKind) -> impl Iterator<Item = (SiteId, TrackKind, Sums)> {
         let all = (0..).zip(self.dense).chain(self.sparse);
-        let used = all.filter(|(_, sums)| !sums.histogram.is_empty());
+        let used = all.filter(|(_, sums)| !sums.is_empty());
         used.map(move |(id, sums)| (SiteId(id), kind, sums))
     }
 }
@@ -212,12 +226,14 @@ impl SpanVisitor for ScopeSums {
 
     #[inline]
     fn leave(&mut self, span: &Span, _: usize, inside_ns: u64) {
-        if self.kind == TrackKind::Scopes {
-            let self_ns = span.duration_ns.saturating_sub(inside_ns);
-            self.scopes.get(span.site).add(span, self_ns, self.thread);
+        let (sites, self_ns) = if self.kind == TrackKind::Scopes {
+            (&mut self.scopes, span.duration_ns.saturating_sub(inside_ns))
         } else {
-            self.tasks.get(span.site).add(span, 0, self.thread);
-        }
+            (&mut self.tasks, 0)
+        };
+        let sums = sites.get(span.site);
+        self.sites += usize::from(sums.is_empty());
+        sums.add(span, self_ns, self.thread);
     }
 }
 
@@ -231,6 +247,7 @@ impl Gather for ScopeSums {
             tasks: Sites::default(),
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
+            sites: 0,
             left: None,
             rows: Vec::new(),
         }
@@ -239,6 +256,10 @@ impl Gather for ScopeSums {
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
         true
+    }
+
+    fn extra_cost(&self) -> usize {
+        self.sites * FIRST_COST
     }
 
     fn settle(&mut self, store: &Store, most: usize) -> bool {

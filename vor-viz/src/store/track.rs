@@ -54,8 +54,9 @@ impl Track {
             let Some(&begin_ns) = spans.begin_ns.first() else {
                 continue;
             };
-            if depth == self.rows.len() {
-                self.rows.push(Row::default());
+            if depth >= self.rows.len() {
+                // Rows of a block made by hand may be empty above others that are not.
+                self.rows.resize_with(depth + 1, Row::default);
             }
             if begin_ns < self.rows[depth].end_ns() {
                 self.move_down(depth, begin_ns);

@@ -23,10 +23,19 @@ pub struct Walk {
     end_ns: i64,
     /// The row of the spans at depth 0. All that is left of the rows before it ends too late.
     base: usize,
-    /// The spans that were entered and not left, and what those directly inside them took so far.
-    open: Vec<(Span, u64)>,
+    /// The spans that were entered and not left.
+    open: Vec<Open>,
     /// Number of the next span of each row.
     next: Vec<u64>,
+}
+
+/// A span that was entered and not left.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    span: Span,
+    end_ns: i64,
+    /// What the spans directly inside it took so far.
+    inside_ns: u64,
 }
 
 impl Walk {
@@ -67,14 +76,19 @@ impl Walk {
         let begin_ns = self.begin_ns;
         for _ in 0..most {
             // Whatever begins next inside the innermost open span, or outside all of them.
-            let (at, span) = loop {
-                let (at, end_ns) = match self.open.last() {
-                    None => (self.base, Some(self.end_ns)),
-                    Some((around, _)) => (self.base + self.open.len(), nests.then(|| around.end_ns())),
+            let (at, span, end_ns) = loop {
+                let (at, by_ns) = match self.open.last() {
+                    None => (self.base, self.end_ns),
+                    Some(around) if nests => (self.base + self.open.len(), around.end_ns),
+                    Some(_) => {
+                        self.leave(visitor);
+                        continue;
+                    }
                 };
-                let cursor = rows.get_mut(at).zip(end_ns);
-                if let Some(span) = cursor.and_then(|(row, end_ns)| row.next_within(begin_ns, end_ns)) {
-                    break (at, span);
+                if let Some(row) = rows.get_mut(at)
+                    && let Some((span, end_ns)) = row.next_within(begin_ns, by_ns)
+                {
+                    break (at, span, end_ns);
                 }
                 if !self.leave(visitor) {
                     self.base += 1;
@@ -90,7 +104,11 @@ impl Walk {
                 inside_ns = inside.map_or(0, |inside| sum_ns(inside.row, span.begin_ns, begin_ns));
             }
             visitor.enter(&span, self.open.len());
-            self.open.push((span, inside_ns));
+            self.open.push(Open {
+                span,
+                end_ns,
+                inside_ns,
+            });
         }
         true
     }
@@ -98,12 +116,12 @@ impl Walk {
     /// Leaves the innermost open span; returns whether there was one.
     #[inline]
     fn leave(&mut self, visitor: &mut impl SpanVisitor) -> bool {
-        let Some((span, inside_ns)) = self.open.pop() else {
+        let Some(Open { span, inside_ns, .. }) = self.open.pop() else {
             return false;
         };
         visitor.leave(&span, self.open.len(), inside_ns);
-        if let Some((_, around_ns)) = self.open.last_mut() {
-            *around_ns = around_ns.saturating_add(span.duration_ns);
+        if let Some(around) = self.open.last_mut() {
+            around.inside_ns = around.inside_ns.saturating_add(span.duration_ns);
         }
         true
     }
@@ -141,16 +159,18 @@ impl<'a> Cursor<'a> {
             .map_or(self.row.next_number, |chunk| chunk.first_number + self.at as u64)
     }
 
-    /// Returns the next span that ends after a moment, unless it ends after another one, and goes behind it.
-    #[inline]
-    fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<Span> {
+    /// Returns the next span that ends after a moment, and when it ends, unless it ends after another one; goes behind it.
+    #[inline(always)]
+    fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<(Span, i64)> {
         loop {
             let chunk = self.chunk?;
-            if self.at >= chunk.len() {
-                self.chunk_at += 1;
-                self.chunk = self.row.chunks.get(self.chunk_at);
-                self.at = 0;
+            let Some(&begin_ns) = chunk.begin_ns.get(self.at) else {
+                self.next_chunk();
                 continue;
+            };
+            // Most of the looks at a row find that its next span lies behind all that is open.
+            if begin_ns > by_ns {
+                return None;
             }
             let span = chunk.span(self.at);
             let end_ns = span.end_ns();
@@ -159,9 +179,16 @@ impl<'a> Cursor<'a> {
             }
             self.at += 1;
             if end_ns > after_ns {
-                return Some(span);
+                return Some((span, end_ns));
             }
         }
+    }
+
+    #[cold]
+    fn next_chunk(&mut self) {
+        self.chunk_at += 1;
+        self.chunk = self.row.chunks.get(self.chunk_at);
+        self.at = 0;
     }
 }
 

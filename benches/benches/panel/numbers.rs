@@ -1,12 +1,9 @@
 //! What a UI pass with tessellation costs, without the GPU: frame bars, metric rows, and the overview of a capture.
 //!
 //! *Live* means that a frame arrives before each pass, so that everything is read and made anew. *Paused* means that nothing changes between passes.
-#![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
-use std::hint::black_box;
-
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use egui::{Context, RawInput, Ui, pos2, vec2};
+use criterion::{BatchSize, Criterion};
+use egui::Ui;
 use vor_core::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::overview::{self, OverviewData, OverviewMark};
@@ -16,18 +13,14 @@ use vor_viz::store::{FrameEntry, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
+use crate::headless::Headless;
+use crate::synthetic::Random;
+
 const METRICS: u32 = 12;
 
-/// A xorshift generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
+/// Returns a number from 0 to 1.
+fn share(random: &mut Random) -> f64 {
+    (random.next() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 struct Frames {
@@ -51,10 +44,10 @@ impl Frames {
 
     fn push(&mut self) {
         let begin_ns = self.end_ns;
-        self.end_ns += (12e6 + 9e6 * self.random.next().powi(6)) as i64;
+        self.end_ns += (12e6 + 9e6 * share(&mut self.random).powi(6)) as i64;
         let metrics = (0..METRICS).map(|column| MetricValue {
             column,
-            value: self.random.next() * 100.0,
+            value: share(&mut self.random) * 100.0,
         });
         self.store.push_frame(FrameEntry {
             number: self.number,
@@ -68,38 +61,27 @@ impl Frames {
     }
 }
 
-/// Runs a pass of a window of 1400 × 900 points, and turns what it drew into triangles.
-fn pass(ctx: &Context, show: impl FnMut(&mut Ui)) {
-    let input = RawInput {
-        screen_rect: Some(egui::Rect::from_min_size(pos2(0.0, 0.0), vec2(1400.0, 900.0))),
-        ..RawInput::default()
-    };
-    let mut output = ctx.run_ui(input, show);
-    output.textures_delta.clear();
-    black_box(ctx.tessellate(output.shapes, output.pixels_per_point));
-}
-
 fn bench_pair(
     criterion: &mut Criterion,
     name: &str,
     mut frames: Frames,
     mut show: impl FnMut(&mut Ui, &Store, &mut View, &Theme),
 ) {
-    let ctx = Context::default();
+    let mut headless = Headless::new();
     let mut view = View::default();
     let mut group = criterion.benchmark_group(name);
     let mut run = |store: &Store| {
         view.begin_pass(store);
-        pass(&ctx, |ui| {
+        headless.pass(|ui| {
             let theme = Theme::of(ui.visuals());
             show(ui, store, &mut view, &theme);
-        });
+        })
     };
     group.bench_function("paused", |bencher| bencher.iter(|| run(&frames.store)));
     group.bench_function("live", |bencher| {
         bencher.iter(|| {
             frames.push();
-            run(&frames.store);
+            run(&frames.store)
         });
     });
     group.finish();
@@ -154,7 +136,7 @@ fn plots(criterion: &mut Criterion) {
 fn overview(criterion: &mut Criterion) {
     let mut random = Random(3);
     let mut durations_ms = MinMaxPyramid::new();
-    (0..10_000_000).for_each(|_| durations_ms.push((12.0 + 30.0 * random.next().powi(8)) as f32));
+    (0..10_000_000).for_each(|_| durations_ms.push((12.0 + 30.0 * share(&mut random).powi(8)) as f32));
     let marks: Vec<_> = (0..100_000).map(|i| (i * 97, OverviewMark::Dropped)).collect();
     let data = OverviewData {
         durations_ms: &durations_ms,
@@ -162,10 +144,10 @@ fn overview(criterion: &mut Criterion) {
         loaded: 10_000_000,
         total: 10_000_000,
     };
-    let ctx = Context::default();
+    let mut headless = Headless::new();
     criterion.bench_function("overview_10M", |bencher| {
         bencher.iter(|| {
-            pass(&ctx, |ui| {
+            headless.pass(|ui| {
                 let theme = Theme::of(ui.visuals());
                 let window = 4_000_000..4_010_000;
                 overview::show(
@@ -177,10 +159,10 @@ fn overview(criterion: &mut Criterion) {
                     &theme,
                     Thresholds::default(),
                 );
-            });
+            })
         });
     });
-    criterion.bench_function("empty_pass", |bencher| bencher.iter(|| pass(&ctx, |_| {})));
+    criterion.bench_function("empty_pass", |bencher| bencher.iter(|| headless.pass(|_| {})));
     criterion.bench_function("pyramid_push_100k", |bencher| {
         bencher.iter_batched(
             MinMaxPyramid::new,
@@ -193,5 +175,8 @@ fn overview(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, bars, plots, overview);
-criterion_main!(benches);
+pub fn benches(criterion: &mut Criterion) {
+    bars(criterion);
+    plots(criterion);
+    overview(criterion);
+}

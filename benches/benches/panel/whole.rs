@@ -1,0 +1,54 @@
+//! The whole panel with twelve plots by number of spans.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion};
+use vor_viz::bars::Thresholds;
+use vor_viz::panel::Panel;
+use vor_viz::plots::MetricRow;
+use vor_viz::store::Store;
+
+use crate::flame::{DEPTH, SIZES};
+use crate::headless::Headless;
+use crate::synthetic;
+
+pub fn benches(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("whole");
+    group.sample_size(30);
+    for (name, spans, frames) in SIZES {
+        let mut store = Store::new(frames, usize::MAX);
+        for block in synthetic::blocks(frames, spans, DEPTH) {
+            store.push_block(block);
+        }
+        let mut panel = Panel::new(store, Thresholds::default());
+        let mut headless = Headless::new();
+        // Nine beside the three that the frames bring.
+        let names: Vec<String> = (0..9).map(|i| format!("metric {i}")).collect();
+        let values: Vec<_> = (0..9)
+            .map(|i| move |frame: usize| ((frame * (i + 3)) % 97) as f64)
+            .collect();
+        let mut step = 0_u32;
+        let mut pass = || {
+            step += 1;
+            let view = panel.view_mut();
+            let all = view.axis();
+            // Zoomed out, but for a pixel or two that change from pass to pass.
+            let less = all.len_ns() * f64::from(step % 8) / 2000.0;
+            view.zoom_to(all.begin_ns, all.end_ns - less);
+            let rows = names.iter().zip(&values).map(|(name, values)| MetricRow {
+                name,
+                unit: "ms",
+                integer: false,
+                description: "",
+                values,
+            });
+            let rows: Vec<MetricRow<'_>> = rows.collect();
+            headless.pass(|ui| panel.show(ui, &rows))
+        };
+        pass();
+        group.bench_function(BenchmarkId::new("12 plots", name), |bencher| {
+            bencher.iter(|| black_box(pass()))
+        });
+    }
+    group.finish();
+}
