@@ -43,11 +43,11 @@ impl Header {
             .asked()
             .unwrap_or_else(|| replay.window().end.saturating_sub(1));
         ui.add_enabled_ui(total > 0, |ui| {
-            if button(ui, "⏵", "Next frame").clicked() {
+            if button(ui, "›", "Next frame").clicked() {
                 replay.go_to(current.saturating_add(1));
                 self.typed = None;
             }
-            if button(ui, "⏴", "Previous frame").clicked() {
+            if button(ui, "‹", "Previous frame").clicked() {
                 replay.go_to(current.saturating_sub(1));
                 self.typed = None;
             }

@@ -90,8 +90,10 @@ pub(crate) enum Delivery {
         duration_ns: u64,
         catalog: Arc<Catalog>,
     },
-    /// Something cannot be read.
+    /// A part of the capture is damaged.
     Problem(String),
+    /// The file cannot be read; nothing comes until something is asked for again.
+    Failed(String),
 }
 
 /// What a step came to.
@@ -117,7 +119,8 @@ pub(crate) struct Loader {
     following: bool,
     /// The window that was given last: its request, and which frame comes behind it.
     window: Option<(Request, u64)>,
-    told_problem: bool,
+    /// Something that waits for what was given before it.
+    ready: Option<Delivery>,
 }
 
 #[derive(Debug)]
@@ -165,7 +168,7 @@ impl Loader {
             job: None,
             following: false,
             window: None,
-            told_problem: false,
+            ready: None,
         }
     }
 
@@ -178,7 +181,6 @@ impl Loader {
         };
         self.window = None;
         self.failed = false;
-        self.told_problem = false;
         self.job = Some(Job { request, stage });
     }
 
@@ -199,7 +201,7 @@ impl Loader {
         match self.capture.extend() {
             Err(error) => {
                 self.failed = true;
-                Some(Delivery::Problem(error.to_string()))
+                Some(Delivery::Failed(error.to_string()))
             }
             Ok(frames) => {
                 let info = self.capture.info();
@@ -215,6 +217,9 @@ impl Loader {
 
     /// Does a little of what there is to do.
     pub(crate) fn step(&mut self) -> Step {
+        if let Some(ready) = self.ready.take() {
+            return Step::Gave(ready);
+        }
         if self.failed {
             return Step::Idle;
         }
@@ -245,7 +250,7 @@ impl Loader {
             }
             Err(error) => {
                 self.failed = true;
-                Step::Gave(Delivery::Problem(error.to_string()))
+                Step::Gave(Delivery::Failed(error.to_string()))
             }
         }
     }
@@ -489,26 +494,28 @@ impl Loader {
                 }),
                 Some(Err(error)) => {
                     self.failed = true;
-                    return Step::Gave(Delivery::Problem(error.to_string()));
+                    return Step::Gave(Delivery::Failed(error.to_string()));
                 }
             }
         }
-        if !glances.is_empty() {
-            return Step::Gave(Delivery::Glances(glances));
+        if glances.is_empty() {
+            return Step::Idle;
         }
-        match self.damage() {
-            Some(problem) => Step::Gave(Delivery::Problem(problem)),
-            None => Step::Idle,
+        let glances = Delivery::Glances(glances);
+        if self.scan.next_frame() >= self.capture.frame_count()
+            && let Some(problem) = self.damage()
+        {
+            // Whoever has seen all frames has also been told of damage.
+            self.ready = Some(glances);
+            return Step::Gave(Delivery::Problem(problem));
         }
+        Step::Gave(glances)
     }
 
-    /// Returns what to say of damage, once everything was looked at.
-    fn damage(&mut self) -> Option<String> {
+    /// Returns what to say of damage.
+    fn damage(&self) -> Option<String> {
         let damage = self.capture.info().damage;
         let first = damage.losses.first()?;
-        if std::mem::replace(&mut self.told_problem, true) {
-            return None;
-        }
         Some(match damage.count {
             1 => format!("damaged: {}", first.reason),
             count => format!("damaged in {count} places; the first: {}", first.reason),

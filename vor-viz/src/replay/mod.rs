@@ -60,6 +60,8 @@ pub struct ReplayState {
     job: u64,
     /// Whether all of the last request is there.
     is_done: bool,
+    /// Whether the file could not be read since then.
+    has_failed: bool,
     /// The frame that was asked for last.
     asked: Option<u64>,
     arrived: Option<FrameId>,
@@ -120,6 +122,7 @@ impl ReplayState {
             following: false,
             job: 0,
             is_done: true,
+            has_failed: false,
             asked: None,
             arrived: None,
             problem: None,
@@ -204,6 +207,12 @@ impl ReplayState {
     #[must_use]
     pub fn is_loading(&self) -> bool {
         !self.is_done
+    }
+
+    /// Returns whether all is there: the window, and how long each frame took. More may come of a capture that grows.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_done && (self.has_failed || self.frames_known() >= self.frames_total())
     }
 
     /// Returns what went wrong last, as one line to show.
@@ -358,6 +367,7 @@ impl ReplayState {
     fn ask(&mut self, frame: u64, side: Side, is_urgent: bool) {
         self.job += 1;
         self.is_done = false;
+        self.has_failed = false;
         self.asked = Some(frame);
         self.arrived = None;
         if let Some((mut abandoned, _)) = self.growing.take() {
@@ -441,7 +451,12 @@ impl ReplayState {
             }
             Delivery::Problem(problem) => {
                 self.problem = Some(problem);
+                0
+            }
+            Delivery::Failed(problem) => {
+                self.problem = Some(problem);
                 self.is_done = true;
+                self.has_failed = true;
                 0
             }
             // Of a request that another one has taken the place of.

@@ -25,6 +25,7 @@ mod check;
 mod export;
 mod merge;
 mod diff;
+mod view;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ enum Command {
     Export(export::Args),
     Merge(merge::Args),
     Diff(diff::Args),
+    View(view::Args),
 }
 
 /// How a command that could do its work ended.
@@ -81,6 +83,8 @@ fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
+        // Its exit code is the viewer's own.
+        Command::View(args) => return view::run(&args),
     };
     // What was made before a failure is still worth reading.
     let flushed = out.flush().map_err(Failure::output);

@@ -1,0 +1,141 @@
+//! The command line. Mistakes and files that cannot be read are a line on stderr and exit code 2, before any window opens.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use vor_viz::replay::ReplayState;
+
+use crate::recent::Recent;
+use crate::screenshot::{self, Picture};
+use crate::viewer::Viewer;
+use crate::window;
+
+/// Largest width and height of a picture, in pixels.
+const MAX_SIZE: u32 = 16_384;
+
+/// Shows the captures that vor records.
+#[derive(Debug, Parser)]
+#[command(name = "vor-viz", version)]
+struct Args {
+    /// A capture; one that is still being written is followed.
+    capture: Option<PathBuf>,
+    /// Another one, shown below it.
+    other: Option<PathBuf>,
+    /// Goes to a frame, counted from 0.
+    #[arg(long, value_name = "N", requires = "capture")]
+    frame: Option<u64>,
+    /// Writes a PNG picture and opens no window.
+    #[arg(long, value_name = "OUT.png")]
+    screenshot: Option<PathBuf>,
+    /// Size of the picture, in pixels.
+    #[arg(long, value_name = "WxH", default_value = "1920x1080", value_parser = size)]
+    size: (u32, u32),
+    /// Colours; the window's are the system's unless told otherwise, a picture's are dark.
+    #[arg(long, value_enum)]
+    theme: Option<ThemeName>,
+    /// Pixels of the picture for a point of the screen.
+    #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
+    scale: f32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ThemeName {
+    Dark,
+    Light,
+}
+
+impl From<ThemeName> for egui::Theme {
+    fn from(name: ThemeName) -> Self {
+        match name {
+            ThemeName::Dark => Self::Dark,
+            ThemeName::Light => Self::Light,
+        }
+    }
+}
+
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let side = |text: &str| text.parse().ok().filter(|side| (1..=MAX_SIZE).contains(side));
+    let sides = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((side(width)?, side(height)?)));
+    sides.ok_or_else(|| {
+        format!("width and height of 1 to {MAX_SIZE} pixels were expected, such as 1920x1080, found `{text}`")
+    })
+}
+
+fn scale(text: &str) -> Result<f32, String> {
+    let scale = text.parse().ok().filter(|scale| (0.25..=8.0).contains(scale));
+    scale.ok_or_else(|| format!("a number from 0.25 to 8 was expected, found `{text}`"))
+}
+
+pub(crate) fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return tell_usage(&error),
+    };
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => fail(message),
+    }
+}
+
+fn run(args: Args) -> Result<(), String> {
+    let mut shown = Vec::new();
+    for path in args.capture.iter().chain(&args.other) {
+        let mut replay = ReplayState::open(path).map_err(|error| error.to_string())?;
+        if let Some(frame) = args.frame {
+            let count = replay.frames_total();
+            // The other capture may be shorter, and shows its last frame then.
+            if frame >= count && shown.is_empty() {
+                return Err(format!(
+                    "{}: a frame below {count} was expected, found {frame}",
+                    path.display()
+                ));
+            }
+            replay.go_to(frame);
+        }
+        shown.push(replay);
+    }
+    let Some(path) = args.screenshot else {
+        let viewer = Viewer::new(shown, Recent::of_user());
+        let theme = args.theme.map(egui::Theme::from);
+        return window::open(viewer, theme)
+            .map_err(|error| format!("a window was expected to open, found: {error}"));
+    };
+    let picture = Picture {
+        path,
+        size: args.size,
+        theme: args.theme.unwrap_or(ThemeName::Dark).into(),
+        scale: args.scale,
+    };
+    let mut viewer = Viewer::new(shown, Recent::default());
+    screenshot::take(&mut viewer, &picture).map_err(|error| format!("{}: {error}", picture.path.display()))
+}
+
+/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
+fn tell_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe is the only thing that can go wrong, and no reason to complain.
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    let message = error.render().to_string();
+    let first = message.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let line = words.join(" ");
+    fail(line.strip_prefix("error: ").unwrap_or(&line))
+}
+
+/// Writes a line to stderr, if it can be.
+fn fail(message: impl Display) -> ExitCode {
+    let line: String = message
+        .to_string()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    drop(writeln!(io::stderr(), "vor-viz: {line}"));
+    ExitCode::from(2)
+}

@@ -1,0 +1,98 @@
+//! Pictures of the viewer, without window and without GPU.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use egui::{Color32, Pos2, RawInput, Rect, Vec2};
+
+use crate::raster::Canvas;
+use crate::viewer::Viewer;
+
+/// Passes after everything is there: sizes that depend on what was shown before have settled then.
+const SETTLING_PASSES: usize = 4;
+
+/// How long to wait between two passes while something is read.
+const WAIT: Duration = Duration::from_millis(4);
+
+/// What a picture is to look like.
+#[derive(Clone, Debug)]
+pub(crate) struct Picture {
+    pub(crate) path: PathBuf,
+    /// Width and height, in pixels.
+    pub(crate) size: (u32, u32),
+    pub(crate) theme: egui::Theme,
+    /// Pixels of a point.
+    pub(crate) scale: f32,
+}
+
+/// Draws the viewer once everything that it shows is read, and writes the picture whole or not at all.
+pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
+    let context = egui::Context::default();
+    context.set_theme(picture.theme);
+    let (width, height) = (picture.size.0 as usize, picture.size.1 as usize);
+    let mut canvas = Canvas::new(width, height, Color32::BLACK);
+    let mut left = SETTLING_PASSES;
+    let mut time = 0.0;
+    let output = loop {
+        let mut output = context.run_ui(input(picture, time), |ui| viewer.show(ui));
+        canvas.take_textures(&mut output.textures_delta);
+        // Animations have come to their end by the next pass.
+        time += 1.0;
+        if !viewer.is_settled() {
+            left = SETTLING_PASSES;
+            thread::sleep(WAIT);
+        } else if left > 0 {
+            left -= 1;
+        } else {
+            break output;
+        }
+    };
+    let primitives = context.tessellate(output.shapes, output.pixels_per_point);
+    canvas.paint(&primitives, output.pixels_per_point);
+    write_whole(&picture.path, |file| encode(file, picture.size, &canvas.rgb()))
+}
+
+fn input(picture: &Picture, time: f64) -> RawInput {
+    let size = Vec2::new(picture.size.0 as f32, picture.size.1 as f32) / picture.scale;
+    let mut input = RawInput {
+        screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
+        time: Some(time),
+        ..RawInput::default()
+    };
+    let viewport = input.viewports.entry(input.viewport_id).or_default();
+    viewport.native_pixels_per_point = Some(picture.scale);
+    input
+}
+
+fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    let mut encoder = png::Encoder::new(&mut out, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(rgb)?;
+    writer.finish()?;
+    out.flush()
+}
+
+/// Writes a file under a name of its own beside `path`, which it takes when it is complete.
+fn write_whole(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name of a file was expected"))?
+        .to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let written = write(&file).and_then(|()| file.sync_all());
+    drop(file);
+    let moved = written.and_then(|()| fs::rename(&beside, path));
+    if moved.is_err() {
+        // It may not be there any more, which is as well.
+        drop(fs::remove_file(&beside));
+    }
+    moved
+}

@@ -1,0 +1,166 @@
+//! The program `vor-viz`: pictures without a window, and what it says when it cannot make them.
+#![cfg(feature = "viewer")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod made;
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use made::make;
+
+fn vor_viz(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vor-viz"));
+    // A test opens no window.
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    command.args(args).output().unwrap()
+}
+
+/// Checks that a run failed with one line, and returns it.
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let line = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.starts_with("vor-viz: "), "{line}");
+    line
+}
+
+/// A picture's width, its height and its bytes of red, green and blue.
+fn picture(path: &Path) -> (u32, u32, Vec<u8>) {
+    let decoder = png::Decoder::new(BufReader::new(File::open(path).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!(info.color_type, png::ColorType::Rgb);
+    (info.width, info.height, pixels)
+}
+
+fn mean(pixels: &[u8]) -> f64 {
+    pixels.iter().map(|&byte| f64::from(byte)).sum::<f64>() / pixels.len() as f64
+}
+
+fn folder_with_capture(frames: u64) -> (tempfile::TempDir, String, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    fs::write(&path, make(frames, 9, true).bytes).unwrap();
+    let out = folder.path().join("out.png");
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path, out)
+}
+
+#[test]
+fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
+    let (folder, path, out) = folder_with_capture(500);
+    let out_text = out.to_str().unwrap();
+    let mut means = Vec::new();
+    for (theme, size, scale) in [
+        ("dark", "640x200", "1"),
+        ("light", "333x211", "2"),
+        ("light", "640x200", "1"),
+    ] {
+        let args = [
+            "--frame",
+            "321",
+            "--screenshot",
+            out_text,
+            "--size",
+            size,
+            "--theme",
+            theme,
+            "--scale",
+            scale,
+        ];
+        let output = vor_viz(&[&[path.as_str()][..], &args].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let (width, height, pixels) = picture(&out);
+        assert_eq!(format!("{width}x{height}"), size);
+        means.push(mean(&pixels));
+        // Something is written on the ground: names and numbers.
+        let ground = &pixels[pixels.len() - 3..];
+        let different = pixels.chunks_exact(3).filter(|pixel| *pixel != ground).count();
+        assert!(different > 300, "{different}");
+    }
+    assert!(
+        means[0] < 60.0 && means[1] > 200.0 && means[2] > 200.0,
+        "{means:?}"
+    );
+    // The old picture is replaced, and nothing else is left.
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["out.png", "run.vor"]);
+}
+
+#[test]
+fn a_picture_shows_the_frame_that_was_asked_for() {
+    let (_folder, path, out) = folder_with_capture(500);
+    let take = |frame: &str| {
+        let output = vor_viz(&[
+            &path,
+            "--frame",
+            frame,
+            "--screenshot",
+            out.to_str().unwrap(),
+            "--size",
+            "640x120",
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        picture(&out).2
+    };
+    let first = take("7");
+    assert_eq!(first, take("7"));
+    assert_ne!(first, take("456"));
+}
+
+#[test]
+fn two_captures_and_none_are_shown() {
+    let (_folder, path, out) = folder_with_capture(3);
+    let out = out.to_str().unwrap();
+    let take = |captures: &[&str]| {
+        let output = vor_viz(&[captures, &["--screenshot", out, "--size", "500x300"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        picture(Path::new(out)).2
+    };
+    let pictures = [take(&[]), take(&[&path]), take(&[&path, &path])];
+    assert!(pictures[0] != pictures[1] && pictures[1] != pictures[2]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_line() {
+    let (folder, path, out) = folder_with_capture(20);
+    let out = out.to_str().unwrap();
+    let foreign = folder.path().join("foreign.vor");
+    fs::write(&foreign, "not a capture").unwrap();
+    let foreign = foreign.to_str().unwrap();
+    let said = |args: &[&str]| refused(&vor_viz(args));
+    assert!(said(&["/nowhere/run.vor"]).contains("/nowhere/run.vor"));
+    assert!(said(&[foreign]).contains("VOR1"));
+    assert!(said(&[&path, foreign, "--screenshot", out]).contains("foreign.vor"));
+    assert!(said(&[&path, "--frame", "20", "--screenshot", out]).contains("a frame below 20"));
+    assert!(said(&[&path, "--screenshot", out, "--size", "0x10"]).contains("0x10"));
+    assert!(said(&[&path, "--screenshot", out, "--scale", "nan"]).contains("nan"));
+    assert!(said(&[&path, "--screenshot", "/nowhere/out.png"]).contains("/nowhere/out.png"));
+    assert!(said(&["--frame", "3"]).contains("CAPTURE"));
+    assert!(said(&["--bogus"]).contains("--bogus"));
+    assert!(!Path::new(out).exists());
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    let help = vor_viz(&["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty());
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in ["--frame", "--screenshot", "--size", "--theme", "--scale"] {
+        assert!(help.contains(option), "{help}");
+    }
+    let version = vor_viz(&["--version"]);
+    assert!(
+        String::from_utf8(version.stdout)
+            .unwrap()
+            .contains(env!("CARGO_PKG_VERSION"))
+    );
+}

@@ -1,0 +1,171 @@
+//! What the viewer's window shows, clicked and typed into.
+#![cfg(feature = "viewer")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "the program's own files are part of this one")]
+
+mod made;
+#[path = "../src/bin/vor-viz/recent.rs"]
+mod recent;
+#[path = "../src/bin/vor-viz/viewer.rs"]
+mod viewer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use egui::{Key, Vec2};
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable;
+use made::make;
+use recent::Recent;
+use viewer::Viewer;
+use vor_viz::replay::ReplayState;
+
+fn harness(viewer: Viewer, dark: bool, scale: f32) -> Harness<'static, Viewer> {
+    let mut harness = Harness::builder()
+        .with_size(Vec2::new(900.0, 220.0))
+        .with_pixels_per_point(scale)
+        .build_ui_state(|ui, viewer: &mut Viewer| viewer.show(ui), viewer);
+    harness.ctx.set_theme(if dark {
+        egui::Theme::Dark
+    } else {
+        egui::Theme::Light
+    });
+    settle(&mut harness);
+    harness
+}
+
+fn settle(harness: &mut Harness<'_, Viewer>) {
+    for _ in 0..2000 {
+        harness.step();
+        if harness.state().is_settled() {
+            harness.run_steps(4);
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("what is shown does not settle");
+}
+
+fn capture(folder: &Path, name: &str, frames: u64) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, make(frames, 9, true).bytes).unwrap();
+    path
+}
+
+fn viewer_of(path: &Path, recent: Recent) -> Viewer {
+    Viewer::new(vec![ReplayState::open(path).unwrap()], recent)
+}
+
+#[test]
+fn a_typed_path_is_opened_and_kept_for_the_next_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "typed.vor", 300);
+    let list = folder.path().join("state/vor/recent");
+    let mut harness = harness(Viewer::new(Vec::new(), Recent::in_file(list.clone())), true, 1.0);
+    harness.get_by_label("No capture is open");
+    let field = harness.get_by_label("Path of a capture");
+    field.focus();
+    harness.run();
+    harness
+        .get_by_label("Path of a capture")
+        .type_text("/nowhere/at-all.vor");
+    harness.run();
+    harness.key_press(Key::Enter);
+    harness.run();
+    let says = harness.get_all_by_label_contains("/nowhere/at-all.vor").count();
+    assert!(says > 0);
+    assert_eq!(harness.state().title(), "vor");
+
+    harness.state_mut().open(std::slice::from_ref(&path));
+    settle(&mut harness);
+    assert_eq!(harness.state().title(), "typed.vor – vor");
+    harness.get_by_label("typed.vor");
+    assert_eq!(Recent::in_file(list.clone()).paths(), std::slice::from_ref(&path));
+
+    // The next time it is one click away.
+    let mut harness = self::harness(Viewer::new(Vec::new(), Recent::in_file(list)), true, 1.0);
+    harness.get_by_label_contains("typed.vor").click();
+    settle(&mut harness);
+    assert_eq!(harness.state().title(), "typed.vor – vor");
+}
+
+#[test]
+fn frames_are_gone_to_by_button_and_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "run.vor", 3_000);
+    let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
+    let asked = |harness: &Harness<'_, Viewer>| harness.state().shown()[0].asked();
+    assert_eq!(asked(&harness), Some(0));
+    harness.get_by_label("Next frame").click();
+    settle(&mut harness);
+    assert_eq!(asked(&harness), Some(1));
+    harness.get_by_label("Previous frame").click();
+    harness.run_steps(2);
+    harness.get_by_label("Previous frame").click();
+    settle(&mut harness);
+    assert_eq!(asked(&harness), Some(0));
+
+    harness.get_by_label("frame").focus();
+    harness.run_steps(2);
+    harness.key_press_modifiers(egui::Modifiers::COMMAND, Key::A);
+    harness.run_steps(2);
+    harness.get_by_label("frame").type_text("1 500");
+    harness.run_steps(2);
+    harness.key_press(Key::Enter);
+    settle(&mut harness);
+    assert_eq!(asked(&harness), Some(1_500));
+    assert_eq!(harness.state().shown()[0].window(), 1_372..1_628);
+}
+
+#[test]
+fn the_colours_change_at_a_click() {
+    let mut harness = harness(Viewer::new(Vec::new(), Recent::default()), true, 1.0);
+    assert!(harness.ctx.theme() == egui::Theme::Dark);
+    harness.get_by_label("Light").click();
+    harness.run_steps(3);
+    assert!(harness.ctx.theme() == egui::Theme::Light);
+    harness.get_by_label("Dark").click();
+    harness.run_steps(3);
+    assert!(harness.ctx.theme() == egui::Theme::Dark);
+}
+
+#[test]
+fn the_list_of_captures_is_bounded_and_nothing_comes_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("recent");
+    let mut recent = Recent::in_file(list.clone());
+    for i in 0..40 {
+        recent.add(&folder.path().join(format!("{}.vor", i % 20)));
+    }
+    recent.add(Path::new("two\nlines.vor"));
+    assert_eq!(recent.paths().len(), 12);
+    assert_eq!(recent.paths()[0], folder.path().join("19.vor"));
+    assert_eq!(Recent::in_file(list.clone()).paths(), recent.paths());
+    fs::write(&list, [0xff, 0xfe, 0x00]).unwrap();
+    assert!(Recent::in_file(list).paths().is_empty());
+}
+
+#[test]
+fn the_header_looks_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = format!("{}.vor", "a-capture-with-a-rather-long-name-".repeat(5));
+    let path = capture(folder.path(), &long, 12_345);
+    let damaged = {
+        let mut bytes = make(500, 9, true);
+        let at = bytes.frame_ends[250] - 2;
+        bytes.bytes[at] ^= 1;
+        ReplayState::from_bytes(bytes.bytes, "damaged.vor").unwrap()
+    };
+    let mut damaged = harness(Viewer::new(vec![damaged], Recent::default()), false, 1.0);
+    assert!(damaged.state().shown()[0].problem().is_some());
+    damaged.snapshot("viewer_damaged_light");
+    let mut results = damaged.take_snapshot_results();
+    let mut long = harness(viewer_of(&path, Recent::default()), true, 2.0);
+    long.snapshot("viewer_long_name_dark");
+    results.extend(long.take_snapshot_results());
+    let mut empty = harness(Viewer::new(Vec::new(), Recent::default()), false, 1.0);
+    empty.snapshot("viewer_empty_light");
+    results.extend(empty.take_snapshot_results());
+}
