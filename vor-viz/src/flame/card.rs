@@ -194,7 +194,10 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
         .site(span.span.site)
         .map_or(&[][..], |site| &site.arg_names);
     for (i, value) in values.iter().enumerate().take(16) {
-        let name = names.get(i).map_or("?", |name| name);
+        let name = match span.kind {
+            TrackKind::Scopes => names.get(i).map_or("?", |name| name),
+            TrackKind::Tasks => "task",
+        };
         let mut text = value.to_string();
         if text.len() > 200 {
             let end = (0..=200)
