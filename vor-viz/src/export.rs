@@ -56,7 +56,7 @@ impl ExportFormat {
     }
 }
 
-/// Writes the frames from the first to the last index, with their spans, tasks, messages and metrics.
+/// Writes the frames from the first to the last index, with their spans, tasks, messages and metrics. Steps of tasks that began before are left out.
 ///
 /// # Errors
 ///
@@ -152,15 +152,31 @@ fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64) -> ThreadBatch 
             text: Arc::clone(&message.text),
         })
         .collect();
+    let event = |task, site, ns, kind| TaskEvent {
+        task,
+        site,
+        start_ticks: ticks(ns, zero_ns),
+        kind,
+    };
+    if track.kind == TrackKind::Tasks {
+        // Exporters know the task of a step by what began it.
+        for row in &track.rows {
+            let begun = row.spans(frame.begin_ns, frame.end_ns);
+            let begun = begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
+            let begins = begun.filter_map(|task| match row.args(&task).first() {
+                Some(ArgValue::U64(id)) => {
+                    let begin = TaskEventKind::Begin { given_id: *id };
+                    Some(event(*id, task.site, task.begin_ns, begin))
+                }
+                _ => None,
+            });
+            batch.task_events.extend(begins);
+        }
+    }
     let steps = track.steps.iter().filter(|step| within(step.ns));
-    batch.task_events = steps
-        .map(|step| TaskEvent {
-            task: step.task,
-            site: step.site,
-            start_ticks: ticks(step.ns, zero_ns),
-            kind: TaskEventKind::Step,
-        })
-        .collect();
+    let steps = steps.map(|step| event(step.task, step.site, step.ns, TaskEventKind::Step));
+    batch.task_events.extend(steps);
+    batch.task_events.sort_by_key(|event| event.start_ticks);
     batch
 }
 
