@@ -421,14 +421,13 @@ impl Panel {
         let Some(kept) = kept.filter(|kept| *kept != (first, last)) else {
             return;
         };
-        let before = frames_caption(&self.store, Some(kept));
         let side = |name, frames| Side {
             name,
             store: &self.store,
             frames,
         };
         self.compare
-            .show(ui, &side(&before, kept), &side(&now, (first, last)), theme);
+            .show(ui, &side("kept", kept), &side("now", (first, last)), theme);
     }
 
     /// Draws the metrics that came with the frames, and those of the caller.
