@@ -84,31 +84,26 @@ impl Viewer {
             self.problem_line(ui);
             ui.add_space(2.0);
         });
-        CentralPanel::default().show(ui, |ui| {
-            for replay in &mut self.shown {
-                replay.poll(ui.ctx());
-            }
-            match &mut self.shown[..] {
-                [] => self.welcome(ui),
-                [one] => one.show(ui),
-                [one, others @ ..] => {
-                    let height = ui.available_height() / (others.len() + 1) as f32;
-                    let margin = egui::Margin {
-                        bottom: 6,
-                        ..egui::Margin::ZERO
-                    };
-                    let first = Panel::top("vor-viz-first")
-                        .frame(egui::Frame::NONE.inner_margin(margin))
-                        .resizable(true)
-                        .default_size(height);
-                    first.show(ui, |ui| {
-                        ui.push_id(0, |ui| one.show(ui));
-                        ui.allocate_space(ui.available_size());
-                    });
-                    ui.add_space(6.0);
-                    for (i, other) in others.iter_mut().enumerate() {
-                        ui.push_id(i + 1, |ui| other.show(ui));
-                    }
+        CentralPanel::default().show(ui, |ui| match &mut self.shown[..] {
+            [] => self.welcome(ui),
+            [one] => one.show(ui),
+            [one, others @ ..] => {
+                let height = ui.available_height() / (others.len() + 1) as f32;
+                let margin = egui::Margin {
+                    bottom: 6,
+                    ..egui::Margin::ZERO
+                };
+                let first = Panel::top("vor-viz-first")
+                    .frame(egui::Frame::NONE.inner_margin(margin))
+                    .resizable(true)
+                    .default_size(height);
+                first.show(ui, |ui| {
+                    ui.push_id(0, |ui| one.show(ui));
+                    ui.allocate_space(ui.available_size());
+                });
+                ui.add_space(6.0);
+                for (i, other) in others.iter_mut().enumerate() {
+                    ui.push_id(i + 1, |ui| other.show(ui));
                 }
             }
         });
