@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use egui::{CursorIcon, Id, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
@@ -300,7 +300,7 @@ impl Panel {
 
     /// Draws the field of the flame chart's search.
     fn search(&mut self, ui: &mut Ui, theme: &Theme) {
-        let id = Id::unique("vor search");
+        let id = ui.make_persistent_id("vor search");
         let field = TextEdit::singleline(&mut self.view.search)
             .id(id)
             .hint_text("search names")
