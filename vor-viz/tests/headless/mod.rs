@@ -71,6 +71,12 @@ impl User {
         self.pass(Modifiers::NONE, vec![pressed(key, Modifiers::NONE)], show)
     }
 
+    /// Moves the pointer there.
+    pub fn pointer_to(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> Seen {
+        self.pointer = place.to_pos2();
+        self.pass(Modifiers::NONE, vec![Event::PointerMoved(self.pointer)], show)
+    }
+
     /// Runs a pass and tessellates what it drew: every vertex must be somewhere.
     pub fn pass(&mut self, modifiers: Modifiers, events: Vec<Event>, show: impl FnMut(&mut Ui)) -> Seen {
         self.time += 1.0 / 20.0;
