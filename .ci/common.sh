@@ -31,6 +31,18 @@ skip() {
 # need_apt PROGRAM PACKAGE...: installs the packages where the program is missing; false where that cannot be done.
 need_apt() {
     command -v "$1" >/dev/null && return 0
+    install_apt "${@:2}" || return 1
+    command -v "$1" >/dev/null
+}
+
+# need_file PATTERN PACKAGE...: as need_apt, where a file that matches is missing.
+need_file() {
+    compgen -G "$1" >/dev/null && return 0
+    install_apt "${@:2}" || return 1
+    compgen -G "$1" >/dev/null
+}
+
+install_apt() {
     [ "${VOR_CI_INSTALL:-1}" != 0 ] && command -v apt-get >/dev/null || return 1
     local root=
     [ "$(id -u)" = 0 ] || root=sudo
@@ -41,9 +53,8 @@ need_apt() {
     local apt=("$root" timeout 600 env DEBIAN_FRONTEND=noninteractive apt-get -qq -o "Dir::Cache::archives=$archives"
         -o DPkg::Lock::Timeout=300)
     [ -n "$root" ] || apt=("${apt[@]:1}")
-    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${@:2}"; } >"$cache/apt.log" 2>&1 || return 1
-    say "installed ${*:2} with apt"
-    command -v "$1" >/dev/null
+    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } >"$cache/apt.log" 2>&1 || return 1
+    say "installed $* with apt"
 }
 
 # need_cargo PROGRAM CRATE: as need_apt, from the crate registry into the cache. Built without optimisation: these programs only start others.

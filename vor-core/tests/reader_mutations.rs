@@ -10,6 +10,8 @@
 )]
 
 mod common;
+#[path = "common/cpu_time.rs"]
+mod cpu_time;
 #[path = "common/memory.rs"]
 mod memory;
 
@@ -19,7 +21,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Made, Random, cpu_time, make};
+use common::mutation::{Mutant, mutate, v2_records};
+use common::{Made, Random, make};
+use cpu_time::cpu_time;
 use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, Frame, Reader, Recovered};
 
@@ -27,120 +31,6 @@ const CASES: usize = 2500;
 const MAX_LIVE_BYTES: usize = 64 << 20;
 /// CPU time of one case, which takes some milliseconds: one that takes this long has got lost.
 const MAX_CASE_TIME: Duration = Duration::from_secs(20);
-
-/// A damaged file, and which bytes of the original are in it in one piece.
-struct Mutant {
-    bytes: Vec<u8>,
-    kept: Vec<Range<usize>>,
-    /// Whether only whole records were cut out, moved or repeated.
-    clean: bool,
-    what: String,
-}
-
-impl Mutant {
-    fn of(pieces: &[Piece<'_>], original: &[u8], clean: bool, what: String) -> Self {
-        let mut bytes = Vec::new();
-        let mut kept = Vec::new();
-        for piece in pieces {
-            match piece {
-                Piece::Kept(range) => {
-                    bytes.extend_from_slice(&original[range.clone()]);
-                    kept.push(range.clone());
-                }
-                Piece::Other(other) => bytes.extend_from_slice(other),
-            }
-        }
-        Self {
-            bytes,
-            kept,
-            clean,
-            what,
-        }
-    }
-
-    fn keeps(&self, range: &Range<usize>) -> bool {
-        let within = |kept: &Range<usize>| kept.start <= range.start && range.end <= kept.end;
-        self.kept.iter().any(within)
-    }
-}
-
-enum Piece<'a> {
-    Kept(Range<usize>),
-    Other(&'a [u8]),
-}
-
-/// Damages `original` behind byte `from`. `records` has where each record begins, and the file's length.
-fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8], from: usize) -> Mutant {
-    use Piece::{Kept, Other};
-    let end = original.len();
-    let place = from + random.below(end - from);
-    let block = |random: &mut Random| {
-        let first = random.below(records.len() - 1);
-        let last = (first + 1 + random.below(5)).min(records.len() - 1);
-        records[first]..records[last]
-    };
-    let cut = |range: Range<usize>| vec![Kept(0..range.start), Kept(range.end..end)];
-    match random.below(8) {
-        0 => {
-            let flipped = [original[place] ^ (1 << random.below(8))];
-            let pieces = [Kept(0..place), Other(&flipped), Kept(place + 1..end)];
-            Mutant::of(&pieces, original, false, format!("flip in byte {place}"))
-        }
-        1 => {
-            let len = (1 + random.below(200)).min(end - place);
-            let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-            let pieces = [Kept(0..place), Other(&noise), Kept(place + len..end)];
-            Mutant::of(&pieces, original, false, format!("noise at {place}, {len} bytes"))
-        }
-        2 => {
-            let clean = records.contains(&place);
-            Mutant::of(&[Kept(0..place)], original, clean, format!("cut off at {place}"))
-        }
-        3 => {
-            let at = records[random.below(records.len() - 1)];
-            let old = u32::from_le_bytes(original[at..at + 4].try_into().unwrap());
-            let new = match random.below(4) {
-                0 => old.wrapping_add(random.below(2000) as u32),
-                1 => random.next() as u32,
-                2 => random.below(1 << 24) as u32,
-                _ => old ^ (1 << random.below(32)),
-            };
-            let new = if new == old { !old } else { new };
-            let pieces = [Kept(0..at), Other(&new.to_le_bytes()), Kept(at + 4..end)];
-            Mutant::of(
-                &pieces,
-                original,
-                false,
-                format!("length {old} at {at} made {new}"),
-            )
-        }
-        4 => {
-            let block = block(random);
-            let to = records[random.below(records.len())];
-            let pieces = [Kept(0..to), Other(&original[block.clone()]), Kept(to..end)];
-            Mutant::of(&pieces, original, true, format!("{block:?} repeated at {to}"))
-        }
-        5 => {
-            let block = block(random);
-            Mutant::of(&cut(block.clone()), original, true, format!("{block:?} removed"))
-        }
-        6 => {
-            let len = (1 + random.below(300)).min(end - place);
-            let range = place..place + len;
-            let clean = records.contains(&range.start) && records.contains(&range.end);
-            Mutant::of(&cut(range.clone()), original, clean, format!("{range:?} removed"))
-        }
-        _ => {
-            let begin = random.below(donor.len() - 1);
-            let len = (1 + random.below(800)).min(donor.len() - begin);
-            let over = random.below(400).min(end - place);
-            let other = &donor[begin..begin + len];
-            let pieces = [Kept(0..place), Other(other), Kept(place + over..end)];
-            let what = format!("{len} bytes of another capture at {place}, over {over}");
-            Mutant::of(&pieces, original, false, what)
-        }
-    }
-}
 
 fn same_bits(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits()
@@ -442,13 +332,9 @@ struct Old {
 fn old(name: &str) -> Old {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/data/v2");
     let bytes = std::fs::read(format!("{folder}/{name}.vor")).unwrap();
-    let header = vor_core::format::v2::parse_header(&bytes).unwrap().unwrap();
-    let mut records = vec![header.len];
-    let mut at = header.len;
+    let records = v2_records(&bytes);
     let mut ranges = Vec::new();
-    while at < bytes.len() {
-        let len = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-        let end = (at + 4 + len).min(bytes.len());
+    for (&at, &end) in records.iter().zip(&records[1..]) {
         // The first literal of the block is the record's kind; a long run of literals has its length before it.
         let kind = if bytes[at + 8] >> 4 == 15 {
             let extra = bytes[at + 9..].iter().take_while(|&&byte| byte == 255).count();
@@ -459,8 +345,6 @@ fn old(name: &str) -> Old {
         if kind == 0 {
             ranges.push(at..end);
         }
-        records.push(end);
-        at = end;
     }
     let mut reader = Reader::new(bytes.as_slice()).unwrap();
     let mut frames = Vec::new();

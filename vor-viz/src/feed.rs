@@ -70,12 +70,16 @@ impl Feed {
         }
     }
 
-    /// Takes the frames that finished since the last call, the oldest first.
-    pub(crate) fn take(&self) -> VecDeque<Delivered> {
+    /// Takes the frames that finished since the last call, up to the one that a mark ended, the oldest first. Others wait.
+    pub(crate) fn take(&self, until_ticks: u64) -> VecDeque<Delivered> {
         let mut queue = locked(&self.queue);
         queue.asked = Instant::now();
-        queue.spans = 0;
-        std::mem::take(&mut queue.waiting)
+        let taken = queue
+            .waiting
+            .partition_point(|delivered| delivered.end_ticks <= until_ticks);
+        let others = queue.waiting.split_off(taken);
+        queue.spans = others.iter().map(|other| other.block.frame.held_spans).sum();
+        std::mem::replace(&mut queue.waiting, others)
     }
 }
 

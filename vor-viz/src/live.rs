@@ -4,6 +4,7 @@
 //! metrics arrive when the drain has finished the frame, some milliseconds later.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use egui::Ui;
 use vor_core::catalog::{Catalog, Column};
@@ -24,6 +25,9 @@ use crate::view::View;
 
 /// Most spans that the panel holds unless told otherwise: 80 MB of them.
 const DEFAULT_MAX_SPANS: usize = 4 << 20;
+
+/// How long to wait for the spans of a pinned frame: the drain passes about as often.
+const LATE_POLL: Duration = Duration::from_millis(20);
 
 /// How much the panel remembers, and which frames are good.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +126,17 @@ impl PanelState {
         if enabled {
             self.pending.push_back((id, self.marked_ticks));
         }
-        self.take_frames();
+        self.take_frames(u64::MAX);
+    }
+
+    /// Lets in what the drain has finished of frames that are there already: when the newest is pinned, its spans are still on their way.
+    fn take_late_frames(&mut self, ctx: &egui::Context) {
+        if self.is_paused() && !self.pending.is_empty() && drain::is_enabled() {
+            self.take_frames(self.marked_ticks);
+            if !self.pending.is_empty() {
+                ctx.request_repaint_after(LATE_POLL);
+            }
+        }
     }
 
     /// Starts to listen to the drain, once.
@@ -140,8 +154,9 @@ impl PanelState {
     }
 
     /// Gives each frame that the drain has finished to the entry in whose time it ended.
-    fn take_frames(&mut self) {
-        let delivered = self.feed.as_ref().map(Feed::take).unwrap_or_default();
+    fn take_frames(&mut self, until_ticks: u64) {
+        let feed = self.feed.as_ref();
+        let delivered = feed.map(|feed| feed.take(until_ticks)).unwrap_or_default();
         let last = delivered
             .back()
             .map(|last| (last.end_ticks, last.block.frame.number));
@@ -174,6 +189,9 @@ impl PanelState {
                 entry.merged_marks += came.merged_marks;
                 entry.metrics = came.metrics;
             });
+            if ticks == frame.end_ticks {
+                self.pending.pop_front();
+            }
         }
         if let Some((ticks, number)) = last {
             self.number_pending(ticks, number);
@@ -314,6 +332,7 @@ impl PanelState {
 /// # ctx.run_ui(Default::default(), |ui| frame(ui)).textures_delta.clear();
 /// ```
 pub fn show<R>(ui: &mut Ui, state: &mut PanelState, history: &VecDeque<R>, metrics: &[Metric<R>]) {
+    state.take_late_frames(ui.ctx());
     let frames = state.panel.store().frames().len();
     let value = |get: fn(&R) -> f64| {
         move |i: usize| {

@@ -2,6 +2,7 @@
 //!
 //! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated. Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
@@ -71,6 +72,17 @@ pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
         }
         mesh.add_triangle(first, first + 1, first + 2);
         mesh.add_triangle(first, first + 2, first + 3);
+    }
+}
+
+/// Most characters of a text that a card shows. Names and messages of a capture may be of any length, and each character is laid out.
+const MOST_SHOWN: usize = 300;
+
+/// Returns a text, cut with `…` where it is longer than anyone reads in a card.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -21,6 +21,9 @@ pub fn benches(criterion: &mut Criterion) {
             store.push_block(block);
         }
         let mut panel = Panel::new(store, Thresholds::default());
+        // All 56 rows of the flame chart and all twelve plots are in view.
+        panel.chart_mut().set_row_height(9.0);
+        panel.plots_mut().set_row_height(24.0);
         let mut headless = Headless::new();
         // Nine beside the three that the frames bring.
         let names: Vec<String> = (0..9).map(|i| format!("metric {i}")).collect();

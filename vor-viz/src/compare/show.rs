@@ -13,6 +13,7 @@ use crate::icicle::show::{Clicked, Shown, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
 use crate::scopes::{Job, frames_caption, percent};
+use crate::sketch::shortened;
 use crate::store::TrackKind;
 use crate::theme::Theme;
 use crate::units;
@@ -305,9 +306,9 @@ impl Compare {
                 both(cells, &|side| units::duration(side.p99_ns as f64));
             },
             |i, ui| {
-                ui.strong(&*rows[i].name);
+                ui.strong(shortened(&rows[i].name));
                 if !rows[i].module_path.is_empty() {
-                    ui.weak(&*rows[i].module_path);
+                    ui.weak(shortened(&rows[i].module_path));
                 }
             },
         );
@@ -364,7 +365,7 @@ impl Compare {
                     units::count(place.nodes.into())
                 ));
             } else if let Some(node) = tree.node(place.node) {
-                ui.strong(name(place.node, node.key));
+                ui.strong(shortened(name(place.node, node.key)));
                 describe(ui, &node.sums);
             }
             ui.weak("Click to zoom in, double-click to zoom out.");

@@ -1,10 +1,12 @@
 //! What the pointer is at, told in a card beside it.
 
 use egui::{Color32, RichText, Ui};
+use vor_core::batch::ArgValue;
 use vor_core::catalog::SiteId;
 
 use super::layout::name_of;
 use super::navigate::{inside, track_of};
+use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind};
 use crate::theme::Theme;
 use crate::units;
@@ -85,7 +87,7 @@ pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme,
         Pointed::Merged(merged) => merged_card(ui, merged, store, theme),
         Pointed::Texts(texts) => {
             for text in texts.iter().take(12) {
-                ui.label(text);
+                ui.label(shortened(text));
             }
             if texts.len() > 12 {
                 ui.weak(format!("and {} more", units::count(texts.len() as u64 - 12)));
@@ -98,7 +100,7 @@ fn title(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme) {
     let site = store.catalog().site(span.span.site);
     ui.horizontal(|ui| {
         swatch(ui, theme.site(site));
-        ui.label(RichText::new(store.catalog().site_name(span.span.site)).strong());
+        ui.label(RichText::new(shortened(store.catalog().site_name(span.span.site))).strong());
     });
 }
 
@@ -107,10 +109,10 @@ fn swatch(ui: &mut Ui, color: Color32) {
     ui.painter().rect_filled(rect, 2.0, color);
 }
 
-fn line(ui: &mut Ui, name: &str, value: impl Into<String>) {
+fn line(ui: &mut Ui, name: &str, value: impl AsRef<str>) {
     ui.horizontal(|ui| {
-        ui.weak(name);
-        ui.label(value.into());
+        ui.weak(shortened(name));
+        ui.label(shortened(value.as_ref()));
     });
 }
 
@@ -162,7 +164,7 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: U
             line(ui, "at", format!("{}:{}", site.file, site.line));
         }
         if !site.category.is_empty() {
-            line(ui, "category", site.category.as_ref());
+            line(ui, "category", &site.category);
         }
     }
     line(ui, "on", name_of((span.thread, span.kind), store.catalog()));
@@ -198,16 +200,11 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
             TrackKind::Scopes => names.get(i).map_or("?", |name| name),
             TrackKind::Tasks => "task",
         };
-        let mut text = value.to_string();
-        if text.len() > 200 {
-            let end = (0..=200)
-                .rev()
-                .find(|&end| text.is_char_boundary(end))
-                .unwrap_or(0);
-            text.truncate(end);
-            text.push('…');
-        }
-        line(ui, &format!("{name} ="), text);
+        let text = match value {
+            ArgValue::Str(text) => shortened(text),
+            other => other.to_string().into(),
+        };
+        line(ui, &format!("{} =", shortened(name)), text);
     }
 }
 

@@ -139,10 +139,10 @@ impl FlameChart {
             store.frame_at(frame.time.end_ns as i64),
         );
         let shown = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
-        let mut dropped = 0;
+        let mut dropped = 0_u64;
         for i in shown {
             let entry = &store.frames()[i];
-            dropped += entry.dropped_spans;
+            dropped = dropped.saturating_add(entry.dropped_spans);
             let x = frame.x(entry.end_ns);
             if x - last_x >= 3.0 {
                 painter.vline(

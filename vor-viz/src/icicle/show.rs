@@ -11,6 +11,7 @@ use vor_core::catalog::Catalog;
 use super::boxes::{Boxes, Place, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
 use crate::scopes::{Job, frames_caption};
+use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::units;
@@ -18,6 +19,9 @@ use crate::view::View;
 
 /// Where an icicle is zoomed to: from below the root down. It holds when the tree is made anew.
 type Path<K> = Vec<K>;
+
+/// Most of the stacks around the one that is zoomed to that are shown as buttons; of a deeper one, the middle is left out.
+const MOST_CRUMBS: usize = 24;
 
 /// Zooming by clicks and by crumbs, for trees of any keys.
 #[derive(Clone, Debug)]
@@ -58,9 +62,16 @@ impl<K: Copy> Zoom<K> {
         {
             keep = Some(0);
         }
+        let left_out = MOST_CRUMBS / 2..self.path.len().saturating_sub(MOST_CRUMBS / 2);
         for (i, key) in self.path.iter().enumerate() {
+            if left_out.contains(&i) {
+                if i == left_out.start {
+                    ui.weak(format!("… {} more …", units::count(left_out.len() as u64)));
+                }
+                continue;
+            }
             let is_last = i + 1 == self.path.len();
-            let button = egui::Button::new(name(key)).small().truncate();
+            let button = egui::Button::new(shortened(&name(key))).small().truncate();
             let hint = if is_last {
                 "This is over the whole width"
             } else {
@@ -330,12 +341,12 @@ fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &Place, whol
     if place.node == ROOT {
         ui.strong("all scopes");
     } else {
-        ui.strong(name(catalog, node.key));
+        ui.strong(shortened(&name(catalog, node.key)));
     }
     if let StackKey::Scope(site) = node.key
         && let Some(site) = catalog.site(site).filter(|site| !site.file.is_empty())
     {
-        ui.weak(format!("{}:{}", site.file, site.line));
+        ui.weak(format!("{}:{}", shortened(&site.file), site.line));
     }
     let StackSums {
         count,

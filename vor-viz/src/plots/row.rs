@@ -6,7 +6,7 @@ use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
 use super::MetricRow;
 use super::columns::{Extent, Reduced};
 use crate::frame_axis::{FrameAxis, axis_rect};
-use crate::sketch::{self, Ink};
+use crate::sketch::{self, Ink, shortened};
 use crate::store::Store;
 use crate::theme::Theme;
 use crate::units::{self, Scale};
@@ -367,9 +367,9 @@ pub(super) fn paint_hide(painter: &Painter, rect: Rect, color: Color32) {
 
 /// Says what a metric is.
 pub(super) fn describe(ui: &mut Ui, row: &MetricRow<'_>) {
-    ui.strong(row.name);
+    ui.strong(shortened(row.name));
     if !row.unit.is_empty() {
-        ui.weak(format!("in {}", row.unit));
+        ui.weak(format!("in {}", shortened(row.unit)));
     }
     if !row.description.is_empty() {
         ui.label(row.description);
@@ -386,10 +386,10 @@ pub(super) fn tooltip(ui: &mut Ui, store: &Store, index: usize, row: &MetricRow<
     if value.is_finite() {
         ui.strong(format!(
             "{} {}",
-            row.name,
+            shortened(row.name),
             units::metric(value, row.unit, row.integer)
         ));
     } else {
-        ui.weak(format!("{} has no value here", row.name));
+        ui.weak(format!("{} has no value here", shortened(row.name)));
     }
 }

@@ -4,6 +4,7 @@ use egui::{Grid, ScrollArea, Ui, vec2};
 
 use super::histogram;
 use super::sums::{ScopeRow, SlowCall};
+use crate::sketch::shortened;
 use crate::store::{Store, Track, TrackKind};
 use crate::theme::Theme;
 use crate::units;
@@ -39,7 +40,7 @@ pub(super) fn show(
         let percentiles = [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)];
         let [p50, p95, p99] = percentiles.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64)));
         let calls = if row.is_task() { "tasks" } else { "calls" };
-        ui.strong(&*row.name);
+        ui.strong(shortened(&row.name));
         let text = format!("{} {calls}, {p50}, {p95}, {p99}", units::count(row.count));
         ui.add(egui::Label::new(egui::RichText::new(text).weak()).truncate());
     });
@@ -93,7 +94,7 @@ fn slowest(ui: &mut Ui, store: &Store, view: &mut View, row: &ScopeRow) -> bool 
                 ui.strong(units::duration(call.span.duration_ns as f64));
                 let thread = match store.catalog().thread_name(call.thread) {
                     "" => format!("thread {}", call.thread.0),
-                    name => name.to_owned(),
+                    name => shortened(name).into_owned(),
                 };
                 let begin = frame.map_or(0, |index| store.frames()[index].begin_ns);
                 let after_ns = call.span.begin_ns as f64 - begin as f64;

@@ -11,6 +11,7 @@ use super::frames_caption;
 use super::grid::{Column, Grid, Sort};
 use super::job::Job;
 use super::sums::{ScopeRow, ScopeRows, ScopeSums};
+use crate::sketch::shortened;
 use crate::store::{Store, TrackKind};
 use crate::theme::Theme;
 use crate::units;
@@ -410,13 +411,13 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// Tells what else is known of a row.
 fn describe(ui: &mut Ui, catalog: &Catalog, row: &ScopeRow) {
-    ui.strong(&*row.name);
+    ui.strong(shortened(&row.name));
     if let Some(site) = catalog.site(row.site) {
         if !site.module_path.is_empty() {
-            ui.weak(&*site.module_path);
+            ui.weak(shortened(&site.module_path));
         }
         if !site.file.is_empty() {
-            ui.weak(format!("{}:{}", site.file, site.line));
+            ui.weak(format!("{}:{}", shortened(&site.file), site.line));
         }
     }
     let [min, p50, max] = [row.min_ns, row.p50_ns, row.max_ns].map(|ns| units::duration(ns as f64));

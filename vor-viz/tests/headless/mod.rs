@@ -1,0 +1,243 @@
+//! egui without a window and without a GPU, and a user who does anything anywhere.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::time::{Duration, Instant};
+
+use egui::epaint::{ClippedShape, ImageDelta, TextureId};
+use egui::{
+    Context, Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect,
+    Shape, TouchPhase, Ui, Vec2, ViewportId, ViewportInfo, pos2, vec2,
+};
+
+/// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that takes this long has got lost.
+const MAX_PASS_TIME: Duration = Duration::from_secs(20);
+
+/// What a pass drew.
+pub struct Seen {
+    pub shapes: Vec<ClippedShape>,
+    /// Textures, or parts of them, that were sent to the GPU.
+    pub textures: Vec<(TextureId, ImageDelta)>,
+}
+
+/// A screen, and who sits before it.
+pub struct User {
+    pub ctx: Context,
+    size: Vec2,
+    pixels_per_point: f32,
+    time: f64,
+    seed: u64,
+    pointer: Pos2,
+}
+
+impl User {
+    /// Sits down before a screen of some size in points.
+    pub fn new(seed: u64, size: Vec2, pixels_per_point: f32, dark: bool) -> Self {
+        let ctx = Context::default();
+        ctx.set_theme(if dark {
+            egui::Theme::Dark
+        } else {
+            egui::Theme::Light
+        });
+        Self {
+            ctx,
+            size,
+            pixels_per_point,
+            time: 0.0,
+            seed,
+            pointer: Pos2::ZERO,
+        }
+    }
+
+    /// Returns a number below `end` (splitmix64).
+    pub fn below(&mut self, end: usize) -> usize {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end.max(1) as u64) as usize
+    }
+
+    /// Returns a number from `from` to `to`.
+    pub fn within(&mut self, from: f32, to: f32) -> f32 {
+        from + (to - from) * self.below(10_001) as f32 / 10_000.0
+    }
+
+    /// Runs a pass without an event.
+    pub fn look(&mut self, show: impl FnMut(&mut Ui)) -> Seen {
+        self.pass(Modifiers::NONE, Vec::new(), show)
+    }
+
+    /// Presses a key and lets it go.
+    pub fn press(&mut self, key: Key, show: impl FnMut(&mut Ui)) -> Seen {
+        self.pass(Modifiers::NONE, vec![pressed(key, Modifiers::NONE)], show)
+    }
+
+    /// Moves the pointer there.
+    pub fn pointer_to(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> Seen {
+        self.pointer = place.to_pos2();
+        self.pass(Modifiers::NONE, vec![Event::PointerMoved(self.pointer)], show)
+    }
+
+    /// Runs a pass and tessellates what it drew: every vertex must be somewhere.
+    pub fn pass(&mut self, modifiers: Modifiers, events: Vec<Event>, show: impl FnMut(&mut Ui)) -> Seen {
+        self.time += 1.0 / 20.0;
+        let viewport = ViewportInfo {
+            native_pixels_per_point: Some(self.pixels_per_point),
+            ..ViewportInfo::default()
+        };
+        let input = RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, self.size)),
+            time: Some(self.time),
+            max_texture_side: Some(8192),
+            viewports: [(ViewportId::ROOT, viewport)].into_iter().collect(),
+            events: [vec![Event::ModifiersChanged(modifiers)], events].concat(),
+            focused: true,
+            ..RawInput::default()
+        };
+        let began = Instant::now();
+        let mut output = self.ctx.run_ui(input, show);
+        let primitives = self
+            .ctx
+            .tessellate(output.shapes.clone(), output.pixels_per_point);
+        let took = began.elapsed();
+        assert!(took < MAX_PASS_TIME, "a pass took {took:?}");
+        for primitive in &primitives {
+            if let egui::epaint::Primitive::Mesh(mesh) = &primitive.primitive {
+                let is_somewhere = |vertex: &egui::epaint::Vertex| vertex.pos.is_finite();
+                assert!(mesh.vertices.iter().all(is_somewhere), "a vertex is nowhere");
+            }
+        }
+        let textures = output.textures_delta.set.drain();
+        let textures = textures.flat_map(|(id, deltas)| deltas.into_iter().map(move |delta| (id, delta)));
+        let textures = textures.collect();
+        output.textures_delta.clear();
+        Seen {
+            shapes: std::mem::take(&mut output.shapes),
+            textures,
+        }
+    }
+
+    /// Does something somewhere.
+    pub fn do_anything(&mut self, show: impl FnMut(&mut Ui)) -> Seen {
+        let modifiers = match self.below(6) {
+            0 => Modifiers::SHIFT,
+            1 => Modifiers::COMMAND,
+            _ => Modifiers::NONE,
+        };
+        let mut events = Vec::new();
+        for _ in 0..1 + self.below(3) {
+            self.choose(modifiers, &mut events);
+        }
+        self.pass(modifiers, events, show)
+    }
+
+    fn choose(&mut self, modifiers: Modifiers, events: &mut Vec<Event>) {
+        let (width, height) = (self.size.x, self.size.y);
+        let button = [
+            PointerButton::Primary,
+            PointerButton::Secondary,
+            PointerButton::Middle,
+        ][[0, 0, 0, 1, 2][self.below(5)]];
+        match self.below(12) {
+            0..=2 => {
+                self.pointer = pos2(self.within(-5.0, width + 5.0), self.within(-5.0, height + 5.0));
+                events.push(Event::PointerMoved(self.pointer));
+            }
+            3..=5 => {
+                let pos = self.pointer;
+                let event = |pressed| Event::PointerButton {
+                    pos,
+                    button,
+                    pressed,
+                    modifiers,
+                };
+                match self.below(3) {
+                    0 => events.extend([event(true), event(false)]),
+                    1 => events.push(event(true)),
+                    _ => events.push(event(false)),
+                }
+            }
+            6 => {
+                let delta = vec2(self.within(-300.0, 300.0), self.within(-2000.0, 2000.0));
+                events.push(Event::MouseWheel {
+                    unit: MouseWheelUnit::Point,
+                    delta,
+                    phase: TouchPhase::Move,
+                    source: MouseWheelSource::Unknown,
+                    modifiers,
+                });
+            }
+            7 => events.push(Event::Zoom(self.within(0.05, 3.0))),
+            8 => events.push(Event::PointerGone),
+            9 if self.below(4) == 0 => events.push(Event::Text("un\u{202e}é🦀".into())),
+            _ => {
+                let key = KEYS[self.below(KEYS.len())];
+                events.push(pressed(key, modifiers));
+            }
+        }
+    }
+}
+
+/// Keys that mean something to the panel.
+const KEYS: [Key; 33] = [
+    Key::Space,
+    Key::ArrowLeft,
+    Key::ArrowRight,
+    Key::ArrowUp,
+    Key::ArrowDown,
+    Key::Comma,
+    Key::Period,
+    Key::Home,
+    Key::End,
+    Key::M,
+    Key::W,
+    Key::S,
+    Key::A,
+    Key::D,
+    Key::Z,
+    Key::Enter,
+    Key::R,
+    Key::Num0,
+    Key::F,
+    Key::Slash,
+    Key::N,
+    Key::C,
+    Key::E,
+    Key::L,
+    Key::Num1,
+    Key::Num2,
+    Key::Num3,
+    Key::Questionmark,
+    Key::Escape,
+    Key::Tab,
+    Key::PageUp,
+    Key::PageDown,
+    Key::Backspace,
+];
+
+fn pressed(key: Key, modifiers: Modifiers) -> Event {
+    Event::Key {
+        key,
+        physical_key: None,
+        pressed: true,
+        repeat: false,
+        modifiers,
+    }
+}
+
+impl Seen {
+    /// Returns all text that was written.
+    pub fn texts(&self) -> Vec<String> {
+        fn collect(shape: &Shape, into: &mut Vec<String>) {
+            match shape {
+                Shape::Text(text) => into.push(text.galley.text().to_owned()),
+                Shape::Vec(shapes) => shapes.iter().for_each(|shape| collect(shape, into)),
+                _ => {}
+            }
+        }
+        let mut texts = Vec::new();
+        for clipped in &self.shapes {
+            collect(&clipped.shape, &mut texts);
+        }
+        texts
+    }
+}

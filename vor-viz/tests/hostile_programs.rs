@@ -1,0 +1,151 @@
+//! Programs that use the live panel in ways that it was not made for: what it remembers stays bounded, and nothing that is looked at is missing.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod headless;
+#[path = "../../vor-core/tests/common/memory.rs"]
+mod memory;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use egui::{Key, vec2};
+use headless::User;
+use vor_core::{drain, profile_scope};
+use vor_viz::{PanelConfig, PanelState, show};
+
+/// The recorder is one for the whole process, so tests take turns; so does the count of bytes.
+static RECORDER: Mutex<()> = Mutex::new(());
+
+fn recorder() -> MutexGuard<'static, ()> {
+    let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    drain::enable();
+    drain::flush();
+    turn
+}
+
+/// Records some spans, fewer at once than a ring holds.
+fn work(spans: u64) {
+    for first in (0..spans).step_by(20_000) {
+        for _ in first..spans.min(first + 20_000) {
+            profile_scope!("work");
+        }
+        drain::flush();
+    }
+}
+
+fn draw(user: &mut User, state: &mut PanelState) {
+    user.look(|ui| show(ui, state, &VecDeque::<()>::new(), &[]));
+}
+
+#[test]
+fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
+    let _turn = recorder();
+    let mut state = PanelState::new(PanelConfig::FRAME_MS);
+    let mut user = User::new(1, vec2(900.0, 600.0), 1.0, true);
+    state.tick();
+    for _ in 0..5 {
+        work(7);
+        state.tick();
+    }
+    // The frame that ends here is pinned before the drain has given it away.
+    {
+        profile_scope!("the last");
+    }
+    state.tick();
+    draw(&mut user, &mut state);
+    user.pointer_to(vec2(450.0, 300.0), |ui| {
+        show(ui, &mut state, &VecDeque::<()>::new(), &[])
+    });
+    user.press(Key::Space, |ui| show(ui, &mut state, &VecDeque::<()>::new(), &[]));
+    assert!(state.is_paused());
+    drain::flush();
+    // What ends later is not part of any frame that is there.
+    work(50);
+    drain::frame_mark();
+    drain::flush();
+    draw(&mut user, &mut state);
+    let newest = state.store().frames().back().unwrap();
+    assert_eq!((newest.span_count, newest.held_spans), (1, 1));
+    let held = state.store().held_spans();
+    for _ in 0..10 {
+        work(50);
+        drain::frame_mark();
+        drain::flush();
+        draw(&mut user, &mut state);
+    }
+    assert_eq!(
+        state.store().held_spans(),
+        held,
+        "a panel that is paused takes nothing new"
+    );
+    state.unpin();
+    state.tick();
+    work(1);
+    state.tick();
+    assert!(state.store().held_spans() > held);
+}
+
+#[test]
+fn a_panel_that_is_never_ticked_nor_shown_forgets() {
+    let _turn = recorder();
+    let mut state = PanelState::new(PanelConfig::FRAME_MS);
+    state.tick();
+    let grown = memory::peak_of(|| {
+        for _ in 0..200 {
+            work(20_000);
+            drain::frame_mark();
+            drain::flush();
+        }
+    });
+    println!("4 000 000 spans, never ticked: {grown} bytes at most");
+    assert!(grown < 300 << 20, "{grown} bytes");
+    // What waits is taken at once, and the newest is there.
+    state.tick();
+    assert_eq!(state.store().frames().len(), 2);
+    assert!(state.store().held_spans() <= (4 << 20) + 20_000);
+}
+
+#[test]
+fn a_panel_that_is_ticked_but_never_shown_forgets() {
+    let _turn = recorder();
+    let config = PanelConfig {
+        history_capacity: 64,
+        ..PanelConfig::FRAME_MS
+    };
+    let mut state = PanelState::new(config).with_max_spans(100_000);
+    let grown = memory::peak_of(|| {
+        for _ in 0..150 {
+            work(20_000);
+            state.tick();
+        }
+    });
+    println!("3 000 000 spans, never shown: {grown} bytes at most");
+    assert!(grown < 100 << 20, "{grown} bytes");
+    assert!(state.store().held_spans() <= 100_000 + 2 * 20_000);
+    assert!(state.store().frames().len() <= 64);
+}
+
+#[test]
+fn a_frame_that_does_not_end_is_bounded_and_its_rest_is_counted() {
+    const SPANS: u64 = 3_000_000;
+    let _turn = recorder();
+    let mut state = PanelState::new(PanelConfig::FRAME_MS);
+    let mut user = User::new(1, vec2(900.0, 600.0), 1.0, true);
+    state.tick();
+    let grown = memory::peak_of(|| {
+        work(SPANS);
+        state.tick();
+        drain::flush();
+        state.tick();
+        draw(&mut user, &mut state);
+    });
+    println!("a frame of {SPANS} spans: {grown} bytes at most");
+    assert!(grown < 400 << 20, "{grown} bytes");
+    let long = &state.store().frames()[1];
+    assert_eq!(long.span_count + long.dropped_spans, SPANS);
+    assert!(
+        long.held_spans < long.span_count && long.held_spans > 0,
+        "{long:?}"
+    );
+}

@@ -1,0 +1,377 @@
+//! What the panel shows is what was recorded: sums as the reader's, and a picture that shows spans where they are and nowhere else.
+//!
+//! Random programs of three threads, cut into frames anywhere, go through the encoder, the reader, the loader and the store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
+
+#[path = "../../vor-core/tests/common/mod.rs"]
+mod common;
+mod headless;
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::Random;
+use common::views::{self, BEGIN, Row};
+use egui::{Color32, ImageData, TextureId, vec2};
+use headless::User;
+use vor_core::batch::{AsyncSpan, SpanBatch, ThreadBatch};
+use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::format::{Encoder, Header, RecordRef};
+use vor_core::frame::FrameSnapshot;
+use vor_core::reader::Capture;
+use vor_core::stats::StatsBuilder;
+use vor_viz::flame::FlameChart;
+use vor_viz::replay::ReplayState;
+use vor_viz::scopes::ScopeTable;
+use vor_viz::store::{Store, TrackKind};
+use vor_viz::theme::Theme;
+use vor_viz::view::View;
+
+/// A program's capture, and what is true of it.
+struct Program {
+    bytes: Vec<u8>,
+    rows: Vec<Row>,
+    /// The ticks of all marks, that at which the first frame began among them.
+    marks: Vec<u64>,
+    /// Tasks by the frame in which they ended.
+    tasks: Vec<Vec<AsyncSpan>>,
+}
+
+fn program(seed: u64) -> Program {
+    let mut random = Random(seed);
+    let made = views::make(seed, 300 + random.below(3_000));
+    let catalog = views::catalog();
+    let mut threads: Vec<ThreadBatch> = (0..3)
+        .map(|thread| ThreadBatch {
+            thread: ThreadId(thread),
+            ..ThreadBatch::default()
+        })
+        .collect();
+    for ended in made.batches.iter().flat_map(|batch| &batch.threads) {
+        let all = &mut threads[ended.thread.0 as usize];
+        all.start_ticks.extend(&ended.start_ticks);
+        all.duration_ticks.extend(&ended.duration_ticks);
+        all.sites.extend(&ended.sites);
+    }
+    let end_ticks = |thread: &ThreadBatch, i: usize| thread.start_ticks[i] + thread.duration_ticks[i];
+    let last = threads
+        .iter()
+        .map(|thread| end_ticks(thread, thread.len() - 1))
+        .max()
+        .unwrap();
+    // Some marks anywhere, others where a span ends, so that it ends just with its frame.
+    let mut marks = vec![BEGIN, last];
+    for _ in 0..1 + random.below(30) {
+        let thread = &threads[random.below(3)];
+        let end = end_ticks(thread, random.below(thread.len()));
+        marks.push(if random.below(2) == 0 {
+            end
+        } else {
+            BEGIN + 1 + random.below((last - BEGIN) as usize) as u64
+        });
+    }
+    marks.sort_unstable();
+    marks.dedup();
+
+    let mut encoder = Encoder::new(Header {
+        file_id: seed,
+        pid: 42,
+        flags: Header::KEEPS_SPANS,
+        start_unix_ns: catalog.timeline.syncs()[0].unix_ns,
+        start_ticks: BEGIN,
+    });
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    for record in [
+        RecordRef::Clock(&catalog.timeline.syncs()[0]),
+        RecordRef::Sites {
+            first: SiteId(1),
+            sites: &catalog.sites,
+        },
+        RecordRef::Threads {
+            first: ThreadId(0),
+            threads: &catalog.threads,
+        },
+    ] {
+        encoder.encode(record, &mut bytes);
+    }
+    let mut done = [0; 3];
+    let mut tasks = Vec::new();
+    for (index, pair) in marks.windows(2).enumerate() {
+        let (start_ticks, mark) = (pair[0], pair[1]);
+        let mut span_count = 0;
+        let mut own_tasks = Vec::new();
+        let batches = threads.iter().zip(&mut done).map(|(thread, done)| {
+            let from = *done;
+            while *done < thread.len() && end_ticks(thread, *done) <= mark {
+                *done += 1;
+            }
+            span_count += (*done - from) as u64;
+            let mut batch = ThreadBatch {
+                thread: thread.thread,
+                start_ticks: thread.start_ticks[from..*done].to_vec(),
+                duration_ticks: thread.duration_ticks[from..*done].to_vec(),
+                sites: thread.sites[from..*done].to_vec(),
+                ..ThreadBatch::default()
+            };
+            if random.below(3) == 0 {
+                let end = start_ticks + 1 + random.below((mark - start_ticks) as usize) as u64;
+                let begin = BEGIN + random.below((end - BEGIN) as usize) as u64;
+                let task = AsyncSpan {
+                    id: (index * 3) as u64 + u64::from(thread.thread.0),
+                    site: SiteId(1 + random.below(6) as u32),
+                    start_ticks: begin,
+                    duration_ticks: end - begin,
+                };
+                batch.async_spans.push(task);
+                own_tasks.push(task);
+            }
+            batch
+        });
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: batches.collect(),
+        };
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index: index as u64,
+            start_ticks,
+            end_ticks: mark,
+            span_count,
+            ..FrameSnapshot::default()
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        tasks.push(own_tasks);
+    }
+    encoder.close(&catalog, &mut bytes);
+    Program {
+        bytes,
+        rows: made.rows,
+        marks,
+        tasks,
+    }
+}
+
+/// Opens a program's capture and waits until all of it is there.
+fn open(program: &Program) -> ReplayState {
+    let mut replay = ReplayState::from_bytes(program.bytes.clone(), "made").unwrap();
+    let (ctx, begin) = (egui::Context::default(), Instant::now());
+    while !replay.is_settled() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{replay:.0?}");
+        thread::sleep(Duration::from_micros(100));
+        replay.poll(&ctx);
+    }
+    assert_eq!(replay.store().frames().len(), program.marks.len() - 1);
+    replay
+}
+
+/// Count, total and self time of each call site, in nanoseconds.
+type Sums = BTreeMap<u32, (u64, u64, u64)>;
+
+/// Returns what the reader and its statistics say of the spans that ended in some frames.
+fn expected(program: &Program, first: usize, last: usize) -> Sums {
+    let mut stats = StatsBuilder::new();
+    let mut capture = Capture::new(Cursor::new(program.bytes.clone())).unwrap();
+    // A batch per frame.
+    for (i, batch) in capture.batches().unwrap().take(last + 1).enumerate() {
+        if i == first {
+            stats.restart();
+        }
+        stats.add_batch(&batch.unwrap());
+    }
+    let rows = stats.scope_stats(&views::catalog());
+    rows.iter()
+        .map(|row| (row.site.0, (row.count, row.total_ns, row.self_ns)))
+        .collect()
+}
+
+#[test]
+fn sums_are_those_of_the_reader() {
+    for seed in 0..40 {
+        let program = program(seed);
+        let replay = open(&program);
+        let store = replay.store();
+        let frames = store.frames().len();
+        let mut random = Random(seed);
+        for case in 0..8 {
+            let (mut first, mut last) = (0, frames - 1);
+            let mut view = View::default();
+            if case > 0 {
+                first = random.below(frames);
+                last = first + random.below(frames - first);
+                view.select(store, first, last);
+                if first == last {
+                    view.clear_selection();
+                    view.pin(store.id_at(first));
+                }
+            }
+            view.begin_pass(store);
+            let mut table = ScopeTable::default();
+            table.finish(store, &view);
+            let of = |kind| {
+                let rows = table
+                    .rows()
+                    .unwrap()
+                    .rows
+                    .iter()
+                    .filter(move |row| row.kind == kind);
+                let rows = rows.map(|row| (row.site.0, (row.count, row.total_ns, row.self_ns)));
+                rows.collect::<Sums>()
+            };
+            assert_eq!(
+                of(TrackKind::Scopes),
+                expected(&program, first, last),
+                "seed {seed}, frames {first} to {last} of {frames}"
+            );
+            let mut tasks = Sums::new();
+            for task in program.tasks[first..=last].iter().flatten() {
+                let sums = tasks.entry(task.site.0).or_default();
+                *sums = (sums.0 + 1, sums.1 + task.duration_ticks, 0);
+            }
+            assert_eq!(
+                of(TrackKind::Tasks),
+                tasks,
+                "seed {seed}, tasks in frames {first} to {last}"
+            );
+        }
+    }
+}
+
+/// A picture of the rows of some tracks, as it was sent to the GPU.
+struct Picture {
+    width: usize,
+    pixels: Vec<Color32>,
+}
+
+/// Shows the chart, and takes the picture on its way to the GPU; `None` where nothing was sent.
+fn picture(user: &mut User, chart: &mut FlameChart, store: &Store, view: &mut View) -> Option<Picture> {
+    let mut seen = user.look(|ui| {
+        view.begin_pass(store);
+        let theme = Theme::of(ui.visuals());
+        chart.show(ui, 600.0, store, view, &theme, &|_, _| None);
+    });
+    // The first texture is that of the fonts; a new one is sent empty before a part of it is.
+    seen.textures
+        .retain(|(id, delta)| *id != TextureId::default() && delta.pos.is_some());
+    let (_, delta) = seen.textures.pop()?;
+    let ImageData::Color(image) = &delta.image;
+    Some(Picture {
+        width: image.size[0],
+        pixels: image.pixels.clone(),
+    })
+}
+
+#[test]
+fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
+    let (mut checked, mut painted) = (0, 0);
+    for seed in 0..12 {
+        let program = program(seed);
+        let replay = open(&program);
+        let store = replay.store();
+        let origin = store.frames()[0].begin_ns;
+        let mut random = Random(seed);
+        let pixels_per_point = [1.0, 1.5, 2.0][seed as usize % 3];
+        let mut user = User::new(seed, vec2(700.0, 700.0), pixels_per_point, seed % 2 == 0);
+        let mut chart = FlameChart::default();
+        chart.set_row_height(4.0);
+        let mut view = View::default();
+        view.begin_pass(store);
+        let whole = view.flame_axis(store);
+        for case in 0..25 {
+            if case > 0 {
+                let length = whole.len_ns() * 0.5_f64.powi(random.below(26) as i32);
+                let row = program.rows[random.below(program.rows.len())];
+                let begin =
+                    (row.3 as f64 + origin as f64 - length * random.below(100) as f64 / 100.0).floor();
+                view.zoom_to(begin, begin + length);
+            }
+            view.search = ["", "", "decode", "nothing"][random.below(4)].to_owned();
+            let Some(picture) = picture(&mut user, &mut chart, store, &mut view) else {
+                continue;
+            };
+            let time = view.flame_axis(store);
+            let x =
+                |ns: u64| (ns as f64 + origin as f64 - time.begin_ns) * picture.width as f64 / time.len_ns();
+            let theme = Theme::of(&user.ctx.style_of(user.ctx.theme()).visuals);
+            let bright = theme.site(views::catalog().site(SiteId(3)));
+            let mut first_row = 0;
+            for track in store.tracks() {
+                let rows = if track.kind == TrackKind::Tasks {
+                    &[][..]
+                } else {
+                    &track.rows[..]
+                };
+                for depth in 0..rows.len() {
+                    let at = (first_row + depth) * picture.width;
+                    let pixels = &picture.pixels[at..at + picture.width];
+                    let spans = program
+                        .rows
+                        .iter()
+                        .filter(|row| (row.0, row.1) == (track.thread.0, depth));
+                    // Which pixels may show a span, and a `decode`.
+                    let mut may = vec![[false; 2]; picture.width];
+                    for &(_, _, site, begin, end) in spans {
+                        let (from, to) = (x(begin), x(end));
+                        if to < -1.0 || from > picture.width as f64 + 1.0 {
+                            continue;
+                        }
+                        let clamp = |x: f64| x.clamp(0.0, picture.width as f64) as usize;
+                        let reach = clamp((from - 1.0).floor())..clamp((to + 2.0).ceil());
+                        for may in &mut may[reach.clone()] {
+                            *may = [true, may[1] || site == 3];
+                        }
+                        let is_inside = from >= 0.0 && to < picture.width as f64;
+                        let shown = pixels[reach.clone()].iter().any(|pixel| pixel.a() > 0);
+                        assert!(
+                            shown || !is_inside,
+                            "seed {seed}, case {case}: a span is missing at {from} to {to}"
+                        );
+                        // All of a wide one is there, and of its colour if it is searched for; its first pixel is darker.
+                        let within = clamp(from.ceil() + 1.0)..clamp(to.floor() - 1.0);
+                        if within.start < within.end && from + 4.0 < to {
+                            let all = pixels[within.clone()].iter().all(|pixel| pixel.a() > 0);
+                            assert!(
+                                all,
+                                "seed {seed}, case {case}: a hole in a span at {from} to {to}"
+                            );
+                            let is_bright = pixels[within].iter().any(|pixel| *pixel == bright);
+                            assert!(
+                                is_bright == (site == 3 && view.search != "nothing")
+                                    || view.search.is_empty(),
+                                "seed {seed}, case {case}: a search for {:?} and site {site} at {from} to {to}",
+                                view.search
+                            );
+                        }
+                        checked += 1;
+                    }
+                    for (i, pixel) in pixels.iter().enumerate() {
+                        let [some, decode] = may[i];
+                        assert!(
+                            pixel.a() == 0 || some,
+                            "seed {seed}, case {case}: pixel {i} shows what is not there"
+                        );
+                        assert!(
+                            *pixel != bright || decode,
+                            "seed {seed}, case {case}: pixel {i} shows another call site"
+                        );
+                        painted += usize::from(pixel.a() > 0);
+                    }
+                }
+                first_row += track.rows.len().max(1);
+            }
+        }
+    }
+    println!("{checked} spans and {painted} pixels");
+    assert!(
+        checked > 10_000 && painted > 100_000,
+        "{checked} spans, {painted} pixels"
+    );
+}
