@@ -342,7 +342,7 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                                 all,
                                 "seed {seed}, case {case}: a hole in a span at {from} to {to}"
                             );
-                            let is_bright = pixels[within].iter().any(|pixel| *pixel == bright);
+                            let is_bright = pixels[within].contains(&bright);
                             assert!(
                                 is_bright == (site == 3 && view.search != "nothing")
                                     || view.search.is_empty(),
