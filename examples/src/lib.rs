@@ -188,6 +188,11 @@ impl Generator {
     }
 }
 
+/// The code in `docs/panel.md` compiles, and runs where it may.
+#[cfg(all(doctest, feature = "viz"))]
+#[doc = include_str!("../../docs/panel.md")]
+struct Panel;
+
 /// The code in the README compiles, and runs where it may.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -57,6 +57,8 @@ pub enum Command {
     ShowScopes,
     /// The aggregated flame graph below the flame chart.
     ShowIcicle,
+    /// Some frames against others, below the flame chart.
+    ShowCompare,
     /// This table.
     ToggleHelp,
     /// Out of whatever is on: the help, the focus, the selection, the pin.
@@ -153,6 +155,7 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Num1, Command::ShowMetrics, "metrics"),
     key(Key::Num2, Command::ShowScopes, "table of scopes"),
     key(Key::Num3, Command::ShowIcicle, "aggregated flame graph"),
+    key(Key::Num4, Command::ShowCompare, "compare frames"),
     shift(Key::Questionmark, Command::ToggleHelp, ""),
     shift(Key::Slash, Command::ToggleHelp, ""),
     key(Key::Questionmark, Command::ToggleHelp, "this table"),

@@ -18,6 +18,7 @@ pub mod overview;
 pub mod scopes;
 pub mod icicle;
 pub mod compare;
+pub mod export;
 pub mod keys;
 pub mod panel;
 pub mod metric;

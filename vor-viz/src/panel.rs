@@ -5,16 +5,17 @@
 
 use std::time::Duration;
 
-use egui::{CursorIcon, Id, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
+use crate::compare::{Compare, Side};
 use crate::flame::{ColorBy, Direction, FlameChart, Usual};
 use crate::icicle::Icicle;
 use crate::keys::{self, Command};
 use crate::plots::{MetricRow, Plots};
-use crate::scopes::ScopeTable;
-use crate::store::{FrameEntry, Store};
+use crate::scopes::{ScopeTable, frames_caption};
+use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
 use crate::units;
 use crate::view::View;
@@ -35,13 +36,16 @@ pub enum Tab {
     Scopes,
     /// The aggregated flame graph.
     Icicle,
+    /// Some frames against others.
+    Compare,
 }
 
 impl Tab {
-    const ALL: [(Self, &str); 3] = [
+    const ALL: [(Self, &str); 4] = [
         (Self::Metrics, "Metrics"),
         (Self::Scopes, "Scopes"),
         (Self::Icicle, "Flame graph"),
+        (Self::Compare, "Compare"),
     ];
 }
 
@@ -55,6 +59,9 @@ pub struct Panel {
     plots: Plots,
     scopes: ScopeTable,
     icicle: Icicle,
+    compare: Compare,
+    /// The frames that others are compared with.
+    kept: Option<(FrameId, FrameId)>,
     tab: Tab,
     /// The flame chart's share of the height that it divides with what is below.
     split: f32,
@@ -77,6 +84,8 @@ impl Panel {
             plots: Plots::default(),
             scopes: ScopeTable::default(),
             icicle: Icicle::default(),
+            compare: Compare::default(),
+            kept: None,
             tab: Tab::Metrics,
             split: 0.6,
             shows_help: false,
@@ -291,7 +300,7 @@ impl Panel {
 
     /// Draws the field of the flame chart's search.
     fn search(&mut self, ui: &mut Ui, theme: &Theme) {
-        let id = Id::unique("vor search");
+        let id = ui.make_persistent_id("vor search");
         let field = TextEdit::singleline(&mut self.view.search)
             .id(id)
             .hint_text("search names")
@@ -383,7 +392,42 @@ impl Panel {
             Tab::Metrics => self.metrics(ui, theme, rows),
             Tab::Scopes => self.scopes.show(ui, &self.store, &mut self.view, theme),
             Tab::Icicle => self.icicle.show(ui, &self.store, &mut self.view, theme),
+            Tab::Compare => self.compare(ui, theme),
         }
+    }
+
+    /// Draws the frames that are looked at against those that were kept.
+    fn compare(&mut self, ui: &mut Ui, theme: &Theme) {
+        let Some((first, last)) = self.view.table_frames(&self.store) else {
+            ui.weak("There are no frames to compare yet.");
+            return;
+        };
+        let now = frames_caption(&self.store, Some((first, last)));
+        let index = |id: FrameId| self.store.index_of(id);
+        let kept = self
+            .kept
+            .and_then(|(first, last)| Some((index(first)?, index(last)?)));
+        ui.horizontal(|ui| {
+            let hover =
+                "Keeps the selected or pinned frames: select others, and they stand beside each other";
+            if ui.button(format!("Keep {now}")).on_hover_text(hover).clicked() {
+                self.kept = Some((self.store.id_at(first), self.store.id_at(last)));
+            }
+            match kept {
+                Some(kept) => _ = ui.label(format!("kept: {}", frames_caption(&self.store, Some(kept)))),
+                None => _ = ui.weak("Keep some frames, then select or pin others to compare them with."),
+            }
+        });
+        let Some(kept) = kept.filter(|kept| *kept != (first, last)) else {
+            return;
+        };
+        let side = |name, frames| Side {
+            name,
+            store: &self.store,
+            frames,
+        };
+        self.compare
+            .show(ui, &side("kept", kept), &side("now", (first, last)), theme);
     }
 
     /// Draws the metrics that came with the frames, and those of the caller.
@@ -485,6 +529,7 @@ impl Panel {
             Command::ShowMetrics => self.tab = Tab::Metrics,
             Command::ShowScopes => self.tab = Tab::Scopes,
             Command::ShowIcicle => self.tab = Tab::Icicle,
+            Command::ShowCompare => self.tab = Tab::Compare,
             Command::ToggleHelp => self.shows_help = !self.shows_help,
             Command::Leave => {
                 if self.shows_help {

@@ -264,6 +264,19 @@ fn number_keys_and_tabs_change_what_is_below() {
 }
 
 #[test]
+fn kept_frames_are_compared_with_others() {
+    let mut harness = rich(false);
+    press(&mut harness, Key::Num4);
+    press(&mut harness, Key::M);
+    harness.get_by_label("Keep frame 33").click();
+    harness.run();
+    press(&mut harness, Key::Comma);
+    assert!(harness.query_by_label("kept: frame 33").is_some());
+    harness.run();
+    harness.snapshot("panel_compare_light");
+}
+
+#[test]
 fn the_table_of_keys_comes_and_goes() {
     let mut harness = rich(true);
     harness.key_press_modifiers(Modifiers::SHIFT, Key::Questionmark);

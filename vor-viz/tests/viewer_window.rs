@@ -4,8 +4,16 @@
 #![allow(dead_code, reason = "the program's own files are part of this one")]
 
 mod made;
+#[path = "../src/bin/vor-viz/output.rs"]
+mod output;
+#[path = "../src/bin/vor-viz/pair.rs"]
+mod pair;
+#[path = "../src/bin/vor-viz/raster.rs"]
+mod raster;
 #[path = "../src/bin/vor-viz/recent.rs"]
 mod recent;
+#[path = "../src/bin/vor-viz/save.rs"]
+mod save;
 #[path = "../src/bin/vor-viz/viewer.rs"]
 mod viewer;
 
@@ -168,4 +176,49 @@ fn the_header_looks_right() {
     let mut empty = harness(Viewer::new(Vec::new(), Recent::default()), false, 1.0);
     empty.snapshot("viewer_empty_light");
     results.extend(empty.take_snapshot_results());
+}
+
+#[test]
+fn the_selection_is_exported_beside_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = capture(folder.path(), "run.vor", 300);
+    let mut harness = harness(viewer_of(&path, Recent::default()), true, 1.0);
+    for (format, name) in [
+        ("Perfetto trace", "run.frame-10.pftrace"),
+        ("Chrome trace", "run.frame-10.json"),
+        ("Spans as CSV", "run.frame-10.csv"),
+        ("Picture of the flame chart (PNG)", "run.frame-10.png"),
+        ("Spans as CSV", "run.frame-10.2.csv"),
+    ] {
+        harness.get_by_label("Export").click();
+        harness.run_steps(4);
+        harness.get_by_label(format).click();
+        harness.run_steps(4);
+        let written = fs::metadata(folder.path().join(name)).unwrap();
+        assert!(written.len() > 100, "{name} has {} bytes", written.len());
+        assert!(
+            harness.query_by_label_contains(name).is_some(),
+            "the window says where {name} is"
+        );
+    }
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        6,
+        "nothing else is left behind"
+    );
+}
+
+#[test]
+fn two_captures_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown =
+        ["one.vor", "other.vor"].map(|name| ReplayState::open(capture(folder.path(), name, 50)).unwrap());
+    let viewer = Viewer::new(shown.into(), Recent::default());
+    let mut harness = harness(viewer, false, 1.0);
+    harness.set_size(Vec2::new(1000.0, 640.0));
+    harness.get_by_label("Compare them").click();
+    settle(&mut harness);
+    harness.run_steps(20);
+    assert!(harness.query_by_label_contains("slower in B").is_some());
+    harness.snapshot("viewer_compare_light");
 }

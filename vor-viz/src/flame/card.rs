@@ -196,7 +196,10 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
         .site(span.span.site)
         .map_or(&[][..], |site| &site.arg_names);
     for (i, value) in values.iter().enumerate().take(16) {
-        let name = names.get(i).map_or("?", |name| name);
+        let name = match span.kind {
+            TrackKind::Scopes => names.get(i).map_or("?", |name| name),
+            TrackKind::Tasks => "task",
+        };
         let text = match value {
             ArgValue::Str(text) => shortened(text),
             other => other.to_string().into(),

@@ -1,6 +1,6 @@
 //! The flame chart: who did what when, a track per thread.
 //!
-//! Tracks stand one below the other, names at the left. Of the rows in view a [`picture`] is painted, a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from the store
+//! Tracks stand one below the other, names at the left. of the rows in view a picture is painted, a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from the store
 //! and the [`View`]; what only the chart knows is which tracks are collapsed, in which order they stand, how high a row is and how far it is scrolled.
 
 mod layout;

@@ -14,10 +14,10 @@ use crate::frame_axis::FrameAxis;
 use crate::store::Store;
 
 /// After so many readings, all old values were compared once.
-const PARTS: usize = 16;
+const PARTS: usize = 64;
 
 /// How many of the newest frames are asked for anew each time: live, a frame is known before its metrics are.
-const LATE: usize = 256;
+const LATE: usize = 64;
 
 /// Most changes of the store per frame that comes, if nothing else has happened: the frame, its spans, and what is known of it later.
 const CHANGES_PER_FRAME: u64 = 4;

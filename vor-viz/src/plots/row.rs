@@ -1,5 +1,6 @@
 //! A row of metrics: its plot as rectangles, and the texts beside it.
 
+use egui::epaint::Vertex;
 use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
 
 use super::MetricRow;
@@ -117,9 +118,23 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     // Few frames: a point at each value.
     let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
+    let mut band = Strip::new(axis, theme.band);
+    let mut line = Strip::new(axis, theme.line);
     for (i, run) in reduced.runs.iter().enumerate() {
         let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
         let extent = &run.extent;
+        let last_y = before.filter(|(end, _)| *end == run.first).map(|(_, y)| y);
+        if let Some(last) = last_y
+            && run.end - run.first == 1
+        {
+            // A column of pixels that follows another one: two corners instead of four, as most of them do.
+            let (upper, lower) = (y_of(extent.max), y_of(extent.min) + thick);
+            band.reach(mesh, run.first, upper, lower);
+            let y = y_of(extent.mean());
+            line.reach(mesh, run.first, y.min(last), y.max(last) + thick);
+            before = Some((run.end, y));
+            continue;
+        }
         let y = if extent.min == extent.max {
             y_of(extent.min)
         } else {
@@ -127,11 +142,7 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
             sketch::quad(mesh, left, upper, right, lower, theme.band);
             y_of(extent.mean())
         };
-        let joined = before.filter(|(end, _)| *end == run.first).map(|(_, y)| y);
-        match joined {
-            Some(last) if run.end - run.first == 1 => {
-                sketch::quad(mesh, left, y.min(last), right, y.max(last) + thick, theme.line);
-            }
+        match last_y {
             Some(last) => {
                 sketch::quad(mesh, left, y, right, y + thick, theme.line);
                 if last != y {
@@ -161,6 +172,59 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
             sketch::quad(mesh, x - 2.0, y - 2.0, x + 2.0, y + 2.0, theme.line);
         }
         before = Some((run.end, y));
+    }
+    band.finish(mesh);
+    line.finish(mesh);
+}
+
+/// Rectangles of a pixel's width that follow one another, and share their corners.
+#[derive(Debug)]
+struct Strip<'a> {
+    axis: &'a FrameAxis,
+    color: Color32,
+    /// The column behind the last one, the index of its first corner, and where the last one reaches from and to.
+    last: Option<(u32, u32, f32, f32)>,
+}
+
+impl<'a> Strip<'a> {
+    fn new(axis: &'a FrameAxis, color: Color32) -> Self {
+        Self {
+            axis,
+            color,
+            last: None,
+        }
+    }
+
+    /// Goes on to a column, or begins there.
+    #[inline]
+    fn reach(&mut self, mesh: &mut Mesh, column: u32, upper: f32, lower: f32) {
+        if self.last.is_some_and(|(end, ..)| end != column) {
+            self.finish(mesh);
+        }
+        let first = self.corners(mesh, column, upper, lower);
+        self.last = Some((column + 1, first, upper, lower));
+    }
+
+    /// Draws the last column to its end.
+    fn finish(&mut self, mesh: &mut Mesh) {
+        if let Some((end, _, upper, lower)) = self.last {
+            self.corners(mesh, end, upper, lower);
+            self.last = None;
+        }
+    }
+
+    /// Appends two corners, and a rectangle from the ones before; returns the index of the first.
+    #[inline]
+    fn corners(&self, mesh: &mut Mesh, column: u32, upper: f32, lower: f32) -> u32 {
+        let first = mesh.vertices.len() as u32;
+        let x = self.axis.column_x(column as usize);
+        let corner = |y: f32| Vertex::untextured(pos2(x, y), self.color);
+        mesh.vertices.extend_from_slice(&[corner(upper), corner(lower)]);
+        if let Some((_, last, ..)) = self.last {
+            let corners = [last, last + 1, first, first, last + 1, first + 1];
+            mesh.indices.extend_from_slice(&corners);
+        }
+        first
     }
 }
 

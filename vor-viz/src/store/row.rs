@@ -386,6 +386,12 @@ impl Row {
         })
     }
 
+    /// Returns whether any span of the row has arguments.
+    #[must_use]
+    pub fn has_args(&self) -> bool {
+        self.chunks.iter().any(|chunk| !chunk.args.is_empty())
+    }
+
     /// Returns the arguments of a span of this row, none when it has none.
     #[must_use]
     pub fn args(&self, span: &Span) -> &[ArgValue] {

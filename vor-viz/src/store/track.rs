@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use vor_core::batch::ArgValue;
 use vor_core::catalog::{SiteId, ThreadId};
 
 use super::block::{Message, RowBlock, Step, Task, ThreadBlock};
@@ -127,5 +128,7 @@ impl Track {
 fn one(task: &Task) -> RowBlock {
     let mut row = RowBlock::default();
     row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
+    // Its number, by which its steps know it.
+    row.args.push((0, Box::new([ArgValue::U64(task.id)])));
     row
 }

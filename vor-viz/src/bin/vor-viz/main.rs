@@ -6,6 +6,12 @@ mod args;
 #[cfg(not(target_arch = "wasm32"))]
 mod recent;
 #[cfg(not(target_arch = "wasm32"))]
+mod output;
+#[cfg(not(target_arch = "wasm32"))]
+mod save;
+#[cfg(not(target_arch = "wasm32"))]
+mod pair;
+#[cfg(not(target_arch = "wasm32"))]
 mod viewer;
 #[cfg(not(target_arch = "wasm32"))]
 mod window;

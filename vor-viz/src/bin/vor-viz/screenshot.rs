@@ -1,13 +1,13 @@
 //! Pictures of the viewer, without window and without GPU.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use egui::{Color32, Pos2, RawInput, Rect, Vec2};
 
+use crate::output::{encode, write_whole};
 use crate::raster::Canvas;
 use crate::viewer::Viewer;
 
@@ -65,34 +65,4 @@ fn input(picture: &Picture, time: f64) -> RawInput {
     let viewport = input.viewports.entry(input.viewport_id).or_default();
     viewport.native_pixels_per_point = Some(picture.scale);
     input
-}
-
-fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    let mut encoder = png::Encoder::new(&mut out, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(rgb)?;
-    writer.finish()?;
-    out.flush()
-}
-
-/// Writes a file under a name of its own beside `path`, which it takes when it is complete.
-fn write_whole(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let mut name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name of a file was expected"))?
-        .to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let beside = path.with_file_name(name);
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
-    let written = write(&file).and_then(|()| file.sync_all());
-    drop(file);
-    let moved = written.and_then(|()| fs::rename(&beside, path));
-    if moved.is_err() {
-        // It may not be there any more, which is as well.
-        drop(fs::remove_file(&beside));
-    }
-    moved
 }

@@ -6,7 +6,9 @@ use egui::{CentralPanel, Key, Panel, RichText, TextEdit, Ui};
 use vor_viz::replay::ReplayState;
 use vor_viz::theme::Theme;
 
+use crate::pair::Pair;
 use crate::recent::Recent;
+use crate::save;
 
 /// The viewer without its window.
 #[derive(Debug)]
@@ -14,10 +16,13 @@ pub(crate) struct Viewer {
     /// The captures that are looked at, one below the other.
     shown: Vec<ReplayState>,
     recent: Recent,
+    pair: Pair,
     /// The path that is typed.
     typed: String,
-    /// Why a capture could not be opened.
+    /// Why something could not be done.
     problem: Option<String>,
+    /// What was done.
+    note: Option<String>,
 }
 
 impl Viewer {
@@ -29,8 +34,10 @@ impl Viewer {
         Self {
             shown,
             recent,
+            pair: Pair::default(),
             typed: String::new(),
             problem: None,
+            note: None,
         }
     }
 
@@ -84,33 +91,10 @@ impl Viewer {
             self.problem_line(ui);
             ui.add_space(2.0);
         });
-        CentralPanel::default().show(ui, |ui| {
-            for replay in &mut self.shown {
-                replay.poll(ui.ctx());
-            }
-            match &mut self.shown[..] {
-                [] => self.welcome(ui),
-                [one] => one.show(ui),
-                [one, others @ ..] => {
-                    let height = ui.available_height() / (others.len() + 1) as f32;
-                    let margin = egui::Margin {
-                        bottom: 6,
-                        ..egui::Margin::ZERO
-                    };
-                    let first = Panel::top("vor-viz-first")
-                        .frame(egui::Frame::NONE.inner_margin(margin))
-                        .resizable(true)
-                        .default_size(height);
-                    first.show(ui, |ui| {
-                        ui.push_id(0, |ui| one.show(ui));
-                        ui.allocate_space(ui.available_size());
-                    });
-                    ui.add_space(6.0);
-                    for (i, other) in others.iter_mut().enumerate() {
-                        ui.push_id(i + 1, |ui| other.show(ui));
-                    }
-                }
-            }
+        CentralPanel::default().show(ui, |ui| match &mut self.shown[..] {
+            [] => self.welcome(ui),
+            [one] => one.show(ui),
+            [one, other, ..] => self.pair.show(ui, one, other),
         });
         if ui.input(|input| !input.raw.hovered_files.is_empty()) {
             drop_hint(ui);
@@ -126,6 +110,15 @@ impl Viewer {
                     .on_hover_text("Captures that were opened before")
                     .on_disabled_hover_text("No capture was opened before");
             });
+            let mut exported = None;
+            if let [one] = &self.shown[..] {
+                exported = save::menu(ui, one);
+            }
+            match exported {
+                Some(Ok(note)) => (self.note, self.problem) = (Some(note), None),
+                Some(Err(problem)) => (self.note, self.problem) = (None, Some(problem)),
+                None => {}
+            }
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 theme_switch(ui);
                 let open = ui.button("Open").on_hover_text("Opens the capture at this path");
@@ -148,12 +141,15 @@ impl Viewer {
     }
 
     fn problem_line(&mut self, ui: &mut Ui) {
-        let Some(problem) = &self.problem else {
-            return;
+        let theme = Theme::of(ui.visuals());
+        let (problem, color) = match (&self.problem, &self.note) {
+            (Some(problem), _) => (problem, theme.bad),
+            (None, Some(note)) => (note, theme.weak_text),
+            (None, None) => return,
         };
         let mut is_read = false;
         ui.horizontal(|ui| {
-            let text = RichText::new(problem).color(Theme::of(ui.visuals()).bad);
+            let text = RichText::new(problem).color(color);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 is_read = ui.small_button("Dismiss").clicked();
                 ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
@@ -163,6 +159,7 @@ impl Viewer {
         });
         if is_read {
             self.problem = None;
+            self.note = None;
         }
     }
 

@@ -1,0 +1,68 @@
+//! Two captures: one below the other, or the one against the other.
+
+use egui::{Panel, Ui};
+use vor_viz::compare::{Compare, Side};
+use vor_viz::replay::ReplayState;
+use vor_viz::theme::Theme;
+
+/// How two captures are shown.
+#[derive(Debug, Default)]
+pub(crate) struct Pair {
+    compares: bool,
+    compare: Compare,
+}
+
+impl Pair {
+    /// Shows them.
+    pub(crate) fn show(&mut self, ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
+        ui.horizontal(|ui| {
+            ui.selectable_value(&mut self.compares, false, "Both captures")
+                .on_hover_text("One below the other");
+            ui.selectable_value(&mut self.compares, true, "Compare them")
+                .on_hover_text("Scopes and stacks of both, and how they differ");
+        });
+        if self.compares {
+            self.compare(ui, one, other);
+        } else {
+            both(ui, one, other);
+        }
+    }
+
+    /// Shows how the frames of the one differ from those of the other: the selected ones, else all that are loaded.
+    fn compare(&mut self, ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
+        one.poll(ui.ctx());
+        other.poll(ui.ctx());
+        let theme = Theme::of(ui.visuals());
+        match (side(one), side(other)) {
+            (Some(left), Some(right)) => self.compare.show(ui, &left, &right, &theme),
+            _ => _ = ui.weak("Both captures must have a frame."),
+        }
+    }
+}
+
+fn side(replay: &ReplayState) -> Option<Side<'_>> {
+    let store = replay.store();
+    let selected = replay.panel().view().selection_indices(store);
+    Some(Side {
+        name: replay.name(),
+        store,
+        frames: selected.or(Some((0, store.frames().len().checked_sub(1)?)))?,
+    })
+}
+
+fn both(ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
+    let margin = egui::Margin {
+        bottom: 6,
+        ..egui::Margin::ZERO
+    };
+    let first = Panel::top("vor-viz-first")
+        .frame(egui::Frame::NONE.inner_margin(margin))
+        .resizable(true)
+        .default_size(ui.available_height() / 2.0);
+    first.show(ui, |ui| {
+        ui.push_id(0, |ui| one.show(ui));
+        ui.allocate_space(ui.available_size());
+    });
+    ui.add_space(6.0);
+    ui.push_id(1, |ui| other.show(ui));
+}

@@ -1,0 +1,127 @@
+//! The menu that writes what is selected into files of other programs, or as a picture.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use egui::{Color32, Context, RawInput, Rect, Ui, Vec2};
+use vor_viz::export::{ExportFormat, export};
+use vor_viz::flame::FlameChart;
+use vor_viz::replay::ReplayState;
+use vor_viz::theme::Theme;
+
+use crate::output::{encode, write_whole};
+use crate::raster::Canvas;
+
+/// Width of a picture of the flame chart, and its greatest height, in pixels.
+const PICTURE_WIDTH: u32 = 1920;
+const MOST_PICTURE_HEIGHT: f32 = 8000.0;
+
+/// Shows the menu; returns what became of what was chosen, as a line to show.
+pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, String>> {
+    let frames = replay.panel().view().table_frames(replay.store())?;
+    let mut done = None;
+    let button = ui.menu_button("Export", |ui| {
+        ui.weak(vor_viz::scopes::frames_caption(replay.store(), Some(frames)));
+        for format in ExportFormat::ALL {
+            if ui.button(format.name()).clicked() {
+                done = Some(save(replay, frames, format.extension(), |path| {
+                    write_whole(path, |file| {
+                        let mut out = BufWriter::new(file);
+                        export(replay.store(), frames, format, &mut out).map_err(io::Error::from)?;
+                        out.flush()
+                    })
+                }));
+            }
+        }
+        if ui.button("Picture of the flame chart (PNG)").clicked() {
+            let dark = ui.visuals().dark_mode;
+            done = Some(save(replay, frames, "png", |path| picture(replay, dark, path)));
+        }
+    });
+    button
+        .response
+        .on_hover_text("Writes the selected or pinned frames beside the capture");
+    done
+}
+
+/// Writes a file beside the capture, under a name that is free.
+fn save(
+    replay: &ReplayState,
+    frames: (usize, usize),
+    extension: &str,
+    write: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<String, String> {
+    let path = free_path(replay, frames, extension);
+    match write(&path) {
+        Ok(()) => {
+            let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+            Ok(format!(
+                "{} is written: {}",
+                path.display(),
+                vor_viz::units::scaled(bytes as f64, "B")
+            ))
+        }
+        Err(error) => Err(format!("{} cannot be written: {error}", path.display())),
+    }
+}
+
+/// Returns the path of a file that does not exist yet: `run.frames-800-850.pftrace`, then `run.frames-800-850.2.pftrace` …
+fn free_path(replay: &ReplayState, (first, last): (usize, usize), extension: &str) -> PathBuf {
+    let number = |index: usize| replay.store().frames().get(index).map_or(0, |frame| frame.number);
+    let stem = replay
+        .path()
+        .and_then(Path::file_stem)
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let stem = stem.unwrap_or_else(|| "capture".to_owned());
+    let folder = replay.path().and_then(Path::parent).unwrap_or(Path::new(""));
+    let frames = match last - first {
+        0 => format!("frame-{}", number(first)),
+        _ => format!("frames-{}-{}", number(first), number(last)),
+    };
+    let mut names = std::iter::once(format!("{stem}.{frames}.{extension}"))
+        .chain((2_u32..).map(|i| format!("{stem}.{frames}.{i}.{extension}")))
+        .map(|name| folder.join(name));
+    // There is always another number.
+    names.find(|path| !path.exists()).unwrap_or_default()
+}
+
+/// Draws the flame chart with all of its rows.
+fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
+    let store = replay.store();
+    let mut view = replay.panel().view().clone();
+    let mut chart = FlameChart::default();
+    let rows: usize = store.tracks().iter().map(|track| track.rows.len().max(1)).sum();
+    let height = rows as f32 * chart.row_height() + 6.0 * store.tracks().len() as f32 + 48.0;
+    let height = height.clamp(120.0, MOST_PICTURE_HEIGHT).ceil();
+    let size = (PICTURE_WIDTH, height as u32);
+    let ctx = Context::default();
+    ctx.set_theme(if dark {
+        egui::Theme::Dark
+    } else {
+        egui::Theme::Light
+    });
+    let mut canvas = Canvas::new(size.0 as usize, size.1 as usize, Color32::BLACK);
+    let mut primitives = Vec::new();
+    // Fonts are there from the second pass on.
+    for _ in 0..2 {
+        let input = RawInput {
+            screen_rect: Some(Rect::from_min_size(
+                egui::Pos2::ZERO,
+                Vec2::new(size.0 as f32, height),
+            )),
+            ..RawInput::default()
+        };
+        let mut output = ctx.run_ui(input, |ui| {
+            egui::CentralPanel::default().show(ui, |ui| {
+                view.begin_pass(store);
+                let theme = Theme::of(ui.visuals());
+                let height = ui.available_height();
+                chart.show(ui, height, store, &mut view, &theme, &|_, _| None);
+            });
+        });
+        canvas.take_textures(&mut output.textures_delta);
+        primitives = ctx.tessellate(output.shapes, output.pixels_per_point);
+    }
+    canvas.paint(&primitives, 1.0);
+    write_whole(path, |file| encode(file, size, &canvas.rgb()))
+}

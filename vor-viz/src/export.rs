@@ -1,0 +1,226 @@
+//! Some frames of a store in formats that other programs open.
+//!
+//! What is written is what the panel holds. The exporters of `vor-core` take batches, spans in the order in which they ended; a walk over a track leaves its spans in just that order. Times
+//! count from the first moment of what is exported.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use vor_core::Error;
+use vor_core::batch::{
+    ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+};
+use vor_core::catalog::{Catalog, MachineInfo};
+use vor_core::clock::Timeline;
+use vor_core::export::chrome::ChromeExporter;
+use vor_core::export::csv::SpanCsv;
+use vor_core::export::perfetto::PerfettoExporter;
+use vor_core::frame::{FrameSnapshot, TreeBuilder};
+use vor_core::sink::FrameSink;
+
+use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk};
+
+/// A format of other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Perfetto's protobuf, for ui.perfetto.dev.
+    Perfetto,
+    /// Chrome's JSON, for about:tracing and Perfetto.
+    Chrome,
+    /// A line per span, for spreadsheets.
+    SpanCsv,
+}
+
+impl ExportFormat {
+    /// All of them, in the order in which they are offered.
+    pub const ALL: [Self; 3] = [Self::Perfetto, Self::Chrome, Self::SpanCsv];
+
+    /// Returns what it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Perfetto => "Perfetto trace",
+            Self::Chrome => "Chrome trace",
+            Self::SpanCsv => "Spans as CSV",
+        }
+    }
+
+    /// Returns how names of such files end, without the dot.
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Perfetto => "pftrace",
+            Self::Chrome => "json",
+            Self::SpanCsv => "csv",
+        }
+    }
+}
+
+/// Writes the frames from the first to the last index, with their spans, tasks, messages and metrics. Steps of tasks that began before are left out.
+///
+/// # Errors
+///
+/// The writer fails.
+pub fn export(
+    store: &Store,
+    frames: (usize, usize),
+    format: ExportFormat,
+    writer: impl Write + Send,
+) -> Result<(), Error> {
+    match format {
+        ExportFormat::Perfetto => write(store, frames, PerfettoExporter::new(writer)),
+        ExportFormat::Chrome => write(store, frames, ChromeExporter::new(writer)),
+        ExportFormat::SpanCsv => write(store, frames, SpanCsv::new(writer)),
+    }
+}
+
+fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink) -> Result<(), Error> {
+    // Ticks are nanoseconds here, which an empty timeline says.
+    let catalog = Arc::new(Catalog {
+        timeline: Arc::new(Timeline::default()),
+        machine: Arc::new(MachineInfo::default()),
+        ..Catalog::clone(store.catalog())
+    });
+    let zero_ns = zero_ns(store, first, last);
+    let interest = sink.interest();
+    let mut trees = TreeBuilder::new(usize::MAX);
+    for frame in store.frames().iter().take(last.saturating_add(1)).skip(first) {
+        let threads = store
+            .tracks()
+            .iter()
+            .map(|track| thread_batch(track, frame, zero_ns));
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads.filter(|thread| !thread.is_empty()).collect(),
+        };
+        if interest.batches && !batch.is_empty() {
+            sink.accept_batch(&batch)?;
+        }
+        if interest.trees {
+            trees.add_batch(&batch);
+        }
+        sink.accept_frame(&Arc::new(FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index: frame.number,
+            start_ticks: ticks(frame.begin_ns, zero_ns),
+            end_ticks: ticks(frame.end_ns, zero_ns),
+            metrics: frame.metrics.clone(),
+            dropped_spans: frame.dropped_spans,
+            merged_marks: frame.merged_marks,
+            span_count: frame.span_count,
+            threads: trees.finish().threads,
+            ..FrameSnapshot::default()
+        }))?;
+    }
+    sink.finish()
+}
+
+/// Returns the earliest moment of what is exported: spans may have begun before their frame.
+fn zero_ns(store: &Store, first: usize, last: usize) -> i64 {
+    let Some(time) = store.time_of(first..last.saturating_add(1)) else {
+        return 0;
+    };
+    let rows = store.tracks().iter().flat_map(|track| &track.rows);
+    let begins = rows
+        .filter_map(|row| row.spans(time.start, time.end).next())
+        .map(|span| span.begin_ns);
+    begins.fold(time.start, i64::min)
+}
+
+fn ticks(ns: i64, zero_ns: i64) -> u64 {
+    u64::try_from(i128::from(ns) - i128::from(zero_ns)).unwrap_or(0)
+}
+
+/// Returns what ended on a track in a frame.
+fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64) -> ThreadBatch {
+    let mut collect = Collect {
+        track,
+        zero_ns,
+        batch: ThreadBatch {
+            thread: track.thread,
+            ..ThreadBatch::default()
+        },
+    };
+    let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns);
+    while walk.go_on(track, usize::MAX, &mut collect) {}
+    let mut batch = collect.batch;
+    let within = |ns: i64| ns > frame.begin_ns && ns <= frame.end_ns;
+    let messages = track.messages.iter().filter(|message| within(message.ns));
+    batch.messages = messages
+        .map(|message| Message {
+            ticks: ticks(message.ns, zero_ns),
+            text: Arc::clone(&message.text),
+        })
+        .collect();
+    let event = |task, site, ns, kind| TaskEvent {
+        task,
+        site,
+        start_ticks: ticks(ns, zero_ns),
+        kind,
+    };
+    if track.kind == TrackKind::Tasks {
+        // Exporters know the task of a step by what began it.
+        for row in &track.rows {
+            let begun = row.spans(frame.begin_ns, frame.end_ns);
+            let begun = begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
+            let begins = begun.filter_map(|task| match row.args(&task).first() {
+                Some(ArgValue::U64(id)) => {
+                    let begin = TaskEventKind::Begin { given_id: *id };
+                    Some(event(*id, task.site, task.begin_ns, begin))
+                }
+                _ => None,
+            });
+            batch.task_events.extend(begins);
+        }
+    }
+    let steps = track.steps.iter().filter(|step| within(step.ns));
+    let steps = steps.map(|step| event(step.task, step.site, step.ns, TaskEventKind::Step));
+    batch.task_events.extend(steps);
+    batch.task_events.sort_by_key(|event| event.start_ticks);
+    batch
+}
+
+struct Collect<'a> {
+    track: &'a Track,
+    zero_ns: i64,
+    batch: ThreadBatch,
+}
+
+impl Collect<'_> {
+    fn args(&self, span: &Span) -> &[ArgValue] {
+        // The row is not known, but few rows have arguments.
+        let mut rows = self.track.rows.iter().filter(|row| row.has_args());
+        rows.find_map(|row| Some(row.args(span)).filter(|args| !args.is_empty()))
+            .unwrap_or(&[])
+    }
+}
+
+impl SpanVisitor for Collect<'_> {
+    fn enter(&mut self, _: &Span, _: usize) {}
+
+    fn leave(&mut self, span: &Span, _: usize, _: u64) {
+        let start_ticks = ticks(span.begin_ns, self.zero_ns);
+        let values = self.args(span).to_vec();
+        if self.track.kind == TrackKind::Tasks {
+            let id = match values.first() {
+                Some(ArgValue::U64(id)) => *id,
+                _ => self.batch.async_spans.len() as u64,
+            };
+            self.batch.async_spans.push(AsyncSpan {
+                id,
+                site: span.site,
+                start_ticks,
+                duration_ticks: span.duration_ns,
+            });
+            return;
+        }
+        if !values.is_empty()
+            && let Ok(at) = u32::try_from(self.batch.len())
+        {
+            self.batch.args.push(SpanArgs { span: at, values });
+        }
+        self.batch.start_ticks.push(start_ticks);
+        self.batch.duration_ticks.push(span.duration_ns);
+        self.batch.sites.push(span.site);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is exported is what the panel holds.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/synthetic.rs"]
+mod synthetic;
+
+use vor_viz::export::{ExportFormat, export};
+use vor_viz::store::{Store, TrackKind};
+
+fn exported(store: &Store, frames: (usize, usize), format: ExportFormat) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    export(store, frames, format, &mut bytes).unwrap();
+    bytes
+}
+
+/// Counts the spans that end in some frames, and sums their lengths.
+fn held(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize, u64) {
+    let time = store.time_of(first..last + 1).unwrap();
+    let tracks = store.tracks().iter().filter(|track| track.kind == kind);
+    let spans = tracks
+        .flat_map(|track| &track.rows)
+        .flat_map(|row| row.spans(i64::MIN, i64::MAX));
+    let inside = spans.filter(|span| span.end_ns() > time.start && span.end_ns() <= time.end);
+    inside.fold((0, 0), |(count, sum), span| (count + 1, sum + span.duration_ns))
+}
+
+#[test]
+fn a_table_has_every_span_once() {
+    let store = synthetic::rich_store();
+    for frames in [(0, 47), (20, 20), (30, 35)] {
+        let text = String::from_utf8(exported(&store, frames, ExportFormat::SpanCsv)).unwrap();
+        let mut lines = text.lines();
+        let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let column = header.iter().position(|name| *name == "dur_ns").unwrap();
+        let durations = lines.map(|line| line.split(',').nth(column).unwrap().parse::<u64>().unwrap());
+        let found = durations.fold((0, 0), |(count, sum), ns| (count + 1, sum + ns));
+        assert_eq!(
+            found,
+            held(&store, frames, TrackKind::Scopes),
+            "frames {frames:?}"
+        );
+    }
+}
+
+#[test]
+fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
+    let store = synthetic::rich_store();
+    let bytes = exported(&store, (0, 47), ExportFormat::Chrome);
+    let trace: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let events = trace
+        .as_array()
+        .or_else(|| trace["traceEvents"].as_array())
+        .unwrap();
+    let phase = |wanted: &str| events.iter().filter(|event| event["ph"] == wanted).count();
+    assert_eq!(phase("X"), held(&store, (0, 47), TrackKind::Scopes).0);
+    assert_eq!(
+        phase("b"),
+        held(&store, (0, 47), TrackKind::Tasks).0 + 48,
+        "tasks and frames"
+    );
+    assert_eq!(phase("b"), phase("e"));
+    assert_eq!(phase("n"), 48 * 3, "steps of tasks");
+    let named = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+    assert_eq!(named("loss"), 48);
+    assert!(events.iter().any(|event| event["args"]["clip"] == "clip 1"));
+    assert!(bytes.windows(14).any(|window| window == b"level 8 loaded"));
+}
+
+#[test]
+fn a_perfetto_trace_grows_with_what_is_selected() {
+    let store = synthetic::rich_store();
+    let (one, all) = (
+        exported(&store, (3, 3), ExportFormat::Perfetto),
+        exported(&store, (0, 47), ExportFormat::Perfetto),
+    );
+    assert!(
+        one.len() > 500 && all.len() > 20 * one.len() / 2,
+        "{} and {} bytes",
+        one.len(),
+        all.len()
+    );
+}
+
+#[test]
+fn nothing_gives_an_empty_trace() {
+    for format in ExportFormat::ALL {
+        let bytes = exported(&Store::new(4, 4), (0, 0), format);
+        if format == ExportFormat::Chrome {
+            serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    struct Full;
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("no space left on device"))
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    for format in ExportFormat::ALL {
+        let error = export(&synthetic::rich_store(), (0, 47), format, Full).unwrap_err();
+        assert!(error.to_string().contains("no space left"), "{error}");
+    }
+}
