@@ -5,6 +5,7 @@
 
 mod flame;
 mod headless;
+mod live;
 mod numbers;
 #[path = "../../../vor-viz/tests/common/synthetic.rs"]
 mod synthetic;
@@ -18,6 +19,7 @@ criterion_group!(
     flame::benches,
     numbers::benches,
     tables::benches,
-    whole::benches
+    whole::benches,
+    live::benches
 );
 criterion_main!(benches);
