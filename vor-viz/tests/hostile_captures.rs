@@ -21,7 +21,7 @@ use headless::User;
 use vor_viz::panel::Tab;
 use vor_viz::replay::ReplayState;
 
-const CASES: usize = 120;
+const CASES: usize = 90;
 
 /// The originals take some hundred kilobytes; a panel of one, with the atlas of its fonts, some megabytes.
 const MAX_CASE_BYTES: usize = 128 << 20;

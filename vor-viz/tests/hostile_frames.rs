@@ -171,11 +171,11 @@ fn ticks_at_the_ends_of_time() {
         frame(&catalog, LAST, 0, vec![tree(7, spans(5))]),
         frame(&catalog, 1 << 62, 1 << 63, vec![tree(0, spans(5))]),
     ];
-    for origin_ns in [0, i64::MIN, i64::MAX, -1] {
-        attack(&store(&frames, origin_ns), 12);
+    for origin_ns in [0, i64::MIN, i64::MAX] {
+        attack(&store(&frames, origin_ns), 8);
     }
     for one in &frames {
-        attack(&store(std::slice::from_ref(one), 0), 4);
+        attack(&store(std::slice::from_ref(one), 0), 2);
     }
 }
 
@@ -343,7 +343,7 @@ fn names_and_texts_that_are_long_or_strange() {
     frames[0].metrics = (0..names.len() as u32)
         .map(|column| MetricValue { column, value: 1.5 })
         .collect();
-    attack(&store(&frames, 0), 12);
+    attack(&store(&frames, 0), 8);
 }
 
 #[test]
