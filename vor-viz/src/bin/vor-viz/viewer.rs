@@ -1,49 +1,43 @@
 //! What the window shows: a bar to open captures with, and one capture or two.
 
-use std::path::{Path, PathBuf};
-
-use egui::{CentralPanel, Key, Panel, RichText, TextEdit, Ui};
+use egui::{CentralPanel, Panel, RichText, Ui};
 use vor_viz::replay::ReplayState;
 use vor_viz::theme::Theme;
 
-use crate::recent::Recent;
+use crate::chooser::{Chooser, Opened};
 
-/// The viewer without its window.
+/// The viewer without its window or page.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     /// The captures that are looked at, one below the other.
     shown: Vec<ReplayState>,
-    recent: Recent,
-    /// The path that is typed.
-    typed: String,
+    chooser: Chooser,
     /// Why a capture could not be opened.
     problem: Option<String>,
 }
 
 impl Viewer {
     /// Makes a viewer of captures that are open already.
-    pub(crate) fn new(shown: Vec<ReplayState>, mut recent: Recent) -> Self {
-        for path in shown.iter().rev().filter_map(ReplayState::path) {
-            recent.add(path);
-        }
+    pub(crate) fn new(shown: Vec<ReplayState>, chooser: Chooser) -> Self {
         Self {
             shown,
-            recent,
-            typed: String::new(),
+            chooser,
             problem: None,
         }
     }
 
     /// Returns the captures that are shown.
-    #[cfg(test)]
-    #[allow(dead_code, reason = "tests of the window ask, those of the program do not")]
+    #[allow(
+        dead_code,
+        reason = "the page and tests of the window ask, the program does not"
+    )]
     pub(crate) fn shown(&self) -> &[ReplayState] {
         &self.shown
     }
 
     /// Returns whether nothing that is shown is still on its way.
     pub(crate) fn is_settled(&self) -> bool {
-        self.shown.iter().all(ReplayState::is_settled)
+        self.chooser.is_idle() && self.shown.iter().all(ReplayState::is_settled)
     }
 
     /// Returns what the window is to be called.
@@ -55,28 +49,36 @@ impl Viewer {
         }
     }
 
-    /// Opens captures in the place of those that are shown, or says why not.
-    pub(crate) fn open(&mut self, paths: &[PathBuf]) {
-        let opened: Result<Vec<_>, _> = paths.iter().map(ReplayState::open).collect();
+    /// Returns why the last captures that were chosen are not shown, in one line.
+    #[allow(
+        dead_code,
+        reason = "the page and tests of the window ask, the program does not"
+    )]
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Returns what finds captures.
+    #[allow(dead_code, reason = "tests of the window ask, the program does not")]
+    pub(crate) fn chooser_mut(&mut self) -> &mut Chooser {
+        &mut self.chooser
+    }
+
+    /// Shows captures in the place of those that are shown, or says why not.
+    pub(crate) fn take(&mut self, opened: Opened) {
         match opened {
             Ok(opened) => {
-                paths.iter().rev().for_each(|path| self.recent.add(path));
                 self.shown = opened;
                 self.problem = None;
-                self.typed.clear();
             }
-            Err(error) => self.problem = Some(error.to_string()),
+            Err(problem) => self.problem = Some(problem),
         }
     }
 
     /// Shows everything.
     pub(crate) fn show(&mut self, ui: &mut Ui) {
-        let dropped = ui.input(|input| {
-            let files = input.raw.dropped_files.iter().take(2);
-            files.map(|file| file.path().to_owned()).collect::<Vec<_>>()
-        });
-        if !dropped.is_empty() {
-            self.open(&dropped);
+        if let Some(opened) = self.chooser.begin_pass(ui) {
+            self.take(opened);
         }
         Panel::top("vor-viz-bar").show(ui, |ui| {
             ui.add_space(2.0);
@@ -118,33 +120,10 @@ impl Viewer {
     }
 
     fn bar(&mut self, ui: &mut Ui) {
-        ui.horizontal(|ui| {
-            let mut chosen = None;
-            ui.add_enabled_ui(!self.recent.paths().is_empty(), |ui| {
-                ui.menu_button("Recent", |ui| chosen = recent_menu(&self.recent, ui))
-                    .response
-                    .on_hover_text("Captures that were opened before")
-                    .on_disabled_hover_text("No capture was opened before");
-            });
-            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                theme_switch(ui);
-                let open = ui.button("Open").on_hover_text("Opens the capture at this path");
-                let field = TextEdit::singleline(&mut self.typed)
-                    .hint_text("path of a capture, or drop one on the window")
-                    .desired_width(ui.available_width());
-                let field = ui.add(field);
-                field.widget_info(|| {
-                    egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Path of a capture")
-                });
-                let entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
-                if (entered || open.clicked()) && !self.typed.trim().is_empty() {
-                    chosen = Some(PathBuf::from(self.typed.trim()));
-                }
-            });
-            if let Some(path) = chosen {
-                self.open(&[path]);
-            }
-        });
+        let opened = ui.horizontal(|ui| self.chooser.bar(ui, theme_switch)).inner;
+        if let Some(opened) = opened {
+            self.take(opened);
+        }
     }
 
     fn problem_line(&mut self, ui: &mut Ui) {
@@ -168,52 +147,16 @@ impl Viewer {
 
     /// Says how to begin.
     fn welcome(&mut self, ui: &mut Ui) {
-        let mut chosen = None;
-        ui.vertical_centered(|ui| {
+        let opened = ui.vertical_centered(|ui| {
             ui.add_space(ui.available_height() * 0.25);
             ui.heading("No capture is open");
             ui.add_space(6.0);
-            ui.label("Drop one on this window, type its path above, or record one:");
-            ui.code("VOR_RECORD=run.vor your-program");
-            if !self.recent.paths().is_empty() {
-                ui.add_space(18.0);
-                ui.label(RichText::new("Opened before").strong());
-                chosen = recent_menu(&self.recent, ui);
-            }
+            self.chooser.welcome(ui)
         });
-        if let Some(path) = chosen {
-            self.open(&[path]);
+        if let Some(opened) = opened.inner {
+            self.take(opened);
         }
     }
-}
-
-/// Lists the recent captures; returns the one that was clicked.
-fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
-    let mut chosen = None;
-    for path in recent.paths() {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let folder = path.parent().unwrap_or(Path::new("")).display();
-        let button = egui::Button::new(name).right_text(RichText::new(shortened(&folder.to_string())).weak());
-        if ui
-            .add(button.truncate())
-            .on_hover_text(path.display().to_string())
-            .clicked()
-        {
-            chosen = Some(path.clone());
-        }
-    }
-    chosen
-}
-
-/// Returns the end of a folder's path, which tells more than its begin.
-fn shortened(folder: &str) -> String {
-    const MOST: usize = 40;
-    let count = folder.chars().count();
-    if count <= MOST {
-        return folder.to_owned();
-    }
-    let end: String = folder.chars().skip(count - MOST + 1).collect();
-    format!("…{end}")
 }
 
 /// Adds a button that changes between light and dark.
