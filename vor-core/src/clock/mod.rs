@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+use crate::sync::global::AtomicU64;
 
 pub(crate) use sync::Synchroniser;
 pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
@@ -175,11 +177,25 @@ fn other_ticks() -> u64 {
             if counter == HARDWARE {
                 hardware_ticks()
             } else {
-                fallback().raw()
+                fallback_ticks()
             }
         }
-        _ => fallback().raw(),
+        _ => fallback_ticks(),
     }
+}
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+fn fallback_ticks() -> u64 {
+    fallback().raw()
+}
+
+/// Browsers round their clock to 5 or 100 microseconds. Scopes that follow each other would begin and end at one tick, and seem to lie inside each other;
+/// so each reading is at least a tick later than the one before.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+fn fallback_ticks() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let ticks = fallback().raw().max(NEXT.load(Ordering::Relaxed));
+    NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
 }
 
 fn fallback() -> &'static quanta::Clock {

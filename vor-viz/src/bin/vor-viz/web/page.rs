@@ -77,7 +77,11 @@ async fn run() -> Result<(), JsValue> {
         });
         Ok(app)
     };
-    let options = eframe::WebOptions::default();
+    let options = eframe::WebOptions {
+        // There are no gradients to smooth, and it is work for each pixel where the processor draws.
+        dithering: false,
+        ..eframe::WebOptions::default()
+    };
     let runner = eframe::WebRunner::new();
     runner.start(canvas, options, Box::new(create)).await?;
     tell("");
