@@ -10,6 +10,8 @@
 
 pub mod error;
 pub(crate) mod sync;
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+mod js;
 pub(crate) mod switch;
 pub mod clock;
 pub mod catalog;

@@ -14,6 +14,8 @@ mod raster;
 mod recent;
 #[path = "../src/bin/vor-viz/save.rs"]
 mod save;
+#[path = "../src/bin/vor-viz/chooser.rs"]
+mod chooser;
 #[path = "../src/bin/vor-viz/viewer.rs"]
 mod viewer;
 
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use chooser::Chooser;
 use egui::{Key, Vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
@@ -63,7 +66,7 @@ fn capture(folder: &Path, name: &str, frames: u64) -> PathBuf {
 }
 
 fn viewer_of(path: &Path, recent: Recent) -> Viewer {
-    Viewer::new(vec![ReplayState::open(path).unwrap()], recent)
+    Viewer::new(vec![ReplayState::open(path).unwrap()], Chooser::new(recent))
 }
 
 #[test]
@@ -71,7 +74,11 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(folder.path(), "typed.vor", 300);
     let list = folder.path().join("state/vor/recent");
-    let mut harness = harness(Viewer::new(Vec::new(), Recent::in_file(list.clone())), true, 1.0);
+    let mut harness = harness(
+        Viewer::new(Vec::new(), Chooser::new(Recent::in_file(list.clone()))),
+        true,
+        1.0,
+    );
     harness.get_by_label("No capture is open");
     let field = harness.get_by_label("Path of a capture");
     field.focus();
@@ -86,14 +93,22 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
     assert!(says > 0);
     assert_eq!(harness.state().title(), "vor");
 
-    harness.state_mut().open(std::slice::from_ref(&path));
+    let opened = harness
+        .state_mut()
+        .chooser_mut()
+        .open(std::slice::from_ref(&path));
+    harness.state_mut().take(opened);
     settle(&mut harness);
     assert_eq!(harness.state().title(), "typed.vor – vor");
     harness.get_by_label("typed.vor");
     assert_eq!(Recent::in_file(list.clone()).paths(), std::slice::from_ref(&path));
 
     // The next time it is one click away.
-    let mut harness = self::harness(Viewer::new(Vec::new(), Recent::in_file(list)), true, 1.0);
+    let mut harness = self::harness(
+        Viewer::new(Vec::new(), Chooser::new(Recent::in_file(list))),
+        true,
+        1.0,
+    );
     harness.get_by_label_contains("typed.vor").click();
     settle(&mut harness);
     assert_eq!(harness.state().title(), "typed.vor – vor");
@@ -129,7 +144,11 @@ fn frames_are_gone_to_by_button_and_by_number() {
 
 #[test]
 fn the_colours_change_at_a_click() {
-    let mut harness = harness(Viewer::new(Vec::new(), Recent::default()), true, 1.0);
+    let mut harness = harness(
+        Viewer::new(Vec::new(), Chooser::new(Recent::default())),
+        true,
+        1.0,
+    );
     assert!(harness.ctx.theme() == egui::Theme::Dark);
     harness.get_by_label("Light").click();
     harness.run_steps(3);
@@ -166,14 +185,22 @@ fn the_header_looks_right() {
         bytes.bytes[at] ^= 1;
         ReplayState::from_bytes(bytes.bytes, "damaged.vor").unwrap()
     };
-    let mut damaged = harness(Viewer::new(vec![damaged], Recent::default()), false, 1.0);
+    let mut damaged = harness(
+        Viewer::new(vec![damaged], Chooser::new(Recent::default())),
+        false,
+        1.0,
+    );
     assert!(damaged.state().shown()[0].problem().is_some());
     damaged.snapshot("viewer_damaged_light");
     let mut results = damaged.take_snapshot_results();
     let mut long = harness(viewer_of(&path, Recent::default()), true, 2.0);
     long.snapshot("viewer_long_name_dark");
     results.extend(long.take_snapshot_results());
-    let mut empty = harness(Viewer::new(Vec::new(), Recent::default()), false, 1.0);
+    let mut empty = harness(
+        Viewer::new(Vec::new(), Chooser::new(Recent::default())),
+        false,
+        1.0,
+    );
     empty.snapshot("viewer_empty_light");
     results.extend(empty.take_snapshot_results());
 }
@@ -213,7 +240,7 @@ fn two_captures_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let shown =
         ["one.vor", "other.vor"].map(|name| ReplayState::open(capture(folder.path(), name, 50)).unwrap());
-    let viewer = Viewer::new(shown.into(), Recent::default());
+    let viewer = Viewer::new(shown.into(), Chooser::new(Recent::default()));
     let mut harness = harness(viewer, false, 1.0);
     harness.set_size(Vec2::new(1000.0, 640.0));
     harness.get_by_label("Compare them").click();

@@ -40,7 +40,7 @@
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], a [`FrameSink`] of your own |
+//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], `BrowserSink`, a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
 //! | see what a criterion benchmark does | `CriterionProfiler` |
 //! | see all of it in a window of the program, or of a capture | `vor::viz` |
@@ -57,6 +57,7 @@
 //! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
 //! | `parquet` | no | captures as Parquet tables |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
+//! | `web` | no | `BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
 //! | `cli` | no | the `vor` command |
 
 #[cfg(feature = "criterion")]
@@ -87,6 +88,8 @@ pub use vor_core::metrics::{
 };
 pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
 pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
+#[cfg(feature = "web")]
+pub use vor_core::sink::browser::BrowserSink;
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
 #[cfg(not(target_arch = "wasm32"))]

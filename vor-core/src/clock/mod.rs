@@ -11,10 +11,11 @@ mod sync;
 mod timeline;
 
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+use crate::sync::global::AtomicU64;
 
 pub(crate) use sync::Synchroniser;
 pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
@@ -176,11 +177,25 @@ fn other_ticks() -> u64 {
             if counter == HARDWARE {
                 hardware_ticks()
             } else {
-                fallback().raw()
+                fallback_ticks()
             }
         }
-        _ => fallback().raw(),
+        _ => fallback_ticks(),
     }
+}
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+fn fallback_ticks() -> u64 {
+    fallback().raw()
+}
+
+/// Browsers round their clock to 5 or 100 microseconds. Scopes that follow each other would begin and end at one tick, and seem to lie inside each other;
+/// so each reading is at least a tick later than the one before.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+fn fallback_ticks() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let ticks = fallback().raw().max(NEXT.load(Ordering::Relaxed));
+    NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
 }
 
 fn fallback() -> &'static quanta::Clock {
@@ -233,12 +248,11 @@ struct Reading {
 fn read_both() -> Reading {
     let read = |_| {
         let before = ticks();
-        let wall = SystemTime::now();
+        let wall_ns = wall_ns();
         let width_ticks = ticks().saturating_sub(before);
-        let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         Reading {
             ticks: before + width_ticks / 2,
-            wall_ns: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+            wall_ns,
             width_ticks,
         }
     };
@@ -251,6 +265,18 @@ fn read_both() -> Reading {
         }
     })
 }
+
+/// Reads the wall clock, in nanoseconds since 1970.
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+fn wall_ns() -> i64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The standard library has no clocks in browsers.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+use crate::js::wall_ns;
 
 /// Reads the clocks that other recorders of the same system count from; `None` where it has no such clocks.
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -449,7 +449,12 @@ fn describe_process() -> ProcessInfo {
     let executable = std::env::current_exe().ok();
     let name = executable.as_deref().and_then(|path| path.file_name());
     ProcessInfo {
-        pid: std::process::id(),
+        // A page has no number of its own that it is told.
+        pid: if cfg!(target_family = "wasm") {
+            0
+        } else {
+            std::process::id()
+        },
         name: name
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),

@@ -2,7 +2,9 @@
 //!
 //! A line goes straight to the file descriptor, in one write. The standard library's lock would be of no use here: in the child of a fork a thread that is
 //! gone may hold it, and a closed stderr must not become a panic in the program being measured.
+//! A browser has a console instead.
 
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::io::Write;
 
 /// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line; where there is no stderr, nothing happens.
@@ -29,7 +31,12 @@ fn write(line: &[u8]) {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+fn write(line: &[u8]) {
+    crate::js::warn(String::from_utf8_lossy(line).trim_end());
+}
+
+#[cfg(not(any(unix, all(target_arch = "wasm32", target_os = "unknown"))))]
 fn write(line: &[u8]) {
     // There is nobody left to tell.
     let _ = std::io::stderr().write_all(line);

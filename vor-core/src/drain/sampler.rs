@@ -1,8 +1,7 @@
 //! The system's rows of a frame: what vor measures without being asked.
 
-use std::time::{Duration, Instant};
-
 use crate::catalog::MetricColumn;
+use crate::clock;
 use crate::frame::MetricValue;
 use crate::metrics::IoTick;
 use crate::system::{self, ProcessSample, ProcessSampler, SystemSample};
@@ -15,11 +14,11 @@ use crate::system::{self, ProcessSample, ProcessSampler, SystemSample};
 pub(super) struct FrameSampler {
     process: ProcessSampler,
     last: ProcessSample,
-    sampled_at: Instant,
+    sampled_at_ticks: u64,
 }
 
 /// Least time between two samples of the process.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+const SAMPLE_INTERVAL_NS: u64 = 10_000_000;
 
 impl FrameSampler {
     pub(super) fn new() -> Self {
@@ -28,7 +27,7 @@ impl FrameSampler {
         Self {
             process,
             last,
-            sampled_at: Instant::now(),
+            sampled_at_ticks: clock::ticks(),
         }
     }
 
@@ -42,13 +41,13 @@ impl FrameSampler {
 
     /// Returns the rows of a frame that lasted `frame_ns` and in which the program reported `io`.
     pub(super) fn sample(&mut self, frame_ns: u64, io: IoTick) -> Vec<MetricValue> {
-        let elapsed = self.sampled_at.elapsed();
-        let mut sample = if elapsed >= SAMPLE_INTERVAL {
+        let now_ticks = clock::ticks();
+        let elapsed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.sampled_at_ticks));
+        let mut sample = if elapsed_ns >= SAMPLE_INTERVAL_NS {
             let current = self.process.sample();
-            let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
             let sample = SystemSample::between(&self.last, &current, elapsed_ns);
             self.last = current;
-            self.sampled_at = Instant::now();
+            self.sampled_at_ticks = now_ticks;
             sample
         } else {
             // Only what a sample says by itself: a difference needs two.

@@ -111,8 +111,12 @@ impl CaptureSink {
     ///
     /// # Errors
     ///
-    /// The file cannot be created or written.
+    /// The file cannot be created or written; in a browser there are no files.
     pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
+        if cfg!(target_family = "wasm") {
+            let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
+            return Err(Error::io(path.display().to_string(), error));
+        }
         let (file, path) = open(path)?;
         let start_ticks = clock::ticks();
         let now = std::time::SystemTime::now()

@@ -1,5 +1,7 @@
 //! Where batches and frames go.
 
+#[cfg(feature = "web")]
+pub mod browser;
 pub mod capture;
 pub(crate) mod outputs;
 pub mod chrome;

@@ -15,6 +15,8 @@
 //! | page faults | `getrusage` | `getrusage` | `K32GetProcessMemoryInfo` |
 //! | context switches | `getrusage` | `getrusage` | – |
 //! | disk I/O | `/proc/self/io` | `proc_pid_rusage` | `GetProcessIoCounters` |
+//!
+//! In Chromium the memory is what `performance.memory` says of the page's heap, behind the feature `web`; browsers tell nothing else.
 
 use crate::catalog::MetricColumn;
 
@@ -28,7 +30,16 @@ mod platform;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod platform;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+#[cfg(all(feature = "web", target_arch = "wasm32", target_os = "unknown"))]
+#[path = "browser.rs"]
+mod platform;
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "macos",
+    windows,
+    all(feature = "web", target_arch = "wasm32", target_os = "unknown")
+)))]
 #[path = "other.rs"]
 mod platform;
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
@@ -101,7 +112,8 @@ impl Default for ProcessSampler {
     }
 }
 
-/// Returns the physical memory that the process uses, in bytes, or `None` where the system does not tell.
+/// Returns the physical memory that the process uses, in bytes, or `None` where the system does not tell. In Chromium, with the feature `web`, it is the heap of
+/// the page.
 #[must_use]
 pub fn current_memory_bytes() -> Option<u64> {
     platform::memory_bytes()

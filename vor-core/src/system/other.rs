@@ -1,4 +1,4 @@
-//! Systems of which nothing is known, the web among them.
+//! Systems of which nothing is known, the web without the feature `web` among them.
 
 use super::ProcessSample;
 

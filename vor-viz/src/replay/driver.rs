@@ -1,12 +1,14 @@
 //! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the one that draws.
 //!
 //! The thread is told what to do through a mailbox with one slot, so a newer request takes the place of an older one; what it reads comes back through a channel with few places,
-//! so it never runs far ahead. It wakes the panel when something arrived. Without threads the same loader is given some steps in each pass.
+//! so it never runs far ahead. It wakes the panel when something arrived. Without threads the same loader is given some milliseconds of each pass.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use web_time::Instant;
 
 use super::loader::{Delivery, Loader, Request, Step};
 
@@ -16,8 +18,8 @@ pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
 /// Deliveries that may wait. A frame with its spans takes some megabytes.
 const WAITING: usize = 4;
 
-/// Steps in a pass, where there are no threads.
-const STEPS: usize = 4;
+/// How long the loader works in a pass where there are no threads: drawing needs its share of a sixtieth of a second. A step that was begun is ended.
+const WORK: Duration = Duration::from_millis(6);
 
 /// A loader at work.
 #[derive(Debug)]
@@ -28,7 +30,8 @@ pub(crate) enum Driver {
     },
     Inline {
         loader: Box<Loader>,
-        steps_left: usize,
+        /// When this pass's work ends; there is none left where this is missing.
+        until: Option<Instant>,
         is_idle: bool,
     },
 }
@@ -84,7 +87,7 @@ impl Driver {
     fn inline(loader: Loader) -> Self {
         Self::Inline {
             loader: Box::new(loader),
-            steps_left: 0,
+            until: None,
             is_idle: false,
         }
     }
@@ -114,10 +117,8 @@ impl Driver {
             Self::Thread { shared, .. } => {
                 shared.context.get_or_init(|| context.clone());
             }
-            Self::Inline {
-                steps_left, is_idle, ..
-            } => {
-                *steps_left = STEPS;
+            Self::Inline { until, is_idle, .. } => {
+                *until = Some(Instant::now() + WORK);
                 if !*is_idle {
                     context.request_repaint();
                 }
@@ -131,17 +132,18 @@ impl Driver {
             Self::Thread { deliveries, .. } => deliveries.try_recv().ok(),
             Self::Inline {
                 loader,
-                steps_left,
+                until,
                 is_idle,
             } => {
-                while *steps_left > 0 {
-                    *steps_left -= 1;
+                // The first step of a pass is always made, so that there is an end to it.
+                while let Some(end) = *until {
                     *is_idle = false;
+                    *until = Some(end).filter(|end| Instant::now() < *end);
                     match loader.step() {
                         Step::Gave(delivery) => return Some(delivery),
                         Step::Working => {}
                         Step::Idle => {
-                            *steps_left = 0;
+                            *until = None;
                             *is_idle = true;
                             return loader.is_following().then(|| loader.look_for_more()).flatten();
                         }

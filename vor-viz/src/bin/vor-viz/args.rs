@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use vor_viz::replay::ReplayState;
 
+use crate::chooser::Chooser;
 use crate::recent::Recent;
 use crate::screenshot::{self, Picture};
 use crate::viewer::Viewer;
@@ -100,7 +101,9 @@ fn run(args: Args) -> Result<(), String> {
         shown.push(replay);
     }
     let Some(path) = args.screenshot else {
-        let viewer = Viewer::new(shown, Recent::of_user());
+        let mut chooser = Chooser::new(Recent::of_user());
+        chooser.note(&shown);
+        let viewer = Viewer::new(shown, chooser);
         let theme = args.theme.map(egui::Theme::from);
         return window::open(viewer, theme)
             .map_err(|error| format!("a window was expected to open, found: {error}"));
@@ -111,7 +114,7 @@ fn run(args: Args) -> Result<(), String> {
         theme: args.theme.unwrap_or(ThemeName::Dark).into(),
         scale: args.scale,
     };
-    let mut viewer = Viewer::new(shown, Recent::default());
+    let mut viewer = Viewer::new(shown, Chooser::new(Recent::default()));
     screenshot::take(&mut viewer, &picture).map_err(|error| format!("{}: {error}", picture.path.display()))
 }
 

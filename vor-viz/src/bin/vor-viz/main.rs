@@ -1,4 +1,4 @@
-//! `vor-viz`: looks at captures in a window, or makes pictures of them without one.
+//! `vor-viz`: looks at captures in a window, or makes pictures of them without one. In a browser it is a page.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -10,11 +10,17 @@ mod output;
 #[cfg(not(target_arch = "wasm32"))]
 mod save;
 #[cfg(not(target_arch = "wasm32"))]
+mod chooser;
+#[cfg(target_arch = "wasm32")]
+#[path = "web/chooser.rs"]
+mod chooser;
 mod pair;
-#[cfg(not(target_arch = "wasm32"))]
 mod viewer;
 #[cfg(not(target_arch = "wasm32"))]
 mod window;
+#[cfg(target_arch = "wasm32")]
+#[path = "web/page.rs"]
+mod page;
 #[cfg(not(target_arch = "wasm32"))]
 mod raster;
 #[cfg(not(target_arch = "wasm32"))]
@@ -25,6 +31,7 @@ fn main() -> std::process::ExitCode {
     args::main()
 }
 
-/// In a browser a page shows the panel; there is no program to start.
 #[cfg(target_arch = "wasm32")]
-fn main() {}
+fn main() {
+    page::start();
+}

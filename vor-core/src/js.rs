@@ -1,0 +1,136 @@
+//! The few things of a page or a worker that vor asks for. Both have the same `performance` and `console`.
+//!
+//! What is missing where the program runs, such as the memory outside of Chromium, is `undefined` there and nothing here.
+
+#[cfg(feature = "web")]
+use wasm_bindgen::JsCast as _;
+
+mod imports {
+    use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+    #[wasm_bindgen]
+    extern "C" {
+        #[wasm_bindgen(js_namespace = console)]
+        pub(super) fn warn(line: &str);
+
+        #[wasm_bindgen(js_namespace = performance, js_name = now)]
+        pub(super) fn now_ms() -> f64;
+        #[wasm_bindgen(thread_local_v2, js_namespace = performance, js_name = timeOrigin)]
+        pub(super) static TIME_ORIGIN_MS: f64;
+
+        /// Chromium's `performance`, whose memory is another object each time it is asked for.
+        pub(super) type Performance;
+        #[wasm_bindgen(thread_local_v2, js_name = performance)]
+        pub(super) static PERFORMANCE: Performance;
+        #[wasm_bindgen(method, structural, getter)]
+        pub(super) fn memory(this: &Performance) -> Option<Memory>;
+
+        pub(super) type Memory;
+        #[wasm_bindgen(method, structural, getter, js_name = usedJSHeapSize)]
+        pub(super) fn used_js_heap_size(this: &Memory) -> Option<f64>;
+
+        #[wasm_bindgen(js_namespace = performance, catch)]
+        pub(super) fn measure(name: &str, options: &Options) -> Result<JsValue, JsValue>;
+        #[wasm_bindgen(js_namespace = performance, js_name = clearMeasures)]
+        pub(super) fn clear_measures(name: &str);
+
+        /// What `measure` wants to know.
+        pub(super) type Options;
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_start(this: &Options, ms: f64);
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_end(this: &Options, ms: f64);
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_detail(this: &Options, detail: &Detail);
+
+        /// What is kept beside a measure.
+        pub(super) type Detail;
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_frame(this: &Detail, index: f64);
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_devtools(this: &Detail, entry: &TrackEntry);
+
+        /// Where Chromium's developer tools show it.
+        pub(super) type TrackEntry;
+        #[wasm_bindgen(method, structural, setter, js_name = dataType)]
+        pub(super) fn set_data_type(this: &TrackEntry, kind: &str);
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_track(this: &TrackEntry, name: &str);
+        #[wasm_bindgen(method, structural, setter, js_name = trackGroup)]
+        pub(super) fn set_track_group(this: &TrackEntry, name: &str);
+        #[wasm_bindgen(method, structural, setter)]
+        pub(super) fn set_properties(this: &TrackEntry, pairs: &js_sys::Array);
+    }
+}
+
+/// Writes a line to the console, as a warning.
+pub(crate) fn warn(line: &str) {
+    imports::warn(line);
+}
+
+/// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the page's clock since then. Unlike `Date` it does not step, and
+/// its steps are as fine as those of the ticks.
+pub(crate) fn wall_ns() -> i64 {
+    // Added as integers: a `f64` since 1970 resolves no nanoseconds.
+    let origin_ns = imports::TIME_ORIGIN_MS.with(|ms| (*ms * 1e6) as i64);
+    origin_ns.saturating_add((imports::now_ms() * 1e6) as i64)
+}
+
+/// Returns the memory that the page uses, in bytes, where the browser tells.
+#[cfg(feature = "web")]
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let used = imports::PERFORMANCE.with(|performance| {
+        // A worker of an old browser may have none.
+        let is_there = !performance.is_null() && !performance.is_undefined();
+        is_there
+            .then(|| performance.memory()?.used_js_heap_size())
+            .flatten()
+    })?;
+    (used > 0.0).then_some(used as u64)
+}
+
+/// Forgets all measures of a name.
+#[cfg(feature = "web")]
+pub(crate) fn clear_measures(name: &str) {
+    imports::clear_measures(name);
+}
+
+/// What a measure shows besides its name and its times.
+#[cfg(feature = "web")]
+pub(crate) struct Detail {
+    options: imports::Options,
+}
+
+#[cfg(feature = "web")]
+impl Detail {
+    /// Makes a detail of spans of one frame and one thread. `properties` are shown with the span.
+    pub(crate) fn new<'a>(
+        frame: u64,
+        track: &str,
+        properties: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let object = || js_sys::Object::new();
+        let entry: imports::TrackEntry = object().unchecked_into();
+        entry.set_data_type("track-entry");
+        entry.set_track(track);
+        entry.set_track_group("vor");
+        let pairs = js_sys::Array::new();
+        for (name, value) in properties {
+            pairs.push(&js_sys::Array::of2(&name.into(), &value.into()));
+        }
+        entry.set_properties(&pairs);
+        let detail: imports::Detail = object().unchecked_into();
+        detail.set_frame(frame as f64);
+        detail.set_devtools(&entry);
+        let options: imports::Options = object().unchecked_into();
+        options.set_detail(&detail);
+        Self { options }
+    }
+
+    /// Adds a measure to the timeline; times are in milliseconds of the page's clock. Returns whether the browser took it.
+    pub(crate) fn measure(&self, name: &str, start_ms: f64, end_ms: f64) -> bool {
+        self.options.set_start(start_ms);
+        self.options.set_end(end_ms);
+        imports::measure(name, &self.options).is_ok()
+    }
+}

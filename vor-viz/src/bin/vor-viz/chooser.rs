@@ -1,0 +1,126 @@
+//! How captures are chosen where there are files: by path, from those opened before, or dropped on the window.
+
+use std::path::{Path, PathBuf};
+
+use egui::{Key, RichText, TextEdit, Ui};
+use vor_viz::replay::ReplayState;
+
+use crate::recent::Recent;
+
+/// Captures that were opened together, or one line that says why they could not be.
+pub(crate) type Opened = Result<Vec<ReplayState>, String>;
+
+/// The part of the viewer that finds captures.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    recent: Recent,
+    /// The path that is typed.
+    typed: String,
+}
+
+impl Chooser {
+    /// Makes a chooser that knows what was opened before.
+    pub(crate) fn new(recent: Recent) -> Self {
+        Self {
+            recent,
+            typed: String::new(),
+        }
+    }
+
+    /// Puts captures that are shown first in the list of those opened before.
+    pub(crate) fn note(&mut self, shown: &[ReplayState]) {
+        for path in shown.iter().rev().filter_map(ReplayState::path) {
+            self.recent.add(path);
+        }
+    }
+
+    /// Returns whether nothing is on its way; nothing ever is.
+    pub(crate) fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// Opens captures.
+    pub(crate) fn open(&mut self, paths: &[PathBuf]) -> Opened {
+        let opened: Result<Vec<_>, _> = paths.iter().map(ReplayState::open).collect();
+        let opened = opened.map_err(|error| error.to_string())?;
+        paths.iter().rev().for_each(|path| self.recent.add(path));
+        self.typed.clear();
+        Ok(opened)
+    }
+
+    /// Opens what was dropped on the window since the last pass.
+    pub(crate) fn begin_pass(&mut self, ui: &Ui) -> Option<Opened> {
+        let dropped = ui.input(|input| {
+            let files = input.raw.dropped_files.iter().take(2);
+            files.map(|file| file.path().to_owned()).collect::<Vec<_>>()
+        });
+        (!dropped.is_empty()).then(|| self.open(&dropped))
+    }
+
+    /// Shows its part of the bar, between what stands on the left and on the right.
+    pub(crate) fn bar(&mut self, ui: &mut Ui, right: impl FnOnce(&mut Ui)) -> Option<Opened> {
+        let mut chosen = None;
+        ui.add_enabled_ui(!self.recent.paths().is_empty(), |ui| {
+            ui.menu_button("Recent", |ui| chosen = recent_menu(&self.recent, ui))
+                .response
+                .on_hover_text("Captures that were opened before")
+                .on_disabled_hover_text("No capture was opened before");
+        });
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            right(ui);
+            let open = ui.button("Open").on_hover_text("Opens the capture at this path");
+            let field = TextEdit::singleline(&mut self.typed)
+                .hint_text("path of a capture, or drop one on the window")
+                .desired_width(ui.available_width());
+            let field = ui.add(field);
+            field.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Path of a capture"));
+            let entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+            if (entered || open.clicked()) && !self.typed.trim().is_empty() {
+                chosen = Some(PathBuf::from(self.typed.trim()));
+            }
+        });
+        chosen.map(|path| self.open(&[path]))
+    }
+
+    /// Says how to begin.
+    pub(crate) fn welcome(&mut self, ui: &mut Ui) -> Option<Opened> {
+        let mut chosen = None;
+        ui.label("Drop one on this window, type its path above, or record one:");
+        ui.code("VOR_RECORD=run.vor your-program");
+        if !self.recent.paths().is_empty() {
+            ui.add_space(18.0);
+            ui.label(RichText::new("Opened before").strong());
+            chosen = recent_menu(&self.recent, ui);
+        }
+        chosen.map(|path| self.open(&[path]))
+    }
+}
+
+/// Lists the recent captures; returns the one that was clicked.
+fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
+    let mut chosen = None;
+    for path in recent.paths() {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let folder = path.parent().unwrap_or(Path::new("")).display();
+        let button = egui::Button::new(name).right_text(RichText::new(shortened(&folder.to_string())).weak());
+        if ui
+            .add(button.truncate())
+            .on_hover_text(path.display().to_string())
+            .clicked()
+        {
+            chosen = Some(path.clone());
+        }
+    }
+    chosen
+}
+
+/// Returns the end of a folder's path, which tells more than its begin.
+fn shortened(folder: &str) -> String {
+    const MOST: usize = 40;
+    let count = folder.chars().count();
+    if count <= MOST {
+        return folder.to_owned();
+    }
+    let end: String = folder.chars().skip(count - MOST + 1).collect();
+    format!("…{end}")
+}

@@ -1,0 +1,224 @@
+//! The viewer in a page.
+//!
+//! The page has a canvas called `vor` and a place for a message called `message` (`web/index.html`). Captures named by the parameter `url` of the page's address are
+//! fetched at once; there may be two.
+//!
+//! Scripts can look at `window.vorViz`, which is kept up to date in each pass:
+//!
+//! | property | value |
+//! |---|---|
+//! | `frames`, `spans` | totals of the first capture that is shown, 0 without one |
+//! | `name` | what that capture is called, or an empty text |
+//! | `settled` | whether all that was asked for is there |
+//! | `problem` | what could not be opened or read, in one line, or `null` |
+//! | `passes` | passes that were drawn |
+//! | `passMs` | what the last pass took, without the tessellation and the GPU |
+//! | `fps` | passes of the last second in which something was drawn |
+//! | `windowSpans` | spans that are held for drawing |
+//! | `frameMs` | length of the frame that is looked at, in milliseconds, else of all frames together |
+//! | `scopes()` | names of the scopes of the window that is held, up to a million spans of it, in the order of the alphabet |
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use egui::Ui;
+use js_sys::{Array, Object, Reflect};
+use vor_viz::store::Store;
+use wasm_bindgen::prelude::Closure;
+use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen_futures::spawn_local;
+use web_time::{Duration, Instant};
+
+use crate::chooser::Chooser;
+use crate::viewer::Viewer;
+
+/// Most spans that are looked at for their names.
+const MAX_NAMED: usize = 1_000_000;
+
+struct App {
+    viewer: Viewer,
+    status: Status,
+    /// The title that the page has.
+    title: String,
+}
+
+/// Starts to draw into the page's canvas. What stands in the way is told in the page.
+pub(crate) fn start() {
+    spawn_local(async {
+        if let Err(error) = run().await {
+            let text = error.as_string().unwrap_or_else(|| format!("{error:?}"));
+            tell(&format!("The viewer cannot start: {text}"));
+        }
+    });
+}
+
+async fn run() -> Result<(), JsValue> {
+    let window = web_sys::window().ok_or("the page has no window")?;
+    let document = window.document().ok_or("the page has no document")?;
+    let canvas = document
+        .get_element_by_id("vor")
+        .ok_or("the page has no canvas called `vor`")?;
+    let canvas: web_sys::HtmlCanvasElement = canvas.dyn_into().map_err(|_| "`vor` is no canvas")?;
+    let parameters = web_sys::UrlSearchParams::new_with_str(&window.location().search()?)?;
+    let addresses = parameters.get_all("url");
+    let addresses: Vec<String> = addresses
+        .iter()
+        .filter_map(|address| address.as_string())
+        .collect();
+    let status = Status::new(&window)?;
+    let create = move |creation: &eframe::CreationContext<'_>| {
+        let chooser = Chooser::new(&creation.egui_ctx, addresses);
+        let app: Box<dyn eframe::App> = Box::new(App {
+            viewer: Viewer::new(Vec::new(), chooser),
+            status,
+            title: String::new(),
+        });
+        Ok(app)
+    };
+    let options = eframe::WebOptions {
+        // There are no gradients to smooth, and it is work for each pixel where the processor draws.
+        dithering: false,
+        ..eframe::WebOptions::default()
+    };
+    let runner = eframe::WebRunner::new();
+    runner.start(canvas, options, Box::new(create)).await?;
+    tell("");
+    Ok(())
+}
+
+/// Writes a line into the page, outside of the canvas; an empty one takes it away.
+fn tell(line: &str) {
+    let document = web_sys::window().and_then(|window| window.document());
+    if let Some(message) = document.and_then(|document| document.get_element_by_id("message")) {
+        message.set_text_content(Some(line));
+    }
+}
+
+impl eframe::App for App {
+    fn ui(&mut self, ui: &mut Ui, _: &mut eframe::Frame) {
+        let began = Instant::now();
+        self.viewer.show(ui);
+        let title = self.viewer.title();
+        if self.title != title {
+            if let Some(document) = web_sys::window().and_then(|window| window.document()) {
+                document.set_title(&title);
+            }
+            self.title = title;
+        }
+        self.status.update(&self.viewer, began);
+    }
+}
+
+/// `window.vorViz`.
+struct Status {
+    object: Object,
+    /// The store that names were taken from last, by its version.
+    named: Option<(String, u64)>,
+    names: Rc<RefCell<BTreeSet<String>>>,
+    /// When the passes of the last second began.
+    passes: VecDeque<Instant>,
+    count: u64,
+    problem: Option<String>,
+}
+
+impl Status {
+    fn new(window: &web_sys::Window) -> Result<Self, JsValue> {
+        let names = Rc::new(RefCell::new(BTreeSet::new()));
+        let told: Rc<RefCell<BTreeSet<String>>> = Rc::clone(&names);
+        let scopes = move || {
+            let names = told.borrow();
+            names.iter().map(JsValue::from).collect::<Array>()
+        };
+        let scopes = Closure::<dyn Fn() -> Array>::new(scopes).into_js_value();
+        let object = Object::new();
+        Reflect::set(&object, &"scopes".into(), &scopes)?;
+        Reflect::set(&object, &"problem".into(), &JsValue::NULL)?;
+        Reflect::set(window, &"vorViz".into(), &object)?;
+        Ok(Self {
+            object,
+            named: None,
+            names,
+            passes: VecDeque::new(),
+            count: 0,
+            problem: None,
+        })
+    }
+
+    fn update(&mut self, viewer: &Viewer, began: Instant) {
+        self.count += 1;
+        self.passes.push_back(began);
+        while self
+            .passes
+            .front()
+            .is_some_and(|pass| began.duration_since(*pass) > Duration::from_secs(1))
+        {
+            self.passes.pop_front();
+        }
+        let first = viewer.shown().first();
+        let is_settled = viewer.is_settled();
+        self.set("frames", first.map_or(0, |it| it.frames_total()) as f64);
+        self.set(
+            "spans",
+            first.map_or(0, |it| it.info().spans.max(it.summary().spans())) as f64,
+        );
+        self.set(
+            "windowSpans",
+            first.map_or(0, |it| it.store().held_spans()) as f64,
+        );
+        self.set(
+            "frameMs",
+            first.map_or(0.0, |it| {
+                let store = it.store();
+                let pinned = it
+                    .panel()
+                    .view()
+                    .pinned()
+                    .and_then(|id| store.frame(id))
+                    .map(|frame| frame.duration_ms());
+                pinned.unwrap_or_else(|| store.frames().iter().map(|frame| frame.duration_ms()).sum())
+            }),
+        );
+        self.set("name", first.map_or("", |it| it.name()));
+        self.set("passes", self.count as f64);
+        self.set("fps", self.passes.len() as f64);
+        let problem = viewer
+            .problem()
+            .or_else(|| viewer.shown().iter().find_map(|it| it.problem()));
+        if self.problem.as_deref() != problem {
+            self.problem = problem.map(str::to_owned);
+            self.set("problem", problem.map_or(JsValue::NULL, JsValue::from));
+        }
+        if let Some(first) = first.filter(|_| is_settled) {
+            let version = Some((first.name().to_owned(), first.store().version()));
+            if self.named != version {
+                self.named = version;
+                *self.names.borrow_mut() = names(first.store());
+            }
+        } else if first.is_none() {
+            self.names.borrow_mut().clear();
+        }
+        self.set("passMs", began.elapsed().as_secs_f64() * 1e3);
+        // Last: whoever waits for it finds the rest up to date.
+        self.set("settled", is_settled);
+    }
+
+    fn set(&self, name: &str, value: impl Into<JsValue>) {
+        // A page whose script froze the object does without.
+        let _ = Reflect::set(&self.object, &name.into(), &value.into());
+    }
+}
+
+/// Returns the names of the spans in a store.
+fn names(store: &Store) -> BTreeSet<String> {
+    let mut sites = BTreeSet::new();
+    let mut left = MAX_NAMED;
+    for row in store.tracks().iter().flat_map(|track| &track.rows) {
+        let spans = row.spans(i64::MIN, i64::MAX).take(left);
+        sites.extend(spans.map(|span| span.site));
+        left = left.saturating_sub(row.len());
+    }
+    let name = |site| store.catalog().site_name(site).to_owned();
+    sites.into_iter().map(name).collect()
+}
