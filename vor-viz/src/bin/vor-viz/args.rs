@@ -101,9 +101,7 @@ fn run(args: Args) -> Result<(), String> {
         shown.push(replay);
     }
     let Some(path) = args.screenshot else {
-        let mut chooser = Chooser::new(Recent::of_user());
-        chooser.note(&shown);
-        let viewer = Viewer::new(shown, chooser);
+        let viewer = Viewer::new(shown, Chooser::new(Recent::of_user()));
         let theme = args.theme.map(egui::Theme::from);
         return window::open(viewer, theme)
             .map_err(|error| format!("a window was expected to open, found: {error}"));

@@ -24,7 +24,8 @@ pub(crate) struct Viewer {
 
 impl Viewer {
     /// Makes a viewer of captures that are open already.
-    pub(crate) fn new(shown: Vec<ReplayState>, chooser: Chooser) -> Self {
+    pub(crate) fn new(shown: Vec<ReplayState>, mut chooser: Chooser) -> Self {
+        chooser.note(&shown);
         Self {
             shown,
             chooser,

@@ -51,6 +51,9 @@ impl Chooser {
         chooser
     }
 
+    /// Would note captures for the next time; a page remembers none.
+    pub(crate) fn note(&mut self, _: &[ReplayState]) {}
+
     /// Returns whether nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         let inbox = self.inbox.borrow();
