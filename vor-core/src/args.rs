@@ -28,11 +28,11 @@ const BOOL: u32 = 1;
 const SIGNED: u32 = 2;
 const UNSIGNED: u32 = 3;
 const FLOAT: u32 = 4;
-const TEXT: u32 = 5;
+pub(crate) const TEXT: u32 = 5;
 const NONE: u32 = 6;
 
 /// Bits of one argument in [`Kinds`].
-const KIND_BITS: u32 = 4;
+pub(crate) const KIND_BITS: u32 = 4;
 
 /// A type that can be an argument of a scope.
 ///
@@ -179,20 +179,70 @@ pub(crate) fn kinds<const N: usize>(args: &[ArgWord; N]) -> Kinds {
     kinds
 }
 
+/// A numeric argument, by its kind, as the word of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// An `i64`.
+    Signed(u64),
+    /// A `u64`.
+    Unsigned(u64),
+    /// The bits of an `f64`.
+    Float(u64),
+}
+
+/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] says what it is. Only who gets told of it does the look-up.
+#[inline(always)]
+pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
+    if cfg!(feature = "cuda") {
+        args.iter().find(|arg| is_number(arg)).map_or(0, |arg| arg.word)
+    } else {
+        0
+    }
+}
+
+/// Returns whether an argument is a number.
+#[inline(always)]
+pub(crate) fn is_number(arg: &ArgWord) -> bool {
+    matches!(arg.kind, SIGNED | UNSIGNED | FLOAT)
+}
+
+/// Returns the first number among arguments of these kinds, whose word is `word`.
+pub(crate) fn first_number(kinds: Kinds, word: u64) -> Option<Number> {
+    let mut kinds = kinds;
+    while kinds != 0 {
+        match kinds & 0xf {
+            SIGNED => return Some(Number::Signed(word)),
+            UNSIGNED => return Some(Number::Unsigned(word)),
+            FLOAT => return Some(Number::Float(word)),
+            _ => kinds >>= KIND_BITS,
+        }
+    }
+    None
+}
+
 /// Returns how many arguments `kinds` describes.
 pub(crate) fn count(kinds: Kinds) -> usize {
     (32 - kinds.leading_zeros()).div_ceil(KIND_BITS) as usize
 }
 
-/// Reads argument `i` of a site with `kinds` back from its word. `text` finds what was pushed under a key.
-pub(crate) fn decode(kinds: Kinds, i: usize, word: u64, text: impl FnOnce(u64) -> Arc<str>) -> ArgValue {
+/// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text` finds what was pushed under a key, and `None` as text without one.
+///
+/// Each kind is appended for itself: a value that is put together first and moved then has its parts read together before they are stored.
+#[inline]
+pub(crate) fn decode(
+    kinds: Kinds,
+    i: usize,
+    word: u64,
+    values: &mut Vec<ArgValue>,
+    text: impl FnOnce(Option<u64>) -> Arc<str>,
+) {
     match kinds >> (i as u32 * KIND_BITS) & 0xf {
-        BOOL => ArgValue::Bool(word != 0),
-        SIGNED => ArgValue::I64(word as i64),
-        FLOAT => ArgValue::F64(f64::from_bits(word)),
-        TEXT => ArgValue::Str(text(word)),
-        NONE => ArgValue::Str(Arc::from("None")),
-        _ => ArgValue::U64(word),
+        BOOL => values.push(ArgValue::Bool(word != 0)),
+        SIGNED => values.push(ArgValue::I64(word as i64)),
+        FLOAT => values.push(ArgValue::F64(f64::from_bits(word))),
+        TEXT => values.push(ArgValue::Str(text(Some(word)))),
+        NONE => values.push(ArgValue::Str(text(None))),
+        _ => values.push(ArgValue::U64(word)),
     }
 }
 

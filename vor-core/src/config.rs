@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::drain;
+use crate::measure::Measures;
 use crate::sink::FrameSink;
 
 /// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then [`enable`](Config::enable).
@@ -26,11 +27,21 @@ pub struct Config {
     pub(crate) slow_ns: Option<u64>,
     pub(crate) before: usize,
     pub(crate) statistics: bool,
+    /// Whether scopes are counted and not recorded.
+    pub(crate) aggregate: bool,
+    /// Whether what was counted is printed.
+    pub(crate) print_stats: bool,
+    /// What is measured of every scope beside its length.
+    pub(crate) measures: Measures,
+    /// Whether allocations are measured too; where nobody says, they are if the allocator that counts them is installed.
+    pub(crate) allocations: Option<bool>,
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
     pub(crate) max_spans_per_frame: usize,
     #[cfg(feature = "puffin")]
     pub(crate) puffin: Option<bool>,
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
     pub(crate) from_env: bool,
@@ -46,7 +57,7 @@ pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
 
 /// The variables that [`Config::from_env`] reads.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: &[&str] = &[
     "VOR_RECORD",
     "VOR_RECORD_FLAME",
     "VOR_RECORD_SLOW_MS",
@@ -54,11 +65,30 @@ const VARIABLES: [&str; 7] = [
     "VOR_RECORD_EVERY",
     "VOR_RECORD_MAX_FRAMES",
     "VOR_RING_KIB",
+    "VOR_STATS",
+    "VOR_CPU",
+    "VOR_ALLOC",
+    "VOR_HEAP_S",
+    "VOR_WATCHDOG_MS",
+];
+
+/// How the names of such variables begin, for those that are misspelt.
+const PREFIXES: [&str; 7] = [
+    "VOR_RECORD",
+    "VOR_RING",
+    "VOR_STAT",
+    "VOR_CPU",
+    "VOR_ALLOC",
+    "VOR_HEAP",
+    "VOR_WATCH",
 ];
 
 /// Returns those names that are meant for vor and unknown to it: slips of the pen, and variables of other versions.
 fn unknown_variables(set: impl Iterator<Item = OsString>) -> Vec<String> {
-    let ours = |name: &String| name.starts_with("VOR_RECORD") || name.starts_with("VOR_RING");
+    let ours = |name: &String| {
+        // That of the processor time is its own, which asks for it by itself.
+        name != "VOR_CPU_SOURCE" && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
     let mut unknown: Vec<String> = set
         .filter_map(|name| name.into_string().ok())
         .filter(|name| ours(name) && !VARIABLES.contains(&name.as_str()))
@@ -119,11 +149,17 @@ impl Config {
             slow_ns: None,
             before: 2,
             statistics: false,
+            aggregate: false,
+            print_stats: true,
+            measures: Measures::NONE,
+            allocations: None,
             inline_drain: false,
             drain_interval: DEFAULT_DRAIN_INTERVAL,
             max_spans_per_frame: DEFAULT_MAX_SPANS_PER_FRAME,
             #[cfg(feature = "puffin")]
             puffin: None,
+            watchdog: None,
+            heap_snapshots: None,
             sinks: Vec::new(),
             from_env: false,
         }
@@ -140,6 +176,11 @@ impl Config {
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
     /// | `VOR_RECORD_MAX_FRAMES=N` | spans of N frames at most |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
+    /// | `VOR_STATS=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`aggregate`](Self::aggregate) |
+    /// | `VOR_CPU=1` | the processor time of every scope; with `split`, also how much of it was in the kernel |
+    /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::alloc::TrackingAllocator) |
+    /// | `VOR_HEAP_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
+    /// | `VOR_WATCHDOG_MS=X` | tells what every thread is doing when a frame or a scope takes longer than X milliseconds |
     ///
     /// A variable that begins like these and is none of them is reported as well.
     #[must_use]
@@ -201,6 +242,26 @@ impl Config {
         ) {
             config.before = before;
         }
+        let aggregate = value(&get, &mut report, "VOR_STATS", "0 or 1", |text| match text {
+            "0" | "" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        });
+        config.aggregate = aggregate.unwrap_or_default();
+        let cpu = value(&get, &mut report, "VOR_CPU", "0, 1 or split", |text| match text {
+            "0" | "" => Some(Measures::NONE),
+            "1" => Some(Measures::CPU),
+            "split" => Some(Measures::CPU.and(Measures::CPU_SPLIT)),
+            _ => None,
+        });
+        config.measures = cpu.unwrap_or_default();
+        let allocations = value(&get, &mut report, "VOR_ALLOC", "0 or 1", |text| match text {
+            "" => Some(None),
+            "0" => Some(Some(false)),
+            "1" => Some(Some(true)),
+            _ => None,
+        });
+        config.allocations = allocations.flatten();
         let flame = get("VOR_RECORD_FLAME");
         if let Some(value) = &flame
             && value != "1"
@@ -212,6 +273,16 @@ impl Config {
                 "VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"
             ));
         }
+        let expected = "a number of milliseconds above 0";
+        let watchdog = value(&get, &mut report, "VOR_WATCHDOG_MS", expected, |text| {
+            text.parse().ok().filter(|ms: &f64| *ms > 0.0 && *ms < 1e12)
+        });
+        config.watchdog = watchdog.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        let expected = "a number of seconds above 0";
+        let heap = value(&get, &mut report, "VOR_HEAP_S", expected, |text| {
+            text.parse().ok().filter(|s: &f64| *s > 0.0 && *s < 1e9)
+        });
+        config.heap_snapshots = heap.map(Duration::from_secs_f64);
         config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
         config.spans = flame.is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
@@ -283,6 +354,73 @@ impl Config {
         self
     }
 
+    /// Has scopes counted instead of recorded: exact statistics of every scope and thread in memory that depends on neither time nor rate, of which nothing is dropped.
+    ///
+    /// Each thread keeps the number of its scopes, their total and self time, the shortest, the longest and a histogram, by call site, in 1.5 KiB for each call site that
+    /// it uses; [`drain::stats`] adds them up. A table is printed on stderr when the process ends, and on Unix when it is sent SIGUSR1, for which vor then installs
+    /// a handler unless the program has one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics, messages and asynchronous spans,
+    /// and no scopes: no arguments, no processor time, no allocations. Scopes of [`ProfileFuture`](crate::future::ProfileFuture) are counted by their polls. Once on, it
+    /// stays on until the process ends.
+    ///
+    /// The self time of a scope is its length without those of the scopes that were opened in it and ended before it. That scopes end in another order than that in which
+    /// they were opened changes nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_core::{config::Config, drain::{disable, stats}, profile_scope}; }
+    /// vor::Config::new().aggregate(true).print_stats(false).enable();
+    /// for _ in 0..1000 {
+    ///     vor::profile_scope!("step");
+    /// }
+    /// let rows = vor::stats();
+    /// assert_eq!((rows[0].name.as_str(), rows[0].count), ("step", 1000));
+    /// # vor::disable();
+    /// ```
+    #[must_use]
+    pub fn aggregate(mut self, aggregate: bool) -> Self {
+        self.aggregate = aggregate;
+        self
+    }
+
+    /// Sets whether [`aggregate`](Self::aggregate) prints its table; it does unless this says otherwise.
+    #[must_use]
+    pub fn print_stats(mut self, print_stats: bool) -> Self {
+        self.print_stats = print_stats;
+        self
+    }
+
+    /// Measures the processor time of every scope. Once on, it stays on until the process ends.
+    ///
+    /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison at either end of a scope; else the thread's clock is read
+    /// twice. What a scope did not run is the argument [`off_cpu_ns`](crate::measure::OFF_CPU_NS) of its span.
+    #[must_use]
+    pub fn cpu_time(mut self, cpu_time: bool) -> Self {
+        if cpu_time {
+            self.measures = self.measures.and(Measures::CPU);
+        }
+        self
+    }
+
+    /// Measures also how much of a scope's processor time was in the program and how much in the kernel, with the resolution that the system has for that.
+    ///
+    /// That asks the system twice per scope, some 900 ns each time: what it tells is only up to date once the thread's clock was read. Once on, it stays on until the process ends.
+    #[must_use]
+    pub fn cpu_split(mut self, cpu_split: bool) -> Self {
+        if cpu_split {
+            self.measures = self.measures.and(Measures::CPU).and(Measures::CPU_SPLIT);
+        }
+        self
+    }
+
+    /// Sets whether the allocations of every scope are measured, which needs a [`TrackingAllocator`](crate::alloc::TrackingAllocator) in the program; where there
+    /// is one, they are unless this says otherwise. Once on, it stays on until the process ends.
+    #[must_use]
+    pub fn allocations(mut self, allocations: bool) -> Self {
+        self.allocations = Some(allocations);
+        self
+    }
+
     /// Drains inside `frame_mark()` instead of on a worker thread, as is always done where there are no threads.
     #[must_use]
     pub fn inline_drain(mut self, inline: bool) -> Self {
@@ -315,6 +453,47 @@ impl Config {
         self
     }
 
+    /// Has the worker tell what every thread is doing when a frame or an open scope is older than `limit`: the open scopes with their ages, as lines on stderr and as messages
+    /// to the sinks, once per stall. Frames count from the first [`frame_mark`](drain::frame_mark) on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use vor_core::{config::Config, profile_scope};
+    /// Config::new().watchdog(Duration::from_millis(20)).enable();
+    /// profile_scope!("load");
+    /// std::thread::sleep(Duration::from_millis(60));
+    /// // vor: stalled: `load` has been open for 22.5 ms on thread 0 `main`, the limit is 20.0 ms
+    /// // vor: stalled: thread 0 `main`: load 22.5 ms
+    /// ```
+    #[must_use]
+    pub fn watchdog(mut self, limit: Duration) -> Self {
+        self.watchdog = Some(limit);
+        self
+    }
+
+    /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is
+    /// found by after hours, with `vor heap run.vor`. It needs a [`TrackingAllocator`](crate::alloc::TrackingAllocator) that is `sampled` or `exact`; where there is none, a line on stderr says so.
+    ///
+    /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each in the capture.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # mod vor { pub use vor_core::config::Config; }
+    /// vor::Config::new()
+    ///     .capture("run.vor")
+    ///     .heap_snapshots(Duration::from_secs(60))
+    ///     .enable();
+    /// ```
+    #[must_use]
+    pub fn heap_snapshots(mut self, interval: Duration) -> Self {
+        self.heap_snapshots = Some(interval);
+        self
+    }
+
     /// Adds a sink. `name` is what it is called when it fails.
     #[must_use]
     pub fn sink(mut self, name: impl Into<String>, sink: impl FrameSink + 'static) -> Self {
@@ -344,7 +523,7 @@ mod tests {
         ];
         let mut found = unknown_variables(set.into_iter().map(OsString::from));
         assert_eq!(found, ["VOR_RECORD_FLAMES", "VOR_RING"]);
-        found = unknown_variables(VARIABLES.into_iter().map(OsString::from));
+        found = unknown_variables(VARIABLES.iter().map(OsString::from));
         assert!(found.is_empty(), "{found:?}");
     }
 
@@ -359,7 +538,10 @@ mod tests {
         let mut asked = asked.into_inner();
         asked.sort_unstable();
         asked.dedup();
-        let mut known = VARIABLES.map(str::to_owned).to_vec();
+        let mut known = VARIABLES
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>();
         known.sort_unstable();
         assert_eq!(asked, known);
     }

@@ -12,6 +12,8 @@ mod imports {
     extern "C" {
         #[wasm_bindgen(js_namespace = console)]
         pub(super) fn warn(line: &str);
+        #[wasm_bindgen(js_namespace = console)]
+        pub(super) fn debug(line: &str);
 
         #[wasm_bindgen(js_namespace = performance, js_name = now)]
         pub(super) fn now_ms() -> f64;
@@ -66,6 +68,11 @@ mod imports {
 /// Writes a line to the console, as a warning.
 pub(crate) fn warn(line: &str) {
     imports::warn(line);
+}
+
+/// Writes a line to the console, as one that is hidden unless asked for.
+pub(crate) fn debug(line: &str) {
+    imports::debug(line);
 }
 
 /// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the page's clock since then. Unlike `Date` it does not step, and

@@ -14,8 +14,10 @@ pub(crate) mod sync;
 mod js;
 pub(crate) mod switch;
 pub mod clock;
+pub mod cpu;
 pub mod catalog;
 pub(crate) mod tap;
+pub(crate) mod nvtx;
 pub mod callsite;
 pub mod args;
 mod ring;
@@ -24,9 +26,15 @@ pub mod scope;
 pub mod task;
 pub mod future;
 pub mod flow;
+#[cfg(feature = "tracing")]
+pub mod traced;
 #[cfg(feature = "tracing-layer")]
 pub mod layer;
+#[cfg(feature = "tracing")]
+pub mod subscriber;
 mod macros;
+pub mod measure;
+pub mod alloc;
 pub mod batch;
 pub mod frame;
 pub mod metrics;
@@ -35,6 +43,7 @@ pub mod config;
 pub mod drain;
 pub mod calibrate;
 pub mod system;
+mod gpu;
 pub mod format;
 pub mod sink;
 pub mod export;
@@ -48,8 +57,19 @@ pub mod __private {
     pub use crate::__vor_call_site as call_site;
     pub use crate::args::Arg;
     pub use crate::callsite::CallSite;
+    pub use crate::cpu::{
+        init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source, user_sys_ns,
+    };
     pub use crate::drain::report::line as report_line;
     pub use crate::future::ProfiledFuture;
+    #[cfg(all(
+        any(
+            all(feature = "cuda", any(target_os = "linux", windows)),
+            all(feature = "mac", target_os = "macos")
+        ),
+        not(feature = "off")
+    ))]
+    pub use crate::gpu::chosen::Cards;
     pub use crate::scope::message;
-    pub use crate::scope::{PhaseChain, Scope, open, open_with};
+    pub use crate::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
 }

@@ -5,12 +5,15 @@
 /// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits, floats, `char` or text, and references and options
 /// of these ([`Arg`](crate::args::Arg)); at most 8. None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color = 0xRRGGBB` may stand between the name and the arguments.
 ///
+/// The word `cpu` behind the name has the processor time measured as well, of this scope alone; [`Config::cpu_time`](crate::config::Config::cpu_time) does it for all.
+///
 /// # Examples
 ///
 /// ```
 /// # use vor_core as vor;
 /// # let bytes = [0_u8; 16];
 /// vor::profile_scope!("decode", len = bytes.len(), codec = "lz4");
+/// vor::profile_scope!("decompress", cpu, len = bytes.len());
 /// ```
 #[cfg(not(feature = "off"))]
 #[macro_export]
@@ -28,13 +31,26 @@ macro_rules! profile_scope {
             || [$($crate::__private::Arg::encode(&$value)),+],
         );
     };
+    ($name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)? $(,)?) => {
+        let _vor_scope = $crate::__private::open_cpu($crate::__private::call_site!(
+            $name, cpu $(, @category = $category)? $(, @color = $color)?
+        ));
+    };
+    ($name:expr, cpu $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)+ $(,)?) => {
+        let _vor_scope = $crate::__private::open_with(
+            $crate::__private::call_site!(
+                $name, cpu $(, @category = $category)? $(, @color = $color)? $(, $key)+
+            ),
+            || [$($crate::__private::Arg::encode(&$value)),+],
+        );
+    };
 }
 
 /// Opens a scope; compiled out.
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! profile_scope {
-    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
+    ($name:expr $(, cpu)? $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
         if false {
             $(let _ = &$value;)*
         }
@@ -107,7 +123,7 @@ macro_rules! message {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __vor_call_site {
-    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident)* $(,)?) => {{
+    (@ [$($measured:tt)*] $name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident)* $(,)?) => {{
         static SITE: $crate::__private::CallSite = $crate::__private::CallSite::new(
             $name,
             ::core::module_path!(),
@@ -116,7 +132,14 @@ macro_rules! __vor_call_site {
         )
         $(.with_category($category))?
         $(.with_color($color))?
-        .with_args(&[$(::core::stringify!($key)),*]);
+        .with_args(&[$(::core::stringify!($key)),*])
+        $($measured)*;
         &SITE
     }};
+    ($name:expr, cpu $($rest:tt)*) => {
+        $crate::__private::call_site!(@ [.with_cpu()] $name $($rest)*)
+    };
+    ($name:expr $(, $($rest:tt)*)?) => {
+        $crate::__private::call_site!(@ [] $name $(, $($rest)*)?)
+    };
 }

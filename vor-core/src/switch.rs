@@ -4,16 +4,37 @@
 //! has its sign bit set while it may not. So whatever changes that (recording switched on or off, a `tracing` subscriber that comes or goes) walks over the
 //! sites, of which there are as many as the program's source has, and a scope pays one comparison for all of it.
 
+use crate::measure::Measures;
 use crate::sync::Ordering;
-use crate::sync::global::AtomicBool;
-use crate::{callsite, clock, tap};
+use crate::sync::global::{AtomicBool, AtomicU8};
+use crate::{callsite, clock, nvtx, tap};
 
-/// Whether recording is on, with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
-static ON: AtomicBool = AtomicBool::new(false);
+/// [`OFF`], [`SPANS`] or [`COUNTS`], with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
+static STATE: AtomicU8 = AtomicU8::new(OFF);
+
+/// Nothing is recorded.
+const OFF: u8 = 0;
+/// Scopes are recorded.
+const SPANS: u8 = 1;
+/// Scopes are counted where they end, and leave no record.
+const COUNTS: u8 = 2;
+/// Scopes are recorded, and an NVTX tool takes them too. Only of [`LEAN`].
+const TOLD: u8 = 3;
+
+/// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`] and for good, read on cold paths.
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// What a scope may do without a look around, be counted ([`COUNTS`]), recorded with measures ([`SPANS`]), or told to an NVTX tool and recorded without ([`TOLD`]): recording
+/// is on, the clock is the hardware's, and no subscriber of `tracing` wants scopes; else [`OFF`]. Written under the registry's lock, read relaxed by every scope that is not on the fast path.
+static LEAN: AtomicU8 = AtomicU8::new(OFF);
 
 /// Whether scopes with names made at run time may take the fast path. Written under the registry's lock, read relaxed by every such scope; what it needs
 /// beyond it, it finds by its own means.
 static NAMES_FAST: AtomicBool = AtomicBool::new(false);
+
+/// What is measured of every scope beside its length, as [`Measures::bits`]. Only ever grows; written by [`measure`], read relaxed on the cold path, which is the only one that
+/// measures.
+static MEASURES: AtomicU8 = AtomicU8::new(0);
 
 /// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set when it does, taken by the review.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
@@ -25,14 +46,48 @@ static DUE: AtomicBool = AtomicBool::new(false);
 /// at only on cold paths, since the handler also takes the thread's state away.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether scopes are recorded.
+/// Returns whether anything is recorded.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    STATE.load(Ordering::Relaxed) != OFF
 }
 
-/// Returns whether a scope may take the fast path, by its call site's word: the site is registered, recording is on, the clock is the hardware's, and no
-/// subscriber of `tracing` wants it.
+/// Returns whether scopes are recorded, and not just counted.
+#[inline(always)]
+pub(crate) fn keeps_spans() -> bool {
+    STATE.load(Ordering::Relaxed) == SPANS
+}
+
+/// Returns whether a scope that is not on the fast path is to be counted, and nothing else.
+#[inline(always)]
+pub(crate) fn counts_leanly() -> bool {
+    LEAN.load(Ordering::Relaxed) == COUNTS
+}
+
+/// Returns whether a scope that is not on the fast path for its measures is to be recorded with them, and nothing else.
+#[inline(always)]
+pub(crate) fn measures_leanly() -> bool {
+    LEAN.load(Ordering::Relaxed) == SPANS
+}
+
+/// Returns whether a scope that is not on the fast path for an NVTX tool is to be told to that and recorded, and nothing else.
+#[inline(always)]
+pub(crate) fn tells_leanly() -> bool {
+    nvtx::IS_POSSIBLE && LEAN.load(Ordering::Relaxed) == TOLD
+}
+
+/// Returns whether scopes are counted and not recorded, while recording is on.
+pub(crate) fn counts_scopes() -> bool {
+    COUNTING.load(Ordering::SeqCst)
+}
+
+/// Has scopes counted and not recorded, from the next [`set`] on and for good.
+pub(crate) fn count_scopes() {
+    COUNTING.store(true, Ordering::SeqCst);
+}
+
+/// Returns whether a scope may take the fast path, by its call site's word: the site is registered, recording is on, the clock is the hardware's, scopes are
+/// recorded, nothing but the length is measured, and neither a subscriber of `tracing` nor an NVTX tool wants it.
 #[inline(always)]
 pub(crate) fn is_fast(site_word: u32) -> bool {
     site_word as i32 > 0
@@ -42,6 +97,17 @@ pub(crate) fn is_fast(site_word: u32) -> bool {
 #[inline(always)]
 pub(crate) fn are_names_fast() -> bool {
     NAMES_FAST.load(Ordering::Relaxed)
+}
+
+/// Returns what is measured of every scope beside its length.
+#[inline(always)]
+pub(crate) fn measures() -> Measures {
+    Measures::from_bits(MEASURES.load(Ordering::Relaxed))
+}
+
+/// Has this measured of every scope too, from the next [`set`] on and for good: a name's id says whether it was measured, and programs keep ids.
+pub(crate) fn measure(measures: Measures) {
+    MEASURES.fetch_or(measures.bits(), Ordering::SeqCst);
 }
 
 /// Switches recording on or off.
@@ -55,15 +121,30 @@ pub(crate) fn set(on: bool) {
 /// Switches recording off where the registry may be locked by a thread that is no more: in the child of a fork. Scopes then find it off on their cold path.
 #[cfg(unix)]
 pub(crate) fn set_off_for_fork() {
-    ON.store(false, Ordering::SeqCst);
+    STATE.store(OFF, Ordering::SeqCst);
+    LEAN.store(OFF, Ordering::SeqCst);
     NAMES_FAST.store(false, Ordering::SeqCst);
 }
 
 fn apply(registry: &mut callsite::Registry, on: bool) {
-    let fast = on && clock::is_hardware();
-    ON.store(on, Ordering::SeqCst);
+    let counts = counts_scopes();
+    let state = match (on, counts) {
+        (false, _) => OFF,
+        (true, false) => SPANS,
+        (true, true) => COUNTS,
+    };
+    let is_tapped = tap::is_wanted();
+    let is_told = nvtx::is_attached();
+    let fast = on && !counts && clock::is_hot() && !is_told && measures().is_none();
+    STATE.store(state, Ordering::SeqCst);
+    let lean = match (clock::is_hot() && !is_tapped, is_told) {
+        (true, false) => state,
+        (true, true) if state == SPANS && measures().is_none() => TOLD,
+        _ => OFF,
+    };
+    LEAN.store(lean, Ordering::SeqCst);
     NAMES_FAST.store(fast, Ordering::SeqCst);
-    registry.set_fast(fast && !tap::is_wanted());
+    registry.set_fast(fast && !is_tapped);
 }
 
 /// Says that the subscribers of `tracing` have changed. Where one `wants_scopes`, they all go the cold path from now on, which asks; else the next review sees
@@ -73,7 +154,9 @@ pub(crate) fn subscribers_changed(wants_scopes: bool) {
     DUE.store(true, Ordering::SeqCst);
     if wants_scopes {
         ANNOUNCED.store(true, Ordering::SeqCst);
-        callsite::lock().set_fast(false);
+        let mut registry = callsite::lock();
+        LEAN.store(OFF, Ordering::SeqCst);
+        registry.set_fast(false);
     }
 }
 

@@ -13,9 +13,10 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use std::sync::atomic::Ordering;
 
-/// Atomics for statics and for fields that live in them.
+/// Atomics and cells for statics and for fields that live in them.
 pub(crate) mod global {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+    pub(crate) use std::cell::UnsafeCell;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 }
 
 /// The standard cell with loom's closure interface.

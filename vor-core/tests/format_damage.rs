@@ -6,6 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,20 +22,7 @@ use vor_core::format::{
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
-/// A small generator with a printable state, so that a failing case can be named.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 27)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
+use random::Random;
 
 /// A capture, and where its records are.
 struct Capture {

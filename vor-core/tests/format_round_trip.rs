@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use vor_core::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_core::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
     ThreadBatch,
@@ -443,6 +444,31 @@ proptest! {
     }
 
     #[test]
+    fn heaps(
+        at in ticks(),
+        interval_bytes in prop_oneof![Just(0), 1_u64..],
+        stacks in proptest::collection::btree_map(vec(0_u32..4, 0..5), (any::<u64>(), any::<u64>(), any::<u64>(), 0.0..1e18, 0.0..1e18), 0..40),
+    ) {
+        let is_exact = interval_bytes == 0;
+        let stack = |(sites, (inuse_objects, inuse_bytes, samples, objects_error, bytes_error)): (Vec<u32>, _)| HeapStack {
+            scopes: sites.into_iter().map(|site| HeapScope { site: SiteId(site), ..HeapScope::default() }).collect(),
+            inuse_objects,
+            inuse_bytes,
+            samples: if is_exact { 0 } else { samples },
+            objects_error: if is_exact { 0.0 } else { objects_error },
+            bytes_error: if is_exact { 0.0 } else { bytes_error },
+        };
+        let mut heap = HeapSnapshot::default();
+        heap.mode = if is_exact { HeapMode::Exact } else { HeapMode::Sampled { interval_bytes } };
+        heap.ticks = at;
+        heap.stacks = stacks.into_iter().map(stack).collect();
+        let records = through(RecordRef::Heap(&heap), 99);
+        // The most bytes first; equal ones stay in the order of their scopes, in which they stand here.
+        heap.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
+        prop_assert_eq!(records, [Record::Heap(heap)]);
+    }
+
+    #[test]
     fn hostile_payloads_are_records_or_errors(kind in 0..16_u8, payload: Vec<u8>) {
         // The checksum is made right, so that the payload itself is what gets judged.
         let mut file = Vec::new();
@@ -746,4 +772,59 @@ fn metrics_alone_take_tens_of_bytes_per_frame() {
         encoder.encode(RecordRef::Frame(&frame), &mut file);
     }
     assert!(file.len() < 65 * 1000, "{} bytes", file.len());
+}
+
+#[test]
+fn of_a_heap_that_is_too_large_the_stacks_with_most_bytes_are_kept() {
+    let mut heap = HeapSnapshot::default();
+    assert_eq!(through(RecordRef::Heap(&heap), 99), [], "nothing is known");
+    heap.mode = HeapMode::Exact;
+    let scope = |site| HeapScope {
+        site: SiteId(site),
+        ..HeapScope::default()
+    };
+    let stack = |site: u32| HeapStack {
+        scopes: vec![scope(site); 100],
+        inuse_objects: 1,
+        inuse_bytes: u64::from(site),
+        ..HeapStack::default()
+    };
+    heap.stacks = (1..5_000).map(stack).collect();
+    let records = through(RecordRef::Heap(&heap), 1 << 16);
+    let [Record::Heap(kept)] = &records[..] else {
+        panic!("{} records", records.len())
+    };
+    // As many scopes as a record holds.
+    assert_eq!(kept.stacks.len(), (1 << 18) / 100);
+    assert!(
+        kept.stacks
+            .iter()
+            .rev()
+            .map(|stack| stack.inuse_bytes)
+            .eq(5_000 - (1 << 18) / 100..5_000)
+    );
+}
+
+/// A stack that claims more of the one before it than that has, one that is too deep, and a record with too many scopes in all.
+#[test]
+fn heaps_that_contradict_themselves_are_refused() {
+    let refused = |payload: &[u8]| {
+        let bytes = sealed(0, 14, 0, payload);
+        let head = RecordHead::parse(&HEADER, &bytes).unwrap();
+        decode_payload(&HEADER, &head, payload).unwrap_err().is_corrupt()
+    };
+    assert!(refused(&[0, 0, 1, 1, 0, 1, 1]));
+    let mut deep = vec![0, 0, 1, 0, 0x81, 2];
+    deep.extend([1; 257]);
+    deep.extend([1, 1]);
+    assert!(refused(&deep));
+    // Each further stack is one more of 256 scopes, in five bytes.
+    let count = 2_000_u32;
+    let mut many = vec![0, 0, 0xd0, 15, 0, 0x80, 2];
+    many.extend([1; 256]);
+    many.extend([1, 1]);
+    for _ in 1..count {
+        many.extend([0xff, 1, 1, 1, 1, 1]);
+    }
+    assert!(refused(&many));
 }

@@ -182,7 +182,7 @@ fn the_same_capture_again_replaces_its_files() {
             match event {
                 Event::Batch(batch) => data.accept_batch(&batch).unwrap(),
                 Event::Frame(recovered) => data.accept_frame(&recovered.frame).unwrap(),
-                Event::OpenScopes(_) | Event::Loss(_) => {}
+                Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
             }
         }
         data.finish().unwrap();

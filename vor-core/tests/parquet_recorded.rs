@@ -76,7 +76,7 @@ fn export(capture: &Path, mut sink: impl FrameSink) {
         match event {
             Event::Batch(batch) => sink.accept_batch(&batch).unwrap(),
             Event::Frame(recovered) => sink.accept_frame(&recovered.frame).unwrap(),
-            Event::OpenScopes(_) | Event::Loss(_) => {}
+            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
         }
     }
     sink.finish().unwrap();

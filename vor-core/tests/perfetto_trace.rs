@@ -6,6 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/wire.rs"]
+mod wire;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,51 +23,7 @@ use vor_core::clock::{ClockSnapshot, ClockSync, Timeline};
 use vor_core::export::perfetto::{CounterUnit, PerfettoExporter};
 use vor_core::frame::{FrameSnapshot, MetricValue};
 use vor_core::sink::FrameSink as _;
-
-/// A field of a message: its number, and its value as it stands on the wire.
-#[derive(Clone, Debug, PartialEq)]
-enum Field<'a> {
-    Varint(u64),
-    Fixed(u64),
-    Bytes(&'a [u8]),
-}
-
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let (mut value, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[0];
-        *bytes = &bytes[1..];
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return value;
-        }
-        shift += 7;
-    }
-}
-
-fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
-    let mut found = Vec::new();
-    while !bytes.is_empty() {
-        let key = varint(&mut bytes);
-        let field = match key & 7 {
-            0 => Field::Varint(varint(&mut bytes)),
-            1 => {
-                let (value, rest) = bytes.split_first_chunk().unwrap();
-                bytes = rest;
-                Field::Fixed(u64::from_le_bytes(*value))
-            }
-            2 => {
-                let length = varint(&mut bytes) as usize;
-                let (value, rest) = bytes.split_at(length);
-                bytes = rest;
-                Field::Bytes(value)
-            }
-            wire => panic!("wire type {wire}"),
-        };
-        found.push((key >> 3, field));
-    }
-    found
-}
+use wire::{Field, fields};
 
 /// A message, by the numbers of its fields.
 #[derive(Clone, Debug)]

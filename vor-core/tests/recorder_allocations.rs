@@ -88,3 +88,21 @@ fn recording_allocates_nothing_once_everything_is_known() {
     assert_eq!(measured.join().unwrap(), (0, 1));
     drain::flush();
 }
+
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+#[path = "gpu_support/mod.rs"]
+mod gpu_support;
+
+/// What is recorded and also told to a tool goes another way.
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+#[test]
+fn this_holds_with_an_nvtx_tool_attached() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = gpu_support::build("nvtx_tool.rs", folder.path(), "libtool.so");
+    let mut command = gpu_support::child("recording_allocates_nothing_once_everything_is_known", "child");
+    let output = gpu_support::run(command.env("NVTX_INJECTION64_PATH", tool));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "{output:?}"
+    );
+}

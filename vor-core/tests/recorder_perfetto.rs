@@ -9,14 +9,18 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/json.rs"]
+mod json;
+
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
+use json::arg;
 use serde_json::{Value, json};
-use vor_core::batch::{ArgValue, FlowPoint, TaskEventKind, ThreadBatch};
+use vor_core::batch::{FlowPoint, TaskEventKind, ThreadBatch};
 use vor_core::catalog::Catalog;
 use vor_core::config::Config;
 use vor_core::export::chrome::ChromeExporter;
@@ -188,7 +192,7 @@ fn export(capture: &Path, exporter: &mut impl FrameSink) {
         match event {
             Event::Batch(batch) => exporter.accept_batch(&batch).unwrap(),
             Event::Frame(recovered) => exporter.accept_frame(&recovered.frame).unwrap(),
-            Event::OpenScopes(_) | Event::Loss(_) => {}
+            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
         }
     }
     exporter.finish().unwrap();
@@ -239,17 +243,6 @@ impl Recorded<'_> {
             let row = json!({ "kind": "task", "name": name, "ts": self.ns(task.start_ticks), "dur": dur });
             self.rows.push(row);
         }
-    }
-}
-
-fn arg(value: &ArgValue) -> Value {
-    match value {
-        ArgValue::Bool(value) => json!(value),
-        ArgValue::I64(value) => json!(value),
-        // As text, since some readers hold numbers as floating-point.
-        ArgValue::U64(value) => json!(value.to_string()),
-        ArgValue::F64(value) => json!(value),
-        ArgValue::Str(value) => json!(&**value),
     }
 }
 
@@ -313,7 +306,7 @@ fn recorded(path: &Path) -> Vec<Value> {
                     recorded.rows.push(row);
                 }
             }
-            Event::OpenScopes(_) | Event::Loss(_) => {}
+            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
         }
     }
     recorded.rows

@@ -21,6 +21,8 @@ use vor_core::config::Config;
 use vor_core::export::collapsed::CollapsedExporter;
 #[cfg(feature = "firefox")]
 use vor_core::export::firefox::FirefoxExporter;
+#[cfg(feature = "pprof")]
+use vor_core::export::pprof::PprofExporter;
 use vor_core::export::speedscope::SpeedscopeExporter;
 use vor_core::format::{Decoder, Event, Record};
 use vor_core::frame::{ThreadTree, TreeBuilder};
@@ -68,6 +70,8 @@ fn record(folder: &Path) {
         "firefox",
         FirefoxExporter::new(create("run.firefox.json")),
     ));
+    #[cfg(feature = "pprof")]
+    sinks.push(drain::add_sink("pprof", PprofExporter::new(create("run.pb.gz"))));
     {
         // Around all frames: what a frame's own tree cannot show.
         profile_scope!("program");

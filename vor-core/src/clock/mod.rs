@@ -167,6 +167,11 @@ pub fn is_hardware() -> bool {
     COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
+/// Returns whether [`hardware_ticks`] is what [`ticks`] reads, as scopes on the fast path take for granted. Where vor knows no counter of the processor, as in browsers, it always is.
+pub(crate) fn is_hot() -> bool {
+    cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || is_hardware()
+}
+
 #[cold]
 #[inline(never)]
 fn other_ticks() -> u64 {
@@ -207,6 +212,12 @@ fn fallback() -> &'static quanta::Clock {
 pub(crate) fn approximate_ns(ticks: u64) -> u64 {
     let rate = u128::from(rate());
     u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
+}
+
+/// Returns about how many ticks `ns` nanoseconds are, by the last calibration.
+pub fn approximate_ticks(ns: u64) -> u64 {
+    let ticks = (u128::from(ns) << RATE_BITS) / u128::from(rate().max(1));
+    u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 /// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.

@@ -1,16 +1,19 @@
 //! From the slots of one ring to the columns of a [`ThreadBatch`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::args;
 use crate::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use crate::callsite::Kinds;
+use crate::callsite::Words;
 use crate::catalog::SiteId;
-use crate::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
+use crate::ring::{
+    KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
+};
+use crate::{args, measure};
 
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;
@@ -20,11 +23,18 @@ const LOST_TEXT: &str = "(lost: the ring was full)";
 
 /// Slots looked at together: they stay in the first-level cache for the passes over them.
 const RUN: usize = 512;
+/// Slots that are asked one by one whether they are plain spans, before others are asked together.
+const FIRST: usize = 4;
+/// Slots that are asked together whether they are plain spans.
+const PART: usize = 32;
 
 /// Texts that were pushed and whose span has not come yet, for one thread.
 #[derive(Debug, Default)]
 pub(super) struct PendingTexts {
-    by_key: FxHashMap<u64, Arc<str>>,
+    /// Those for one span each, by ascending key; `None` where the span has come, and neither the first nor the last is.
+    waiting: VecDeque<(u64, Option<Arc<str>>)>,
+    /// Those for any number of spans, each at the place that its key tells, until another one comes there.
+    kept: Vec<(u64, Arc<str>)>,
 }
 
 /// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes with text, and what dropped spans leave behind.
@@ -32,16 +42,39 @@ const MAX_PENDING: usize = 1 << 14;
 
 impl PendingTexts {
     fn insert(&mut self, key: u64, text: Arc<str>) {
-        if self.by_key.len() >= MAX_PENDING {
-            // The older half: most of it belongs to spans that were dropped.
-            let oldest = key.saturating_sub(MAX_PENDING as u64 / 2);
-            self.by_key.retain(|key, _| *key >= oldest);
+        if key & KEPT_TEXT != 0 {
+            self.keep(key, text);
+            return;
         }
-        self.by_key.insert(key, text);
+        if self.waiting.len() >= MAX_PENDING {
+            // The older half: most of it belongs to spans that were dropped.
+            self.waiting.drain(..MAX_PENDING / 2);
+        }
+        if self.waiting.back().is_none_or(|last| last.0 < key) {
+            self.waiting.push_back((key, Some(text)));
+        }
+    }
+
+    fn keep(&mut self, key: u64, text: Arc<str>) {
+        if self.kept.is_empty() {
+            self.kept.resize_with(KEPT_TEXTS as usize, || (0, Arc::from("")));
+        }
+        self.kept[(key % KEPT_TEXTS) as usize] = (key, text);
     }
 
     fn take(&mut self, key: u64) -> Option<Arc<str>> {
-        self.by_key.remove(&key)
+        if key & KEPT_TEXT != 0 {
+            let (kept, text) = self.kept.get((key % KEPT_TEXTS) as usize)?;
+            return (*kept == key).then(|| Arc::clone(text));
+        }
+        let at = self
+            .waiting
+            .binary_search_by_key(&key, |waiting| waiting.0)
+            .ok()?;
+        let text = self.waiting[at].1.take();
+        while self.waiting.pop_back_if(|last| last.1.is_none()).is_some() {}
+        while self.waiting.pop_front_if(|first| first.1.is_none()).is_some() {}
+        text
     }
 }
 
@@ -49,6 +82,8 @@ impl PendingTexts {
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     texts: FxHashMap<Arc<str>, ()>,
+    /// Room for the bytes of one text.
+    bytes: Vec<u8>,
 }
 
 /// Texts kept; then the interner starts anew.
@@ -66,14 +101,45 @@ impl Interner {
         self.texts.insert(Arc::clone(&text), ());
         text
     }
+
+    /// Returns the text of so many bytes that stands in the slots of a record.
+    fn read(&mut self, slots: &[Slot], len: usize) -> Arc<str> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes.extend(slots.as_flattened().iter().flat_map(|word| word.to_le_bytes()));
+        bytes.truncate(len);
+        let text = self.intern(&String::from_utf8_lossy(&bytes));
+        self.bytes = bytes;
+        text
+    }
+}
+
+/// Emptied lists of arguments, for the spans to come.
+#[derive(Debug, Default)]
+pub(super) struct SpareValues(Vec<Vec<ArgValue>>);
+
+/// Emptied lists kept: as many as a thousand records a millisecond need until the next pass.
+const MAX_SPARE_VALUES: usize = 1 << 14;
+
+impl SpareValues {
+    /// Takes the lists of spans that have been delivered.
+    pub(super) fn take_from(&mut self, share: &mut ThreadBatch) {
+        for mut args in share.args.drain(..) {
+            if self.0.len() < MAX_SPARE_VALUES {
+                args.values.clear();
+                self.0.push(args.values);
+            }
+        }
+    }
 }
 
 /// What reading slots needs besides the slots.
 pub(super) struct Context<'a> {
     pub(super) texts: &'a mut PendingTexts,
     pub(super) interner: &'a mut Interner,
-    /// Argument kinds by site.
-    pub(super) kinds: &'a mut dyn FnMut(SiteId) -> Kinds,
+    pub(super) spare: &'a mut SpareValues,
+    /// What the words of records are, by site.
+    pub(super) words: &'a mut dyn FnMut(SiteId) -> Words,
 }
 
 /// Appends the records of `slots`, in order, to `out`, up to the first that ended after `limit_ticks`. Returns the number of slots taken.
@@ -106,13 +172,18 @@ fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     let is_plain = |slot: &&Slot| {
         slot[1] >> (32 + SITE_BITS) == 0 && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
     };
-    // Mostly all are; then one pass without a branch per slot tells.
-    let all = slots.iter().fold(true, |all, slot| all & is_plain(&slot));
-    if all {
-        slots.len()
-    } else {
-        slots.iter().take_while(is_plain).count()
+    // Where most records have more to them, few are looked at in vain.
+    let first = slots.iter().take(FIRST).take_while(is_plain).count();
+    if first < FIRST {
+        return first;
     }
+    // Mostly all are; then a pass without a branch per slot tells.
+    for (i, part) in slots.chunks(PART).enumerate() {
+        if !part.iter().fold(true, |all, slot| all & is_plain(&slot)) {
+            return i * PART + part.iter().take_while(is_plain).count();
+        }
+    }
+    slots.len()
 }
 
 fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {
@@ -141,14 +212,14 @@ fn take_record(
     if tag & TAG_SPECIAL != 0 {
         match Special::from_code(tag & ((1 << SITE_BITS) - 1)) {
             Some(Special::Text) => {
-                let text = read_text(more, low as usize, context.interner);
+                let text = context.interner.read(more, low as usize);
                 context.texts.insert(word0, text);
             }
             Some(Special::Message) => {
                 if word0 > limit_ticks {
                     return None;
                 }
-                let text = read_text(more, low as usize, context.interner);
+                let text = context.interner.read(more, low as usize);
                 out.messages.push(Message { ticks: word0, text });
             }
             Some(Special::Async) => {
@@ -201,41 +272,56 @@ fn take_record(
         }
         return Some(len);
     }
-    let mut duration = low;
-    if tag & TAG_LONG != 0 {
-        duration |= more.last().map_or(0, |slot| slot[0]) << 32;
+    let (mut duration, mut more) = (low, more);
+    if tag & TAG_LONG != 0
+        && let Some((last, before)) = more.split_last()
+    {
+        duration |= last[0] << 32;
+        more = before;
     }
     if word0.saturating_add(duration) > limit_ticks {
         return None;
+    }
+    if tag & TAG_POLL != 0
+        && let Some(([task, of_task], before)) = more.split_last()
+    {
+        out.task_events.push(TaskEvent {
+            task: *task,
+            site: SiteId(*of_task as u32),
+            start_ticks: word0,
+            kind: TaskEventKind::Poll {
+                duration_ticks: duration,
+            },
+        });
+        more = before;
     }
     let site = SiteId(tag & ((1 << SITE_BITS) - 1));
     let span = out.start_ticks.len() as u32;
     out.start_ticks.push(word0);
     out.duration_ticks.push(duration);
     out.sites.push(site);
-    let kinds = (context.kinds)(site);
-    let values: Vec<ArgValue> = (0..args::count(kinds))
-        .map(|i| {
-            let word = more.get(i / 2).map_or(0, |pair| pair[i % 2]);
-            args::decode(kinds, i, word, |key| {
-                context
-                    .texts
-                    .take(key)
-                    .unwrap_or_else(|| context.interner.intern(LOST_TEXT))
-            })
-        })
-        .collect();
+    let Words { kinds, measures } = (context.words)(site);
+    let args = args::count(kinds);
+    // A span that measured nothing has no words for it.
+    let measured = more.get(args.div_ceil(2)..).unwrap_or_default();
+    if args == 0 && measured.is_empty() {
+        return Some(len);
+    }
+    let mut values = context.spare.0.pop().unwrap_or_default();
+    for i in 0..args {
+        let word = more.get(i / 2).map_or(0, |pair| pair[i % 2]);
+        args::decode(kinds, i, word, &mut values, |key| {
+            let (texts, interner) = (&mut *context.texts, &mut *context.interner);
+            match key {
+                Some(key) => texts.take(key).unwrap_or_else(|| interner.intern(LOST_TEXT)),
+                None => interner.intern("None"),
+            }
+        });
+    }
+    let words = measured.as_flattened().iter().copied();
+    values.extend(measure::from_words(measures, words).map(ArgValue::U64));
     if !values.is_empty() {
         out.args.push(SpanArgs { span, values });
     }
     Some(len)
-}
-
-fn read_text(slots: &[Slot], bytes: usize, interner: &mut Interner) -> Arc<str> {
-    let mut buffer = Vec::with_capacity(slots.len() * 16);
-    for word in slots.as_flattened() {
-        buffer.extend_from_slice(&word.to_le_bytes());
-    }
-    buffer.truncate(bytes);
-    interner.intern(&String::from_utf8_lossy(&buffer))
 }

@@ -7,18 +7,20 @@
 use std::sync::Arc;
 
 use crate::batch::{SpanBatch, ThreadBatch};
-use crate::callsite::{self, Kinds};
+use crate::callsite::{self, Words};
 use crate::catalog::{Catalog, Column, ProcessInfo};
 use crate::clock::{self, Synchroniser, Timeline};
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use crate::gpu::GpuRows;
 use crate::metrics::{self, Taken};
 use crate::sink::Outputs;
-use crate::stats::{ScopeStats, StatsBuilder};
+use crate::stats::{self, Rate, ScopeStats, StatsBuilder, ThreadStats};
 use crate::switch;
 use crate::system::machine;
-use crate::thread::{self, ThreadState};
+use crate::thread::{self, SiteSums, ThreadState};
 
-use super::collect::{self, Context, Interner, PendingTexts};
+use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
+use super::heap;
 use super::sampler::FrameSampler;
 
 /// A mark that waits for the worker.
@@ -58,12 +60,14 @@ pub(super) struct Engine {
     clock: Synchroniser,
     sources: Vec<Source>,
     interner: Interner,
-    kinds: Vec<Kinds>,
+    words: Vec<Words>,
     batch: SpanBatch,
     spare: Vec<ThreadBatch>,
+    spare_values: SpareValues,
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
     sampler: FrameSampler,
+    gpu_rows: GpuRows,
     start_ticks: u64,
     reviewed_ticks: u64,
     /// When the open scopes were last read.
@@ -74,6 +78,7 @@ pub(super) struct Engine {
     frame_spans: u64,
     frame_dropped: u64,
     keeps_ended: bool,
+    heap: heap::Timer,
     pub(super) outputs: Outputs,
 }
 
@@ -99,7 +104,9 @@ impl Engine {
         let clock = Synchroniser::start(start_ticks);
         let mut timeline = Timeline::default();
         timeline.push(clock.last());
-        let columns = FrameSampler::columns()
+        let sampler = FrameSampler::new();
+        let columns = sampler
+            .columns()
             .into_iter()
             .map(|metric| Column { metric, system: true })
             .collect();
@@ -116,12 +123,14 @@ impl Engine {
             clock,
             sources: Vec::new(),
             interner: Interner::default(),
-            kinds: Vec::new(),
+            words: Vec::new(),
             batch: SpanBatch::default(),
             spare: Vec::new(),
+            spare_values: SpareValues::default(),
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(StatsBuilder::new),
-            sampler: FrameSampler::new(),
+            sampler,
+            gpu_rows: GpuRows::default(),
             start_ticks,
             reviewed_ticks: start_ticks,
             open_as_of_ticks: 0,
@@ -133,6 +142,7 @@ impl Engine {
             frame_spans: 0,
             frame_dropped: 0,
             keeps_ended: false,
+            heap: heap::Timer::default(),
             outputs: Outputs::default(),
         }
     }
@@ -141,15 +151,62 @@ impl Engine {
         &self.catalog
     }
 
+    /// Says which of the process's rows frames do not have, and why; `None` where they have all.
+    pub(super) fn absences(&self) -> Option<String> {
+        self.sampler.absences()
+    }
+
     pub(super) fn keep_statistics(&mut self) {
         self.statistics.get_or_insert_with(StatsBuilder::new);
     }
 
-    pub(super) fn scope_stats(&self) -> Vec<ScopeStats> {
+    pub(super) fn start_ticks(&self) -> u64 {
+        self.start_ticks
+    }
+
+    pub(super) fn scope_stats(&mut self) -> Vec<ScopeStats> {
+        if switch::counts_scopes() {
+            return self.counted();
+        }
         self.statistics
             .as_ref()
             .map(|stats| stats.scope_stats(&self.catalog))
             .unwrap_or_default()
+    }
+
+    /// Returns a row per call site of what was counted so far.
+    pub(super) fn counted(&mut self) -> Vec<ScopeStats> {
+        let mut all = SiteSums::default();
+        for (_, sites) in thread::read_counted() {
+            for (site, sums) in sites {
+                all.entry(site).or_default().merge(&sums);
+            }
+        }
+        self.counted_rows(&all)
+    }
+
+    /// Returns what was counted so far, by thread.
+    pub(super) fn counted_by_thread(&mut self) -> Vec<ThreadStats> {
+        let mut threads = Vec::new();
+        for (thread, sites) in thread::read_counted() {
+            let scopes = self.counted_rows(&sites);
+            let info = thread.and_then(|thread| self.catalog.thread(thread));
+            threads.push(ThreadStats {
+                thread,
+                name: info.map(|info| info.name.clone()).unwrap_or_default(),
+                scopes,
+            });
+        }
+        threads.retain(|thread| !thread.scopes.is_empty());
+        threads
+    }
+
+    fn counted_rows(&mut self, sites: &SiteSums) -> Vec<ScopeStats> {
+        // After the sums were read: whatever was counted has a name by then.
+        self.learn_sites();
+        let rate = Rate::of(&self.catalog.timeline, self.start_ticks, clock::ticks());
+        let sums = sites.iter().map(|(&site, sums)| (site, &**sums));
+        stats::rows(sums, &self.catalog, rate)
     }
 
     /// Compares the clock with the system's, when it is time for that.
@@ -191,10 +248,21 @@ impl Engine {
         if !self.keeps_ended {
             self.release_ended();
         }
+        self.take_heap(false);
         pass
     }
 
+    /// Hands a snapshot of the heap to the sinks where one is due, or, with `anyhow`, wherever they are asked for.
+    pub(super) fn take_heap(&mut self, anyhow: bool) {
+        if let Some(snapshot) = self.heap.snapshot(clock::ticks(), anyhow) {
+            // After the snapshot: whatever it names is known by then.
+            self.learn_sites();
+            self.outputs.accept_heap(&snapshot, &self.catalog);
+        }
+    }
+
     /// Leaves the states of ended threads where they are from now on: at the end of the process, what they have open is still to be told.
+    #[cfg(any(unix, windows))]
     pub(super) fn keep_ended(&mut self) {
         self.keeps_ended = true;
     }
@@ -286,8 +354,8 @@ impl Engine {
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
-        let kinds = &mut self.kinds;
-        let mut kinds_of = |site: crate::catalog::SiteId| kinds_of(kinds, site);
+        let words = &mut self.words;
+        let mut words_of = |site: crate::catalog::SiteId| words_of(words, site);
         for source in &mut self.sources {
             let mut share = self.spare.pop().unwrap_or_default();
             share.thread = source.state.id();
@@ -295,7 +363,8 @@ impl Engine {
             let mut context = Context {
                 texts: &mut source.texts,
                 interner: &mut self.interner,
-                kinds: &mut kinds_of,
+                spare: &mut self.spare_values,
+                words: &mut words_of,
             };
             let take = |slots: &[_]| {
                 let taken = collect::collect(slots, limit_ticks, &mut share, &mut context);
@@ -338,6 +407,7 @@ impl Engine {
         }
         self.batch.catalog = Arc::default();
         for mut share in self.batch.threads.drain(..) {
+            self.spare_values.take_from(&mut share);
             share.clear();
             if self.spare.len() < MAX_SPARE {
                 self.spare.push(share);
@@ -346,7 +416,7 @@ impl Engine {
     }
 
     /// Brings call sites registered since the last time into the catalog.
-    fn learn_sites(&mut self) {
+    pub(super) fn learn_sites(&mut self) {
         let known = self.catalog.sites.len();
         let registry = callsite::lock();
         let new = registry.after(known);
@@ -376,8 +446,9 @@ impl Engine {
         };
         if mark.set == 0 {
             mark.taken.settle();
-            self.learn_columns();
             frame.metrics = self.metric_values(&mark.taken, start_ticks, mark.ticks);
+            // Afterwards: every column that has a value was declared before.
+            self.learn_columns();
             frame.dropped_spans = std::mem::take(&mut self.frame_dropped);
             frame.span_count = std::mem::take(&mut self.frame_spans);
             if self.outputs.wants_trees() {
@@ -392,7 +463,7 @@ impl Engine {
     }
 
     fn learn_columns(&mut self) {
-        let system = FrameSampler::column_count();
+        let system = self.sampler.column_count();
         let new = metrics::columns_after(self.catalog.columns.len() - system);
         if !new.is_empty() {
             let catalog = Arc::make_mut(&mut self.catalog);
@@ -405,13 +476,23 @@ impl Engine {
             .catalog
             .timeline
             .duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
-        let mut values = self.sampler.sample(frame_ns, taken.io);
-        let system = FrameSampler::column_count() as u32;
+        let mut values = self.sampler.sample(frame_ns, taken);
+        let system = self.sampler.column_count() as u32;
         let user = taken.values.iter().map(|(column, value)| MetricValue {
             column: system + column,
             value: *value,
         });
         values.extend(user);
+        let of_gpus = self.gpu_rows.take(end_ticks);
+        if !of_gpus.is_empty() {
+            let value = |(column, value)| MetricValue {
+                column: system + column,
+                value,
+            };
+            values.extend(of_gpus.into_iter().map(value));
+            // They were declared as they came, among the program's.
+            values.sort_unstable_by_key(|value| value.column);
+        }
         values
     }
 
@@ -435,14 +516,14 @@ impl Engine {
     }
 }
 
-/// Returns the argument kinds of a site, asking the registry for those that came since.
-fn kinds_of(known: &mut Vec<Kinds>, site: crate::catalog::SiteId) -> Kinds {
+/// Returns what the words of a site's records are, asking the registry for the sites that came since.
+fn words_of(known: &mut Vec<Words>, site: crate::catalog::SiteId) -> Words {
     let index = (site.0 as usize).wrapping_sub(1);
     if index >= known.len() {
         let registry = callsite::lock();
-        known.extend(registry.after(known.len()).iter().map(|(_, kinds)| *kinds));
+        known.extend(registry.after(known.len()).iter().map(|(_, words)| *words));
     }
-    known.get(index).copied().unwrap_or(0)
+    known.get(index).copied().unwrap_or_default()
 }
 
 fn describe_process() -> ProcessInfo {

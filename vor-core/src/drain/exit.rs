@@ -7,9 +7,10 @@
 
 use std::sync::Once;
 
-use crate::{switch, thread};
-
-use super::{lock_engine, pass, signals};
+#[cfg(any(unix, windows))]
+use super::{lock_engine, pass, printing, signals};
+#[cfg(any(unix, windows))]
+use crate::{gpu, switch, thread};
 
 /// Registers for the end of the process and for panics, once.
 pub(super) fn install() {
@@ -23,6 +24,8 @@ pub(super) fn install() {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             super::flush();
+            #[cfg(unix)]
+            super::crash::note_panic();
             previous(info);
         }));
     });
@@ -46,18 +49,22 @@ fn at_exit() {
 #[cfg(not(any(unix, windows)))]
 fn at_exit() {}
 
-/// Takes what is left and finishes every sink.
+/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is one.
+#[cfg(any(unix, windows))]
 pub(super) fn finish() {
     if thread::is_busy() || switch::is_forked() {
         return;
     }
     thread::while_busy(|| {
+        gpu::stop();
         if let Some(engine) = &mut *lock_engine() {
             signals::without_signals(|| {
                 engine.keep_ended();
                 pass(engine);
+                engine.take_heap(true);
                 engine.outputs.finish();
             });
         }
+        printing::print();
     });
 }

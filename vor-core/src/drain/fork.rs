@@ -28,14 +28,14 @@ mod unix {
 
     use super::super::engine::{Engine, Mark};
     use super::super::{FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
-    use crate::{callsite, metrics, switch, thread};
+    use crate::{callsite, gpu, metrics, switch, thread};
 
     /// All locks, in the order in which they were taken.
     struct Held {
         _settings: Box<dyn Any>,
         engine: MutexGuard<'static, Option<Engine>>,
         marks: MutexGuard<'static, Vec<Mark>>,
-        _others: [Box<dyn Any>; 6],
+        _others: [Box<dyn Any>; 8],
     }
 
     thread_local! {
@@ -63,10 +63,12 @@ mod unix {
                 marks: locked(&MARKS),
                 _others: [
                     Box::new(locked(&FRAME_SETS)),
+                    Box::new(gpu::lock_for_fork()),
                     Box::new(metrics::lock_for_fork()),
                     Box::new(thread::lock_for_fork()),
                     Box::new(metrics::lock_blocks_for_fork()),
                     Box::new(worker::lock_for_fork()),
+                    Box::new(thread::lock_counted_for_fork()),
                     Box::new(callsite::lock()),
                 ],
             };
@@ -136,7 +138,9 @@ mod unix {
         std::mem::forget(std::mem::take(&mut *held.marks));
         drop(held);
         worker::forget();
+        gpu::forget();
         thread::forget_all();
+        thread::while_busy(thread::forget_counted);
         thread::forget_current();
         super::super::WAITING.store(0, crate::sync::Ordering::SeqCst);
         // What the parent recorded since its last mark is in the parent's next frame.

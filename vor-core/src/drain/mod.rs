@@ -4,12 +4,17 @@
 //! rest, on the thread `vor-drain`, or on the caller's in `flush()` and where there are no threads.
 
 mod collect;
+#[cfg(unix)]
+pub(crate) mod crash;
 mod engine;
 mod exit;
 mod fork;
+mod heap;
+mod printing;
 pub(crate) mod report;
 mod sampler;
 pub(crate) mod signals;
+mod watchdog;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -18,15 +23,16 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::measure::Measures;
 use crate::metrics::{self, Taken};
 use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "puffin")]
 use crate::sink::puffin::PuffinFeed;
-use crate::stats::ScopeStats;
+use crate::stats::{ScopeStats, ThreadStats};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
-use crate::{clock, switch, thread};
+use crate::{alloc, clock, cpu, nvtx, switch, thread};
 
 use engine::{Engine, Mark, Pass};
 
@@ -115,7 +121,7 @@ pub(crate) fn start(config: Config) {
         report::line("recording cannot be configured from inside a sink; the call is ignored");
         return;
     }
-    thread::while_busy(|| {
+    let absences = thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
         let is_first = settings.is_none();
         if is_first {
@@ -136,12 +142,28 @@ pub(crate) fn start(config: Config) {
             fork::install();
             exit::install();
         }
+        if let Some(limit) = config.watchdog {
+            watchdog::set_limit(limit);
+            if settings.inline {
+                report::line(
+                    "the watchdog needs the worker, which there is not with `inline_drain`; it stays off",
+                );
+            }
+            wake(true);
+        }
+        if config.aggregate {
+            switch::count_scopes();
+            if config.print_stats {
+                printing::begin();
+            }
+        }
         if config.statistics {
             with_settings(settings, Engine::keep_statistics);
         }
         #[cfg(feature = "puffin")]
         feed_puffin(settings, is_first, config.puffin);
         let path = config.capture.filter(|path| may_begin(path, settings));
+        let may_lack_spans = config.aggregate || path.is_some();
         if let Some(path) = path {
             let options = CaptureOptions {
                 spans: config.spans,
@@ -154,6 +176,9 @@ pub(crate) fn start(config: Config) {
             settings.capture_from_env = config.from_env;
             open_capture(settings);
         }
+        if may_lack_spans && switch::counts_scopes() {
+            report_no_spans(settings);
+        }
         if !config.sinks.is_empty() {
             with_settings(settings, |engine| {
                 // What ended before is not theirs.
@@ -165,11 +190,42 @@ pub(crate) fn start(config: Config) {
                 }
             });
         }
+        if let Some(interval) = config.heap_snapshots {
+            heap::set_interval(interval);
+            // With all sinks there, the first one is theirs.
+            with_settings(settings, |engine| engine.take_heap(true));
+            wake(true);
+        }
         if !switch::is_on() {
-            metrics::forget_io_while_off();
+            metrics::forget_while_off();
+        }
+        nvtx::attach();
+        measure_cpu(config.measures);
+        if alloc::is_installed() && config.allocations != Some(false) {
+            switch::measure(Measures::ALLOC);
         }
         switch::set(true);
+        is_first.then(|| with_settings(settings, |engine| engine.absences()))
     });
+    // Whoever listens may use vor, so nothing is locked any more.
+    if let Some(reason) = absences.flatten() {
+        report::detail(&reason);
+    }
+}
+
+/// Has the processor time of all scopes measured, if that is wanted and can be had.
+fn measure_cpu(measures: Measures) {
+    if measures.is_none() {
+        return;
+    }
+    cpu::init();
+    if cpu::source() == cpu::Source::None {
+        report::line(
+            "the processor time of scopes is not measured: this system does not tell that of a thread",
+        );
+    } else {
+        switch::measure(measures);
+    }
 }
 
 /// Switches recording on for a measurement, without reading the environment and without a sink of its own.
@@ -216,6 +272,18 @@ fn may_begin(path: &Path, settings: &Settings) -> bool {
     false
 }
 
+/// Says that the capture that is being written gets no spans any more, if it was to hold any.
+fn report_no_spans(settings: &Settings) {
+    if let (Some((_, options)), Some((_, path))) = (&settings.capture, &settings.opened)
+        && options.spans
+    {
+        report::line(&format!(
+            "{} holds no spans: scopes are counted, and not recorded",
+            path.display()
+        ));
+    }
+}
+
 /// Returns where the capture is written, unless it was closed or its sink failed.
 fn running_capture(settings: &Settings) -> Option<PathBuf> {
     let (number, path) = settings.opened.clone()?;
@@ -234,7 +302,8 @@ fn open_capture(settings: &mut Settings) {
         ""
     };
     match CaptureSink::create(path, *options) {
-        Ok(sink) => {
+        Ok(mut sink) => {
+            sink.take_notes();
             let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
             let path = sink.path().to_owned();
             let name = format!("{variable}the capture {}", path.display());
@@ -280,6 +349,7 @@ pub fn close_capture() -> Option<PathBuf> {
         settings.capture = None;
         let closed = with_settings(settings, |engine| {
             pass(engine);
+            engine.take_heap(true);
             engine.outputs.remove(number)
         });
         closed.then_some(path)
@@ -467,6 +537,7 @@ fn mark(set: u32, taken: Taken) {
     };
     if INLINE.load(Ordering::Relaxed) {
         with_engine(pass);
+        printing::print_if_asked();
     } else {
         wake(false);
         clock::wait_past(ticks);
@@ -539,7 +610,7 @@ impl Drop for SinkHandle {
     }
 }
 
-/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] is on, and inside a sink.
+/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] or [`Config::aggregate`] is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
@@ -549,11 +620,24 @@ pub fn stats() -> Vec<ScopeStats> {
     outside(read).unwrap_or_default()
 }
 
+/// Returns the statistics of every scope so far, by thread and call site. Threads that have ended are told together, first. Empty unless [`Config::aggregate`] is on, and
+/// inside a sink.
+#[must_use]
+pub fn stats_by_thread() -> Vec<ThreadStats> {
+    let read = |engine: &mut Engine| {
+        pass(engine);
+        engine.counted_by_thread()
+    };
+    outside(read).unwrap_or_default()
+}
+
 /// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a sink.
 #[must_use]
 pub fn catalog() -> Option<Arc<Catalog>> {
     outside(|engine| {
         pass(engine);
+        // Those of scopes too of which none has ended yet.
+        engine.learn_sites();
         Arc::clone(engine.catalog())
     })
 }

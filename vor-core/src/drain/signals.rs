@@ -1,4 +1,4 @@
-//! Signals that vor must not cause or take.
+//! Signals that vor must not cause or take, and the one by which it is asked for a table.
 //!
 //! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE; both end the program unless it says otherwise. It is vor's
 //! write and not the program's, so the program must not die of it: the signals are blocked around the write, which then returns an
@@ -11,19 +11,37 @@ pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
 
 /// Runs `start` such that a thread started in it takes none of the program's signals.
 #[cfg(not(unix))]
-pub(super) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
 }
 
+/// Nobody can ask by a signal for the table of counted scopes.
+#[cfg(not(unix))]
+pub(super) fn listen() {}
+
+/// Nobody can ask by a signal for the table of counted scopes.
+#[cfg(not(unix))]
+pub(super) fn is_table_asked_for() -> bool {
+    false
+}
+
 #[cfg(unix)]
-pub(super) use unix::for_new_thread;
+pub(crate) use unix::for_new_thread;
 #[cfg(unix)]
 pub(crate) use unix::without_signals;
+#[cfg(unix)]
+pub(super) use unix::{is_table_asked_for, listen};
 
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "signal masks are the C library's")]
 mod unix {
     use std::mem::MaybeUninit;
+
+    use crate::sync::Ordering;
+    use crate::sync::global::AtomicBool;
+
+    /// Whether SIGUSR1 has come. Set by its handler, taken by [`is_table_asked_for`]; it guards nothing.
+    static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
     const OF_WRITES: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
     /// Faults of the thread itself; blocking them would only hide the handler that reports a crash.
@@ -90,8 +108,34 @@ mod unix {
         result
     }
 
+    /// Takes SIGUSR1 for the table of counted scopes, unless the program has a use for it or ignores it. A handler that the program installs later replaces this one.
+    pub(in super::super) fn listen() {
+        extern "C" fn note(_: libc::c_int) {
+            IS_ASKED_FOR.store(true, Ordering::Relaxed);
+        }
+        let mut present = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: nothing is changed, and `present` is a valid place for what is asked.
+        let failed = unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
+        // SAFETY: zeroed above, and all zero is an action: the default one.
+        let mut action = unsafe { present.assume_init() };
+        if failed || action.sa_sigaction != libc::SIG_DFL {
+            return;
+        }
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // Calls of the program that wait go on.
+        action.sa_flags = libc::SA_RESTART;
+        action.sa_mask = set_of(&[]);
+        // SAFETY: the action is whole, and its handler does nothing but store into an atomic, which is allowed at any moment.
+        unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+    }
+
+    /// Returns whether the signal has come since the last call.
+    pub(in super::super) fn is_table_asked_for() -> bool {
+        IS_ASKED_FOR.load(Ordering::Relaxed) && IS_ASKED_FOR.swap(false, Ordering::Relaxed)
+    }
+
     /// Runs `start` such that a thread started in it takes none of the program's signals: their handlers expect a thread of the program.
-    pub(in super::super) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
+    pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
         let mut all = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
         unsafe {

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
-use crate::thread;
+use crate::{gpu, switch, thread};
 
 #[cfg(unix)]
 use super::fork;
+use super::heap;
+use super::printing;
+use super::watchdog::{self, Watchdog};
 use super::{Pass, WAITING, begin_pass, locked, report, signals, step, with_engine};
 
 /// The worker, for waking it.
@@ -82,14 +85,22 @@ pub(super) fn wake(urgent: bool) {
     }
 }
 
+/// Returns how long the worker may sleep until it is called.
+fn longest_sleep() -> Duration {
+    watchdog::longest_sleep(heap::longest_sleep(printing::longest_sleep(LONG_SLEEP)))
+}
+
 fn run(interval: Duration) {
     thread::stay_busy();
     let mut last_active = Instant::now();
+    let mut watchdog = Watchdog::default();
     loop {
         CALLED.store(false, Ordering::SeqCst);
         let found = with_engine(|engine| {
             let until_ticks = begin_pass(engine);
-            step(engine, until_ticks)
+            let pass = step(engine, until_ticks);
+            gpu::want(switch::is_on() && engine.outputs.read_metrics());
+            pass
         });
         let Some(Pass {
             active,
@@ -99,9 +110,11 @@ fn run(interval: Duration) {
         else {
             return;
         };
+        printing::print_if_asked();
         if active {
             last_active = Instant::now();
         }
+        watchdog.look();
         if pressed || more {
             // The lock is not fair: without a pause the worker would have it again before anyone who waits is awake.
             if WAITING.load(Ordering::SeqCst) > 0 {
@@ -121,7 +134,7 @@ fn run(interval: Duration) {
         if news == Some(false) {
             std::thread::park_timeout(interval);
             if with_engine(|engine| engine.has_news()) == Some(false) && !CALLED.load(Ordering::SeqCst) {
-                std::thread::park_timeout(LONG_SLEEP);
+                std::thread::park_timeout(longest_sleep());
             }
         }
         ASLEEP.store(false, Ordering::SeqCst);

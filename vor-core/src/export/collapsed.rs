@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::stacks::{Stacks, Waiting};
+use super::merged::Merged;
 use super::{push_u64, thread_label};
 use crate::Error;
 use crate::batch::SpanBatch;
-use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::catalog::{Catalog, SiteId};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
@@ -60,15 +60,12 @@ pub struct CollapsedExporter<W: Write> {
     writer: W,
     with_threads: bool,
     finished: bool,
-    stacks: Stacks,
-    threads: FxHashMap<ThreadId, Waiting>,
+    merged: Merged<u64>,
     /// Frames by name, and their names as they are written.
     frames: FxHashMap<Box<[u8]>, u32>,
     names: Vec<Box<[u8]>>,
     /// Frames of call sites, by `SiteId - 1`.
     site_frames: Vec<Option<u32>>,
-    catalog: Arc<Catalog>,
-    dropped_spans: u64,
 }
 
 impl<W: Write> CollapsedExporter<W> {
@@ -78,13 +75,10 @@ impl<W: Write> CollapsedExporter<W> {
             writer,
             with_threads: true,
             finished: false,
-            stacks: Stacks::default(),
-            threads: FxHashMap::default(),
+            merged: Merged::default(),
             frames: FxHashMap::default(),
             names: Vec::new(),
             site_frames: Vec::new(),
-            catalog: Arc::default(),
-            dropped_spans: 0,
         }
     }
 
@@ -97,7 +91,7 @@ impl<W: Write> CollapsedExporter<W> {
 
     /// Returns how many spans were lost because a ring was full: the format has no place for that.
     pub fn dropped_spans(&self) -> u64 {
-        self.dropped_spans
+        self.merged.dropped_spans
     }
 
     /// Returns the writer. What was not finished before is lost.
@@ -118,9 +112,7 @@ impl<W: Write> CollapsedExporter<W> {
 
     /// Makes the frames of the call sites that are new in the catalog.
     fn declare_sites(&mut self, catalog: &Arc<Catalog>) {
-        let known = Arc::ptr_eq(&self.catalog.sites, &catalog.sites);
-        self.catalog = Arc::clone(catalog);
-        if known {
+        if Arc::ptr_eq(&self.merged.catalog.sites, &catalog.sites) {
             return;
         }
         if self.site_frames.len() < catalog.sites.len() {
@@ -134,26 +126,15 @@ impl<W: Write> CollapsedExporter<W> {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        let mut threads: Vec<_> = std::mem::take(&mut self.threads).into_iter().collect();
-        threads.sort_unstable_by_key(|(thread, _)| *thread);
-        let catalog = Arc::clone(&self.catalog);
-        let mut roots: Vec<(Option<u32>, u32)> = Vec::new();
-        let mut root_of: FxHashMap<Option<u32>, u32> = FxHashMap::default();
-        for (thread, waiting) in threads {
-            let label = self
-                .with_threads
-                .then(|| self.frame(plain_name(&thread_label(&catalog, thread)).into_bytes().into()));
-            let root = *root_of.entry(label).or_insert_with(|| {
-                let root = self.stacks.take(u32::MAX);
-                roots.push((label, root));
-                root
-            });
-            waiting.finish(&mut self.stacks, root);
-        }
+        let mut merged = std::mem::take(&mut self.merged);
+        let with_threads = self.with_threads;
+        let roots = merged.take(|catalog, thread| {
+            with_threads.then(|| self.frame(plain_name(&thread_label(catalog, thread)).into_bytes().into()))
+        });
         let mut lines = Vec::new();
         let writer = &mut self.writer;
         for (label, root) in roots {
-            self.stacks.each(root, |path, self_ns| {
+            merged.each(root, |path, self_ns| {
                 for (i, &frame) in label.iter().chain(path).enumerate() {
                     if i > 0 {
                         lines.push(b';');
@@ -171,6 +152,7 @@ impl<W: Write> CollapsedExporter<W> {
                 Ok(())
             })?;
         }
+        self.merged.dropped_spans = merged.dropped_spans;
         writer.write_all(&lines)?;
         writer.flush()
     }
@@ -187,24 +169,10 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
         }
         self.declare_sites(&batch.catalog);
         let unknown = self.frame(frame_name("?"));
-        let timeline = &batch.catalog.timeline;
-        for thread in &batch.threads {
-            self.dropped_spans += thread.dropped_spans;
-            if thread.start_ticks.is_empty() {
-                continue;
-            }
-            let waiting = self.threads.entry(thread.thread).or_default();
-            let spans = thread
-                .start_ticks
-                .iter()
-                .zip(&thread.duration_ticks)
-                .zip(&thread.sites);
-            for ((&start_ticks, &duration_ticks), &site) in spans {
-                let frame = frame_of(&self.site_frames, site).unwrap_or(unknown);
-                let total_ns = timeline.duration_ns(start_ticks, duration_ticks);
-                waiting.end(&mut self.stacks, frame, start_ticks, total_ns);
-            }
-        }
+        let site_frames = &self.site_frames;
+        self.merged.accept(batch, |site, _, ns| {
+            (frame_of(site_frames, site).unwrap_or(unknown), ns)
+        });
         Ok(())
     }
 

@@ -8,11 +8,15 @@ pub mod firefox;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod perfetto;
+#[cfg(feature = "pprof")]
+pub mod pprof;
+mod proto;
 mod replay;
 pub mod samply;
 pub mod speedscope;
 mod spill;
 mod stacks;
+mod merged;
 mod tasks;
 
 use std::borrow::Cow;
@@ -69,6 +73,32 @@ pub(crate) fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str>
         Some(name) => Cow::Borrowed(name),
         None => Cow::Owned(format!("arg{position}")),
     }
+}
+
+/// Returns the keys of the first arguments of a call site. A map has each key once, so a name that another argument of the site has becomes one of its position.
+///
+/// # Examples
+///
+/// ```
+/// use vor_core::catalog::SiteInfo;
+///
+/// let site = SiteInfo { arg_names: vec!["size".into(), "size".into()], ..SiteInfo::default() };
+/// assert_eq!(vor_core::export::arg_keys(Some(&site), 3), ["size", "arg1", "arg2"]);
+/// ```
+#[must_use]
+pub fn arg_keys(site: Option<&SiteInfo>, count: usize) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(count);
+    for position in 0..count {
+        let mut key = arg_name(site, position).into_owned();
+        if keys.contains(&key) {
+            key = format!("arg{position}");
+        }
+        while keys.contains(&key) {
+            key.push('_');
+        }
+        keys.push(key);
+    }
+    keys
 }
 
 /// Appends arguments as people read them: `k=v, k=v`.

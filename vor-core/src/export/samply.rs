@@ -105,6 +105,10 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
 }
 
 impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for SamplyExporter<W> {
+    fn reads_metrics(&self) -> bool {
+        false
+    }
+
     fn interest(&self) -> Interest {
         Interest::BATCHES
     }

@@ -364,7 +364,7 @@ impl RecordDecoder {
     }
 
     fn decode_verified(&mut self, head: &RecordHead, payload: &[u8]) -> Result<Option<Record>, Error> {
-        if !(kind::PROCESS..=kind::EVENTS).contains(&head.kind) {
+        if !(kind::PROCESS..=kind::HEAP).contains(&head.kind) {
             return Ok(None);
         }
         let payload = match head.codec {

@@ -12,7 +12,8 @@ use super::records::{
     put_process, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
-use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events};
+use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap};
+use crate::alloc::HeapMode;
 use crate::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
 
 /// Payload size from which on a declaration goes on in another record.
@@ -117,6 +118,11 @@ impl Encoder {
                 put_open_scopes(&mut self.payload, open);
                 self.frames.put(out, kind::OPEN_SCOPES, &self.payload);
             }
+            RecordRef::Heap(snapshot) if snapshot.mode == HeapMode::Off => {}
+            RecordRef::Heap(snapshot) => {
+                heap::put(&mut self.payload, snapshot);
+                self.frames.put(out, kind::HEAP, &self.payload);
+            }
             declaration => self.declare(declaration, 2, out),
         }
     }
@@ -164,6 +170,20 @@ impl Encoder {
         self.payload.clear();
         put_end(&mut self.payload, index_offset);
         self.frames.put(out, kind::END, &self.payload);
+    }
+
+    /// Returns what the checksums of this file begin with, and the number of the next record.
+    #[cfg(unix)]
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.frames.seed, self.frames.next_seq)
+    }
+
+    /// Passes over records that another has put into the file.
+    #[cfg(unix)]
+    pub(crate) fn pass_over(&mut self, records: u32, bytes: u64) {
+        self.frames.next_seq = self.frames.next_seq.wrapping_add(records);
+        self.frames.records += u64::from(records);
+        self.frames.offset += bytes;
     }
 
     /// Returns how many bytes have been made: the length of the file when all of them were written.
@@ -223,7 +243,7 @@ impl Encoder {
                     &mut end,
                 );
             }
-            RecordRef::Batch(_) | RecordRef::Frame(_) | RecordRef::OpenScopes(_) => {}
+            RecordRef::Batch(_) | RecordRef::Frame(_) | RecordRef::OpenScopes(_) | RecordRef::Heap(_) => {}
         }
     }
 }

@@ -23,6 +23,7 @@ pub(super) mod kind {
     pub const END: u8 = 11;
     pub const MACHINE: u8 = 12;
     pub const EVENTS: u8 = 13;
+    pub const HEAP: u8 = 14;
 }
 
 /// Payload as it is.

@@ -19,7 +19,10 @@ mod decoder;
 mod encoder;
 mod events;
 mod head;
+mod heap;
 mod index;
+#[cfg(unix)]
+mod note;
 mod pack;
 mod records;
 mod spans;
@@ -31,7 +34,10 @@ use std::sync::Arc;
 pub use decoder::{Decoder, RecordDecoder, decode_payload};
 pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
+#[cfg(unix)]
+pub(crate) use note::NoteWriter;
 
+use crate::alloc::HeapSnapshot;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, Column, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use crate::clock::ClockSync;
@@ -106,6 +112,8 @@ pub enum Record {
     Frame(FrameRecord),
     /// What was open when the recorder wrote this, at a close or a crash.
     OpenScopes(OpenScopes),
+    /// What was in use at a moment. Its scopes have no names yet: [`HeapSnapshot::name_by`] fills them in.
+    Heap(HeapSnapshot),
     /// Where the frames are, and totals.
     Index(Index),
     /// The last record of a cleanly closed capture.
@@ -158,6 +166,8 @@ pub enum RecordRef<'a> {
     Frame(&'a FrameSnapshot),
     /// What is open now.
     OpenScopes(&'a OpenScopes),
+    /// What is in use now; nothing is written where that is not kept.
+    Heap(&'a HeapSnapshot),
 }
 
 /// A finished frame as a capture holds it.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use super::head::{END_MARK, decode_end, kind};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
-use super::{FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek};
+use super::{
+    FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek, heap,
+};
 use crate::Error;
 use crate::catalog::{
     Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -262,6 +264,7 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
         }
         kind::FRAME => Record::Frame(get_frame(&mut cursor, seq)?),
         kind::OPEN_SCOPES => Record::OpenScopes(get_open_scopes(&mut cursor)?),
+        kind::HEAP => Record::Heap(heap::get(&mut cursor)?),
         kind::INDEX => Record::Index(get_index(&mut cursor)?),
         kind::END => {
             return Ok(Some(Record::End {

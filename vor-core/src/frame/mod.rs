@@ -5,6 +5,7 @@
 //! no sink; whether it came from the rings or from a capture cannot be told.
 
 mod tree;
+mod order;
 
 pub use tree::{TreeBuilder, Trees};
 

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 
+use crate::alloc::{self, Counts};
 use crate::catalog::{Column, MetricColumn};
 use crate::format::MAX_FRAME_SETS;
 use crate::sync::Ordering;
@@ -41,11 +42,13 @@ struct Slot {
 struct Metrics {
     /// Slots by column.
     slots: Vec<&'static Slot>,
-    columns: Vec<MetricColumn>,
+    columns: Vec<Column>,
     by_name: HashMap<Box<str>, &'static Slot, FxBuildHasher>,
     units: HashMap<Box<str>, String, FxBuildHasher>,
     counters: Vec<(&'static Counter, u32)>,
     histograms: Vec<(&'static Histogram, [u32; 3])>,
+    /// What the process had counted of allocations when they were taken last.
+    allocations: Counts,
     full: bool,
 }
 
@@ -56,6 +59,7 @@ static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
     units: HashMap::with_hasher(FxBuildHasher),
     counters: Vec::new(),
     histograms: Vec::new(),
+    allocations: Counts::NONE,
     full: false,
 });
 
@@ -89,6 +93,11 @@ thread_local! {
 impl Metrics {
     /// Declares a column and its slot, under the unit registered for the name.
     fn declare(&mut self, name: &str) -> Option<&'static Slot> {
+        let unit = self.units.get(name).cloned().unwrap_or_default();
+        self.declare_as(name, unit, false)
+    }
+
+    fn declare_as(&mut self, name: &str, unit: String, system: bool) -> Option<&'static Slot> {
         if self.slots.len() >= MAX_METRICS {
             if !std::mem::replace(&mut self.full, true) {
                 crate::drain::report::line(&format!(
@@ -97,7 +106,6 @@ impl Metrics {
             }
             return None;
         }
-        let unit = self.units.get(name).cloned().unwrap_or_default();
         let column = u32::try_from(self.slots.len()).ok()?;
         let value = AtomicU64::new(0);
         let slot = Box::leak(Box::new(Slot {
@@ -105,12 +113,20 @@ impl Metrics {
             written: AtomicBool::new(false),
             column,
         }));
-        self.columns.push(MetricColumn {
-            name: name.to_owned(),
-            unit,
-        });
+        let name = name.to_owned();
+        let metric = MetricColumn { name, unit };
+        self.columns.push(Column { metric, system });
         self.slots.push(slot);
         Some(slot)
+    }
+
+    /// Takes what the process has allocated since the last time; all 0 where its allocator is not tracked.
+    fn take_allocations(&mut self) -> Counts {
+        if !alloc::is_installed() {
+            return Counts::NONE;
+        }
+        let now = alloc::process_allocations();
+        now.since(std::mem::replace(&mut self.allocations, now))
     }
 
     fn named(&mut self, name: &str) -> Option<&'static Slot> {
@@ -250,9 +266,10 @@ pub fn drain_io() -> IoTick {
     io
 }
 
-/// Forgets the I/O that was recorded while recording was off: it is about to be switched on, and no frame saw that I/O.
-pub(crate) fn forget_io_while_off() {
+/// Forgets the I/O that was recorded and the allocations that were counted while recording was off: it is about to be switched on, and no frame saw them.
+pub(crate) fn forget_while_off() {
     let _ = IO_WHILE_OFF.take();
+    let _ = metrics().take_allocations();
 }
 
 impl IoTick {
@@ -373,11 +390,12 @@ pub(crate) struct Taken {
     /// Distributions, with the columns of their p50, p99 and maximum.
     pub(crate) histograms: Vec<([u32; 3], Box<hdrhistogram::Histogram<u64>>)>,
     pub(crate) io: IoTick,
+    pub(crate) allocations: Counts,
 }
 
 /// Takes what was recorded since the last mark.
 pub(crate) fn take() -> Taken {
-    let metrics = metrics();
+    let mut metrics = metrics();
     let mut values = Vec::new();
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
@@ -392,6 +410,7 @@ pub(crate) fn take() -> Taken {
         sums,
         histograms,
         io: IO.take(),
+        allocations: metrics.take_allocations(),
     }
 }
 
@@ -417,6 +436,7 @@ impl Taken {
             }
         }
         self.io.add(earlier.io);
+        self.allocations = self.allocations.plus(earlier.allocations);
     }
 
     /// Turns sums and distributions into values, and puts all values in order of their columns.
@@ -453,20 +473,22 @@ impl Taken {
     }
 }
 
-/// Returns the user columns numbered from `known` on.
+/// Returns the columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
-    let metrics = metrics();
-    let column = |metric: &MetricColumn| Column {
-        metric: metric.clone(),
-        system: false,
-    };
-    metrics
-        .columns
-        .get(known..)
-        .unwrap_or(&[])
-        .iter()
-        .map(column)
-        .collect()
+    metrics().columns.get(known..).unwrap_or(&[]).to_vec()
+}
+
+/// Declares a column of the system's that was not known from the start, and returns its number. Nobody but the recorder has values for it.
+#[cfg(all(
+    any(
+        all(feature = "cuda", any(target_os = "linux", windows)),
+        all(feature = "mac", target_os = "macos")
+    ),
+    not(feature = "off")
+))]
+pub(crate) fn declare_system(name: &str, unit: &str) -> Option<u32> {
+    let slot = metrics().declare_as(name, unit.to_owned(), true)?;
+    Some(slot.column)
 }
 
 /// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The main set has no name here.

@@ -26,6 +26,10 @@ pub(super) struct Assembler {
     /// Batches read since a loss.
     waiting: Vec<Waiting>,
     waiting_spans: usize,
+    /// Whether whoever reads wants batches and no trees, and those of the frame so far, as long as they are not too many.
+    is_keeping: bool,
+    kept: Vec<ThreadBatch>,
+    kept_items: usize,
     after_loss: bool,
     /// Records that passed since the walk began, of whatever kind.
     passed: Seen,
@@ -91,17 +95,69 @@ impl Assembler {
             fed: None,
             waiting: Vec::new(),
             waiting_spans: 0,
+            is_keeping: false,
+            kept: Vec::new(),
+            kept_items: 0,
             after_loss: false,
             passed: Seen::default(),
             given_up: Seen::default(),
         }
     }
 
+    /// Chooses whether batches of whole frames that are not too large are kept as they are; [`take_kept`](Self::take_kept) returns them.
+    pub(super) fn set_keeping(&mut self, is_keeping: bool) {
+        if !is_keeping {
+            self.build_kept();
+        }
+        self.is_keeping = is_keeping;
+    }
+
+    /// Returns the batches of the frame that [`frame`](Self::frame) returned without trees.
+    pub(super) fn take_kept(&mut self) -> Vec<ThreadBatch> {
+        self.kept_items = 0;
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Adds batches to the current frame.
+    fn add(&mut self, threads: Vec<ThreadBatch>) {
+        if !self.is_keeping || self.kept_items > self.max_spans {
+            threads.iter().for_each(|thread| self.builder.add(thread));
+            return;
+        }
+        let items = |thread: &ThreadBatch| {
+            thread.len() + thread.async_spans.len() + thread.task_events.len() + thread.flows.len()
+        };
+        let items: usize = threads.iter().map(items).sum();
+        self.kept.extend(threads);
+        if self.kept_items + items > self.max_spans {
+            // Which of them are held is for the builder to decide, and that goes for all that follow in this frame.
+            self.build_kept();
+            self.kept_items = usize::MAX;
+        } else {
+            self.kept_items += items;
+        }
+    }
+
+    /// Gives the builder what was kept.
+    fn build_kept(&mut self) {
+        for thread in self.kept.drain(..) {
+            self.builder.add(&thread);
+        }
+        self.kept_items = 0;
+    }
+
+    /// Forgets the current frame.
+    fn drop_fed(&mut self) {
+        self.kept.clear();
+        self.kept_items = 0;
+        let trees = self.builder.finish();
+        self.builder.recycle(trees.threads);
+    }
+
     /// Forgets everything, for a walk that begins elsewhere or at another frame.
     pub(super) fn clear(&mut self) {
         if self.fed.take().is_some() {
-            let trees = self.builder.finish();
-            self.builder.recycle(trees.threads);
+            self.drop_fed();
         }
         self.waiting.clear();
         self.waiting_spans = 0;
@@ -126,9 +182,7 @@ impl Assembler {
             return;
         }
         if !self.after_loss {
-            for thread in &threads {
-                self.builder.add(thread);
-            }
+            self.add(threads);
             self.fed = Some((self.fed.map_or(seq, |(first, _)| first), seq));
             return;
         }
@@ -152,22 +206,27 @@ impl Assembler {
             && (first < first_seq || last >= seq)
         {
             // What is in the builder belongs to a frame whose record is lost or out of place.
-            let trees = self.builder.finish();
-            self.builder.recycle(trees.threads);
+            self.drop_fed();
             for seq in (first..=last).take(MAX_WAITING) {
                 self.given_up.insert(seq);
             }
         }
         let counted_spans = self.take_waiting(first_seq, seq);
         self.after_loss = false;
-        let trees = self.builder.finish();
         let given_up = seq.saturating_sub(first_seq) - self.given_up.missing(first_seq, seq);
         let mut lost_records = self.passed.missing(first_seq, seq) + given_up;
         self.passed.insert(seq);
-        if lost_records == 0 && trees.span_count + counted_spans != record.span_count {
+        let kept_spans: usize = self.kept.iter().map(ThreadBatch::len).sum();
+        let span_count = self.builder.span_count() + kept_spans as u64;
+        if lost_records == 0 && span_count + counted_spans != record.span_count {
             // All records are there and yet do not add up: the file contradicts itself.
             lost_records = 1;
         }
+        if lost_records > 0 {
+            self.build_kept();
+        }
+        self.kept_items = 0;
+        let trees = self.builder.finish();
         let frame = Arc::new(FrameSnapshot {
             threads: trees.threads,
             ..snapshot(record, catalog)
@@ -182,14 +241,13 @@ impl Assembler {
         let begin = self.waiting.partition_point(|waiting| waiting.seq < first_seq);
         let end = self.waiting.partition_point(|waiting| waiting.seq < seq);
         // A record whose frame begins after it ends contradicts itself, and has no batches.
-        for waiting in self.waiting.drain(begin.min(end)..end) {
+        let frame: Vec<Waiting> = self.waiting.drain(begin.min(end)..end).collect();
+        for waiting in frame {
             self.waiting_spans -= waiting.spans;
             if waiting.threads.is_empty() {
                 counted_spans += waiting.spans as u64;
             }
-            for thread in &waiting.threads {
-                self.builder.add(thread);
-            }
+            self.add(waiting.threads);
         }
         counted_spans
     }

@@ -51,8 +51,9 @@ pub(super) struct CaptureV2 {
 }
 
 impl CaptureV2 {
-    pub(super) fn new(mut source: Source, header: Header) -> Result<Self, Error> {
-        let file_bytes = source.len()?;
+    /// Opens a capture, and passes over it unless `is_lazy`; then `extend` does that.
+    pub(super) fn new(mut source: Source, header: Header, is_lazy: bool) -> Result<Self, Error> {
+        let file_bytes = if is_lazy { header.len as u64 } else { source.len()? };
         source.seek(header.len as u64)?;
         let mut columns = Vec::new();
         for metric in &header.columns {
@@ -89,7 +90,9 @@ impl CaptureV2 {
                 ..Info::default()
             },
         };
-        capture.pass_over()?;
+        if !is_lazy {
+            capture.pass_over()?;
+        }
         Ok(capture)
     }
 

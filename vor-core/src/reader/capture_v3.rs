@@ -15,7 +15,7 @@ use super::summary::{FrameScan, FrameSummary, Guide, Start, ordinal_by_index};
 use super::walk::{Found, Step, Walker};
 use super::{DEFAULT_MAX_SPANS, Damage, Loss, Recovered};
 use crate::Error;
-use crate::batch::SpanBatch;
+use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::Catalog;
 use crate::format::{
     END_RECORD_BYTES, FrameRecord, Header, Index, MAX_FRAME_SETS, RECORD_HEAD_BYTES, Record, RecordDecoder,
@@ -80,7 +80,13 @@ struct Passed {
 }
 
 impl CaptureV3 {
-    pub(super) fn new(mut source: Source, header: Header, header_len: u64) -> Result<Self, Error> {
+    /// Opens a capture. One without an index is passed over unless `is_lazy`; then `extend` does that.
+    pub(super) fn new(
+        mut source: Source,
+        header: Header,
+        header_len: u64,
+        is_lazy: bool,
+    ) -> Result<Self, Error> {
         let file_bytes = source.len()?;
         let mut capture = Self {
             source,
@@ -101,6 +107,14 @@ impl CaptureV3 {
         };
         match capture.read_index()? {
             Some(index) => capture.use_index(index),
+            None if is_lazy => {
+                capture.info.file_bytes = header_len;
+                let closed = capture.info.closed;
+                capture.take_scan(Scan {
+                    closed,
+                    ..Scan::default()
+                });
+            }
             None => capture.pass_over()?,
         }
         Ok(capture)
@@ -143,6 +157,19 @@ impl CaptureV3 {
         let scan = self.scan()?;
         self.note(&scan.damage);
         Ok(scan.damage)
+    }
+
+    /// As [`recovered`](Self::recovered), but with the batches of the frame where it is whole and not too large; it has no trees then.
+    pub(super) fn recovered_batches(
+        &mut self,
+        frame_set: u32,
+        i: u64,
+    ) -> Result<(Recovered, Vec<ThreadBatch>), Error> {
+        self.assembler.set_keeping(true);
+        let recovered = self.recovered(frame_set, i);
+        let batches = self.assembler.take_kept();
+        self.assembler.set_keeping(false);
+        Ok((recovered?, batches))
     }
 
     /// Returns a frame with its trees.

@@ -9,10 +9,12 @@ mod assemble;
 mod capture;
 mod capture_v2;
 mod capture_v3;
+mod columns;
 mod damage;
 mod seen;
 mod skim;
 mod sparse;
+mod pieces;
 mod summary;
 mod v3;
 mod walk;
@@ -23,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::alloc::HeapSnapshot;
 use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, MetricColumn};
 use crate::format::{self, OpenScopes, v2};
@@ -30,7 +33,9 @@ use v3::StreamV3;
 
 pub use assemble::Recovered;
 pub use capture::{Batches, Capture, Frames, Info, Summaries};
+pub use columns::{ArgsOf, Columns, ColumnsBuilder, MessageOf, Run, TaskOf};
 pub use damage::{Damage, Loss};
+pub use pieces::{Piece, Pieces};
 pub use summary::{FrameScan, FrameSummary};
 
 /// Bytes that are read at once.
@@ -60,6 +65,8 @@ pub enum Event {
     Frame(Recovered),
     /// What was open at a close or a crash.
     OpenScopes(OpenScopes),
+    /// What was in use at a moment, where the program wrote that ([`Config::heap_snapshots`](crate::config::Config::heap_snapshots)).
+    Heap(HeapSnapshot),
     /// Something could not be read; [`Reader::damage`] has it too.
     Loss(Loss),
 }

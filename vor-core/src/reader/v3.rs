@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::assemble::{Assembler, snapshot};
 use super::walk::{Step, Walker};
 use super::{CHUNK_BYTES, Damage, Event, Frame, Loss, Recovered, read_some};
+use crate::alloc::HeapSnapshot;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, MetricColumn};
 use crate::format::{FrameRecord, Header, OpenScopes, Record, RecordDecoder};
@@ -21,6 +22,7 @@ pub(super) enum Item {
     },
     Frame(u64, FrameRecord),
     OpenScopes(OpenScopes),
+    Heap(HeapSnapshot),
     Loss(Loss),
 }
 
@@ -103,6 +105,10 @@ impl StreamV3 {
                 })
             }
             Item::OpenScopes(open) => Event::OpenScopes(open),
+            Item::Heap(mut snapshot) => {
+                snapshot.name_by(&self.catalog);
+                Event::Heap(snapshot)
+            }
             Item::Loss(loss) => Event::Loss(loss),
         }))
     }
@@ -122,7 +128,7 @@ impl StreamV3 {
                     return Ok(Some(recovered));
                 }
                 Item::Frame(seq, _) => self.assembler.pass(seq),
-                Item::OpenScopes(_) => {}
+                Item::OpenScopes(_) | Item::Heap(_) => {}
             }
         }
         Ok(None)
@@ -199,6 +205,7 @@ impl StreamV3 {
                         }
                         Record::Frame(frame) => return Ok(Some(Item::Frame(found.seq(), frame))),
                         Record::OpenScopes(open) => return Ok(Some(Item::OpenScopes(open))),
+                        Record::Heap(snapshot) => return Ok(Some(Item::Heap(snapshot))),
                         Record::Index(_) => {}
                         Record::End { .. } => self.closed = true,
                         declaration => self.declare(&declaration),

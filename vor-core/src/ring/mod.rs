@@ -9,8 +9,10 @@
 //! ```
 //!
 //! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a special record, bit 6 a span whose
-//! duration needs more than 32 bits (its last extension slot holds the high part), and bits 0 to 5 count the extension slots.
-//! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before.
+//! duration needs more than 32 bits (its last extension slot holds the high part), and the low bits count the extension slots: bits 0 to 5 of a special record,
+//! bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last extension slot holds the task's id and its site; none has both bits.
+//! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before. A key belongs to one span; with
+//! [`KEPT_TEXT`] it may belong to any number of spans, until [`KEPT_TEXTS`] more such texts have been pushed.
 
 mod memory;
 pub(crate) mod queue;
@@ -30,8 +32,17 @@ pub(crate) const MAX_SITE: u32 = (1 << SITE_BITS) - 1;
 pub(crate) const TAG_SPECIAL: u32 = 0x80 << SITE_BITS;
 /// Tag bit of a span longer than 32 bits of ticks.
 pub(crate) const TAG_LONG: u32 = 0x40 << SITE_BITS;
+/// Tag bit of a span that is a poll of a task too.
+pub(crate) const TAG_POLL: u32 = 0x20 << SITE_BITS;
 /// Most extension slots of one record.
 pub(crate) const MAX_EXTENSIONS: usize = 0x3f;
+/// The same of a span.
+const MAX_SPAN_EXTENSIONS: usize = 0x1f;
+
+/// Marks the key of a text that may be the argument of any number of spans.
+pub(crate) const KEPT_TEXT: u64 = 1 << 63;
+/// Texts of a thread that are kept like that: a later one takes the place of the one so many before.
+pub(crate) const KEPT_TEXTS: u64 = 256;
 
 /// Kinds of special records, in the site field of the tag word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +82,12 @@ impl Special {
 /// Returns the number of extension slots that a tag word announces.
 #[inline(always)]
 pub(crate) fn extensions(tag_and_site: u32) -> usize {
-    (tag_and_site >> SITE_BITS) as usize & MAX_EXTENSIONS
+    let most = if tag_and_site & TAG_SPECIAL != 0 {
+        MAX_EXTENSIONS
+    } else {
+        MAX_SPAN_EXTENSIONS
+    };
+    (tag_and_site >> SITE_BITS) as usize & most
 }
 
 /// Packs word 1.

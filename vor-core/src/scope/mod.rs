@@ -1,9 +1,15 @@
 //! Scopes: from the tick that opens one to the record that its end leaves.
 //!
 //! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
-//! Everything that is rare stands in the module `cold`.
+//! Everything that is rare stands in the module `cold`. Where scopes are only counted, they go by the module `counted`; by
+//! `measured` and `ranged` where more than the length is measured, and where an NVTX tool takes them too.
 
 mod cold;
+mod counted;
+mod measured;
+mod ranged;
+mod cpu;
+pub mod loose;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,14 +20,20 @@ use rustc_hash::FxBuildHasher;
 use crate::args::{self, ArgWord};
 use crate::callsite::{self, CallSite};
 use crate::clock::Halves;
+use crate::measure::Measures;
 use crate::ring::queue::Begun;
+#[cfg(feature = "tracing")]
+use crate::ring::{MAX_SITE, TAG_POLL};
 use crate::ring::{SITE_BITS, Slot};
 use crate::thread::ThreadState;
 use crate::{clock, switch, tap, thread};
 
+pub(crate) use cold::Opened;
 pub use cold::backward_ticks;
 pub(crate) use cold::elapsed_ticks;
-use cold::{Opened, begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
+use cold::{begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
+pub use cpu::{CpuScope, open_cpu};
+pub(crate) use measured::{Noted, Notes, own_notes};
 
 /// An open scope; dropping it ends the span.
 ///
@@ -51,7 +63,7 @@ pub fn open(site: &'static CallSite) -> Scope {
     if !switch::is_on() && !tap::is_wanted() {
         return Scope::off();
     }
-    Scope::of(open_slowly(site, 0), [])
+    Scope::of(open_slowly(site, 0, 0), [])
 }
 
 /// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
@@ -61,11 +73,12 @@ pub fn open_with<const ARGS: usize>(
     args: impl FnOnce() -> [ArgWord; ARGS],
 ) -> Scope<ARGS> {
     let (id, of_kinds) = site.word_and_kinds();
-    if !switch::is_fast(id) && !switch::is_on() {
-        if !tap::is_wanted() {
+    // What is off or only counted needs no arguments.
+    if !switch::is_fast(id) && !switch::keeps_spans() {
+        if !switch::is_on() && !tap::is_wanted() {
             return Scope::off();
         }
-        return Scope::of(open_slowly(site, 0), [0; ARGS]);
+        return Scope::of(open_slowly(site, 0, 0), [0; ARGS]);
     }
     let args = args();
     let kinds = args::kinds(&args);
@@ -73,7 +86,7 @@ pub fn open_with<const ARGS: usize>(
     if switch::is_fast(id) && of_kinds == kinds {
         return Scope::begin(id, words);
     }
-    Scope::of(open_slowly(site, kinds), words)
+    Scope::of(open_slowly(site, kinds, args::first_number_word(&args)), words)
 }
 
 impl<const ARGS: usize> Scope<ARGS> {
@@ -120,12 +133,28 @@ impl<const ARGS: usize> Scope<ARGS> {
         Self::of(begin_slowly(id), words)
     }
 
-    /// Returns the site's id and the start in ticks, unless nothing is being recorded.
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded or the scope is only counted.
     #[cfg(not(feature = "off"))]
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<(u32, u64)> {
         let id = self.site as u32 & crate::ring::MAX_SITE;
-        (id != 0).then_some((id, self.start_ticks))
+        let is_counted = self.site as u32 & cold::COUNTED == cold::COUNTED;
+        (id != 0 && !is_counted).then_some((id, self.start_ticks))
+    }
+
+    /// Returns what is known of the scope, which goes on without a guard: [`again`](Self::again) makes one.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn leave_open(self) -> Opened {
+        std::mem::ManuallyDrop::new(self).opened()
+    }
+
+    /// Returns the guard of a scope that was left open, with arguments of the kinds that `id` stands for: they are known only at its end.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn again(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
+        let flags = opened.flagged & !crate::ring::MAX_SITE;
+        Self::new(opened.start_ticks, flags | id, opened.place, words)
     }
 
     /// Ends the span and returns when that was, in ticks, unless nothing was being recorded.
@@ -165,34 +194,30 @@ impl<const ARGS: usize> Scope<ARGS> {
         }
     }
 
-    /// Returns the words of arguments `2 i` and `2 i + 1`.
-    #[inline(always)]
-    fn pair(&self, i: usize) -> Slot {
-        [word(&self.words, 2 * i), word(&self.words, 2 * i + 1)]
-    }
-
-    /// Writes the record of a span on the fast path, all but its length; `None` where the ring is at its limit.
-    ///
-    /// The clock is read after it: a processor hides the work before a reading better than that behind it.
     #[inline(always)]
     fn begin_record(&self, state: &ThreadState) -> Option<Begun> {
-        let ring = &state.ring;
-        let tag = self.site as u32 | (ARGS.div_ceil(2) as u32) << SITE_BITS;
-        let start = self.start_ticks;
-        #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-        // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room. Between this and
-        // `publish` stands a reading of the clock and nothing else.
-        unsafe {
-            match ARGS {
-                0 => ring.begin(start, tag, &[]),
-                1 | 2 => ring.begin(start, tag, &[self.pair(0)]),
-                3 | 4 => ring.begin(start, tag, &[self.pair(0), self.pair(1)]),
-                5 | 6 => ring.begin(start, tag, &[self.pair(0), self.pair(1), self.pair(2)]),
-                _ => {
-                    let pairs = [self.pair(0), self.pair(1), self.pair(2), self.pair(3)];
-                    ring.begin(start, tag, &pairs)
-                }
-            }
+        begin_record(state, self.start_ticks, self.site as u32, &self.words)
+    }
+}
+
+/// Writes the record of a span, all but its length; `None` where the ring is at its limit.
+///
+/// The fast path reads the clock after it: a processor hides the work before a reading better than that behind it.
+#[inline(always)]
+fn begin_record(state: &ThreadState, start_ticks: u64, id: u32, words: &[u64]) -> Option<Begun> {
+    let ring = &state.ring;
+    let tag = id | (words.len().div_ceil(2) as u32) << SITE_BITS;
+    let pair = |i: usize| -> Slot { [word(words, 2 * i), word(words, 2 * i + 1)] };
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room. Between this and
+    // `publish` nothing is pushed.
+    unsafe {
+        match words.len() {
+            0 => ring.begin(start_ticks, tag, &[]),
+            1 | 2 => ring.begin(start_ticks, tag, &[pair(0)]),
+            3 | 4 => ring.begin(start_ticks, tag, &[pair(0), pair(1)]),
+            5 | 6 => ring.begin(start_ticks, tag, &[pair(0), pair(1), pair(2)]),
+            _ => ring.begin(start_ticks, tag, &[pair(0), pair(1), pair(2), pair(3)]),
         }
     }
 }
@@ -221,8 +246,22 @@ impl<const ARGS: usize> Drop for Scope<ARGS> {
 
 thread_local! {
     /// Ids of the names this thread has used.
-    static NAMES: RefCell<HashMap<Box<str>, u32, FxBuildHasher>> =
-        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+    static NAMES: RefCell<NameIds> = const { RefCell::new(NameIds::new()) };
+}
+
+/// Ids of names, all for scopes of which the same is measured.
+struct NameIds {
+    measures: Measures,
+    ids: HashMap<Box<str>, u32, FxBuildHasher>,
+}
+
+impl NameIds {
+    const fn new() -> Self {
+        Self {
+            measures: Measures::NONE,
+            ids: HashMap::with_hasher(FxBuildHasher),
+        }
+    }
 }
 
 /// Names kept in a thread's cache; beyond, the cache starts anew.
@@ -260,32 +299,95 @@ pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) ->
     Scope::of(begin_slowly(id), words)
 }
 
+/// As [`open_registered`] of a scope that goes on without a guard, where that is on the fast path. `None` where nothing has been done.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn open_at_once(id: u32) -> Option<Opened> {
+    if !switch::are_names_fast() || !switch::is_fast(id) {
+        return None;
+    }
+    let state = thread::hot();
+    let place = state.next_place()?;
+    let start_ticks = clock::hardware_ticks();
+    state.push_open_at(place, id, start_ticks);
+    Some(Opened {
+        start_ticks,
+        flagged: id,
+        place,
+    })
+}
+
+/// Ends a scope that [`open_at_once`] opened, with the words of arguments of the kinds that `id` stands for, where that is on the fast path; returns when that was, in ticks.
+/// `None` where nothing has been done.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn end_at_once<const SLOTS: usize>(opened: Opened, id: u32, words: &[Slot; SLOTS]) -> Option<u64> {
+    end_tagged(opened, id | (SLOTS as u32) << SITE_BITS, words)
+}
+
+/// As [`end_at_once`], of a scope that is a poll of a task too: its id and the id of its site are the last of the words.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn poll_at_once<const SLOTS: usize>(
+    opened: Opened,
+    id: u32,
+    words: &[Slot; SLOTS],
+) -> Option<u64> {
+    end_tagged(opened, id | (SLOTS as u32) << SITE_BITS | TAG_POLL, words)
+}
+
+#[cfg(feature = "tracing")]
+#[inline(always)]
+fn end_tagged<const SLOTS: usize>(opened: Opened, tag: u32, words: &[Slot; SLOTS]) -> Option<u64> {
+    // Below 0 are flags, at 0 is what is not recorded.
+    if opened.flagged as i32 <= 0 || tag & MAX_SITE == 0 {
+        return None;
+    }
+    let state = thread::hot();
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: as in `Scope::begin_record`.
+    let begun = unsafe { state.ring.begin(opened.start_ticks, tag, words) }?;
+    let end = Halves::read();
+    let (low, may_be_more) = end.since(opened.start_ticks);
+    if may_be_more {
+        return None;
+    }
+    publish(state, begun, low);
+    state.pop_open(opened.place);
+    Some(end.ticks())
+}
+
 /// Returns the id of a name made at run time, [`callsite::UNREGISTERED`] inside vor.
 pub(crate) fn name_id(name: &str) -> u32 {
     if thread::is_busy() {
         return callsite::UNREGISTERED;
     }
+    let measures = switch::measures();
     let cached = NAMES.try_with(|names| {
         let names = names.try_borrow().ok()?;
-        names.get(name).copied()
+        names
+            .ids
+            .get(name)
+            .copied()
+            .filter(|_| names.measures == measures)
     });
-    match cached {
-        Ok(Some(id)) => id,
-        Ok(None) => thread::while_busy(|| {
-            let id = callsite::lock().name_id(name);
-            // A cache that is gone or in use only means a look-up under the lock next time.
-            let _ = NAMES.try_with(|names| {
-                if let Ok(mut names) = names.try_borrow_mut() {
-                    if names.len() >= MAX_CACHED_NAMES {
-                        names.clear();
-                    }
-                    names.insert(Box::from(name), id);
-                }
-            });
-            id
-        }),
-        Err(_) => thread::while_busy(|| callsite::lock().name_id(name)),
+    if let Ok(Some(id)) = cached {
+        return id;
     }
+    thread::while_busy(|| {
+        let id = callsite::lock().name_id(name, measures);
+        // A cache that is gone or in use only means a look-up under the lock next time.
+        let _ = NAMES.try_with(|names| {
+            if let Ok(mut names) = names.try_borrow_mut() {
+                if names.ids.len() >= MAX_CACHED_NAMES || names.measures != measures {
+                    names.measures = measures;
+                    names.ids.clear();
+                }
+                names.ids.insert(Box::from(name), id);
+            }
+        });
+        id
+    })
 }
 
 /// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping it ends the last phase.

@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Error;
+use crate::alloc::HeapSnapshot;
 use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, SiteId, ThreadId};
+#[cfg(unix)]
+use crate::drain::crash;
 use crate::drain::{report, signals};
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
@@ -58,6 +61,9 @@ pub struct CaptureSink {
     path: PathBuf,
     options: CaptureOptions,
     encoder: Encoder,
+    /// Whether crashes write into this file too.
+    #[cfg(unix)]
+    takes_notes: bool,
     /// Bytes on their way to the file.
     buffer: Vec<u8>,
     declared: Declared,
@@ -137,6 +143,8 @@ impl CaptureSink {
                 ..options
             },
             encoder: Encoder::new(header),
+            #[cfg(unix)]
+            takes_notes: false,
             buffer: Vec::new(),
             declared: Declared::default(),
             catalog: Arc::default(),
@@ -153,6 +161,42 @@ impl CaptureSink {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Has the open scopes appended to this file when the process crashes or panics. Only one capture has them: the last that asked.
+    pub(crate) fn take_notes(&mut self) {
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsRawFd;
+            let (seed, next_seq) = self.encoder.place();
+            crash::watch(self.file.as_raw_fd(), seed, next_seq);
+            self.takes_notes = true;
+        }
+    }
+
+    fn take_no_notes(&mut self) {
+        #[cfg(unix)]
+        if std::mem::take(&mut self.takes_notes) {
+            use std::os::fd::AsRawFd;
+            crash::forget(self.file.as_raw_fd());
+        }
+    }
+
+    /// Runs `write` with no note coming in between.
+    fn in_turn(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        #[cfg(unix)]
+        if self.takes_notes {
+            // Who does not get a turn has crashed in the middle of one.
+            let Some(mut turn) = crash::Turn::take() else {
+                return Ok(());
+            };
+            let (records, bytes) = turn.taken_records();
+            self.encoder.pass_over(records, bytes);
+            let written = write(self);
+            turn.go_on_at(self.encoder.place().1);
+            return written;
+        }
+        write(self)
     }
 
     fn write_out(&mut self) -> Result<(), Error> {
@@ -314,6 +358,31 @@ impl FrameSink for CaptureSink {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.in_turn(|sink| sink.put_ended_batch(batch))
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.in_turn(|sink| sink.put_ended_frame(frame))
+    }
+
+    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        self.in_turn(|sink| {
+            sink.declare(catalog);
+            sink.encoder.encode(RecordRef::Heap(snapshot), &mut sink.buffer);
+            sink.write_out()
+        })
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let ended = self.in_turn(Self::put_end);
+        // Nothing may follow.
+        self.take_no_notes();
+        ended
+    }
+}
+
+impl CaptureSink {
+    fn put_ended_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         if let Some((spans, dropped_spans)) = &mut self.before_first_frame {
             *spans += batch.span_count() as u64;
             *dropped_spans += batch
@@ -342,7 +411,7 @@ impl FrameSink for CaptureSink {
         self.write_out()
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+    fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         if frame.frame_set != 0 {
             self.put_frame(frame);
             return self.write_out();
@@ -369,7 +438,7 @@ impl FrameSink for CaptureSink {
         self.write_out()
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn put_end(&mut self) -> Result<(), Error> {
         self.settle(0, false);
         if let Some(open) = open_now() {
             self.encoder
@@ -379,6 +448,12 @@ impl FrameSink for CaptureSink {
         self.declare(&catalog);
         self.encoder.close(&catalog, &mut self.buffer);
         self.write_out()
+    }
+}
+
+impl Drop for CaptureSink {
+    fn drop(&mut self) {
+        self.take_no_notes();
     }
 }
 

@@ -5,7 +5,15 @@ pub mod browser;
 pub mod capture;
 pub(crate) mod outputs;
 pub mod chrome;
+#[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
+pub mod otlp;
 pub mod perfetto;
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+mod profiles;
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+pub mod pprof;
+#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
+pub mod pyroscope;
 #[cfg(feature = "puffin")]
 pub mod puffin;
 #[cfg(not(target_arch = "wasm32"))]
@@ -16,7 +24,9 @@ use std::sync::Arc;
 pub(crate) use outputs::Outputs;
 
 use crate::Error;
+use crate::alloc::HeapSnapshot;
 use crate::batch::SpanBatch;
+use crate::catalog::Catalog;
 use crate::frame::FrameSnapshot;
 
 /// Receives what the drain produces, on the drain's thread.
@@ -48,6 +58,11 @@ pub trait FrameSink: Send {
         Interest::FRAMES
     }
 
+    /// Says whether the sink reads the metrics of frames. What takes a driver's time to learn, the rows of GPUs, is only asked for while some sink does.
+    fn reads_metrics(&self) -> bool {
+        true
+    }
+
     /// Takes what one drain took from the rings. Called only with [`Interest::batches`].
     ///
     /// # Errors
@@ -64,6 +79,16 @@ pub trait FrameSink: Send {
     ///
     /// Any error switches the sink off.
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
+
+    /// Takes what the heap holds at a moment, where [`Config::heap_snapshots`](crate::config::Config::heap_snapshots) asks for that; `catalog` declares its call sites.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        let _ = (snapshot, catalog);
+        Ok(())
+    }
 
     /// Brings everything accepted so far to its destination, as after `vor::flush()`.
     ///

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::Error;
+use crate::alloc::HeapSnapshot;
 use crate::batch::SpanBatch;
+use crate::catalog::Catalog;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
@@ -54,6 +56,11 @@ impl Outputs {
         self.wants_trees
     }
 
+    /// Returns whether a sink reads the metrics of frames.
+    pub(crate) fn read_metrics(&self) -> bool {
+        self.sinks.iter().any(|output| output.sink.reads_metrics())
+    }
+
     pub(crate) fn failed(&self) -> u64 {
         self.failed
     }
@@ -79,10 +86,15 @@ impl Outputs {
         self.each(|_| true, |output| output.sink.accept_frame(frame));
     }
 
+    pub(crate) fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) {
+        self.each(|_| true, |output| output.sink.accept_heap(snapshot, catalog));
+    }
+
     pub(crate) fn flush(&mut self) {
         self.each(|_| true, |output| output.sink.flush());
     }
 
+    #[cfg(any(unix, windows))]
     pub(crate) fn finish(&mut self) {
         self.each(|_| true, |output| output.sink.finish());
         self.sinks.clear();

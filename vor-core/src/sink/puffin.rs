@@ -149,6 +149,10 @@ impl crate::sink::Sink for PuffinSink {
 }
 
 impl FrameSink for PuffinSink {
+    fn reads_metrics(&self) -> bool {
+        false
+    }
+
     fn interest(&self) -> Interest {
         Interest::FRAMES
     }
@@ -171,6 +175,10 @@ impl PuffinFeed {
 }
 
 impl FrameSink for PuffinFeed {
+    fn reads_metrics(&self) -> bool {
+        false
+    }
+
     fn interest(&self) -> Interest {
         if Self::is_wanted() {
             Interest::FRAMES

@@ -8,10 +8,12 @@ use rustc_hash::FxHashMap;
 
 use super::ended::EndedSpans;
 use super::histogram::Histogram;
+use super::measured::MeasuredSums;
 use super::scope_stats::ScopeStats;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::clock::{RATE_BITS, Timeline};
+use crate::measure::Measures;
 
 /// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
 const DENSE_SITES: usize = 1 << 16;
@@ -44,6 +46,7 @@ pub struct StatsBuilder {
     dense: Vec<SiteStats>,
     sparse: FxHashMap<u32, SiteStats>,
     threads: FxHashMap<ThreadId, EndedSpans>,
+    measured: MeasuredSums,
     estimated_self_times: u64,
 }
 
@@ -69,11 +72,17 @@ impl StatsBuilder {
     /// Adds the spans of a batch. The batches of a thread must come in their order.
     pub fn add_batch(&mut self, batch: &SpanBatch) {
         for thread in &batch.threads {
-            self.add(&batch.catalog.timeline, thread);
+            self.add_thread(&batch.catalog, thread);
         }
     }
 
-    /// Adds the spans that one thread ended. The batches of a thread must come in their order.
+    /// Adds the spans that one thread ended, with what they measured. The batches of a thread must come in their order.
+    pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
+        self.add(&catalog.timeline, batch);
+        self.measured.add(catalog, batch);
+    }
+
+    /// Adds the lengths of the spans that one thread ended. The batches of a thread must come in their order.
     pub fn add(&mut self, timeline: &Timeline, batch: &ThreadBatch) {
         self.add_each(timeline, batch, |_, _, _| {});
     }
@@ -143,6 +152,7 @@ impl StatsBuilder {
 
     /// Forgets what is only needed for later spans of a thread that has exited.
     pub fn end_thread(&mut self, thread: ThreadId) {
+        self.measured.end_thread(thread);
         if let Some(ended) = self.threads.remove(&thread) {
             self.estimated_self_times += ended.split_runs();
         }
@@ -153,6 +163,7 @@ impl StatsBuilder {
     pub fn restart(&mut self) {
         self.dense.clear();
         self.sparse.clear();
+        self.measured.restart();
     }
 
     /// Returns the number of spans added, since the last [`restart`](Self::restart) if there was one.
@@ -174,10 +185,20 @@ impl StatsBuilder {
     pub fn scope_stats(&self, catalog: &Catalog) -> Vec<ScopeStats> {
         let mut rows: Vec<_> = self
             .sites()
-            .map(|(site, stats)| stats.row(site, catalog.site_name(site)))
+            .map(|(site, stats)| self.row(catalog, site, stats))
             .collect();
         rows.sort_unstable_by_key(|row| row.site);
         rows
+    }
+
+    fn row(&self, catalog: &Catalog, site: SiteId, stats: &SiteStats) -> ScopeStats {
+        let measured = self.measured.of(site);
+        ScopeStats {
+            measures: catalog.site(site).map_or(Measures::NONE, Measures::of),
+            measured: measured.total,
+            self_measured: measured.own,
+            ..stats.row(site, catalog.site_name(site))
+        }
     }
 
     /// Adds the statistics of another builder whose ids mean the same.
@@ -199,6 +220,7 @@ impl StatsBuilder {
                 .and_modify(|_| *estimated += ended.split_runs())
                 .or_insert_with(|| ended.clone());
         }
+        self.measured.merge(&other.measured);
         self.estimated_self_times += other.estimated_self_times;
     }
 
@@ -270,6 +292,7 @@ impl SiteStats {
             max_ns: self.max_ns,
             child_spans: self.child_spans,
             descendant_spans: self.descendant_spans,
+            ..ScopeStats::default()
         }
     }
 }

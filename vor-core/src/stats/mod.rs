@@ -6,6 +6,9 @@
 //! number of spans. [`ScopeStats`] is one row of the answer. [`Blocks`] answers "how sure is that": it cuts the spans of a call site into some dozens of
 //! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
 //!
+//! Where the program has its scopes counted instead of recorded, each thread keeps such sums by itself ([`Config::aggregate`](crate::config::Config::aggregate)), and
+//! there are no spans; [`ThreadStats`] are the rows of one thread.
+//!
 //! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
 //! which is which. The self time of a span is its length without its children's; the `ended` module finds them.
 //! All lengths are differences of [`Timeline::unix_ns`](crate::clock::Timeline::unix_ns), taken of both ends. Such differences
@@ -14,16 +17,22 @@
 mod frame_stats;
 mod histogram;
 mod ended;
+mod measured;
+mod counted;
+mod printed;
 mod scope_stats;
 mod builder;
 mod blocks;
+mod times;
 
 pub use blocks::{Block, Blocks, Bucket};
-#[cfg(feature = "parquet")]
-pub(crate) use builder::Line;
 pub use builder::StatsBuilder;
-#[cfg(feature = "parquet")]
-pub(crate) use ended::EndedSpans;
+pub use counted::ThreadStats;
+pub(crate) use counted::{BUCKETS, Rate, Sums, bucket, rows};
 pub use frame_stats::FrameStats;
 pub use histogram::{Counted, Histogram};
+pub(crate) use printed::table;
 pub use scope_stats::ScopeStats;
+pub(crate) use times::Measure;
+#[cfg(feature = "parquet")]
+pub(crate) use times::{Clock, Times};

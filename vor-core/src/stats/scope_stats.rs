@@ -1,10 +1,12 @@
 //! One row of the answer to "which scope takes the time".
 
 use crate::catalog::SiteId;
+use crate::measure::{Measured, Measures};
 
 /// Statistics of all spans of one call site.
 ///
-/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns.
+/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns; where scopes are
+/// [counted](crate::config::Config::aggregate) and not recorded, they are at most 12.5 % off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopeStats {
     /// The call site.
@@ -29,13 +31,37 @@ pub struct ScopeStats {
     pub p99_ns: u64,
     /// Longest length in nanoseconds.
     pub max_ns: u64,
-    /// Number of spans directly inside them.
+    /// Number of spans directly inside them; 0 where scopes are counted and not recorded.
     pub child_spans: u64,
-    /// Number of spans inside them, at any depth. A span inside two of them, one of which contains the other, counts twice.
+    /// Number of spans inside them, at any depth; 0 where scopes are counted. A span inside two of them, one of which contains the other, counts twice.
     pub descendant_spans: u64,
+    /// What was measured of them beside their length.
+    pub measures: Measures,
+    /// Sums of that, the spans inside them included.
+    pub measured: Measured,
+    /// Sums of that without the spans directly inside them.
+    pub self_measured: Measured,
 }
 
 impl ScopeStats {
+    /// Returns the sum of the processor times of the spans in nanoseconds, where it was measured.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let off_cpu_ns = self.measured.off_cpu_ns;
+        self.measures
+            .has(Measures::CPU)
+            .then(|| self.total_ns.saturating_sub(off_cpu_ns))
+    }
+
+    /// Returns the sum of the processor times of the spans in nanoseconds, without those of the spans directly inside them, where it was measured.
+    #[must_use]
+    pub fn self_cpu_ns(&self) -> Option<u64> {
+        let off_cpu_ns = self.self_measured.off_cpu_ns;
+        self.measures
+            .has(Measures::CPU)
+            .then(|| self.self_ns.saturating_sub(off_cpu_ns))
+    }
+
     /// Returns what would have been measured had the instrumentation cost nothing.
     ///
     /// `empty_span_ns` is what one empty scope costs the code around it, as `calibrate()` measures it. A scope is two

@@ -18,6 +18,14 @@ impl Sampler {
     }
 }
 
+/// Says why a row is absent.
+pub(super) fn why_absent(row: &str) -> String {
+    match row {
+        "memory_mb" => "there is no `performance.memory`, which only windows of Chromium have".to_owned(),
+        _ => "browsers do not tell it".to_owned(),
+    }
+}
+
 pub(super) fn memory_bytes() -> Option<u64> {
     crate::js::memory_bytes()
 }

@@ -62,6 +62,19 @@ pub(super) fn memory_bytes() -> Option<u64> {
     resident_bytes(line, unix::page_bytes())
 }
 
+/// Says why a row is absent.
+pub(super) fn why_absent(row: &str) -> String {
+    let path = match row {
+        "memory_mb" | "threads" => "/proc/self/stat",
+        "disk_read_MB" | "disk_write_MB" => "/proc/self/io",
+        _ => return "the system refuses it".to_owned(),
+    };
+    match std::fs::read(path) {
+        Ok(_) => format!("{path} does not tell it"),
+        Err(error) => format!("{path}: {error}"),
+    }
+}
+
 /// Reads a file from its beginning, as far as the buffer goes.
 fn read<'a>(file: Option<&File>, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = file?.read_at(buffer, 0).ok()?;

@@ -32,6 +32,17 @@ pub(super) fn memory_bytes() -> Option<u64> {
     task_info().map(|task| task.pti_resident_size)
 }
 
+/// Says why a row is absent.
+pub(super) fn why_absent(row: &str) -> String {
+    let call = match row {
+        "memory_mb" | "threads" => "proc_pidinfo",
+        "disk_read_MB" | "disk_write_MB" => "proc_pid_rusage",
+        "cpu_pct" => "clock_gettime",
+        _ => "getrusage",
+    };
+    format!("the system refuses {call}")
+}
+
 fn own_pid() -> Option<libc::c_int> {
     libc::c_int::try_from(std::process::id()).ok()
 }

@@ -6,7 +6,7 @@
 //! a value is left out of the frame; it is never shown as zero.
 //!
 //! A sample costs system calls, so the drain's worker takes it and never the caller of `frame_mark()`. Each system has one file
-//! here with the same two functions, and this is the only place that chooses among them:
+//! here with the same three functions, and this is the only place that chooses among them:
 //!
 //! | | Linux | macOS | Windows |
 //! |---|---|---|---|
@@ -20,7 +20,10 @@
 
 use crate::catalog::MetricColumn;
 
+pub use pages::large_vec;
+
 pub(crate) mod machine;
+mod pages;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[path = "linux.rs"]
 mod platform;
@@ -117,6 +120,34 @@ impl Default for ProcessSampler {
 #[must_use]
 pub fn current_memory_bytes() -> Option<u64> {
     platform::memory_bytes()
+}
+
+/// Says which rows frames do not have, and why, by a sample that was taken before the first of them. `None` where they have all.
+pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
+    let rows = [
+        ("memory_mb", sample.memory_bytes),
+        ("cpu_pct", sample.cpu_time_ns),
+        ("page_faults", sample.page_faults()),
+        ("ctx_switches", sample.context_switches()),
+        ("threads", sample.threads),
+        ("disk_read_MB", sample.disk_read_bytes),
+        ("disk_write_MB", sample.disk_write_bytes),
+    ];
+    let mut told = String::new();
+    let mut last = None;
+    for (row, _) in rows.iter().filter(|(_, value)| value.is_none()) {
+        let why = platform::why_absent(row);
+        if let Some(before) = last.replace(why.clone())
+            && before != why
+        {
+            told += &format!(" ({before})");
+        }
+        if !told.is_empty() {
+            told += ", ";
+        }
+        told += row;
+    }
+    Some(format!("these rows are absent: {told} ({})", last?))
 }
 
 /// What vor says of a frame besides its scopes and the program's own metrics.

@@ -15,6 +15,15 @@ impl Sampler {
     }
 }
 
+/// Says why a row is absent.
+pub(super) fn why_absent(_: &str) -> String {
+    if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
+        "vor is built without its feature `web`".to_owned()
+    } else {
+        "vor does not know how to ask this system".to_owned()
+    }
+}
+
 pub(super) fn memory_bytes() -> Option<u64> {
     None
 }

@@ -65,6 +65,18 @@ pub(super) fn memory_bytes() -> Option<u64> {
     memory_counters().map(|memory| memory.WorkingSetSize as u64)
 }
 
+/// Says why a row is absent.
+pub(super) fn why_absent(row: &str) -> String {
+    let call = match row {
+        "memory_mb" | "page_faults" => "K32GetProcessMemoryInfo",
+        "cpu_pct" => "GetProcessTimes",
+        "threads" => "CreateToolhelp32Snapshot",
+        "disk_read_MB" | "disk_write_MB" => "GetProcessIoCounters",
+        _ => return "Windows does not tell it".to_owned(),
+    };
+    format!("the system refuses {call}")
+}
+
 fn memory_counters() -> Option<PROCESS_MEMORY_COUNTERS> {
     let cb = u32::try_from(mem::size_of::<PROCESS_MEMORY_COUNTERS>()).ok()?;
     let mut counters = PROCESS_MEMORY_COUNTERS {

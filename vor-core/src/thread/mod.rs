@@ -8,23 +8,32 @@
 //! for room and nothing else. They say why: not yet set up, thread has ended, and busy. Busy marks a thread that is inside
 //! vor itself (its worker, or anyone on a cold path), so a scope in a global allocator that vor calls neither recurses nor waits.
 
+mod counted;
 mod open;
 mod push;
 mod state;
+mod used;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::catalog::ThreadInfo;
-use crate::drain;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
+use crate::{alloc, drain, nvtx};
 
+pub(crate) use counted::{LAST_SITE, SiteSums, begin_counting, count_anyhow, read_counted};
+#[cfg(unix)]
+pub(crate) use counted::{forget_counted, lock_counted_for_fork};
 pub(crate) use open::open_scopes_at_end;
 pub use open::{OpenScope, OpenThread, open_scopes};
-pub(crate) use push::{push_anyhow, push_message, push_special, push_text};
+#[cfg(feature = "tracing")]
+pub(crate) use push::{is_kept, push_kept_text};
+pub(crate) use push::{push_anyhow, push_message, push_record, push_special, push_text};
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+pub(crate) use used::{Used, used};
 
 /// Stand-ins for a thread's state where it has none; see [`Absent`].
 #[cfg(not(loom))]
@@ -75,6 +84,11 @@ struct Owned(Arc<ThreadState>);
 impl Drop for Owned {
     fn drop(&mut self) {
         CURRENT.set(Absent::Ended.stand_in());
+        while_busy(|| {
+            self.0.end_counting();
+            let _threads = threads();
+            self.0.ways.close();
+        });
         self.0.end();
         // Rings that wait for the worker are memory that the next threads could use.
         if ENDED_UNSEEN.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
@@ -110,6 +124,44 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads {
 
 fn threads() -> MutexGuard<'static, Threads> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `mutex` without waiting in it: tries a few times, and gives up where it is held all the while.
+#[cfg(unix)]
+pub(crate) fn try_lock<T>(
+    mutex: &'static Mutex<T>,
+    tries: u32,
+    pause: std::time::Duration,
+) -> Option<MutexGuard<'static, T>> {
+    for _ in 0..tries {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(pause),
+        }
+    }
+    None
+}
+
+/// Calls `each` for every thread that has scopes open, with its number, what is known of it, and the scopes. For a process that crashes: allocates nothing where `open` has room for
+/// [`MAX_OPEN`] scopes, and does nothing where the list of threads is held all the while.
+#[cfg(unix)]
+pub(crate) fn try_each_open(
+    tries: u32,
+    pause: std::time::Duration,
+    open: &mut Vec<(crate::catalog::SiteId, u64)>,
+    mut each: impl FnMut(crate::catalog::ThreadId, Option<&ThreadInfo>, &[(crate::catalog::SiteId, u64)]),
+) {
+    let Some(threads) = try_lock(&THREADS, tries, pause) else {
+        return;
+    };
+    for state in threads.live.iter().filter(|state| !state.has_exited()) {
+        state.read_open(open);
+        if !open.is_empty() {
+            let info = threads.infos.get(state.id().0 as usize);
+            each(state.id(), info.map(|info| &**info), open);
+        }
+    }
 }
 
 /// Locks the list of threads for the time of a fork.
@@ -161,7 +213,7 @@ fn deref(state: *const ThreadState) -> &'static ThreadState {
     unsafe { &*state }
 }
 
-/// Runs `inside` with scopes of this thread switched off.
+/// Runs `inside` with scopes of this thread switched off, and without counting what it allocates.
 pub(crate) fn while_busy<R>(inside: impl FnOnce() -> R) -> R {
     struct Restore(*const ThreadState);
     impl Drop for Restore {
@@ -170,12 +222,35 @@ pub(crate) fn while_busy<R>(inside: impl FnOnce() -> R) -> R {
         }
     }
     let _restore = Restore(CURRENT.replace(Absent::Busy.stand_in()));
+    alloc::untracked(inside)
+}
+
+/// Runs `inside` on a thread of vor's own as if it were one of the program's: what it records goes into a ring of its own.
+pub(crate) fn while_recording<R>(inside: impl FnOnce() -> R) -> R {
+    struct Restore(*const ThreadState);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let own = OWNED.try_with(|cell| {
+        let owned = cell.take();
+        let state = owned.as_ref().map(|owned| Arc::as_ptr(&owned.0));
+        cell.set(owned);
+        state
+    });
+    let state = match own {
+        Ok(state) => state.unwrap_or(Absent::New.stand_in()),
+        Err(_) => Absent::Ended.stand_in(),
+    };
+    let _restore = Restore(CURRENT.replace(state));
     inside()
 }
 
-/// Switches scopes of this thread off for good: for vor's own threads.
+/// Switches scopes of this thread off for good, and does not count what it allocates: for vor's own threads.
 pub(crate) fn stay_busy() {
     CURRENT.set(Absent::Busy.stand_in());
+    alloc::stay_untracked();
 }
 
 /// Returns whether this thread is inside vor.
@@ -202,6 +277,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         let info = describe();
         #[cfg(not(target_arch = "wasm32"))]
         crate::sink::samply::thread_began(info.os_id);
+        nvtx::name_thread(&info);
         let mut threads = threads();
         let number = threads.add_info(info);
         NUMBER.set(number + 1);
@@ -221,7 +297,14 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     match kept {
         Ok(()) => {
             CURRENT.set(pointer);
-            current()
+            let state = current();
+            if let Some(state) = state {
+                while_busy(|| {
+                    let _threads = threads();
+                    state.ways.open();
+                });
+            }
+            state
         }
         Err(_) => {
             CURRENT.set(Absent::Ended.stand_in());
@@ -231,8 +314,21 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
 }
 
 fn describe() -> ThreadInfo {
-    let name = std::thread::current().name().unwrap_or("").to_owned();
-    ThreadInfo { os_id: os_id(), name }
+    let name = std::thread::current().name().map(str::to_owned);
+    let name = name.or_else(|| NAMER.get().and_then(|namer| namer()));
+    ThreadInfo {
+        os_id: os_id(),
+        name: name.unwrap_or_default(),
+    }
+}
+
+/// Tells the names of threads that the standard library does not know. Set once, read when a thread records for the first time.
+static NAMER: OnceLock<fn() -> Option<String>> = OnceLock::new();
+
+/// Has threads that another runtime started named by `namer`, which each of them calls when it records for the first time. The first call of this counts. What `namer` opens is not recorded.
+#[doc(hidden)]
+pub fn name_threads_by(namer: fn() -> Option<String>) {
+    NAMER.get_or_init(|| namer);
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

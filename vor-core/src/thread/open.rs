@@ -1,7 +1,10 @@
 //! The scopes that are open now, of every thread.
 
+use super::used::Used;
 use super::{ThreadState, threads, while_busy};
 use crate::catalog::{SiteId, ThreadId};
+use crate::measure::Measured;
+use crate::scope::Noted;
 use crate::{callsite, clock};
 
 /// The scopes that a thread has open now.
@@ -26,6 +29,10 @@ pub struct OpenScope {
     pub age_ns: u64,
     /// When it was opened, in ticks.
     pub start_ticks: u64,
+    /// What it has measured so far, beside its length; 0 what is not measured, or known only at its end, as how processor time divides between program and kernel.
+    pub measured: Measured,
+    /// What its thread had used up when it was opened, where that is measured.
+    pub(crate) noted: Option<Noted>,
 }
 
 /// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go
@@ -48,16 +55,27 @@ fn open_scopes_of(concerns: impl Fn(&ThreadState) -> bool) -> Vec<OpenThread> {
         let mut all = Vec::new();
         let mut open = Vec::new();
         for state in threads.live.iter().filter(|state| concerns(state)) {
-            let scope = |(site, start_ticks): (SiteId, u64)| OpenScope {
-                site,
-                name: registry
-                    .name_of(site)
-                    .map_or_else(|| "?".into(), |info| info.name.to_string()),
-                age_ns: clock::approximate_ns(now.saturating_sub(start_ticks)),
-                start_ticks,
+            let mut used = None;
+            let scope = |(depth, (site, start_ticks)): (usize, (SiteId, u64))| {
+                let age_ticks = now.saturating_sub(start_ticks);
+                let noted = state.noted(depth, start_ticks);
+                let measured = noted.map(|noted| {
+                    let used = used.get_or_insert_with(|| Used::of(state, &threads.infos));
+                    used.since(&noted, age_ticks).1
+                });
+                OpenScope {
+                    site,
+                    name: registry
+                        .name_of(site)
+                        .map_or_else(|| "?".into(), |info| info.name.to_string()),
+                    age_ns: clock::approximate_ns(age_ticks),
+                    start_ticks,
+                    measured: measured.unwrap_or_default(),
+                    noted,
+                }
             };
             state.read_open(&mut open);
-            let scopes: Vec<_> = open.iter().copied().map(scope).collect();
+            let scopes: Vec<_> = open.iter().copied().enumerate().map(scope).collect();
             if !scopes.is_empty() {
                 let info = threads.infos.get(state.id().0 as usize);
                 let name = info.map_or_else(String::new, |info| info.name.clone());

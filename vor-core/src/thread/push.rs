@@ -2,8 +2,12 @@
 
 use super::state::ThreadState;
 use super::{Absent, CURRENT, NUMBER, current, os_id, set_up, threads, while_busy};
+#[cfg(feature = "tracing")]
+use crate::callsite::MAX_ARGS;
 use crate::catalog::ThreadInfo;
 use crate::ring::queue::Room;
+#[cfg(feature = "tracing")]
+use crate::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
 use crate::{args, drain};
 
@@ -21,6 +25,14 @@ fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
 /// Pushes a record that is dropped and counted where there is no room.
 fn push_or_drop(state: &ThreadState, record: &[Slot]) {
     if !push_slowly(state, record) {
+        state.ring.count_drop();
+    }
+}
+
+/// Pushes a record of any length on this thread, whose own `state` is, or counts it as dropped.
+#[inline]
+pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
+    if !push(state, record) {
         state.ring.count_drop();
     }
 }
@@ -69,6 +81,27 @@ pub(crate) fn push_text(text: &str) -> u64 {
     }
 }
 
+/// Pushes text as [`push_text`] does, for any number of spans of this thread that end as long as [`is_kept`] tells so.
+#[cfg(feature = "tracing")]
+pub(crate) fn push_kept_text(text: &str) -> u64 {
+    let Some(state) = current().or_else(set_up) else {
+        return 0;
+    };
+    let key = KEPT_TEXT | state.take_kept_key();
+    if push_bytes(state, key, Special::Text, text) {
+        key
+    } else {
+        0
+    }
+}
+
+/// Returns whether what [`push_kept_text`] returned on this thread will still be the text's key when the other texts of a span have been pushed.
+#[cfg(feature = "tracing")]
+pub(crate) fn is_kept(key: u64) -> bool {
+    let later = |state: &ThreadState| state.next_kept_key().wrapping_sub(key & !KEPT_TEXT);
+    key != 0 && current().is_some_and(|state| later(state) <= KEPT_TEXTS - MAX_ARGS as u64)
+}
+
 /// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.
 pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
     let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
@@ -92,9 +125,25 @@ pub(crate) fn push_message(ticks: u64, text: &str) {
     }
 }
 
+/// Slots of a record with a text as most are.
+const SHORT_SLOTS: usize = 8;
+
 fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> bool {
+    if text.len() <= (SHORT_SLOTS - 1) * 16 {
+        return push_bytes_within::<SHORT_SLOTS>(state, word0, special, text);
+    }
     let text = args::cut(text, args::MAX_STR_BYTES);
-    let mut record = [[0_u64; 2]; MAX_EXTENSIONS + 1];
+    push_bytes_within::<{ MAX_EXTENSIONS + 1 }>(state, word0, special, text)
+}
+
+/// As [`push_bytes`], of a text that fits into so many slots less one.
+fn push_bytes_within<const SLOTS: usize>(
+    state: &ThreadState,
+    word0: u64,
+    special: Special,
+    text: &str,
+) -> bool {
+    let mut record = [[0_u64; 2]; SLOTS];
     let mut used = 1;
     for (slot, bytes) in record[1..].iter_mut().zip(text.as_bytes().chunks(16)) {
         let mut padded = [0; 16];

@@ -3,9 +3,12 @@
 //! The stack is an array that the thread alone writes and anyone may read. Where its next entry goes is counted in bytes, so that the hot path adds
 //! it to an address and need not multiply.
 
+use super::counted::{Late, Table};
+use super::used::Ways;
 use crate::catalog::{SiteId, ThreadId};
 use crate::metrics::Block;
-use crate::ring::Ring;
+use crate::ring::{KEPT_TEXTS, Ring};
+use crate::scope::Noted;
 use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::sync::{AtomicBool, Ordering};
 
@@ -36,6 +39,12 @@ pub(crate) struct ThreadState {
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
     id: AtomicU32,
     open: [OpenEntry; MAX_OPEN],
+    /// Where the thread keeps what it has used up.
+    pub(super) ways: Ways,
+    /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
+    next_kept: AtomicU64,
+    /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is recorded knows nothing of it.
+    pub(super) counted: Late<Table>,
 }
 
 /// A scope that is open now. Both fields are written by the thread, the start first, and read by anyone, who detects a change by reading twice. The
@@ -54,9 +63,12 @@ impl ThreadState {
             top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(1),
+            next_kept: AtomicU64::new(KEPT_TEXTS + 1),
             counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
             open: [const { OpenEntry::new() }; MAX_OPEN],
+            ways: Ways::none(),
+            counted: Late::new(),
         }
     }
 
@@ -68,10 +80,19 @@ impl ThreadState {
             top: AtomicU32::new(STACK_BYTES),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(0),
+            next_kept: AtomicU64::new(0),
             counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
             open: [const { OpenEntry::new() }; MAX_OPEN],
+            ways: Ways::none(),
+            counted: Late::new(),
         }
+    }
+
+    /// Returns how many scopes stand below a place on the stack.
+    #[inline(always)]
+    pub(crate) fn depth_of(place: u32) -> usize {
+        (place / ENTRY_BYTES) as usize
     }
 
     /// Returns the place on the stack for one more scope, unless it is deeper than what is kept.
@@ -79,6 +100,26 @@ impl ThreadState {
     pub(crate) fn next_place(&self) -> Option<u32> {
         let place = self.top.load(Ordering::Relaxed);
         (place < STACK_BYTES).then_some(place)
+    }
+
+    /// Returns whether the scope that was opened at `place` and `start_ticks` is the innermost one, of those that are kept.
+    #[inline(always)]
+    pub(crate) fn is_innermost(&self, place: u32, start_ticks: u64) -> bool {
+        self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES)
+            && self.start_at(Self::depth_of(place)) == Some(start_ticks)
+    }
+
+    /// Returns the start of the scope that was opened last at a depth that is kept.
+    #[inline(always)]
+    pub(super) fn start_at(&self, depth: usize) -> Option<u64> {
+        let entry = self.open.get(depth)?;
+        Some(entry.start_ticks.load(Ordering::Relaxed))
+    }
+
+    /// Closes the innermost scope, which was opened at `place`.
+    #[inline(always)]
+    pub(crate) fn pop_innermost(&self, place: u32) {
+        self.top.store(place, Ordering::Release);
     }
 
     /// Notes a scope as open at `place`, which [`next_place`](Self::next_place) returned.
@@ -118,6 +159,12 @@ impl ThreadState {
         }
     }
 
+    /// Returns how many scopes [`pop_open`](Self::pop_open) would close.
+    pub(crate) fn open_from(&self, place: u32) -> usize {
+        let above = self.top.load(Ordering::Relaxed).saturating_sub(place);
+        Self::depth_of(above)
+    }
+
     /// Closes the scope at `place` and opens another in its stead; returns its place.
     ///
     /// Where nothing else is open in the scope, its entry is overwritten as it stands, the start first: who looks at that moment may see the new
@@ -139,6 +186,26 @@ impl ThreadState {
         self.push_open(site, start_ticks)
     }
 
+    /// Returns what tells the innermost scope that is kept apart from all others of this thread: its end on the stack and its start in ticks, both 0
+    /// where none is open. Called by the thread alone; of a stand-in the numbers mean nothing.
+    #[inline(always)]
+    pub(crate) fn innermost(&self) -> (u32, u64) {
+        let top = self.top.load(Ordering::Relaxed).min(STACK_BYTES);
+        let Some(place) = top.checked_sub(ENTRY_BYTES) else {
+            return (0, 0);
+        };
+        #[expect(unsafe_code, reason = "as for `note`")]
+        // SAFETY: as for `note`: a multiple of an entry's size, at most the last entry's.
+        let entry = unsafe { &*self.open.as_ptr().byte_add(place as usize) };
+        (top, entry.start_ticks.load(Ordering::Relaxed))
+    }
+
+    /// Returns the sites of the scopes that are open and kept, outermost first. Called by the thread alone.
+    pub(crate) fn own_open_sites(&self) -> impl Iterator<Item = u32> {
+        let open = self.open.iter().take(self.depth(Ordering::Relaxed));
+        open.map(|entry| entry.site.load(Ordering::Relaxed))
+    }
+
     /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts are taken.
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
@@ -148,10 +215,25 @@ impl ThreadState {
             mine.site
                 .store(entry.site.load(Ordering::Relaxed), Ordering::Release);
         }
+        if let Some(before) = before.counted() {
+            self.counted.get_or_make(Table::default).inherit(before);
+        }
         self.next_text
             .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
+        // None of those that the other process keeps is kept here.
+        self.next_kept.store(
+            before.next_kept.load(Ordering::Relaxed) + KEPT_TEXTS,
+            Ordering::Relaxed,
+        );
         self.top
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// Returns what was noted of an open scope, the innermost but `depth` of them around it, where it is still that which began at `start_ticks`. To be called with the lock of the list of threads.
+    pub(super) fn noted(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
+        let noted = self.ways.noted(depth, start_ticks)?;
+        let is_open = self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
+        is_open.then_some(noted)
     }
 
     /// Takes the state for the thread of this number.
@@ -196,6 +278,20 @@ impl ThreadState {
         let key = self.next_text.load(Ordering::Relaxed);
         self.next_text.store(key + 1, Ordering::Relaxed);
         key
+    }
+
+    /// As [`take_text_key`](Self::take_text_key), of a text that is kept.
+    #[cfg(feature = "tracing")]
+    pub(super) fn take_kept_key(&self) -> u64 {
+        let key = self.next_kept.load(Ordering::Relaxed);
+        self.next_kept.store(key + 1, Ordering::Relaxed);
+        key
+    }
+
+    /// Returns the next key of a text that is kept. Called by the thread alone.
+    #[cfg(feature = "tracing")]
+    pub(super) fn next_kept_key(&self) -> u64 {
+        self.next_kept.load(Ordering::Relaxed)
     }
 
     /// Returns whether any scope is open.

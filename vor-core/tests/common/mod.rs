@@ -7,7 +7,9 @@
 )]
 
 pub mod mutation;
+pub mod random;
 pub mod views;
+pub mod wire;
 
 use std::sync::Arc;
 
@@ -17,21 +19,7 @@ use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 
-/// A small generator (splitmix64), so that every run sees the same cases.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-}
+pub use random::Random;
 
 /// A capture's bytes, where its records begin, and what it holds.
 pub struct Made {

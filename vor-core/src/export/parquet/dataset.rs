@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::measure::Measure;
 use super::metrics::{self, MetricsTable};
 use super::names::Origin;
 use super::place::{Partition, TableFiles};
@@ -15,6 +14,7 @@ use crate::catalog::Catalog;
 use crate::export::origin_ns;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
+use crate::stats::Measure;
 
 /// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders that engines take for columns, as Hive named them.
 ///
@@ -42,7 +42,7 @@ use crate::sink::{FrameSink, Interest};
 ///     match event {
 ///         Event::Batch(batch) => data.accept_batch(&batch)?,
 ///         Event::Frame(recovered) => data.accept_frame(&recovered.frame)?,
-///         Event::OpenScopes(_) | Event::Loss(_) => {}
+///         Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
 ///     }
 /// }
 /// data.finish()?;

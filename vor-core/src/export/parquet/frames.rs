@@ -10,9 +10,9 @@
 use rustc_hash::FxHashMap;
 
 use super::coded::NULL;
-use super::measure::Times;
 use crate::batch::{ArgValue, SpanArgs, ThreadBatch};
 use crate::catalog::{SiteId, ThreadId};
+use crate::stats::Times;
 
 /// Spans of a frame that wait for its end, as many as a frame with trees holds. Texts of arguments count as a span per [`SPAN_BYTES`].
 pub(super) const MAX_WAITING: usize = 1 << 20;

@@ -60,7 +60,6 @@
 
 mod coded;
 mod table;
-mod measure;
 mod frames;
 mod spans;
 mod metrics;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use parquet::schema::types::TypePtr;
 
 use super::coded::{Dictionary, NULL};
-use super::measure::{Measure, Times};
 use super::names::{Names, Origin};
 use super::saturated;
 use super::spans::lines;
@@ -21,6 +20,7 @@ use crate::catalog::{Catalog, SiteId};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 use crate::stats::Histogram;
+use crate::stats::{Measure, Times};
 
 /// Minutes that are held: spans of two threads may come in another order than they ended.
 const HELD_MINUTES: usize = 2;
@@ -202,10 +202,10 @@ impl SketchTable {
         }
         let mut begin = 0;
         while begin < times.len() {
-            let number = times[begin].end_unix_ns.div_euclid(MINUTE_NS);
+            let number = times[begin].end_unix_ns().div_euclid(MINUTE_NS);
             let from_ns = number.saturating_mul(MINUTE_NS);
             let until_ns = from_ns.saturating_add(MINUTE_NS);
-            let is_in = |times: &Times| times.end_unix_ns >= from_ns && times.end_unix_ns < until_ns;
+            let is_in = |times: &Times| (from_ns..until_ns).contains(&times.end_unix_ns());
             // The first is in it, even where the end of all time cuts the minute short.
             let length = 1 + times[begin + 1..]
                 .iter()

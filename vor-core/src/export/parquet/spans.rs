@@ -13,16 +13,16 @@ use rustc_hash::FxHashMap;
 
 use super::coded::{Dictionary, NULL};
 use super::frames::{EndedInFrame, RunningFrame};
-use super::measure::{Clock, Measure, Times};
 use super::names::{Names, Origin};
 use super::saturated;
 use super::table::{self, Column, Levels, Output, ROW_GROUP_ROWS, TableFile};
 use crate::Error;
 use crate::batch::{ArgValue, SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use crate::export::{arg_name, thread_label};
+use crate::export::{arg_keys, thread_label};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
+use crate::stats::{Clock, Measure, Times};
 
 /// Texts of arguments of a row group, beyond which it ends early.
 const MAX_ARG_BYTES: usize = 16 << 20;
@@ -477,8 +477,9 @@ impl Rows {
             return self.skip_args(1);
         }
         let names = &mut self.arg_names[self.sites[row] as usize];
-        for position in names.len()..values.len() {
-            names.push(key(site, position, names));
+        if names.len() < values.len() {
+            let keys = arg_keys(site, values.len()).into_iter();
+            *names = keys.map(|key| ByteArray::from(key.into_bytes())).collect();
         }
         for (position, value) in values.iter().enumerate() {
             let text = match value {
@@ -514,17 +515,4 @@ impl Rows {
         self.arg_repetition.clear();
         self.arg_bytes = 0;
     }
-}
-
-/// Returns the key of an argument. A map has each key once, so a name that another argument of the site has becomes one of its position.
-fn key(site: Option<&SiteInfo>, position: usize, taken: &[ByteArray]) -> ByteArray {
-    let is_taken = |name: &str| taken.iter().any(|other| other.data() == name.as_bytes());
-    let mut name = arg_name(site, position).into_owned();
-    if is_taken(&name) {
-        name = format!("arg{position}");
-    }
-    while is_taken(&name) {
-        name.push('_');
-    }
-    ByteArray::from(name.into_bytes())
 }

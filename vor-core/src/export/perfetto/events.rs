@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use super::process::{put_arg, put_flag};
-use super::proto::{put_message, put_str, put_u64};
 use super::schema::{event, legacy};
 use super::sequence::Sequence;
 use super::{PerfettoExporter, Times};
 use crate::Error;
 use crate::batch::{AsyncSpan, FlowStage, TaskEventKind, ThreadBatch};
 use crate::catalog::Catalog;
+use crate::export::proto::{put_message, put_str, put_u64};
 use crate::export::tasks::{OpenTask, in_order};
 use crate::export::thread_label;
 

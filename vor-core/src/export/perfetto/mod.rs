@@ -22,7 +22,6 @@
 //! the file, and the begin of a scope that was open across drains comes behind what is within it. Then begins are shown up to 16 ns, and never half a tick, late: by so
 //! much that there is room before them for those that come late.
 
-mod proto;
 mod schema;
 mod counters;
 mod names;
@@ -41,10 +40,10 @@ pub use process::CounterTrack;
 
 use self::names::{Name, Names};
 use self::process::Process;
-use self::proto::{put_f64, put_message, put_str, put_u64};
 use self::schema::{annotation, event};
 use self::sequence::Sequence;
 use self::sort::Sorter;
+use super::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 use super::tasks::OpenTasks;
 use super::{Numbers, arg_name, thread_label};
 use crate::Error;
@@ -289,7 +288,7 @@ fn put_args(out: &mut Vec<u8>, name: &Name, values: &[ArgValue]) {
 fn put_value(out: &mut Vec<u8>, value: &ArgValue) {
     match value {
         ArgValue::Bool(value) => put_u64(out, annotation::BOOL, u64::from(*value)),
-        ArgValue::I64(value) => proto::put_i64(out, annotation::INT, *value),
+        ArgValue::I64(value) => put_i64(out, annotation::INT, *value),
         ArgValue::U64(value) => put_u64(out, annotation::UINT, *value),
         ArgValue::F64(value) => put_f64(out, annotation::DOUBLE, *value),
         ArgValue::Str(value) => put_str(out, annotation::STRING, value),

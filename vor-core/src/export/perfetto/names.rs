@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::proto::{put_message, put_str, put_u64};
 use super::schema::{event, interned, packet};
 use crate::catalog::{Catalog, SiteId, SiteInfo};
+use crate::export::proto::{put_message, put_str, put_u64};
 
 /// Longest body of a span's begin that is kept ready.
 pub(super) const MAX_BODY_BYTES: usize = 32;

@@ -6,9 +6,9 @@ use rustc_hash::FxHashSet;
 
 use super::Times;
 use super::counters::CounterUnit;
-use super::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 use super::schema::{PACKET, annotation, clock, event, packet, track};
 use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::export::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 use crate::frame::FrameSnapshot;
 
 /// A counter that [`TraceBuilder::counter_track`](crate::sink::perfetto::TraceBuilder::counter_track) made.

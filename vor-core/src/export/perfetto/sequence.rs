@@ -8,11 +8,11 @@
 //! end    packet { track_event { end }, sequence, step }                                     11 bytes
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use super::names::{MAX_BODY_BYTES, Name};
-use super::proto::{MAX_VARINT_BYTES, put_i64, put_message, put_str, put_u64, write_varint};
 use super::schema::{PACKET, clock, event, packet, track};
+use crate::export::proto::{MAX_VARINT_BYTES, put_i64, put_message, put_str, put_u64, write_varint};
 
 /// Keys of the fields that the hot path writes by hand, as they stand in the bytes.
 const PACKET_KEY: u8 = (PACKET << 3 | 2) as u8;
@@ -20,8 +20,8 @@ const TIMESTAMP_KEY: u8 = (packet::TIMESTAMP << 3) as u8;
 
 /// Most bytes of a thread's part of a packet: a sequence number of 32 bits, and flags.
 const MAX_PREFIX_BYTES: usize = 8;
-/// Times of late begins that are remembered.
-const MAX_LATE: usize = 64;
+/// Times of late begins that are remembered, where so many scopes are open.
+const MAX_LATE: usize = 4096;
 
 /// `track_event { type: END }`.
 const END_BODY: [u8; 4] = [
@@ -52,10 +52,11 @@ pub(super) struct Sequence {
     /// Where the clock is coarse: the newest begin, and the newest of the blocks before this one. Begins up to that one come late.
     newest_ns: Option<u64>,
     settled_ns: Option<u64>,
-    /// Times at which begins came late, and the block in which: the last ones.
-    late: VecDeque<(u64, u64)>,
-    /// Number of the block.
+    /// Times at which begins came late, with the number of blocks in which they did, and the last of these.
+    late: BTreeMap<u64, (u64, u64)>,
+    /// Number of the block, and its first begin.
     block: u64,
+    first_ns: Option<u64>,
     /// Which names the sequence was told of, a bit each.
     known: Vec<u64>,
 }
@@ -80,8 +81,9 @@ impl Sequence {
             last_ns: 0,
             newest_ns: None,
             settled_ns: None,
-            late: VecDeque::new(),
+            late: BTreeMap::new(),
             block: 0,
+            first_ns: None,
             known: Vec::new(),
         }
     }
@@ -158,6 +160,10 @@ impl Sequence {
     pub(super) fn begin_block(&mut self) {
         self.settled_ns = self.newest_ns;
         self.block += 1;
+        // The span that began first has ended: what came late within it is over, and nothing else begins there.
+        if let Some(first_ns) = self.first_ns.take() {
+            self.late.split_off(&first_ns.saturating_add(1));
+        }
     }
 
     /// Returns the time at which a begin is shown; with a clock that is not coarse, `slack_ns` is 0 and it is that of the begin.
@@ -168,22 +174,19 @@ impl Sequence {
         if slack_ns == 0 {
             return ns;
         }
+        self.first_ns.get_or_insert(ns);
         if self.settled_ns.is_none_or(|settled_ns| ns > settled_ns) {
             self.newest_ns = Some(ns);
             return ns + slack_ns;
         }
-        let of_time = |late: &&(u64, u64)| late.0 == ns;
-        let known = self.late.iter().filter(of_time).count() as u64;
-        let here = (ns, self.block);
-        let before = if self.late.contains(&here) {
-            known - 1
-        } else {
-            if self.late.len() == MAX_LATE {
-                self.late.pop_front();
-            }
-            self.late.push_back(here);
-            known
-        };
+        if self.late.len() == MAX_LATE && !self.late.contains_key(&ns) {
+            self.late.pop_first();
+        }
+        let (blocks, last) = self.late.entry(ns).or_default();
+        if *last != self.block {
+            (*blocks, *last) = (*blocks + 1, self.block);
+        }
+        let before = *blocks - 1;
         ns + slack_ns.saturating_sub(1 + before).max(1)
     }
 

@@ -2,32 +2,41 @@
 
 use rustc_hash::FxHashMap;
 
+use super::builder::Line;
+use super::ended::EndedSpans;
 use crate::batch::ThreadBatch;
 use crate::catalog::ThreadId;
 use crate::clock::Timeline;
-use crate::stats::{EndedSpans, Line};
 
 /// Measures the spans of batches. The batches of a thread must come in their order.
 ///
 /// A self time is the span's length without that of the spans directly inside it, in whichever frame they ended. So the
-/// self times of a call site add up to what [`StatsBuilder`](crate::stats::StatsBuilder) says, to the nanosecond.
+/// self times of a call site add up to what [`StatsBuilder`](super::StatsBuilder) says, to the nanosecond.
 #[derive(Debug, Default)]
-pub(super) struct Measure {
+pub(crate) struct Measure {
     threads: FxHashMap<ThreadId, EndedSpans>,
     times: Vec<Times>,
 }
 
-/// When a span ended, in nanoseconds since 1970, and how long it lasted.
+/// When a span began, in nanoseconds since 1970, and how long it lasted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) end_unix_ns: i64,
-    pub(super) total_ns: u64,
-    pub(super) self_ns: u64,
+pub(crate) struct Times {
+    pub(crate) start_unix_ns: i64,
+    pub(crate) total_ns: u64,
+    pub(crate) self_ns: u64,
+}
+
+impl Times {
+    /// Returns when the span ended, in nanoseconds since 1970.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn end_unix_ns(&self) -> i64 {
+        self.start_unix_ns.saturating_add_unsigned(self.total_ns)
+    }
 }
 
 impl Measure {
     /// Measures the spans of a batch: an entry for each, in their order.
-    pub(super) fn batch(&mut self, timeline: &Timeline, batch: &ThreadBatch) -> &[Times] {
+    pub(crate) fn batch(&mut self, timeline: &Timeline, batch: &ThreadBatch) -> &[Times] {
         self.times.clear();
         if batch.sites.is_empty() {
             return &self.times;
@@ -39,7 +48,7 @@ impl Measure {
             let (start_unix_ns, total_ns) = clock.place(start_ticks, duration_ticks);
             let inside = ended.end(start_ticks, total_ns);
             Times {
-                end_unix_ns: start_unix_ns.saturating_add_unsigned(total_ns),
+                start_unix_ns,
                 total_ns,
                 self_ns: total_ns - inside.total_ns.min(total_ns),
             }
@@ -48,21 +57,21 @@ impl Measure {
     }
 
     /// Returns the number of spans whose self time is an estimate.
-    pub(super) fn estimated_self_times(&self) -> u64 {
+    pub(crate) fn estimated_self_times(&self) -> u64 {
         self.threads.values().map(EndedSpans::split_runs).sum()
     }
 }
 
 /// Converts ticks by the line of the timeline that served last, which nearly always serves again.
 #[derive(Debug)]
-pub(super) struct Clock<'a> {
+pub(crate) struct Clock<'a> {
     timeline: &'a Timeline,
     line: Line,
     line_unix_ns: i64,
 }
 
 impl<'a> Clock<'a> {
-    pub(super) fn new(timeline: &'a Timeline) -> Self {
+    pub(crate) fn new(timeline: &'a Timeline) -> Self {
         Self {
             timeline,
             line: Line::default(),
@@ -72,7 +81,7 @@ impl<'a> Clock<'a> {
 
     /// Returns when a span began, in nanoseconds since 1970, and its length in nanoseconds.
     #[inline]
-    pub(super) fn place(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
+    pub(crate) fn place(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
         let end_ticks = start_ticks.saturating_add(duration_ticks);
         // The length comes first, since it is there only where the line covers both ends.
         if let Some(total_ns) = self.line.length_ns(start_ticks, end_ticks)

@@ -1,4 +1,4 @@
-//! The protobuf wire format, as far as a trace needs it: fields appended to a buffer, without an object in between.
+//! The protobuf wire format, as far as traces and profiles need it: fields appended to a buffer, without an object in between.
 //!
 //! A message that stands in another one is written in place, and its length put before it afterwards.
 

@@ -1,4 +1,4 @@
-//! Sums per distinct stack, from spans in the order in which they ended.
+//! Sums per distinct stack, from spans in the order in which they ended: of their times, or of all that is measured of them ([`Weight`]).
 //!
 //! A call tree in which siblings of equal name are one node holds as many nodes as there are distinct stacks, however long the program ran. But
 //! a span arrives before its parents, so its place in that tree is unknown at first. Each thread therefore has a row of subtrees
@@ -17,7 +17,15 @@
 //! So that run stands one ancestor too high, and in what is around both no nanosecond is lost or counted twice. A span that began among
 //! the last `MOST_WAITING / 2` subtrees never meets a run, or, where the subtrees are large, the last `FEW_WAITING / 2`.
 //!
+//! Where the sums of a running program are taken at intervals, `cut` says how.
+//!
 //! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of any depth is merged and freed without recursion.
+
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+mod cut;
+
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+pub(super) use cut::Open;
 
 /// Waiting subtrees of a thread at which the older half is merged.
 const MOST_WAITING: usize = if cfg!(miri) { 64 } else { 16_384 };
@@ -34,10 +42,48 @@ const TOGETHER: usize = 8;
 /// No node.
 const NONE: u32 = u32::MAX;
 
+/// What is summed: a time, or several numbers that are measured together. Each of them includes those of the spans inside.
+pub(super) trait Weight: Copy + Default {
+    /// Combines each number with the one in its place.
+    #[must_use]
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self;
+
+    /// Returns whether all of it is 0.
+    fn is_zero(self) -> bool;
+
+    #[must_use]
+    fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    #[must_use]
+    fn less(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    /// Returns `part` of `whole` parts of it.
+    #[must_use]
+    fn share(self, part: u64, whole: u64) -> Self {
+        let (part, whole) = (u128::from(part.min(whole)), u128::from(whole.max(1)));
+        // A share of a 64-bit number, so it has no more bits itself.
+        self.each(self, |number, _| (u128::from(number) * part / whole) as u64)
+    }
+}
+
+impl Weight for u64 {
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        with(self, other)
+    }
+
+    fn is_zero(self) -> bool {
+        self == 0
+    }
+}
+
 /// The nodes of all threads.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
-    nodes: Vec<Node>,
+pub(super) struct Stacks<V> {
+    nodes: Vec<Node<V>>,
     /// Nodes that are free, linked by `next`.
     free: Option<u32>,
     /// Lists that are still to be merged below a node.
@@ -46,8 +92,8 @@ pub(super) struct Stacks {
 
 /// A frame below a certain stack.
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    self_ns: u64,
+struct Node<V> {
+    own: V,
     frame: u32,
     /// The first of its children, which `next` links.
     below: u32,
@@ -56,56 +102,77 @@ struct Node {
 
 /// The subtrees of one thread that wait for a parent.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    row: Vec<Subtrees>,
+pub(super) struct Waiting<V> {
+    row: Vec<Subtrees<V>>,
     nodes: usize,
     most_nodes: usize,
+    cut: Cut,
+}
+
+/// Where the sums of a thread were taken last; see `cut`.
+#[derive(Debug, Default)]
+struct Cut {
+    ticks: u64,
+    /// When the scopes began that were open then, outermost first.
+    open: Vec<u64>,
 }
 
 /// One subtree, or a run of neighbours.
 #[derive(Clone, Copy, Debug)]
-struct Subtrees {
+struct Subtrees<V> {
     first_start_ticks: u64,
     last_start_ticks: u64,
-    total_ns: u64,
+    total: V,
     first: u32,
 }
 
-impl Default for Waiting {
+impl<V> Default for Waiting<V> {
     fn default() -> Self {
         Self {
             row: Vec::new(),
             nodes: 0,
             most_nodes: MOST_NODES,
+            cut: Cut::default(),
         }
     }
 }
 
-impl Waiting {
+impl<V: Weight> Waiting<V> {
     /// Takes the next span that ended on the thread.
-    pub(super) fn end(&mut self, stacks: &mut Stacks, frame: u32, start_ticks: u64, total_ns: u64) {
+    pub(super) fn end(
+        &mut self,
+        stacks: &mut Stacks<V>,
+        frame: u32,
+        start_ticks: u64,
+        duration_ticks: u64,
+        total: V,
+    ) {
+        let total = if start_ticks < self.cut.ticks {
+            self.since_cut(start_ticks, duration_ticks, total)
+        } else {
+            total
+        };
         let node = stacks.take(frame);
         self.nodes += 1;
-        let mut inside_ns: u64 = 0;
+        let mut inside = V::default();
         while let Some(last) = self.row.last_mut() {
             if last.first_start_ticks >= start_ticks {
-                inside_ns = inside_ns.saturating_add(last.total_ns);
+                inside = inside.plus(last.total);
                 self.nodes -= stacks.merge(node, last.first);
                 self.row.pop();
                 continue;
             }
             if last.last_start_ticks >= start_ticks {
-                let most_ns = total_ns.saturating_sub(inside_ns);
-                inside_ns = inside_ns.saturating_add(last.take_share(start_ticks, most_ns));
+                inside = inside.plus(last.take_share(start_ticks, total.less(inside)));
             }
             break;
         }
-        stacks.nodes[node as usize].self_ns = total_ns.saturating_sub(inside_ns);
+        stacks.nodes[node as usize].own = total.less(inside);
         self.row.push(Subtrees {
             first_start_ticks: start_ticks,
             last_start_ticks: start_ticks,
             // Where children claim more than their parent has, what is above it loses no more than them.
-            total_ns: total_ns.max(inside_ns),
+            total: total.each(inside, u64::max),
             first: node,
         });
         if self.row.len() > MOST_WAITING || (self.nodes > self.most_nodes && self.row.len() > FEW_WAITING) {
@@ -113,15 +180,27 @@ impl Waiting {
         }
     }
 
+    /// Returns what counts of a span that began before the last cut: all of it where what it took until then is known, or where nothing was around it. Where it
+    /// was not known to be open, what it took until then was taken for its parent's.
+    #[cold]
+    fn since_cut(&self, start_ticks: u64, duration_ticks: u64, total: V) -> V {
+        let has_parent = self.cut.open.first().is_some_and(|&first| first < start_ticks);
+        if !has_parent || self.cut.open.contains(&start_ticks) {
+            return total;
+        }
+        let end_ticks = start_ticks.saturating_add(duration_ticks);
+        total.share(end_ticks.saturating_sub(self.cut.ticks), duration_ticks)
+    }
+
     /// Merges all subtrees below `root`: nothing comes after them.
-    pub(super) fn finish(self, stacks: &mut Stacks, root: u32) {
+    pub(super) fn finish(self, stacks: &mut Stacks<V>, root: u32) {
         for subtrees in self.row {
             stacks.merge(root, subtrees.first);
         }
     }
 
     #[cold]
-    fn make_room(&mut self, stacks: &mut Stacks) {
+    fn make_room(&mut self, stacks: &mut Stacks<V>) {
         self.fold(stacks);
         while self.nodes > self.most_nodes / 2 && self.row.len() > FEW_WAITING {
             self.fold(stacks);
@@ -130,7 +209,7 @@ impl Waiting {
     }
 
     /// Merges the older half of the row, [`TOGETHER`] subtrees into one.
-    fn fold(&mut self, stacks: &mut Stacks) {
+    fn fold(&mut self, stacks: &mut Stacks<V>) {
         let older = self.row.len() / 2;
         let mut kept = 0;
         for i in (0..older).step_by(TOGETHER) {
@@ -140,7 +219,7 @@ impl Waiting {
             for next in &self.row[i + 1..older.min(i + TOGETHER)] {
                 self.nodes -= stacks.merge(root, next.first);
                 run.last_start_ticks = next.last_start_ticks;
-                run.total_ns = run.total_ns.saturating_add(next.total_ns);
+                run.total = run.total.plus(next.total);
             }
             run.first = stacks.nodes[root as usize].below;
             stacks.give(root);
@@ -151,26 +230,27 @@ impl Waiting {
     }
 }
 
-impl Subtrees {
-    /// Takes the time of what began at or after `start_ticks` from a run, at most `most_ns`.
+impl<V: Weight> Subtrees<V> {
+    /// Takes the weight of what began at or after `start_ticks` from a run, at most `most`.
     #[cold]
-    fn take_share(&mut self, start_ticks: u64, most_ns: u64) -> u64 {
-        let ticks = u128::from(self.last_start_ticks - self.first_start_ticks) + 1;
-        let later_ticks = u128::from(self.last_start_ticks - start_ticks) + 1;
-        // A share of a 64-bit number, so it has no more bits itself.
-        let share_ns = (u128::from(self.total_ns) * later_ticks / ticks) as u64;
-        let share_ns = share_ns.min(most_ns);
-        self.total_ns -= share_ns;
+    fn take_share(&mut self, start_ticks: u64, most: V) -> V {
+        let later_ticks = self.last_start_ticks - start_ticks;
+        let ticks = self.last_start_ticks - self.first_start_ticks;
+        let share = self
+            .total
+            .share(later_ticks.saturating_add(1), ticks.saturating_add(1));
+        let share = share.each(most, u64::min);
+        self.total = self.total.less(share);
         self.last_start_ticks = start_ticks - 1;
-        share_ns
+        share
     }
 }
 
-impl Stacks {
+impl<V: Weight> Stacks<V> {
     /// Makes a node without children or time.
     pub(super) fn take(&mut self, frame: u32) -> u32 {
         let node = Node {
-            self_ns: 0,
+            own: V::default(),
             frame,
             below: NONE,
             next: NONE,
@@ -201,7 +281,7 @@ impl Stacks {
                 match self.find(parent, node.frame) {
                     Some(same) => {
                         let same_node = &mut self.nodes[same as usize];
-                        same_node.self_ns = same_node.self_ns.saturating_add(node.self_ns);
+                        same_node.own = same_node.own.plus(node.own);
                         if node.below != NONE {
                             self.work.push((same, node.below));
                         }
@@ -238,11 +318,11 @@ impl Stacks {
         None
     }
 
-    /// Calls `visit` for every node below `root` that has time of its own, with the frames from the outermost to its own.
+    /// Calls `visit` for every node below `root` that has weight of its own, with the frames from the outermost to its own.
     pub(super) fn each<E>(
         &self,
         root: u32,
-        mut visit: impl FnMut(&[u32], u64) -> Result<(), E>,
+        mut visit: impl FnMut(&[u32], V) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut path = Vec::new();
         let mut open = vec![self.nodes[root as usize].below];
@@ -253,8 +333,8 @@ impl Stacks {
             }
             let node = self.nodes[at as usize];
             path.push(node.frame);
-            if node.self_ns > 0 {
-                visit(&path, node.self_ns)?;
+            if !node.own.is_zero() {
+                visit(&path, node.own)?;
             }
             open.push(node.next);
             open.push(node.below);
@@ -269,7 +349,7 @@ mod tests {
 
     use super::*;
 
-    fn sums(stacks: &mut Stacks, waiting: Waiting) -> BTreeMap<Vec<u32>, u64> {
+    fn sums(stacks: &mut Stacks<u64>, waiting: Waiting<u64>) -> BTreeMap<Vec<u32>, u64> {
         let root = stacks.take(NONE);
         waiting.finish(stacks, root);
         let mut sums = BTreeMap::new();
@@ -289,7 +369,7 @@ mod tests {
             let at = turn * 1_000;
             // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a leaf.
             for (frame, start, total) in [(2, 10, 10), (2, 30, 10), (3, 51, 5), (2, 50, 20), (1, 0, 100)] {
-                waiting.end(&mut stacks, frame, at + start, total);
+                waiting.end(&mut stacks, frame, at + start, total, total);
             }
         }
         let expected = [(vec![1], 180), (vec![1, 2], 105), (vec![1, 2, 3], 15)];
@@ -302,14 +382,15 @@ mod tests {
         let mut waiting = Waiting::default();
         let turns = 6 * MOST_WAITING as u64;
         for turn in 0..turns {
-            waiting.end(&mut stacks, 2, 1 + turn * 10, 4);
-            waiting.end(&mut stacks, 1 + (turn % 2) as u32 * 2, turn * 10, 8);
+            waiting.end(&mut stacks, 2, 1 + turn * 10, 4, 4);
+            waiting.end(&mut stacks, 1 + (turn % 2) as u32 * 2, turn * 10, 8, 8);
         }
         assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 2 * MOST_WAITING);
         // A span that began in the middle of all takes what is about half of it.
         let begin = turns / 2 * 10;
-        waiting.end(&mut stacks, 9, begin, turns * 10 - begin);
-        waiting.end(&mut stacks, 7, 0, turns * 10);
+        let length = turns * 10 - begin;
+        waiting.end(&mut stacks, 9, begin, length, length);
+        waiting.end(&mut stacks, 7, 0, turns * 10, turns * 10);
         let sums = sums(&mut stacks, waiting);
         assert_eq!(sums.values().sum::<u64>(), turns * 10);
         // Every turn leaves 2 of its 10 to what is around it.
@@ -327,7 +408,8 @@ mod tests {
         let depth = if cfg!(miri) { 100 } else { 200_000 };
         for _ in 0..2 {
             for level in (0..depth).rev() {
-                waiting.end(&mut stacks, 1, level, 2 * (depth - level));
+                let length = 2 * (depth - level);
+                waiting.end(&mut stacks, 1, level, length, length);
             }
         }
         let root = stacks.take(NONE);

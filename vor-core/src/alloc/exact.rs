@@ -1,0 +1,368 @@
+//! The exact heap: four bytes behind each object that name the stack of scopes it was allocated in.
+//!
+//! ```text
+//! │ object, as many bytes as were asked for │ stack, u32 │      (no alignment between them)
+//! ```
+//!
+//! The allocator is asked for four bytes more, at the same alignment, so the object begins where it would have begun, and whoever gives it back says how
+//! long it is. glibc hands out sizes in steps of 16, so that the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth: 4 in the
+//! mean. Each thread keeps a table by stack of what it has allocated less what it has given back, whoever allocated it; the sum of all tables is what is in use.
+//!
+//! The number of the current stack is kept beside the height and the start of the innermost scope, of which no two scopes of a thread have the same.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr::null_mut;
+
+use super::local::{self, Local};
+use super::stacks;
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::{clock, thread};
+
+/// Stacks that are told apart; what is allocated in later ones is the outer scope's.
+pub(super) const MAX_STACKS: usize = 1 << 16;
+
+/// Bytes behind the object.
+const TRAILER_BYTES: usize = size_of::<u32>();
+
+/// Behind an object that is nobody's.
+const UNTRACKED: u32 = u32::MAX;
+
+/// Objects and bytes of one stack: what a thread has allocated less what it has given back, which wraps around where it gives back what others allocated.
+///
+/// The thread alone writes (relaxed loads and stores), snapshots read (relaxed).
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Live {
+    #[inline(always)]
+    pub(super) fn add(&self, objects: u64, bytes: u64) {
+        local::add(&self.objects, objects);
+        local::add(&self.bytes, bytes);
+    }
+
+    #[inline(always)]
+    pub(super) fn read(&self) -> (u64, u64) {
+        (
+            self.objects.load(Ordering::Relaxed),
+            self.bytes.load(Ordering::Relaxed),
+        )
+    }
+}
+
+/// A thread's [`Live`] by stack. It grows by its thread under the lock of the list of threads, under which snapshots read it.
+#[derive(Debug)]
+pub(super) struct LiveTable {
+    /// Written by the thread under the lock, read by the thread without and by others with it, relaxed.
+    start: AtomicPtr<Live>,
+    /// As `start`.
+    len: AtomicU32,
+}
+
+impl LiveTable {
+    pub(super) const fn new() -> Self {
+        Self {
+            start: AtomicPtr::new(null_mut()),
+            len: AtomicU32::new(0),
+        }
+    }
+
+    /// Returns how many stacks have a place.
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Returns the place of a stack.
+    ///
+    /// # Safety
+    ///
+    /// `stack` is below [`len`](Self::len), and the caller is the table's thread or holds the lock.
+    #[expect(unsafe_code, reason = "the table is memory of the system's allocator")]
+    #[inline(always)]
+    unsafe fn at(&self, stack: u32) -> &Live {
+        // SAFETY: the table has `len` entries from `start` on, which `grow` made; only its own thread, with the lock, replaces it.
+        unsafe { &*self.start.load(Ordering::Relaxed).add(stack as usize) }
+    }
+
+    fn get(&self, stack: u32) -> Option<&Live> {
+        #[expect(unsafe_code, reason = "as above")]
+        // SAFETY: the place exists; only the table's own thread, or whoever holds the lock, gets here.
+        (stack < self.len()).then(|| unsafe { self.at(stack) })
+    }
+
+    /// Adds where there is room. To be called by the thread.
+    pub(super) fn add(&self, stack: u32, objects: u64, bytes: u64) -> bool {
+        let live = self.get(stack);
+        if let Some(live) = live {
+            live.add(objects, bytes);
+        }
+        live.is_some()
+    }
+
+    /// Returns the entries that say something: stack, objects and bytes. To be called with the lock.
+    pub(super) fn read(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
+        let all = (0..self.len()).filter_map(|stack| {
+            let (objects, bytes) = self.get(stack)?.read();
+            Some((stack, objects, bytes))
+        });
+        all.filter(|(_, objects, bytes)| (*objects, *bytes) != (0, 0))
+    }
+
+    /// Makes room for `stack`; returns `false` where it cannot. To be called by the thread, with the lock.
+    pub(super) fn grow(&self, stack: u32) -> bool {
+        let needed = stack as usize + 1;
+        if needed > MAX_STACKS {
+            return false;
+        }
+        let (old, old_len) = (
+            self.start.load(Ordering::Relaxed),
+            self.len.load(Ordering::Relaxed) as usize,
+        );
+        if needed <= old_len {
+            return true;
+        }
+        let len = needed.next_power_of_two().max(16);
+        let Ok(layout) = Layout::array::<Live>(len) else {
+            return false;
+        };
+        #[expect(unsafe_code, reason = "memory from the system's allocator")]
+        // SAFETY: the layout is not empty; entries of zeros are what `Live` begins with.
+        let new = unsafe { System.alloc_zeroed(layout) }.cast::<Live>();
+        if new.is_null() {
+            return false;
+        }
+        #[expect(unsafe_code, reason = "as above")]
+        // SAFETY: both tables have at least `old_len` entries, and are different memory. The old one is read by nobody else: the lock is held.
+        unsafe {
+            std::ptr::copy_nonoverlapping(old, new, old_len);
+        }
+        self.free();
+        self.start.store(new, Ordering::Relaxed);
+        self.len.store(len as u32, Ordering::Relaxed);
+        true
+    }
+
+    /// Gives the memory back. To be called with the lock, by the thread or where it runs no more.
+    pub(super) fn free(&self) {
+        let start = self.start.swap(null_mut(), Ordering::Relaxed);
+        let len = self.len.swap(0, Ordering::Relaxed);
+        if let (false, Ok(layout)) = (start.is_null(), Layout::array::<Live>(len as usize)) {
+            #[expect(unsafe_code, reason = "as in `grow`")]
+            // SAFETY: `grow` took this memory with this layout, and nobody can find it any more.
+            unsafe {
+                System.dealloc(start.cast(), layout);
+            }
+        }
+    }
+}
+
+/// An edge of the tree of stacks as a thread remembers it: parent and site, and the stack.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    key: u64,
+    stack: u32,
+}
+
+/// Edges that a thread remembers.
+const EDGES: usize = 64;
+
+/// The number of the stack that is open on this thread, and what it was found by.
+#[derive(Debug)]
+pub(super) struct StackCache {
+    top: Cell<u32>,
+    start_ticks: Cell<u64>,
+    stack: Cell<u32>,
+    /// Edges by a hash, null before the first.
+    edges: Cell<*mut Edge>,
+}
+
+impl StackCache {
+    pub(super) const fn new() -> Self {
+        Self {
+            top: Cell::new(0),
+            start_ticks: Cell::new(0),
+            stack: Cell::new(0),
+            edges: Cell::new(null_mut()),
+        }
+    }
+
+    /// Returns the number of the stack that is open on this thread, unless another was when it was asked for last.
+    #[inline(always)]
+    fn known(&self) -> Option<u32> {
+        let (top, start_ticks) = thread::hot().innermost();
+        let is_known = top == self.top.get() && start_ticks == self.start_ticks.get();
+        is_known.then(|| self.stack.get())
+    }
+
+    /// Returns the number of the stack that is open on this thread.
+    fn current(&self) -> u32 {
+        self.known().unwrap_or_else(|| self.find())
+    }
+
+    fn find(&self) -> u32 {
+        let (top, start_ticks) = thread::hot().innermost();
+        // A thread without a state has no scope open; no scope has the start that stands there.
+        let stack = thread::current().map_or(0, |state| {
+            state
+                .own_open_sites()
+                .fold(0, |parent, site| self.child(parent, site))
+        });
+        // Where the clock is coarse, another scope may have the same start.
+        let tells_apart = cfg!(target_arch = "x86_64") && clock::is_hardware();
+        self.top.set(if tells_apart { top } else { u32::MAX });
+        self.start_ticks.set(start_ticks);
+        self.stack.set(stack);
+        stack
+    }
+
+    fn child(&self, parent: u32, site: u32) -> u32 {
+        let key = u64::from(parent) << 32 | u64::from(site);
+        let Some(edge) = self.edge(key) else {
+            return stacks::child(parent, site);
+        };
+        #[expect(unsafe_code, reason = "the edges are memory of the system's allocator")]
+        // SAFETY: `edge` leads into this thread's edges, which nobody else knows of.
+        let edge = unsafe { &mut *edge };
+        // Sites begin at 1, so that no edge has the key 0.
+        if edge.key != key {
+            *edge = Edge {
+                key,
+                stack: stacks::child(parent, site),
+            };
+        }
+        edge.stack
+    }
+
+    /// Returns where an edge is remembered, `None` where there is no memory for it.
+    fn edge(&self, key: u64) -> Option<*mut Edge> {
+        if self.edges.get().is_null() {
+            let layout = Layout::array::<Edge>(EDGES).ok()?;
+            #[expect(unsafe_code, reason = "memory from the system's allocator")]
+            // SAFETY: the layout is not empty; edges of zeros are edges without a key.
+            self.edges
+                .set(unsafe { System.alloc_zeroed(layout) }.cast::<Edge>());
+        }
+        let place = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % EDGES;
+        let edges = self.edges.get();
+        // The place is one of those that the memory has.
+        (!edges.is_null()).then(|| edges.wrapping_add(place))
+    }
+
+    /// Gives the memory back: for the end of the thread.
+    pub(super) fn free(&self) {
+        let edges = self.edges.replace(null_mut());
+        if let (false, Ok(layout)) = (edges.is_null(), Layout::array::<Edge>(EDGES)) {
+            #[expect(unsafe_code, reason = "as in `edge`")]
+            // SAFETY: `edge` took this memory with this layout, and no reference to it outlives a call of `child`.
+            unsafe {
+                System.dealloc(edges.cast(), layout);
+            }
+        }
+    }
+}
+
+/// Returns the layout of an object with what stands behind it; `None` where that is too long.
+#[inline(always)]
+pub(super) fn with_trailer(layout: Layout) -> Option<Layout> {
+    let size = layout.size().checked_add(TRAILER_BYTES)?;
+    Layout::from_size_align(size, layout.align()).ok()
+}
+
+/// Returns the layout that an object has with what stands behind it.
+///
+/// # Safety
+///
+/// There is an object that was allocated with the layout that [`with_trailer`] made of this one.
+#[expect(
+    unsafe_code,
+    reason = "that the layout is one is known, and not checked once more"
+)]
+#[inline(always)]
+pub(super) unsafe fn with_its_trailer(layout: Layout) -> Layout {
+    // SAFETY: `with_trailer` has found the same size and alignment to be a layout.
+    unsafe { Layout::from_size_align_unchecked(layout.size() + TRAILER_BYTES, layout.align()) }
+}
+
+/// Notes behind a new object whose it is.
+///
+/// # Safety
+///
+/// `object` has `bytes` bytes and those of the trailer.
+#[expect(unsafe_code, reason = "the trailer stands behind the caller's object")]
+#[inline(always)]
+pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
+    let local = local::own();
+    let stack = match local.stack.known() {
+        Some(stack) if stack < local.counted_stacks() => {
+            // SAFETY: the stack has a place in the table, which is this thread's.
+            unsafe { local.shared.live.at(stack) }.add(1, bytes as u64);
+            local.count_alloc(bytes);
+            stack
+        }
+        _ => allocated_slowly(local, bytes),
+    };
+    // SAFETY: the caller promises that there is room, which nobody else knows of; it has no alignment.
+    unsafe { object.add(bytes).cast::<u32>().write_unaligned(stack) };
+}
+
+/// As [`allocated`], where the thread does not count, or another stack is open than before: returns whose the object is.
+#[cold]
+#[inline(never)]
+fn allocated_slowly(local: &Local, bytes: usize) -> u32 {
+    // Before the stack is asked for: who is inside holds a lock.
+    if !local.allocated(bytes) {
+        return UNTRACKED;
+    }
+    let stack = local.stack.current();
+    local.add_live(stack, 1, bytes as u64);
+    stack
+}
+
+/// Returns whose this object is.
+///
+/// # Safety
+///
+/// `object` has `bytes` bytes and was noted by [`allocated`].
+#[expect(unsafe_code, reason = "the trailer stands behind the caller's object")]
+#[inline(always)]
+pub(super) unsafe fn owner(object: *mut u8, bytes: usize) -> u32 {
+    // SAFETY: the caller promises that the trailer is there.
+    unsafe { object.add(bytes).cast::<u32>().read_unaligned() }
+}
+
+/// Takes an object of `owner` out of what is in use.
+#[inline(always)]
+pub(super) fn freed(owner: u32, bytes: usize) {
+    let local = local::own();
+    if owner >= local.counted_stacks() {
+        return freed_slowly(local, owner, bytes);
+    }
+    #[expect(unsafe_code, reason = "that the table has the place was just asked")]
+    // SAFETY: the owner has a place in the table, which is this thread's.
+    unsafe { local.shared.live.at(owner) }.add(1_u64.wrapping_neg(), (bytes as u64).wrapping_neg());
+    local.count_free(bytes);
+}
+
+/// As [`freed`], where the thread does not count, the object is nobody's, or its owner has no place in the thread's table yet.
+#[cold]
+#[inline(never)]
+fn freed_slowly(local: &Local, owner: u32, bytes: usize) {
+    if owner != UNTRACKED {
+        local.add_live(owner, 1_u64.wrapping_neg(), (bytes as u64).wrapping_neg());
+    }
+    local.freed(bytes);
+}
+
+impl Local {
+    /// Adds to what is in use of a stack; wraps around.
+    fn add_live(&self, stack: u32, objects: u64, bytes: u64) {
+        if !self.shared.live.add(stack, objects, bytes) {
+            self.add_live_slowly(stack, objects, bytes);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The sampled heap: of all bytes allocated, one in so many is a sample, and a table holds those objects that have one and are alive.
+//!
+//! The distances between samples are drawn from the exponential distribution, so that every byte has the same chance, whatever was sampled before (a Poisson
+//! process). An object of *s* bytes at an interval of *T* then has a sample with the probability p = 1 − e^(−s/T), and stands for 1/p objects and s/p bytes:
+//! the sums of these are unbiased, and their variance is at most the sum over the samples of (1 − p) s²/p².
+//!
+//! Whether an object may be in the table is asked of a filter when it is given back: a byte per slot of 256 bytes of addresses, which counts the samples in the
+//! slot. Objects near to each other have slots near to each other, so the part of the filter that a program's heap uses is a 256th of that heap and
+//! stays in the cache; beyond 1 GiB the heap is folded. A sample itself takes some 50 bytes of the table.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+use super::local::Local;
+use super::lock::Lock;
+use super::{HEAP, stacks};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU8;
+use crate::{clock, thread};
+
+/// An object that has a sample and is alive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) bytes: usize,
+    pub(super) stack: u32,
+}
+
+const SLOTS: usize = 1 << 22;
+
+/// Bytes of addresses that share a slot, as a power of two.
+const SLOT_BITS: u32 = 8;
+
+/// Samples by slot; a slot that ever had 255 keeps that number. Changed by whoever samples or gives back a sampled object, read by everyone that gives back,
+/// relaxed: an object reaches another thread after its sample was counted, by whatever brings it there.
+static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
+
+const SHARDS: usize = 64;
+
+static SHARD: [Lock<HashMap<usize, Sample, FxBuildHasher>>; SHARDS] =
+    [const { Lock::new(HashMap::with_hasher(FxBuildHasher)) }; SHARDS];
+
+#[inline(always)]
+fn slot(address: usize) -> &'static AtomicU8 {
+    // Folded, so that big objects, which begin at the same place of a page each, have different slots. Addresses of 32 bits have 2 to fold.
+    &FILTER[(address >> SLOT_BITS ^ address >> (SLOT_BITS + SLOTS.ilog2())) % SLOTS]
+}
+
+fn shard(address: usize) -> &'static Lock<HashMap<usize, Sample, FxBuildHasher>> {
+    let hash = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    &SHARD[(hash >> 58) as usize % SHARDS]
+}
+
+/// Counts a new object, and takes a sample of it where one is due.
+#[inline(always)]
+pub(super) fn allocated(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
+    if local.allocated(bytes) && local.alloc_bytes() >= local.sample_at.get() {
+        sample(local, object, bytes, interval);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
+    let counted = local.alloc_bytes();
+    if local.sample_at.get() == 0 {
+        HEAP.store(interval, Ordering::Relaxed);
+        let first = counted - bytes as u64 + gap(local, interval);
+        local.sample_at.set(first);
+        if counted < first {
+            return;
+        }
+    }
+    // Behind the object the process begins anew: it remembers nothing.
+    local.sample_at.set(counted + gap(local, interval));
+    let stack = match thread::current() {
+        Some(state) => stacks::of(state.own_open_sites()),
+        None => 0,
+    };
+    put(object.addr(), Sample { bytes, stack });
+}
+
+/// Draws the bytes until the next sample: at least 1.
+fn gap(local: &Local, interval: u64) -> u64 {
+    // Above 0, at most 1.
+    let uniform = ((random(local) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    // An object has a sample where its last byte is at or behind the drawn place, so the next whole number is the right one.
+    (-uniform.ln() * interval as f64).ceil().max(1.0) as u64
+}
+
+/// Draws a number: SplitMix64.
+fn random(local: &Local) -> u64 {
+    if local.random.get() == 0 {
+        let seed = std::ptr::from_ref(local).addr() as u64;
+        local.random.set(seed.rotate_left(32) ^ clock::ticks() | 1);
+    }
+    let state = local.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    local.random.set(state);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+/// Begins the samples of this thread anew, from a seed.
+pub(super) fn seed(local: &Local, seed: u64) {
+    local.random.set(seed | 1);
+    local.sample_at.set(0);
+}
+
+fn put(address: usize, sample: Sample) {
+    let added = shard(address).with(|samples| {
+        // Without memory there is one sample less.
+        let has_room = samples.try_reserve(1).is_ok();
+        has_room && samples.insert(address, sample).is_none()
+    });
+    if added {
+        let count = |samples: u8| samples.checked_add(1);
+        // A full slot stays full.
+        let _ = slot(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+}
+
+/// Takes an object out of the table that is about to be given back. To be called before: afterwards another thread may have its address.
+#[inline(always)]
+pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
+    if slot(object.addr()).load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    take_slowly(local, object.addr())
+}
+
+#[cold]
+#[inline(never)]
+fn take_slowly(local: &Local, address: usize) -> Option<Sample> {
+    // What this module gives back itself is in no table, and it may hold the lock.
+    if local.is_inside() {
+        return None;
+    }
+    let sample = shard(address).with(|samples| samples.remove(&address))?;
+    let count = |samples: u8| match samples {
+        0 | u8::MAX => None,
+        samples => Some(samples - 1),
+    };
+    let _ = slot(address).fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    Some(sample)
+}
+
+/// Puts an object back that was taken and could not be reallocated.
+pub(super) fn put_back(object: *mut u8, sample: Option<Sample>) {
+    if let Some(sample) = sample {
+        put(object.addr(), sample);
+    }
+}
+
+/// Calls `each` with every object that has a sample and is alive.
+pub(super) fn for_each(mut each: impl FnMut(Sample)) {
+    for shard in &SHARD {
+        shard.with(|samples| samples.values().copied().for_each(&mut each));
+    }
+}
+
+#[cfg(unix)]
+pub(super) fn take_locks_for_fork() {
+    SHARD.iter().for_each(Lock::take_for_fork);
+}
+
+#[cfg(unix)]
+pub(super) fn release_locks_after_fork() {
+    SHARD.iter().for_each(Lock::release_after_fork);
+}

@@ -1,0 +1,77 @@
+//! Stacks of open scopes as numbers: a tree whose edges are call sites.
+//!
+//! Number 0 is the root, no open scope; every other number is a scope opened in the stack of another number. Numbers are never given twice, so what two
+//! snapshots call the same number is the same stack.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+use super::exact::MAX_STACKS;
+use super::lock::Lock;
+use crate::catalog::SiteId;
+
+struct Stacks {
+    /// Parent and site of each stack but the root; stack `n` is at `n - 1`.
+    nodes: Vec<(u32, u32)>,
+    by_edge: HashMap<(u32, u32), u32, FxBuildHasher>,
+}
+
+static STACKS: Lock<Stacks> = Lock::new(Stacks {
+    nodes: Vec::new(),
+    by_edge: HashMap::with_hasher(FxBuildHasher),
+});
+
+/// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Where there are too many stacks, or no memory, it is
+/// `parent`: what is allocated there is the outer scope's.
+pub(super) fn child(parent: u32, site: u32) -> u32 {
+    STACKS.with(|stacks| stacks.child(parent, site))
+}
+
+/// Returns the number of the stack of these sites, outermost first.
+pub(super) fn of(sites: impl Iterator<Item = u32>) -> u32 {
+    STACKS.with(|stacks| sites.fold(0, |parent, site| stacks.child(parent, site)))
+}
+
+/// Returns the sites of each of these stacks, outermost first.
+pub(super) fn sites(numbers: impl Iterator<Item = u32>) -> Vec<Vec<SiteId>> {
+    STACKS.with(|stacks| numbers.map(|number| stacks.sites(number)).collect())
+}
+
+impl Stacks {
+    fn child(&mut self, parent: u32, site: u32) -> u32 {
+        if let Some(stack) = self.by_edge.get(&(parent, site)) {
+            return *stack;
+        }
+        let stack = self.nodes.len() + 1;
+        if stack >= MAX_STACKS || self.nodes.try_reserve(1).is_err() || self.by_edge.try_reserve(1).is_err() {
+            return parent;
+        }
+        self.nodes.push((parent, site));
+        self.by_edge.insert((parent, site), stack as u32);
+        stack as u32
+    }
+
+    fn sites(&self, mut number: u32) -> Vec<SiteId> {
+        let mut sites = Vec::new();
+        while let Some((parent, site)) = (number as usize)
+            .checked_sub(1)
+            .and_then(|index| self.nodes.get(index))
+        {
+            sites.push(SiteId(*site));
+            number = *parent;
+        }
+        sites.reverse();
+        sites
+    }
+}
+
+#[cfg(unix)]
+pub(super) fn take_lock_for_fork() {
+    STACKS.take_for_fork();
+}
+
+#[cfg(unix)]
+pub(super) fn release_lock_after_fork() {
+    STACKS.release_after_fork();
+}

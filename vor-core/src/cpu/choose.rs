@@ -1,0 +1,145 @@
+//! Which source of processor time this system has, found out by trying.
+//!
+//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is gone after the thread waited, and the thread's clock agrees with the counter meanwhile. A kernel or an emulator on which
+//! one of these does not hold gets the thread's clock, read each time.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::rseq::Word;
+use super::{NOT_READ, Reading, rate, read, thread_clock};
+use crate::clock;
+use crate::drain::report;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU32;
+
+/// Where processor time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The kernel takes a mark away when it switches the thread; the thread's clock is read once per switch.
+    Rseq,
+    /// The thread's clock, read each time.
+    Clock,
+    /// The system does not tell: all time counts as time on the processor.
+    None,
+}
+
+/// Set to `clock`, the variable forbids the mark. For tests, and should the mark ever be wrong.
+const VARIABLE: &str = "VOR_CPU_SOURCE";
+
+/// How often the thread waits to see the mark gone.
+const WAITS: u32 = 3;
+const WAIT: Duration = Duration::from_micros(100);
+/// The stretch over which the two clocks are compared.
+const STRETCH_NS: u64 = 500_000;
+/// How often that is tried: on a busy machine few stretches are not interrupted.
+const STRETCHES: u32 = 20;
+
+/// The source, once it is known: 0, or its number plus 1. Written once, with release, and read with acquire, since the rate is measured before.
+static SOURCE: AtomicU32 = AtomicU32::new(0);
+
+/// Returns the source of processor time, and finds out what it is at the first call.
+#[inline]
+pub fn source() -> Source {
+    match SOURCE.load(Ordering::Acquire) {
+        1 => Source::Rseq,
+        2 => Source::Clock,
+        3 => Source::None,
+        _ => init(),
+    }
+}
+
+/// Finds out the source of processor time, once, in some milliseconds.
+#[cold]
+pub fn init() -> Source {
+    static CHOSEN: OnceLock<Source> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let source = choose();
+        super::watch_forks();
+        SOURCE.store(source as u32 + 1, Ordering::Release);
+        source
+    })
+}
+
+fn choose() -> Source {
+    if thread_clock::read().is_none() {
+        return Source::None;
+    }
+    rate::begin();
+    let begun = read(Word::NONE, NOT_READ);
+    std::thread::sleep(10 * WAIT);
+    let ended = read(Word::NONE, NOT_READ);
+    rate::measure();
+    // A clock that also counts the time in which the thread waits is none.
+    let waited = begun.zip(ended).is_some_and(|(begun, ended)| {
+        let (passed, on) = between(begun, ended);
+        on <= passed / 2
+    });
+    if !waited {
+        return Source::None;
+    }
+    if !is_mark_forbidden() && is_mark_good() {
+        Source::Rseq
+    } else {
+        Source::Clock
+    }
+}
+
+fn is_mark_forbidden() -> bool {
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return false;
+    };
+    if value != "clock" {
+        let found = value.to_string_lossy();
+        report::line(&format!(
+            "{VARIABLE}: expected \"clock\", found \"{found}\"; it is ignored"
+        ));
+    }
+    value == "clock"
+}
+
+/// Returns the ticks between two readings by the counter and by the thread's clock.
+fn between(begun: Reading, ended: Reading) -> (u64, u64) {
+    let on = ended.cpu.saturating_sub(begun.cpu);
+    let on_ticks = if thread_clock::counts_ticks() {
+        on
+    } else {
+        rate::ticks_of_ns(on)
+    };
+    (ended.ticks.saturating_sub(begun.ticks), on_ticks)
+}
+
+/// Tries the mark on this thread, and leaves none behind.
+fn is_mark_good() -> bool {
+    let word = Word::of_this_thread();
+    let good = !word.is_none() && is_gone_after_waits(word) && stands_while_running(word);
+    word.clear();
+    good
+}
+
+fn is_gone_after_waits(word: Word) -> bool {
+    (0..WAITS).all(|_| {
+        word.set();
+        std::thread::sleep(WAIT);
+        !word.stands()
+    })
+}
+
+/// Returns whether there is a stretch with the mark at both ends over which the clocks agree to 2 %.
+fn stands_while_running(word: Word) -> bool {
+    let stretch_ticks = rate::ticks_of_ns(STRETCH_NS);
+    (0..STRETCHES).any(|_| {
+        word.set();
+        let Some(begun) = read(Word::NONE, NOT_READ) else {
+            return false;
+        };
+        while clock::ticks().saturating_sub(begun.ticks) < stretch_ticks && word.stands() {
+            std::hint::spin_loop();
+        }
+        let Some(ended) = read(Word::NONE, NOT_READ) else {
+            return false;
+        };
+        let (passed, on) = between(begun, ended);
+        word.stands() && passed >= stretch_ticks && passed.abs_diff(on) <= passed / 50
+    })
+}

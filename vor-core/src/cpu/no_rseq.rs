@@ -1,0 +1,25 @@
+//! In place of `rseq` where there is no such word: no thread has one, and no mark ever stands.
+
+#[derive(Clone, Copy)]
+pub(super) struct Word;
+
+impl Word {
+    pub(super) const NONE: Self = Self;
+
+    pub(super) fn of_this_thread() -> Self {
+        Self
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn stands(self) -> bool {
+        false
+    }
+
+    pub(super) fn set(self) {}
+
+    pub(super) fn clear(self) {}
+}

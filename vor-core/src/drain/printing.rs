@@ -1,0 +1,69 @@
+//! The table of counted scopes on stderr: at the end of the process, and when the program is sent SIGUSR1.
+//!
+//! The signal's handler only sets a flag. The worker looks at it ten times a second, or `frame_mark()` does where it drains by itself.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::stats;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicBool;
+
+use super::engine::Engine;
+use super::{pass, report, signals, with_engine};
+
+/// Whether the table is printed. Set once by [`begin`], read by the worker and at the end of the process.
+static PRINTS: AtomicBool = AtomicBool::new(false);
+
+/// Longest sleep of a worker that may be asked for the table.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// Has the table printed from now on.
+pub(super) fn begin() {
+    if !PRINTS.swap(true, Ordering::SeqCst) {
+        signals::listen();
+    }
+}
+
+/// Returns how long the worker may sleep that would sleep for `longest`.
+pub(super) fn longest_sleep(longest: Duration) -> Duration {
+    if PRINTS.load(Ordering::Relaxed) {
+        longest.min(LONGEST_SLEEP)
+    } else {
+        longest
+    }
+}
+
+/// Prints the table if someone has asked for it.
+pub(super) fn print_if_asked() {
+    if signals::is_table_asked_for() {
+        print();
+    }
+}
+
+/// Prints the table if the program has one.
+pub(super) fn print() {
+    if PRINTS.load(Ordering::Relaxed)
+        && let Some(text) = with_engine(text)
+    {
+        report::text(&text);
+    }
+}
+
+fn text(engine: &mut Engine) -> String {
+    pass(engine);
+    let rows = engine.counted();
+    let process = &engine.catalog().process;
+    let passed_ns = clock::approximate_ns(clock::ticks().saturating_sub(engine.start_ticks()));
+    let of = report::escaped(&process.name);
+    let heading = format!(
+        "vor: {} scopes of {of} (process {}) after {:.3} s\n",
+        rows.len(),
+        process.pid,
+        passed_ns as f64 / 1e9
+    );
+    if rows.is_empty() {
+        return heading;
+    }
+    heading + &stats::table(&rows)
+}

@@ -1,0 +1,205 @@
+//! The watchdog: what every thread is doing when a frame or a scope takes longer than it may.
+//!
+//! The worker looks several times within the limit. What it finds goes to stderr and, as messages on the worker's own track, to the sinks. A stall is told once: the frame
+//! that was told is not told again, and neither is a scope that was open for half the limit when its thread was told, since a stall makes scope after scope old that was opened for the same thing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::catalog::ThreadId;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+use crate::thread::{self, OpenThread};
+use crate::{clock, switch};
+
+use super::{last_mark_ticks, report};
+
+/// How long a frame or a scope may take, in nanoseconds; 0 means that nobody asked. Written by `start`, read by the worker, relaxed.
+static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
+
+/// How often the worker looks within the limit.
+const LOOKS: u32 = 8;
+/// How often it looks at most.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Sets how long a frame or a scope may take.
+pub(super) fn set_limit(limit: Duration) {
+    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).max(1);
+    LIMIT_NS.store(limit_ns, Ordering::Relaxed);
+}
+
+fn limit() -> Option<Duration> {
+    let limit_ns = LIMIT_NS.load(Ordering::Relaxed);
+    (limit_ns > 0).then(|| Duration::from_nanos(limit_ns))
+}
+
+/// Returns how long the worker may sleep that wants to sleep for `wanted`.
+pub(super) fn longest_sleep(wanted: Duration) -> Duration {
+    limit().map_or(wanted, |limit| (limit / LOOKS).clamp(SHORTEST, wanted))
+}
+
+/// What the worker remembers of what it has told.
+#[derive(Debug, Default)]
+pub(super) struct Watchdog {
+    next_look_ticks: u64,
+    /// The mark with which the last frame began that was told.
+    told_mark_ticks: u64,
+    /// For each thread, the start of the last scope that counts as told.
+    told_starts: BTreeMap<ThreadId, u64>,
+}
+
+impl Watchdog {
+    /// Looks for what is too old, where that is due, and tells of it.
+    pub(super) fn look(&mut self) {
+        let Some(limit) = limit() else {
+            return;
+        };
+        let now = clock::ticks();
+        if now < self.next_look_ticks || !switch::is_on() {
+            return;
+        }
+        let pause = longest_sleep(Duration::MAX);
+        let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        self.next_look_ticks = now.saturating_add(clock::approximate_ticks(pause_ns));
+
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let mark = last_mark_ticks();
+        let open = thread::open_scopes();
+        if let Some(headline) = self.judge(limit_ns, mark, now, &open) {
+            tell(&headline, &open);
+        }
+    }
+
+    /// Returns what is to be told of, unless that was told.
+    fn judge(&mut self, limit_ns: u64, mark: u64, now: u64, open: &[OpenThread]) -> Option<String> {
+        self.told_starts
+            .retain(|thread, _| open.iter().any(|open| open.thread == *thread));
+        let frame_ns = clock::approximate_ns(now.saturating_sub(mark));
+        let late_frame = mark != 0 && frame_ns > limit_ns && mark != self.told_mark_ticks;
+        let late_scope = open.iter().find_map(|thread| {
+            let told = self.told_starts.get(&thread.thread).copied();
+            let is_new = |start_ticks| told.is_none_or(|told| start_ticks > told);
+            let mut scopes = thread.scopes.iter();
+            let scope = scopes.find(|scope| scope.age_ns > limit_ns && is_new(scope.start_ticks))?;
+            Some((thread, scope))
+        });
+        let limit = Milliseconds(limit_ns);
+        let headline = if late_frame {
+            format!(
+                "no frame mark for {}, the limit is {limit}",
+                Milliseconds(frame_ns)
+            )
+        } else {
+            let (thread, scope) = late_scope?;
+            let (name, age) = (&scope.name, Milliseconds(scope.age_ns));
+            format!(
+                "`{name}` has been open for {age} on {}, the limit is {limit}",
+                name_of(thread)
+            )
+        };
+        if late_frame {
+            self.told_mark_ticks = mark;
+        }
+        for thread in open {
+            let old = thread.scopes.iter().filter(|scope| scope.age_ns > limit_ns / 2);
+            if let Some(start_ticks) = old.map(|scope| scope.start_ticks).max() {
+                self.told_starts.insert(thread.thread, start_ticks);
+            }
+        }
+        Some(headline)
+    }
+}
+
+struct Milliseconds(u64);
+
+impl std::fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} ms", self.0 as f64 / 1e6)
+    }
+}
+
+fn name_of(thread: &OpenThread) -> String {
+    if thread.name.is_empty() {
+        format!("thread {}", thread.thread.0)
+    } else {
+        format!("thread {} `{}`", thread.thread.0, thread.name)
+    }
+}
+
+fn tell(headline: &str, open: &[OpenThread]) {
+    let now = clock::ticks();
+    let say = |text: &str| {
+        report::line(text);
+        thread::while_recording(|| thread::push_message(now, text));
+    };
+    say(&format!("stalled: {headline}"));
+    if open.is_empty() {
+        say("stalled: no scope is open");
+    }
+    for thread in open {
+        let mut line = format!("stalled: {}:", name_of(thread));
+        for (depth, scope) in thread.scopes.iter().enumerate() {
+            let arrow = if depth == 0 { "" } else { " >" };
+            // A string takes everything.
+            let _ = write!(line, "{arrow} {} {}", scope.name, Milliseconds(scope.age_ns));
+        }
+        say(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::SiteId;
+    use crate::thread::OpenScope;
+
+    fn open(thread: u32, scopes: &[(u64, u64)]) -> OpenThread {
+        let scope = |&(start_ticks, age_ns): &(u64, u64)| OpenScope {
+            site: SiteId(1),
+            name: "work".into(),
+            age_ns,
+            start_ticks,
+            measured: Default::default(),
+            noted: None,
+        };
+        OpenThread {
+            thread: ThreadId(thread),
+            name: String::new(),
+            scopes: scopes.iter().map(scope).collect(),
+        }
+    }
+
+    #[test]
+    fn a_stall_is_told_once_and_the_next_one_again() {
+        let mut dog = Watchdog::default();
+        let mut judge = |mark, open: &[OpenThread]| dog.judge(1_000, mark, 50, open);
+        assert_eq!(judge(0, &[open(0, &[(10, 900)])]), None);
+        let told = judge(0, &[open(0, &[(10, 1_100), (12, 700)])]).unwrap();
+        assert_eq!(
+            told,
+            "`work` has been open for 0.0 ms on thread 0, the limit is 0.0 ms"
+        );
+        // The scope inside gets old for the same reason.
+        assert_eq!(judge(0, &[open(0, &[(10, 1_600), (12, 1_200)])]), None);
+        // A scope that came later does so for another, and so does another thread's.
+        assert!(judge(0, &[open(0, &[(10, 4_000), (30, 1_001)])]).is_some());
+        assert!(judge(0, &[open(0, &[(10, 9_000)]), open(1, &[(9, 1_001)])]).is_some());
+        assert_eq!(judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]), None);
+        // What is remembered goes with the thread.
+        assert_eq!(judge(0, &[]), None);
+        assert!(judge(0, &[open(1, &[(9, 2_000)])]).is_some());
+    }
+
+    #[test]
+    fn a_frame_is_told_once() {
+        let mut dog = Watchdog::default();
+        let now = clock::ticks();
+        let mark = now.saturating_sub(clock::approximate_ticks(5_000_000));
+        let told = dog.judge(1_000_000, mark, now, &[]).unwrap();
+        assert!(told.starts_with("no frame mark for 5.0 ms"), "{told}");
+        assert_eq!(dog.judge(1_000_000, mark, now, &[]), None);
+        assert!(dog.judge(1_000_000, mark + 1, now, &[]).is_some());
+        assert_eq!(dog.judge(9_000_000, mark + 2, now, &[]), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! The energy of a frame, from a counter that is read ten times a second.
+//!
+//! Frames are shorter and longer than the time between two readings. The counter is taken to grow as it did between the last two, before, between and behind them; a frame
+//! has used what that line grew by since the last frame was told. Each next reading bends the line and so corrects what was told too much or too little: over many frames the
+//! sum is the counter's.
+
+/// Readings of a counter so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct EnergyLine {
+    /// The last reading.
+    counter_mj: u64,
+    /// When it was taken.
+    ticks: u64,
+    /// What was used since the first reading. A counter that begins anew costs what it had not told yet.
+    used_mj: f64,
+    per_tick_mj: f64,
+}
+
+impl EnergyLine {
+    /// Adds a reading, in millijoules, to those before.
+    pub(super) fn with(before: Option<Self>, ticks: u64, counter_mj: u64) -> Self {
+        let mut line = Self {
+            counter_mj,
+            ticks,
+            used_mj: 0.0,
+            per_tick_mj: 0.0,
+        };
+        if let Some(before) = before {
+            let grown_mj = counter_mj.saturating_sub(before.counter_mj) as f64;
+            let passed = ticks.saturating_sub(before.ticks).max(1);
+            line.used_mj = before.used_mj + grown_mj;
+            line.per_tick_mj = grown_mj / passed as f64;
+        }
+        line
+    }
+
+    fn at(&self, ticks: u64) -> f64 {
+        // A frame may have ended before the last reading.
+        let ahead = ticks.wrapping_sub(self.ticks) as i64;
+        self.used_mj + self.per_tick_mj * ahead as f64
+    }
+}
+
+/// What frames were told of a card's energy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// The line's height at the end of the last frame, in millijoules; `None` before the first.
+    until_mj: Option<f64>,
+}
+
+impl Told {
+    /// Returns the joules of a frame that ended at `end_ticks`. `None` where nothing is known of its begin.
+    pub(super) fn take(&mut self, line: &EnergyLine, end_ticks: u64) -> Option<f64> {
+        let now_mj = line.at(end_ticks);
+        let Some(until_mj) = &mut self.until_mj else {
+            self.until_mj = Some(now_mj);
+            return None;
+        };
+        // Where too much was told, nothing is until the counter has caught up.
+        let used_mj = (now_mj - *until_mj).max(0.0);
+        *until_mj += used_mj;
+        Some(used_mj / 1e3)
+    }
+
+    /// Forgets what was told: the next frame begins anew.
+    pub(super) fn forget(&mut self) {
+        self.until_mj = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Tells frames that end at `ends` from readings of `counter` every 100 ticks, each known from then on.
+    fn told(ends: &[u64], counter: impl Fn(u64) -> u64) -> Vec<Option<f64>> {
+        let (mut line, mut told, mut read) = (None, Told::default(), 0);
+        let mut take = |&end: &u64| {
+            while read <= end {
+                line = Some(EnergyLine::with(line, read, counter(read)));
+                read += 100;
+            }
+            told.take(&line?, end)
+        };
+        ends.iter().map(&mut take).collect()
+    }
+
+    #[test]
+    fn under_even_load_each_frame_has_its_share() {
+        let ends: Vec<u64> = (0..100).map(|frame| 200 + frame * 16).collect();
+        for joules in told(&ends, |ticks| ticks * 1000).into_iter().skip(1) {
+            assert!((joules.unwrap() - 16.0).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_loses_one_interval_and_nothing_else() {
+        let ends: Vec<u64> = (2..60).map(|frame| frame * 100).collect();
+        let joules = told(&ends, |ticks| {
+            if ticks < 2000 {
+                9_000_000 + ticks * 1000
+            } else {
+                (ticks - 2000) * 1000
+            }
+        });
+        let joules: Vec<f64> = joules.into_iter().skip(1).map(Option::unwrap).collect();
+        assert!(joules.iter().all(|joules| *joules >= 0.0), "{joules:?}");
+        assert!((joules.iter().sum::<f64>() - 5600.0).abs() < 101.0, "{joules:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_frame_has_less_than_nothing_and_all_together_have_what_the_counter_says(
+            steps in prop::collection::vec(1_u64..700, 2..50),
+            loads in prop::collection::vec(0_u64..5000, 8),
+        ) {
+            // The load changes every 1000 ticks.
+            let counter = |ticks: u64| (0..ticks / 100).map(|step| loads[(step / 10) as usize % loads.len()] * 100).sum::<u64>();
+            let mut ends: Vec<u64> = Vec::new();
+            let mut at = 200;
+            for step in steps {
+                at += step;
+                ends.push(at);
+            }
+            // Two long frames at the end leave time to catch up.
+            ends.extend([at + 10_000, at + 20_000]);
+            let joules = told(&ends, counter);
+            prop_assert_eq!(joules[0], None);
+            let all: f64 = joules[1..].iter().map(|joules| joules.unwrap()).sum();
+            prop_assert!(joules[1..].iter().all(|joules| joules.unwrap() >= 0.0));
+            let expected = (counter(at + 20_000) - counter(ends[0])) as f64 / 1e3;
+            // What the line can be off by: one interval at either end, at the highest load.
+            prop_assert!((all - expected).abs() <= 2.0 * 100.0 * 5.0 + 1e-6, "{all} {expected}");
+        }
+    }
+}

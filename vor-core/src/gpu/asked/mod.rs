@@ -1,0 +1,40 @@
+//! Cards that are asked.
+//!
+//! | rows | asked | how long a value counts |
+//! |---|---|---|
+//! | utilisation, power, memory, clock, energy | 10 times a second | 1 s |
+//! | temperature, limits, throttling, this process's memory, encoder, decoder, GPM counters | once a second | 3 s |
+//! | PCIe, of which the driver watches a card for 20 ms each time | one direction of one card between two of the first | until it is asked anew, and 3 s |
+//!
+//! What a card does not have is an absent row, never a zero ([`rows`]). A system has one file with the same `Cards`: NVIDIA's are asked through the driver's library ([`nvml`]), which is loaded when they are
+//! first wanted, and which of them are told of, and under which numbers, is up to `CUDA_VISIBLE_DEVICES` ([`visible`]).
+
+mod energy;
+mod latest;
+mod poller;
+mod rows;
+
+#[cfg(not(target_os = "macos"))]
+#[path = "nvidia.rs"]
+mod cards;
+#[cfg(not(target_os = "macos"))]
+mod nvml;
+#[cfg(not(target_os = "macos"))]
+mod visible;
+#[cfg(target_os = "macos")]
+#[path = "apple_cards.rs"]
+mod cards;
+
+/// Public for the bench of a poll.
+pub use cards::Cards;
+pub(crate) use latest::GpuRows;
+#[cfg(unix)]
+pub(crate) use latest::lock_for_fork;
+#[cfg(unix)]
+pub(crate) use poller::forget;
+pub(crate) use poller::{stop, want};
+
+/// Says why there are no rows, to those who look for the reason.
+fn tell_why_none(reason: &str) {
+    crate::drain::report::detail(&format!("there are no GPU rows: {reason}"));
+}

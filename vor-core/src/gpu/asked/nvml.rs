@@ -1,0 +1,337 @@
+//! One card, asked through the driver's library.
+//!
+//! What a card answers decides what it is asked again: what it lacks is not, what it could not say now is, and a card that is lost is looked for anew.
+
+use std::ffi::OsStr;
+
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::enums::gpm::GpmMetricId;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
+use nvml_wrapper::{Device, Nvml};
+
+use super::rows::{COUNT, Row};
+use super::visible::Visible;
+
+/// The counters that Hopper and later cards have, and what turns them into their rows' units.
+const GPM: [(GpmMetricId, Row, f64); 6] = [
+    (GpmMetricId::SmUtil, Row::Sm, 1.0),
+    (GpmMetricId::SmOccupancy, Row::SmOccupancy, 1.0),
+    (GpmMetricId::AnyTensorUtil, Row::Tensor, 1.0),
+    (GpmMetricId::DramBwUtil, Row::Dram, 1.0),
+    (GpmMetricId::NvlinkTotalTxPerSec, Row::NvlinkTx, 1e-6),
+    (GpmMetricId::NvlinkTotalRxPerSec, Row::NvlinkRx, 1e-6),
+];
+
+/// Loads the driver's library, for good: it stays until the process ends.
+///
+/// # Errors
+///
+/// Says in words why there is none.
+pub(super) fn load() -> Result<&'static Nvml, String> {
+    let name = if cfg!(windows) {
+        "nvml.dll"
+    } else {
+        "libnvidia-ml.so.1"
+    };
+    let loaded = Nvml::builder().lib_path(OsStr::new(name)).init();
+    // Its drop would shut the library down, which is nobody's wish.
+    loaded
+        .map(|nvml| &*Box::leak(Box::new(nvml)))
+        .map_err(|error| match error {
+            NvmlError::LibloadingError(error) => error.to_string(),
+            error => format!("{name} was expected to start: {error}"),
+        })
+}
+
+/// Returns the identifiers of all cards in the order of the bus, empty ones for those that may not be asked.
+///
+/// # Errors
+///
+/// Says in words why they cannot be counted.
+pub(super) fn uuids(nvml: &Nvml) -> Result<Vec<String>, String> {
+    let count = nvml
+        .device_count()
+        .map_err(|error| format!("the cards cannot be counted: {error}"))?;
+    let uuid = |number| nvml.device_by_index(number).and_then(|device| device.uuid());
+    Ok((0..count)
+        .map(|number| uuid(number).unwrap_or_default())
+        .collect())
+}
+
+/// What became of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// All was said that the card has.
+    Told,
+    /// Something could not be said this time, and the driver is to blame.
+    Troubled,
+    /// The card cannot be reached.
+    Lost,
+}
+
+/// One card, or a part of one.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    nvml: &'static Nvml,
+    /// What it is found by: its number on the bus, or its identifier.
+    visible: Visible,
+    uuid: String,
+    device: Option<Device<'static>>,
+    /// Rows that the card does not have.
+    lacks: [bool; COUNT],
+    /// What it said last.
+    pub(super) values: [Option<f64>; COUNT],
+    /// Its energy counter, in millijoules.
+    pub(super) energy_mj: Option<u64>,
+    /// The last sample of its counters: two make values.
+    sample: Option<GpmSample<'static>>,
+    /// Whether it has such counters.
+    has_gpm: Option<bool>,
+    answer: Answer,
+    /// The last error that was neither lasting nor of no account.
+    pub(super) error: Option<NvmlError>,
+}
+
+/// What an error says of asking again.
+enum Kind {
+    /// The card or the driver lacks it.
+    Lasting,
+    /// There is nothing to say now.
+    Nothing,
+    /// The driver failed.
+    Trouble,
+    /// The card is not there.
+    Lost,
+}
+
+fn kind_of(error: &NvmlError) -> Kind {
+    match error {
+        NvmlError::NotSupported
+        | NvmlError::FailedToLoadSymbol(_)
+        | NvmlError::FunctionNotFound
+        | NvmlError::NoPermission
+        | NvmlError::InvalidArg
+        | NvmlError::IncorrectBits(_)
+        | NvmlError::UnexpectedVariant(_)
+        | NvmlError::VgpuEccNotSupported => Kind::Lasting,
+        NvmlError::NoData | NvmlError::InUse => Kind::Nothing,
+        NvmlError::GpuLost
+        | NvmlError::ResetRequired
+        | NvmlError::Uninitialized
+        | NvmlError::DriverNotLoaded
+        | NvmlError::LibRmVersionMismatch
+        | NvmlError::NotFound => Kind::Lost,
+        _ => Kind::Trouble,
+    }
+}
+
+impl Gpu {
+    /// Finds a card; what cannot be found is lost until it can.
+    pub(super) fn new(nvml: &'static Nvml, visible: Visible, uuids: &[String]) -> Self {
+        let uuid = match &visible {
+            Visible::Card(number) => uuids.get(*number).cloned().unwrap_or_default(),
+            Visible::Part(uuid) => uuid.clone(),
+        };
+        let mut gpu = Self {
+            nvml,
+            visible,
+            uuid,
+            device: None,
+            lacks: [false; COUNT],
+            values: [None; COUNT],
+            energy_mj: None,
+            sample: None,
+            has_gpm: None,
+            answer: Answer::Told,
+            error: None,
+        };
+        gpu.find();
+        gpu
+    }
+
+    /// Looks for the card anew, by its identifier where it has one: numbers move when a card goes. Returns whether it is there.
+    pub(super) fn find(&mut self) -> bool {
+        let found = match (&self.visible, self.uuid.is_empty()) {
+            (Visible::Card(number), true) => self.nvml.device_by_index(*number as u32),
+            _ => self.nvml.device_by_uuid(self.uuid.as_str()),
+        };
+        self.device = found.map_err(|error| self.error = Some(error)).ok();
+        self.device.is_some()
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.device.is_none()
+    }
+
+    /// Returns what messages call it.
+    pub(super) fn name(&self) -> &str {
+        if self.uuid.is_empty() { "a GPU" } else { &self.uuid }
+    }
+
+    /// Asks for what changes quickly.
+    pub(super) fn ask_fast(&mut self) -> Answer {
+        self.answer = Answer::Told;
+        self.energy_mj = None;
+        self.ask(Row::Util, |device| Ok(f64::from(device.utilization_rates()?.gpu)));
+        self.ask(Row::Power, |device| Ok(f64::from(device.power_usage()?) / 1e3));
+        let mut total = None;
+        self.ask(Row::Mem, |device| {
+            let memory = device.memory_info()?;
+            total = Some(memory.total as f64 / 1e6);
+            Ok(memory.used as f64 / 1e6)
+        });
+        // It comes with the answer, and never changes.
+        self.values[Row::MemTotal as usize] = total.or(self.values[Row::MemTotal as usize]);
+        self.ask(Row::Clock, |device| Ok(f64::from(device.clock_info(Clock::SM)?)));
+        let mut energy_mj = None;
+        self.ask(Row::Energy, |device| {
+            let counter_mj = device.total_energy_consumption()?;
+            energy_mj = Some(counter_mj);
+            Ok(counter_mj as f64)
+        });
+        self.energy_mj = energy_mj;
+        self.settle()
+    }
+
+    /// Asks for what changes slowly, and for what takes longer to say.
+    pub(super) fn ask_slow(&mut self) -> Answer {
+        self.answer = Answer::Told;
+        self.ask(Row::Temp, |device| {
+            Ok(f64::from(device.temperature(TemperatureSensor::Gpu)?))
+        });
+        self.ask(Row::PowerLimit, |device| {
+            Ok(f64::from(device.enforced_power_limit()?) / 1e3)
+        });
+        let mut reasons = None;
+        self.ask(Row::Throttle, |device| {
+            let found = device.current_throttle_reasons()?;
+            reasons = Some(found);
+            Ok(found.bits() as f64)
+        });
+        let is_any = |of: ThrottleReasons| reasons.map(|reasons| f64::from(u8::from(reasons.intersects(of))));
+        let power = ThrottleReasons::SW_POWER_CAP | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
+        let heat = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
+        self.values[Row::ThrottlePower as usize] = is_any(power);
+        self.values[Row::ThrottleThermal as usize] = is_any(heat);
+        self.ask(Row::Encoder, |device| {
+            Ok(f64::from(device.encoder_utilization()?.utilization))
+        });
+        self.ask(Row::Decoder, |device| {
+            Ok(f64::from(device.decoder_utilization()?.utilization))
+        });
+        self.ask(Row::MemOwn, own_memory_mb);
+        self.ask_counters();
+        self.settle()
+    }
+
+    /// Asks for what goes over PCIe in one direction, of which the driver waits 20 ms for an answer.
+    pub(super) fn ask_pcie(&mut self, is_receiving: bool) -> Answer {
+        self.answer = Answer::Told;
+        let (row, counter) = if is_receiving {
+            (Row::PcieRx, PcieUtilCounter::Receive)
+        } else {
+            (Row::PcieTx, PcieUtilCounter::Send)
+        };
+        // The driver's unit is 1024 bytes per second.
+        self.ask(row, |device| {
+            Ok(f64::from(device.pcie_throughput(counter)?) * 1024.0 / 1e6)
+        });
+        let of = |row: Row| self.values[row as usize];
+        self.values[Row::Pcie as usize] = of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
+        self.settle()
+    }
+
+    /// Asks for one row. Its value is `None` where there is no answer.
+    fn ask(&mut self, row: Row, ask: impl FnOnce(&Device<'static>) -> Result<f64, NvmlError>) {
+        let value = &mut self.values[row as usize];
+        *value = None;
+        let Some(device) = self.device.as_ref().filter(|_| !self.lacks[row as usize]) else {
+            return;
+        };
+        if self.answer == Answer::Lost {
+            return;
+        }
+        match ask(device) {
+            Ok(found) => *value = Some(found),
+            Err(error) => match kind_of(&error) {
+                Kind::Lasting => self.lacks[row as usize] = true,
+                Kind::Nothing => (),
+                Kind::Trouble => self.fail(Answer::Troubled, error),
+                Kind::Lost => self.fail(Answer::Lost, error),
+            },
+        }
+    }
+
+    fn fail(&mut self, answer: Answer, error: NvmlError) {
+        self.answer = answer;
+        self.error = Some(error);
+    }
+
+    fn settle(&mut self) -> Answer {
+        if self.answer == Answer::Lost {
+            self.device = None;
+            self.sample = None;
+        }
+        self.answer
+    }
+
+    /// Asks for the counters of Hopper and later: what they grew by since they were last asked.
+    fn ask_counters(&mut self) {
+        for (_, row, _) in GPM {
+            self.values[row as usize] = None;
+        }
+        let Some(device) = &self.device else { return };
+        if !*self
+            .has_gpm
+            .get_or_insert_with(|| device.gpm_support().unwrap_or(false))
+        {
+            return;
+        }
+        let sample = match device.gpm_sample() {
+            Ok(sample) => sample,
+            Err(error) => {
+                self.sample = None;
+                match kind_of(&error) {
+                    Kind::Lasting => self.has_gpm = Some(false),
+                    Kind::Nothing => (),
+                    Kind::Trouble => self.fail(Answer::Troubled, error),
+                    Kind::Lost => self.fail(Answer::Lost, error),
+                }
+                return;
+            }
+        };
+        if let Some(before) = &self.sample {
+            let ids = GPM.map(|(id, _, _)| id);
+            let found = gpm_metrics_get(self.nvml, before, &sample, &ids).unwrap_or_default();
+            for ((_, row, factor), found) in GPM.iter().zip(found) {
+                // A card without NVLink has the other counters.
+                let value = found.ok().map(|found| found.value * factor);
+                self.values[*row as usize] = value.filter(|value| value.is_finite());
+            }
+        }
+        self.sample = Some(sample);
+    }
+}
+
+/// Returns the memory of the card that this process uses, in MB.
+///
+/// In a container the driver may number processes otherwise than the process sees itself, or tell of none; then there is no answer.
+fn own_memory_mb(device: &Device<'static>) -> Result<f64, NvmlError> {
+    let pid = std::process::id();
+    let mut own = None;
+    for processes in [
+        device.running_compute_processes(),
+        device.running_graphics_processes(),
+    ] {
+        for process in processes?.into_iter().filter(|process| process.pid == pid) {
+            if let UsedGpuMemory::Used(bytes) = process.used_gpu_memory {
+                // A process that computes and draws is in both lists, with all of its memory.
+                own = own.max(Some(bytes));
+            }
+        }
+    }
+    own.map(|bytes| bytes as f64 / 1e6).ok_or(NvmlError::NoData)
+}

@@ -1,0 +1,22 @@
+//! Systems whose GPUs are not asked.
+
+/// No rows.
+#[derive(Debug, Default)]
+pub(crate) struct GpuRows {}
+
+impl GpuRows {
+    pub(crate) fn take(&mut self, _: u64) -> Vec<(u32, f64)> {
+        Vec::new()
+    }
+}
+
+pub(crate) fn want(_: bool) {}
+
+#[cfg(any(unix, windows))]
+pub(crate) fn stop() {}
+
+#[cfg(unix)]
+pub(crate) fn lock_for_fork() -> impl std::any::Any {}
+
+#[cfg(unix)]
+pub(crate) fn forget() {}

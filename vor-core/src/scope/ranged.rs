@@ -1,0 +1,65 @@
+//! The way of scopes that an NVTX tool takes as well, and nobody else: out of line, and as short as that allows.
+//!
+//! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing reads the clock, records the span and pops the range. What is missing
+//! (the thread's state, a place on the stack, an id for the site) or comes with it (measures, a `tracing` span) sends a scope the way of the module `cold`.
+
+use super::cold::{Opened, RANGED, Record};
+use crate::args::Number;
+use crate::callsite::{CallSite, Kinds};
+use crate::ring::{MAX_SITE, word1};
+use crate::{args, clock, nvtx, thread};
+
+/// Opens a scope of a site that is registered and of which nothing is measured, at the tick `at` or now.
+#[inline(always)]
+pub(super) fn open(site: &'static CallSite, kinds: Kinds, number: u64, at: Option<u64>) -> Option<Opened> {
+    if !site.measures().is_none() {
+        return None;
+    }
+    begin(site.id(kinds)?, args::first_number(kinds, number), at)
+}
+
+/// Opens a scope at a registered site, at the tick `at` or now.
+#[inline(always)]
+pub(super) fn begin(id: u32, number: Option<Number>, at: Option<u64>) -> Option<Opened> {
+    let state = thread::hot();
+    let place = state.next_place()?;
+    // What the tool takes is no part of the scope.
+    nvtx::push(id, number);
+    let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
+    state.push_open_at(place, id, start_ticks);
+    Some(Opened {
+        start_ticks,
+        flagged: RANGED | id,
+        place,
+    })
+}
+
+/// Ends the innermost scope, if it was opened by [`open`] or [`begin`], and returns when that was, in ticks.
+#[inline(always)]
+pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
+    if opened.flagged & !MAX_SITE != RANGED {
+        return None;
+    }
+    let state = thread::current()?;
+    if !state.is_innermost(opened.place, opened.start_ticks) {
+        return None;
+    }
+    let end_ticks = clock::hardware_ticks();
+    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
+    match u32::try_from(duration_ticks) {
+        Ok(low) if words.is_empty() => {
+            thread::push_record(
+                state,
+                &[[opened.start_ticks, word1(low, opened.flagged & MAX_SITE)]],
+            );
+        }
+        _ => {
+            let record = Record::new(opened, duration_ticks, [words, &[]]);
+            thread::push_record(state, record.slots());
+        }
+    }
+    // After the record: whoever sees the scope closed also sees it.
+    state.pop_innermost(opened.place);
+    nvtx::pop(1);
+    Some(end_ticks)
+}

@@ -1,0 +1,164 @@
+//! Sums of what spans measured beside their length: processor time and allocations, of each call site with and without the spans inside.
+//!
+//! Only spans that measured something carry values, and a span holds all that the spans inside it measured. So the spans with values nest among themselves, and
+//! what ended inside one is found as in [`EndedSpans`](super::ended::EndedSpans): on a stack, from which a span takes all that started no earlier than it.
+
+use rustc_hash::FxHashMap;
+
+use crate::batch::ThreadBatch;
+use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::measure::{Measured, Measures};
+
+/// Entries of a stack at which neighbours in its older half become one: a scope that begins among them then takes all of both or nothing.
+const FOLD_AT: usize = 8192;
+
+/// Sums per call site, and what they need to go on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MeasuredSums {
+    sites: FxHashMap<SiteId, Sums>,
+    /// What is measured at a call site, and the number of the arguments that are its own.
+    known: FxHashMap<SiteId, (Measures, usize)>,
+    threads: FxHashMap<ThreadId, Vec<Ended>>,
+}
+
+/// The sums of one call site.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) total: Measured,
+    pub(super) own: Measured,
+}
+
+/// A span that ended and has no parent yet.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    start_ticks: u64,
+    measured: Measured,
+}
+
+impl MeasuredSums {
+    /// Adds what the spans of a batch measured. The batches of a thread must come in their order.
+    pub(super) fn add(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
+        for args in &batch.args {
+            let at = args.span as usize;
+            let (Some(&site), Some(&start_ticks)) = (batch.sites.get(at), batch.start_ticks.get(at)) else {
+                continue;
+            };
+            let Some(info) = catalog.site(site) else {
+                continue;
+            };
+            let known = self.known.entry(site);
+            let (measures, own_args) = *known.or_insert_with(|| {
+                let measures = Measures::of(info);
+                let count = measures.arg_names().count();
+                (measures, info.arg_names.len().saturating_sub(count))
+            });
+            if measures.is_none() || args.values.len() <= own_args {
+                continue;
+            }
+            let measured = Measured::of(info, &args.values);
+            let stack = self.threads.entry(batch.thread).or_default();
+            let mut inside = Measured::default();
+            while let Some(last) = stack.pop_if(|last| last.start_ticks >= start_ticks) {
+                inside = inside.plus(last.measured);
+            }
+            if stack.len() >= FOLD_AT {
+                fold(stack);
+            }
+            stack.push(Ended {
+                start_ticks,
+                measured,
+            });
+            let sums = self.sites.entry(site).or_default();
+            sums.total = sums.total.plus(measured);
+            sums.own = sums.own.plus(measured.less(inside));
+        }
+    }
+
+    pub(super) fn end_thread(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+
+    /// Forgets the sums so far, but not where the spans were.
+    pub(super) fn restart(&mut self) {
+        self.sites.clear();
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (&site, sums) in &other.sites {
+            let mine = self.sites.entry(site).or_default();
+            mine.total = mine.total.plus(sums.total);
+            mine.own = mine.own.plus(sums.own);
+        }
+        for (&thread, stack) in &other.threads {
+            self.threads.entry(thread).or_insert_with(|| stack.clone());
+        }
+    }
+
+    pub(super) fn of(&self, site: SiteId) -> Sums {
+        self.sites.get(&site).copied().unwrap_or_default()
+    }
+}
+
+/// Makes one of two neighbours each in the older half of a stack.
+fn fold(stack: &mut Vec<Ended>) {
+    let newer = stack.split_off(stack.len() / 2);
+    let pairs = stack.chunks(2).map(|pair| Ended {
+        start_ticks: pair[0].start_ticks,
+        measured: pair
+            .iter()
+            .fold(Measured::default(), |sum, ended| sum.plus(ended.measured)),
+    });
+    *stack = pairs.chain(newer).collect();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::batch::{ArgValue, SpanArgs};
+    use crate::catalog::SiteInfo;
+
+    #[test]
+    fn what_is_inside_is_not_its_own_and_a_long_row_of_children_is_found_by_its_parent() {
+        let site = |own: &[&'static str]| {
+            let names = own.iter().copied().chain(Measures::CPU.arg_names());
+            Some(Arc::new(SiteInfo {
+                arg_names: names.map(Into::into).collect(),
+                ..SiteInfo::default()
+            }))
+        };
+        let catalog = Catalog {
+            sites: Arc::new(vec![site(&[]), site(&["n"])]),
+            ..Catalog::default()
+        };
+        let children = 3 * FOLD_AT as u64;
+        let mut sums = MeasuredSums::default();
+        for i in 0..=children {
+            let is_parent = i == children;
+            let mut values = vec![ArgValue::U64(if is_parent { children + 7 } else { 1 })];
+            if !is_parent {
+                values.insert(0, ArgValue::I64(-5));
+            }
+            let batch = ThreadBatch {
+                start_ticks: vec![if is_parent { 0 } else { 10 + i }],
+                duration_ticks: vec![1],
+                sites: vec![SiteId(if is_parent { 1 } else { 2 })],
+                args: vec![SpanArgs { span: 0, values }],
+                ..ThreadBatch::default()
+            };
+            sums.add(&catalog, &batch);
+            assert!(sums.threads[&ThreadId(0)].len() <= FOLD_AT);
+        }
+        let parent = sums.of(SiteId(1));
+        assert_eq!(
+            (parent.total.off_cpu_ns, parent.own.off_cpu_ns),
+            (children + 7, 7)
+        );
+        let child = sums.of(SiteId(2));
+        assert_eq!(
+            (child.total.off_cpu_ns, child.own.off_cpu_ns),
+            (children, children)
+        );
+    }
+}

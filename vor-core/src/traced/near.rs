@@ -1,0 +1,136 @@
+//! Slots of spans that have their ids from a registry.
+//!
+//! Such an id says where in a home its span is, and near where among the shared slots. A registry gives the place of its own that was left last to the next
+//! span, so slots are used again while they are in the cache. In whose home a span is that another thread made, a hint tells: the registry's ids hold a number of
+//! the thread. Should they not any more, all homes are looked through.
+
+use super::Instance;
+use super::table::{
+    AT_HOME, AtHome, HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, TRIES, claim_shared, move_in,
+    shared_places, slot, thread_bits,
+};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU32;
+
+/// The first places of the homes of threads, plus 1, by what a registry's ids have of the threads. Written by the thread when it makes its first span under a
+/// registry, read by those who look for a span; relaxed, since it is only where they look first.
+static HINTS: [AtomicU32; 1 << THREAD_BITS] = [const { AtomicU32::new(0) }; 1 << THREAD_BITS];
+
+/// Returns the places within a home at which a span of a registry may be.
+fn home_places(key: u64) -> impl Iterator<Item = usize> {
+    (0..TRIES).map(move |i| (key as usize).wrapping_add(i) % HOME)
+}
+
+/// Takes a slot for a span of a registry. `None` where the table is full, which is said once.
+#[inline]
+pub(crate) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    AT_HOME.with(|home| {
+        let at = key as usize % HOME;
+        if let Some(slot) = home.slots.get().get(at)
+            && home.hinted.get() == thread_bits(key) + 1
+            && slot.claim_own(key, instance)
+        {
+            return Some((home.first.get() + at as Place, slot));
+        }
+        claim_near_slowly(home, key, instance)
+    })
+}
+
+#[cold]
+fn claim_near_slowly(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    if home.slots.get().is_empty() {
+        move_in(home);
+    }
+    let slots = home.slots.get();
+    if !slots.is_empty() {
+        let bits = thread_bits(key);
+        HINTS[bits as usize].store(home.first.get() + 1, Ordering::Relaxed);
+        home.hinted.set(bits + 1);
+        for at in home_places(key) {
+            if slots[at].claim_own(key, instance) {
+                return Some((home.first.get() + at as Place, &slots[at]));
+            }
+        }
+    }
+    claim_shared(key, |_| key, instance)
+}
+
+/// Finds a span of a registry by its id.
+#[inline]
+pub(crate) fn find_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    AT_HOME.with(|home| {
+        let at = key as usize % HOME;
+        match home.slots.get().get(at) {
+            Some(slot) if slot.is_of(key, instance) => Some((home.first.get() + at as Place, slot)),
+            _ => find_far(key, instance),
+        }
+    })
+}
+
+#[inline(never)]
+fn find_far(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    let is_it = |place: Place| {
+        let slot = slot(place)?;
+        slot.is_of(key, instance).then_some((place, slot))
+    };
+    let in_home = |first: Place| home_places(key).find_map(|at| is_it(first + at as Place));
+    let hinted = HINTS[thread_bits(key) as usize].load(Ordering::Relaxed);
+    let found = hinted.checked_sub(1).and_then(in_home).or_else(|| {
+        let shared = HAS_SHARED.load(Ordering::Relaxed);
+        shared.then(|| shared_places(key).find_map(is_it)).flatten()
+    });
+    // The thread that made it has ended, and another one has its number.
+    found.or_else(|| {
+        let mut all = (0..HOMES_GIVEN.load(Ordering::Relaxed)).map(|home| home * HOME as Place);
+        all.find_map(in_home)
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::table::THREAD_SHIFT;
+    use super::*;
+
+    #[test]
+    fn spans_are_found_by_their_ids_and_by_no_others_however_many_there_are() {
+        let instance = super::super::new_instance();
+        // As a registry counts: places of its pages, many of them, threads, and generations.
+        let keys: Vec<u64> = (0..40_000_u64)
+            .map(|i| (1 + i % 20_000) | (i / 20_000) << 38 | (i % 7) << 51)
+            .collect();
+        let places: Vec<Place> = keys
+            .iter()
+            .map(|key| claim_near(*key, instance).unwrap().0)
+            .collect();
+        let mut distinct = places.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), keys.len());
+        for (key, place) in keys.iter().zip(&places) {
+            assert_eq!(find_near(*key, instance).unwrap().0, *place);
+            assert!(find_near(*key, instance + 1).is_none());
+        }
+        for (key, place) in keys.iter().zip(&places) {
+            slot(*place).unwrap().leave();
+            assert!(find_near(*key, instance).is_none());
+        }
+    }
+
+    #[test]
+    fn spans_of_threads_that_have_ended_are_found_and_their_homes_go_on() {
+        let instance = super::super::new_instance();
+        let make = |key: u64| {
+            let made = std::thread::spawn(move || claim_near(key, instance).unwrap().0);
+            made.join().unwrap()
+        };
+        // Threads one after the other, under the same number of a registry: they have the same home, and the hint is that of the last.
+        let keys: Vec<u64> = (0..200).map(|i| 0x77 << THREAD_SHIFT | (i + 1)).collect();
+        let places: Vec<Place> = keys.iter().map(|key| make(*key)).collect();
+        HINTS[0x77].store(1, Ordering::Relaxed);
+        for (key, place) in keys.iter().zip(&places) {
+            assert_eq!(find_near(*key, instance).unwrap().0, *place);
+        }
+        places.iter().for_each(|place| slot(*place).unwrap().leave());
+        assert!(keys.iter().all(|key| find_near(*key, instance).is_none()));
+    }
+}
