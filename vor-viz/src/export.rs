@@ -4,6 +4,7 @@
 //! count from the first moment of what is exported.
 
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
 use vor_core::Error;
@@ -56,7 +57,8 @@ impl ExportFormat {
     }
 }
 
-/// Writes the frames from the first to the last index, with their spans, tasks, messages and metrics. Steps of tasks that began before are left out.
+/// Writes the frames from the first to the last index, with the spans and tasks that end in them, and their messages and metrics. Steps of tasks that began before or
+/// end later are left out.
 ///
 /// # Errors
 ///
@@ -81,14 +83,16 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
         machine: Arc::new(MachineInfo::default()),
         ..Catalog::clone(store.catalog())
     });
-    let zero_ns = zero_ns(store, first, last);
+    let last = last.min(store.frames().len().saturating_sub(1));
+    let time = store.time_of(first..last + 1).unwrap_or(0..0);
+    let zero_ns = zero_ns(store, &time);
     let interest = sink.interest();
     let mut trees = TreeBuilder::new(usize::MAX);
-    for frame in store.frames().iter().take(last.saturating_add(1)).skip(first) {
+    for frame in store.frames().iter().take(last + 1).skip(first) {
         let threads = store
             .tracks()
             .iter()
-            .map(|track| thread_batch(track, frame, zero_ns));
+            .map(|track| thread_batch(track, frame, zero_ns, time.end));
         let batch = SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: threads.filter(|thread| !thread.is_empty()).collect(),
@@ -115,14 +119,13 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
     sink.finish()
 }
 
-/// Returns the earliest moment of what is exported: spans may have begun before their frame.
-fn zero_ns(store: &Store, first: usize, last: usize) -> i64 {
-    let Some(time) = store.time_of(first..last.saturating_add(1)) else {
-        return 0;
-    };
+/// Returns the earliest moment of what is exported of some frames: spans may have begun before them.
+fn zero_ns(store: &Store, time: &Range<i64>) -> i64 {
     let rows = store.tracks().iter().flat_map(|track| &track.rows);
-    let begins = rows
-        .filter_map(|row| row.spans(time.start, time.end).next())
+    // Only the first span of a row can have begun before.
+    let firsts = rows.filter_map(|row| row.spans(time.start, time.end).next());
+    let begins = firsts
+        .filter(|span| span.end_ns() <= time.end)
         .map(|span| span.begin_ns);
     begins.fold(time.start, i64::min)
 }
@@ -131,8 +134,8 @@ fn ticks(ns: i64, zero_ns: i64) -> u64 {
     u64::try_from(i128::from(ns) - i128::from(zero_ns)).unwrap_or(0)
 }
 
-/// Returns what ended on a track in a frame.
-fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64) -> ThreadBatch {
+/// Returns what ended on a track in a frame. All that is exported ends by `until_ns`.
+fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64, until_ns: i64) -> ThreadBatch {
     let mut collect = Collect {
         track,
         zero_ns,
@@ -163,6 +166,8 @@ fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64) -> ThreadBatch 
         for row in &track.rows {
             let begun = row.spans(frame.begin_ns, frame.end_ns);
             let begun = begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
+            // One without an end would be given a false one.
+            let begun = begun.filter(|task| task.end_ns() <= until_ns);
             let begins = begun.filter_map(|task| match row.args(&task).first() {
                 Some(ArgValue::U64(id)) => {
                     let begin = TaskEventKind::Begin { given_id: *id };

@@ -125,15 +125,12 @@ enum Gesture {
     Select { from: FrameId, to: FrameId, moved: bool },
 }
 
-/// Which part of the panel the pointer is busy in, and with what. All parts know, so that all show the frames that are being selected.
+/// Which part of a panel the pointer is busy in, and with what. All parts of that panel know, so that all show the frames that are being selected, and no other panel does: it stands in
+/// the panel's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Busy {
+pub(crate) struct Busy {
     gesture: Option<(Id, Gesture)>,
     pointed: Option<Id>,
-}
-
-fn busy_id() -> Id {
-    Id::unique("vor frame axis")
 }
 
 /// Does what the pointer asks for in a part that shows frames over time, and returns the index of the frame that it is at. `response` must sense clicks and drags.
@@ -146,9 +143,7 @@ pub fn interact(
     store: &Store,
     view: &mut View,
 ) -> Option<usize> {
-    let before = ui
-        .data(|data| data.get_temp::<Busy>(busy_id()))
-        .unwrap_or_default();
+    let before = view.busy;
     let mut busy = before;
     let (pos, primary, shift) = ui.input(|input| {
         let primary = input.pointer.button_down(PointerButton::Primary);
@@ -229,9 +224,7 @@ pub fn interact(
     if response.secondary_clicked() {
         view.unpin();
     }
-    if busy != before {
-        ui.data_mut(|data| data.insert_temp(busy_id(), busy));
-    }
+    view.busy = busy;
     if busy.gesture != before.gesture || viewed != (view.pinned(), view.selection()) {
         ui.ctx().request_repaint();
     }
@@ -268,7 +261,6 @@ pub fn paint_cursors(painter: &Painter, axis: &FrameAxis, store: &Store, view: &
         let time = store.time_of(from.min(to)..from.max(to) + 1)?;
         Some((axis.x(time.start as f64), axis.x(time.end as f64)))
     };
-    let busy = painter.ctx().data(|data| data.get_temp::<Busy>(busy_id()));
     if let Some((
         _,
         Gesture::Select {
@@ -276,7 +268,7 @@ pub fn paint_cursors(painter: &Painter, axis: &FrameAxis, store: &Store, view: &
             to,
             moved: true,
         },
-    )) = busy.and_then(|busy| busy.gesture)
+    )) = view.busy.gesture
     {
         let ends = store.index_of(from).zip(store.index_of(to));
         if let Some((from, to)) = ends.and_then(|(from, to)| reach(from, to)) {

@@ -198,9 +198,9 @@ pub(crate) fn pressed(ui: &Ui) -> Option<Command> {
     })
 }
 
-/// Draws the overlay; returns whether it is to be closed.
-pub(crate) fn help(ui: &Ui) -> bool {
-    let modal = egui::Modal::new(egui::Id::unique("vor help")).show(ui.ctx(), |ui| {
+/// Draws the overlay of a panel; returns whether it is to be closed.
+pub(crate) fn help(ui: &Ui, panel: (&str, u64)) -> bool {
+    let modal = egui::Modal::new(egui::Id::unique(("vor help", panel))).show(ui.ctx(), |ui| {
         ui.heading("Keys and mouse");
         ui.add_space(6.0);
         egui::Grid::new("vor help keys")

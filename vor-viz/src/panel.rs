@@ -3,6 +3,7 @@
 //! It owns the frames and what is looked at, and knows nothing of where frames come from: [`PanelState`](crate::live::PanelState) fills it from the running program,
 //! [`ReplayState`](crate::replay::ReplayState) from a capture.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use egui::{CursorIcon, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
@@ -49,9 +50,14 @@ impl Tab {
     ];
 }
 
+/// Number of the panel that is made next.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// The panel.
 #[derive(Debug)]
 pub struct Panel {
+    /// Tells its widgets from those of other panels in the same window.
+    number: u64,
     store: Store,
     view: View,
     thresholds: Thresholds,
@@ -77,6 +83,7 @@ impl Panel {
     #[must_use]
     pub fn new(store: Store, thresholds: Thresholds) -> Self {
         Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             store,
             view: View::default(),
             thresholds,
@@ -92,6 +99,11 @@ impl Panel {
             wants_search: false,
             pass: Duration::ZERO,
         }
+    }
+
+    /// Returns what ids of widgets are salted with.
+    pub(crate) fn id_salt(&self) -> (&'static str, u64) {
+        ("vor panel", self.number)
     }
 
     /// Returns the frames and spans.
@@ -191,7 +203,8 @@ impl Panel {
             }
         }
         let theme = Theme::of(ui.visuals());
-        ui.scope_builder(UiBuilder::new().max_rect(area), |ui| {
+        let builder = UiBuilder::new().max_rect(area).id_salt(self.id_salt());
+        ui.scope_builder(builder, |ui| {
             ui.spacing_mut().item_spacing.y = 3.0;
             self.toolbar(ui, &theme);
             bars::show(
@@ -212,7 +225,7 @@ impl Panel {
             self.below(ui, area, &theme, rows);
         });
         ui.advance_cursor_after_rect(area);
-        if self.shows_help && keys::help(ui) {
+        if self.shows_help && keys::help(ui, self.id_salt()) {
             self.shows_help = false;
         }
         self.pass = began.elapsed();
@@ -582,6 +595,38 @@ fn describe(name: &str, system: bool) -> &'static str {
         "threads" => "threads alive at the end of the frame",
         "disk_read_MB" => "read from storage for the process",
         "disk_write_MB" => "written to storage for the process",
+        _ => describe_gpu(name),
+    }
+}
+
+/// Returns what a row of a GPU is, whichever it is of several.
+fn describe_gpu(name: &str) -> &'static str {
+    let row = name.strip_prefix("gpu").unwrap_or(name);
+    let row = row.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    match row.strip_prefix('_').unwrap_or(row) {
+        "util" => "share of the time in which a kernel ran on the GPU",
+        "power" => "power that the GPU draws",
+        "mem" => "GPU memory in use by all processes, in 10^6 bytes",
+        "clock" => "clock of the GPU's multiprocessors",
+        "energy" => "energy that the GPU used in the frame",
+        "temp" => "temperature of the GPU",
+        "mem_total" => "GPU memory that there is, in 10^6 bytes",
+        "mem_own" => "GPU memory in use by this process, in 10^6 bytes",
+        "power_limit" => "power limit of the GPU that is in force",
+        "throttle" => "why the GPU's clocks are held down, as NVML's bits",
+        "throttle_power" => "1 while power holds the GPU's clocks down",
+        "throttle_thermal" => "1 while heat holds the GPU's clocks down",
+        "encoder" => "share of the time in which the GPU encoded video",
+        "decoder" => "share of the time in which the GPU decoded video",
+        "pcie" => "bytes between GPU and host in both directions",
+        "pcie_tx" => "bytes from the GPU to the host",
+        "pcie_rx" => "bytes from the host to the GPU",
+        "sm" => "share of the time in which a multiprocessor had work, on average",
+        "sm_occupancy" => "warps that were active, as a share of how many there can be",
+        "tensor" => "share of the time in which tensor cores worked",
+        "dram" => "share of the GPU memory's bandwidth that was used",
+        "nvlink_tx" => "bytes over all NVLinks from the GPU",
+        "nvlink_rx" => "bytes over all NVLinks to the GPU",
         _ => "",
     }
 }

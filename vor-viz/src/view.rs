@@ -3,6 +3,7 @@
 //! Bars, overview, flame chart and plots stand on one time axis. It shows all frames of the store, or those of a selection. A pin is a cursor on one frame through all
 //! of them, and pauses. The flame chart shows the pinned frame, else all of the axis, until someone zooms it.
 
+use crate::frame_axis::Busy;
 use crate::store::{FrameId, Span, Store, TrackKind};
 use vor_core::catalog::ThreadId;
 
@@ -55,6 +56,8 @@ pub struct View {
     /// Where the pointer is, on the time axis; of the pass before, so that parts above the one it is in see it as well.
     pointed_ns: Option<f64>,
     pointed_next_ns: Option<f64>,
+    /// What the pointer does on bars and plots.
+    pub(crate) busy: Busy,
     /// The span that was clicked.
     pub focus: Option<SpanRef>,
     /// What names are searched for; empty for nothing.

@@ -10,9 +10,9 @@ use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use pointer::{click, double_click, drag, hover, scroll};
-use vor_core::catalog::ThreadId;
+use vor_core::catalog::{SiteId, ThreadId};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, Usual};
-use vor_viz::store::{Span, Store, TrackKind};
+use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -330,4 +330,62 @@ fn colours_tell_of_threads_or_durations() {
     harness.state_mut().chart.set_color_by(ColorBy::Duration);
     harness.run();
     harness.snapshot("flame_by_duration_dark");
+}
+
+#[test]
+fn ten_thousand_moved_tracks_keep_their_order() {
+    const TRACKS: u32 = 10_000;
+    let mut store = Store::new(4, usize::MAX);
+    let threads = |ids: std::ops::Range<u32>| {
+        let threads = ids.map(|id| {
+            let mut row = RowBlock::default();
+            row.push(10, 100, SiteId(1));
+            ThreadBlock {
+                thread: ThreadId(id),
+                rows: vec![row],
+                ..ThreadBlock::default()
+            }
+        });
+        FrameBlock {
+            frame: FrameEntry {
+                end_ns: 1_000,
+                ..FrameEntry::default()
+            },
+            threads: threads.collect(),
+            ..FrameBlock::default()
+        }
+    };
+    store.push_block(threads(0..TRACKS));
+    let mut chart = FlameChart::default();
+    let id = |thread: u32| (ThreadId(thread), TrackKind::Scopes);
+    // What is to come of the moves, step by step.
+    let mut expected: Vec<u32> = (0..TRACKS).collect();
+    for (thread, by) in [
+        (9_999, -9_999),
+        (0, 5_000),
+        (17, 20_000),
+        (5_000, -1),
+        (4_321, 1_000),
+    ] {
+        chart.shift_track(&store, id(thread), by);
+        let from = expected.iter().position(|&other| other == thread).unwrap();
+        let to = from.saturating_add_signed(by).min(expected.len() - 1);
+        let moved = expected.remove(from);
+        expected.insert(to, moved);
+    }
+    // Threads that come later stand behind, in their own order.
+    store.push_block(threads(TRACKS..TRACKS + 100));
+    expected.extend(TRACKS..TRACKS + 100);
+    let ctx = egui::Context::default();
+    let mut view = View::default();
+    for _ in 0..3 {
+        view.begin_pass(&store);
+        let mut output = ctx.run_ui(egui::RawInput::default(), |ui| {
+            let theme = Theme::of(ui.visuals());
+            chart.show(ui, 400.0, &store, &mut view, &theme, &|_, _| None);
+        });
+        output.textures_delta.clear();
+        let shown: Vec<u32> = chart.tracks().map(|(thread, _)| thread.0).collect();
+        assert!(shown == expected, "the order stays from pass to pass");
+    }
 }

@@ -14,7 +14,7 @@ mod memory;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::mutation::{mutate, v2_records};
+use common::mutation::{mutate_any, v2_records};
 use common::{Random, make};
 use egui::{Key, vec2};
 use headless::User;
@@ -116,15 +116,7 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
     for case in 0..CASES {
         let original = &originals[case % originals.len()];
         let donor = &originals[(case + 1) % originals.len()];
-        let header_too = random.below(20) == 0;
-        let from = if header_too { 0 } else { original.records[0] };
-        let mutant = mutate(
-            &mut random,
-            &original.bytes,
-            &original.records,
-            &donor.bytes,
-            from,
-        );
+        let mutant = mutate_any(&mut random, &original.bytes, &original.records, &donor.bytes);
         let what = format!("case {case}: {}", mutant.what);
         let grown = memory::peak_of(|| play(&mut users[case % 3], &mutant.bytes, &what, &mut tally));
         assert!(grown < MAX_CASE_BYTES, "{what}: {grown} bytes");

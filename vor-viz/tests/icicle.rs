@@ -1,8 +1,11 @@
 //! The icicle: which stacks it merges, and what clicks and searches do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/block.rs"]
+mod block;
 mod scopes_data;
 
+use block::block;
 use std::cell::RefCell;
 
 use egui::{Event, PointerButton, Pos2, Theme as Shade};
@@ -12,7 +15,7 @@ use scopes_data::{site, store};
 use vor_core::catalog::{SiteId, ThreadId};
 use vor_viz::icicle::{Icicle, StackKey, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
+use vor_viz::store::{RowBlock, Store};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -224,23 +227,6 @@ fn more_stacks_than_fit_are_counted() {
     let mut harness = shown.harness(500.0, 200.0, Shade::Dark, 1.0);
     harness.run();
     assert!(harness.query_by_label_contains("spans not shown").is_some());
-}
-
-fn block(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<RowBlock>) -> FrameBlock {
-    FrameBlock {
-        frame: FrameEntry {
-            number,
-            begin_ns,
-            end_ns,
-            ..FrameEntry::default()
-        },
-        threads: vec![ThreadBlock {
-            thread: ThreadId(0),
-            rows,
-            ..ThreadBlock::default()
-        }],
-        ..FrameBlock::default()
-    }
 }
 
 #[test]

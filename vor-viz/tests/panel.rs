@@ -169,6 +169,82 @@ fn a_selection_narrows_every_axis() {
     harness.snapshot("panel_selection_light");
 }
 
+/// Two panels of the same frames, beside one another in one window.
+fn two() -> Harness<'static, [Panel; 2]> {
+    let show = |ui: &mut egui::Ui, panels: &mut [Panel; 2]| {
+        egui::CentralPanel::default().show(ui, |ui| {
+            ui.columns(2, |columns| {
+                for (ui, panel) in columns.iter_mut().zip(panels) {
+                    panel.show(ui, &[]);
+                }
+            });
+        });
+    };
+    let panel = || Panel::new(synthetic::rich_store(), Thresholds::default());
+    let mut harness = Harness::builder()
+        .with_size(vec2(1400.0, 640.0))
+        .with_step_dt(1.0 / 60.0)
+        .with_max_steps(60)
+        .build_ui_state(show, [panel(), panel()]);
+    harness.run();
+    harness
+}
+
+#[test]
+fn a_drag_in_one_panel_leaves_the_one_beside_it_alone() {
+    let mut harness = two();
+    let bars: Vec<egui::Rect> = harness
+        .get_all_by_label("frame bars")
+        .map(|bars| bars.rect())
+        .collect();
+    let (left, right) = (bars[0], bars[1]);
+    assert!(left.right() < right.left());
+    let right_half = |harness: &mut Harness<'_, [Panel; 2]>| {
+        let picture = harness.render().unwrap();
+        let (width, height) = (picture.width(), picture.height());
+        let from = right.left() as u32;
+        let half: Vec<[u8; 4]> = (0..height)
+            .flat_map(|y| (from..width).map(move |x| (x, y)))
+            .map(|(x, y)| picture.get_pixel(x, y).0)
+            .collect();
+        half
+    };
+    let before = right_half(&mut harness);
+    let at = |share: f32| pos2(left.left() + share * left.width(), left.center().y);
+    hover(&mut harness, at(0.2));
+    harness.event_modifiers(
+        egui::Event::PointerButton {
+            pos: at(0.2),
+            button: egui::PointerButton::Primary,
+            pressed: true,
+            modifiers: Modifiers::SHIFT,
+        },
+        Modifiers::SHIFT,
+    );
+    harness.run();
+    harness.event_modifiers(egui::Event::PointerMoved(at(0.7)), Modifiers::SHIFT);
+    harness.run();
+    harness.snapshot("panel_two_rubber_band");
+    assert!(
+        right_half(&mut harness) == before,
+        "nothing of the rubber band is seen in the right one"
+    );
+    harness.event_modifiers(
+        egui::Event::PointerButton {
+            pos: at(0.7),
+            button: egui::PointerButton::Primary,
+            pressed: false,
+            modifiers: Modifiers::SHIFT,
+        },
+        Modifiers::SHIFT,
+    );
+    harness.run();
+    let [dragged, other] = harness.state();
+    let (first, last) = dragged.view().selection_indices(dragged.store()).unwrap();
+    assert!(first < last && last < 47, "{first} to {last}");
+    assert_eq!((other.view().selection(), other.view().pinned()), (None, None));
+}
+
 #[test]
 fn arrows_walk_over_spans_when_one_is_in_focus() {
     let mut harness = rich(true);

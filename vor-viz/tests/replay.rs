@@ -263,18 +263,116 @@ fn a_file_without_frames_waits_for_them() {
     assert_window(&replay, 3);
 }
 
+/// Checks that a replay has taken the capture that `made` another one of 30 frames and 6 spans in each.
+fn assert_replaced(replay: &mut ReplayState) {
+    poll_until(replay, |replay| {
+        replay.notice().is_some() && replay.is_settled() && replay.frames_total() == 30
+    });
+    assert_eq!(replay.window(), 0..30);
+    assert_window(replay, 6);
+    let summary = replay.summary();
+    assert_eq!((summary.frames(), summary.spans()), (30, 180));
+    assert_eq!(replay.notice().map(|notice| notice.lines().count()), Some(1));
+    assert_eq!(replay.problem(), None);
+}
+
 #[test]
-fn a_file_that_becomes_shorter_is_told_of() {
+fn another_file_at_the_same_path_is_read_from_its_start() {
+    let other = make(30, 6, false);
+    let Made { bytes, .. } = make(50, 9, false);
+    let (folder, path) = written(&bytes);
+    let mut replay = ReplayState::open(&path).unwrap();
+    load_all(&mut replay);
+    assert_eq!((replay.window(), replay.notice()), (0..50, None));
+    let former = replay.id_of(3).unwrap();
+
+    let fresh = folder.path().join("fresh.vor");
+    fs::write(&fresh, &other.bytes[..other.frame_ends[9]]).unwrap();
+    fs::rename(&fresh, &path).unwrap();
+    poll_until(&mut replay, |replay| replay.frames_total() == 10);
+    // It grows as the former one would have.
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(&other.bytes[other.frame_ends[9]..]).unwrap();
+    assert_replaced(&mut replay);
+    assert_eq!(replay.frame_of(former), None);
+    assert!(replay.follows());
+}
+
+#[test]
+fn a_file_that_is_written_anew_is_read_from_its_start() {
+    let other = make(30, 6, false).bytes;
+    let (_folder, path) = written(&make(50, 9, false).bytes);
+    let mut replay = ReplayState::open(&path).unwrap();
+    load_all(&mut replay);
+    let mut file = File::create(&path).unwrap();
+    // Nothing can be shown of a header that is not yet whole.
+    file.write_all(&other[..20]).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(250) {
+        replay.poll(&egui::Context::default());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!((replay.frames_total(), replay.notice()), (50, None));
+    file.write_all(&other[20..]).unwrap();
+    assert_replaced(&mut replay);
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_read_anew() {
     let Made { bytes, frame_ends } = make(50, 9, false);
     let (_folder, path) = written(&bytes);
     let mut replay = ReplayState::open(&path).unwrap();
     load(&mut replay);
     let file = File::options().write(true).open(&path).unwrap();
     file.set_len(frame_ends[3] as u64).unwrap();
-    poll_until(&mut replay, |replay| replay.problem().is_some());
+    poll_until(&mut replay, |replay| {
+        replay.notice().is_some() && !replay.is_loading()
+    });
+    assert_eq!((replay.frames_total(), replay.window()), (4, 0..4));
+    // One that is gone is still shown.
+    fs::remove_file(&path).unwrap();
+    thread::sleep(Duration::from_millis(250));
     replay.go_to(40);
     load(&mut replay);
-    assert!(replay.problem().unwrap().lines().count() == 1);
+    assert_eq!((replay.asked(), replay.window()), (Some(3), 0..4));
+    assert_window(&replay, 9);
+}
+
+#[test]
+fn a_torn_file_is_searched_for_its_frames_beside_who_opened_it() {
+    let Made { bytes, frame_ends } = make(3_000, 9, false);
+    let (_folder, path) = written(&bytes[..frame_ends[2_499] + 11]);
+    // What is asked for before it is known how many frames there are is not forgotten.
+    let open = |ask: &dyn Fn(&mut ReplayState)| {
+        let mut replay = ReplayState::open(&path).unwrap();
+        assert!(replay.is_searching() && replay.is_loading() && !replay.is_settled());
+        assert_eq!((replay.frames_total(), replay.window()), (0, 0..0));
+        ask(&mut replay);
+        load_all(&mut replay);
+        assert!(!replay.is_searching());
+        assert_eq!(
+            (replay.frames_total(), replay.info().file_bytes),
+            (2_500, frame_ends[2_499] as u64 + 11)
+        );
+        assert_window(&replay, 9);
+        replay
+    };
+    let replay = open(&|_| {});
+    assert_eq!(
+        (replay.window(), replay.asked(), replay.follows()),
+        (2_244..2_500, None, true)
+    );
+    let mut replay = open(&|replay| replay.go_to(1_000));
+    assert_eq!((replay.window(), replay.asked()), (872..1_128, Some(1_000)));
+    assert_eq!(replay.take_arrived(), replay.id_of(1_000));
+    let replay = open(&|replay| replay.go_to(u64::MAX));
+    assert_eq!((replay.window(), replay.asked()), (2_244..2_500, Some(2_499)));
+    let replay = open(&|replay| replay.move_window(7));
+    assert_eq!(replay.window(), 7..263);
+    // A closed one is known at once.
+    let (_folder, path) = written(&make(20, 9, true).bytes);
+    let replay = ReplayState::open(&path).unwrap();
+    assert_eq!((replay.is_searching(), replay.frames_total()), (false, 20));
 }
 
 #[test]

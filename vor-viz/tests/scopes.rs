@@ -1,21 +1,26 @@
 //! The table of scopes: what it computes, and what it does when it is clicked.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/block.rs"]
+mod block;
 mod scopes_data;
 
+use block::block;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use egui::{Key, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
 use scopes_data::{site, store};
-use vor_core::batch::ThreadBatch;
-use vor_core::catalog::{Catalog, SiteId, ThreadId};
-use vor_core::frame::TreeBuilder;
+use vor_core::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_core::frame::{FrameSnapshot, TreeBuilder};
+use vor_core::measure::Measures;
 use vor_core::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock, TrackKind};
+use vor_viz::store::{FrameBlock, RowBlock, Store, Task, TrackKind};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 
@@ -223,13 +228,7 @@ fn old_rows_stay_dimmed_until_those_of_another_choice_are_there() {
         for i in 0..150_000 {
             row.push(begin_ns + 1 + i * 60, 50, SiteId(1));
         }
-        big.push_block(block(
-            frame as u64,
-            begin_ns,
-            begin_ns + 10_000_000,
-            vec![row],
-            vec![],
-        ));
+        big.push_block(block(frame as u64, begin_ns, begin_ns + 10_000_000, vec![row]));
     }
     let shown = Shown::new(big);
     let mut harness = shown.harness(900.0, 300.0, Shade::Dark, 1.0);
@@ -246,24 +245,6 @@ fn old_rows_stay_dimmed_until_those_of_another_choice_are_there() {
     assert!(harness.query_by_label_contains("counting").is_none());
 }
 
-fn block(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<RowBlock>, tasks: Vec<Task>) -> FrameBlock {
-    FrameBlock {
-        frame: FrameEntry {
-            number,
-            begin_ns,
-            end_ns,
-            ..FrameEntry::default()
-        },
-        threads: vec![ThreadBlock {
-            thread: ThreadId(0),
-            rows,
-            tasks,
-            ..ThreadBlock::default()
-        }],
-        ..FrameBlock::default()
-    }
-}
-
 #[test]
 fn a_scope_that_began_before_the_frames_has_the_self_time_of_its_whole_life() {
     let mut store = Store::new(10, 1000);
@@ -274,13 +255,12 @@ fn a_scope_that_began_before_the_frames_has_the_self_time_of_its_whole_life() {
             .for_each(|&(begin, length, site)| row.push(begin, length, SiteId(site)));
         row
     };
-    store.push_block(block(0, 0, 100, vec![row(&[(20, 30, 2), (60, 30, 2)])], vec![]));
+    store.push_block(block(0, 0, 100, vec![row(&[(20, 30, 2), (60, 30, 2)])]));
     store.push_block(block(
         1,
         100,
         200,
         vec![row(&[(10, 150, 1)]), row(&[(110, 40, 2)])],
-        vec![],
     ));
     let mut job: Job<ScopeSums> = Job::default();
     job.finish(&store, Some((1, 1)), &());
@@ -306,13 +286,9 @@ fn hostile_times_neither_panic_nor_hang() {
         begin_ns: i64::MIN,
         duration_ns: u64::MAX,
     };
-    store.push_block(block(
-        u64::MAX,
-        i64::MIN,
-        i64::MAX,
-        vec![row.clone(), row],
-        vec![task; 300],
-    ));
+    let mut hostile = block(u64::MAX, i64::MIN, i64::MAX, vec![row.clone(), row]);
+    hostile.threads[0].tasks = vec![task; 300];
+    store.push_block(hostile);
     let shown = Shown::new(store);
     let mut harness = shown.harness(700.0, 420.0, Shade::Light, 1.0);
     harness.run();
@@ -504,7 +480,7 @@ proptest! {
                 rows[row].push(begin, length.checked_shr(shift).unwrap_or(0), SiteId(shift));
             }
             let (begin, end) = if number == 0 { (cuts.0, cuts.1) } else { (cuts.1, cuts.2) };
-            store.push_block(block(number as u64, begin, end, rows, vec![]));
+            store.push_block(block(number as u64, begin, end, rows));
         }
         let all = Some((0, store.frames().len() - 1));
         let mut table: Job<ScopeSums> = Job::default();
@@ -546,4 +522,85 @@ proptest! {
         let expected: Vec<_> = expected.iter().map(|row| (row.site, row.count, row.total_ns, row.self_ns)).collect();
         prop_assert_eq!(mine, expected);
     }
+}
+
+#[test]
+fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
+    let site = |name: &'static str, measures: Measures| {
+        let own = (name == "load").then_some("file");
+        let args = own.into_iter().chain(measures.arg_names());
+        Some(Arc::new(SiteInfo {
+            name: name.into(),
+            arg_names: args.map(Into::into).collect(),
+            ..SiteInfo::default()
+        }))
+    };
+    let all = Measures::CPU.and(Measures::ALLOC);
+    let catalog = Arc::new(Catalog {
+        sites: Arc::new(vec![
+            site("load", all),
+            site("compute", all),
+            site("not measured", Measures::NONE),
+        ]),
+        ..Catalog::default()
+    });
+    let frame = |index: u64| {
+        let start = index * 10_000_000;
+        let values = |own: Option<&str>, measured: [u64; 5]| {
+            let own = own.map(|text| ArgValue::Str(text.into()));
+            own.into_iter().chain(measured.map(ArgValue::U64)).collect()
+        };
+        let mut builder = TreeBuilder::new(100);
+        builder.add(&ThreadBatch {
+            start_ticks: vec![start + 100_000, start + 4_000_000, start + 6_000_000],
+            duration_ticks: vec![3_000_000, 1_000_000, 500_000],
+            sites: vec![SiteId(1), SiteId(2), SiteId(3)],
+            // Of the second there is nothing to tell: it ran all the time and allocated nothing.
+            args: vec![SpanArgs {
+                span: 0,
+                values: values(Some("a.bin"), [2_900_000, 10, 4 << 20, 9, 1 << 20]),
+            }],
+            ..ThreadBatch::default()
+        });
+        FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            start_ticks: start,
+            end_ticks: start + 10_000_000,
+            span_count: 3,
+            threads: builder.finish().threads,
+            ..FrameSnapshot::default()
+        }
+    };
+    let mut store = Store::new(10, usize::MAX);
+    for index in 0..4 {
+        store.push_block(FrameBlock::new(&frame(index), 0));
+    }
+    let shown = Shown::new(store);
+    let mut harness = shown.harness(1240.0, 200.0, Shade::Dark, 1.0);
+    shown.view.borrow_mut().select(&shown.store.borrow(), 1, 3);
+    harness.run();
+    {
+        let table = shown.table.borrow();
+        let row = |name: &str| table.rows().unwrap().rows.iter().find(|row| &*row.name == name);
+        let load = row("load").unwrap();
+        assert_eq!(
+            (load.cpu_ns(), load.alloc_bytes()),
+            (Some(300_000), Some(12 << 20))
+        );
+        let compute = row("compute").unwrap();
+        assert_eq!(
+            (compute.cpu_ns(), compute.alloc_bytes()),
+            (Some(3_000_000), Some(0))
+        );
+        let plain = row("not measured").unwrap();
+        assert_eq!((plain.cpu_ns(), plain.alloc_bytes()), (None, None));
+    }
+    harness.get_by_label_contains("cpu").click();
+    harness.run();
+    assert_eq!(shown.names(), ["compute", "load", "not measured"]);
+    harness.get_by_label_contains("alloc").click();
+    harness.run();
+    assert_eq!(shown.names(), ["load", "compute", "not measured"]);
+    harness.snapshot("scopes_measured_dark");
 }

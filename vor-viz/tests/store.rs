@@ -1,12 +1,15 @@
 //! What the store holds and draws is what came in.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/block.rs"]
+mod block;
+
+use block::block;
 use egui::Color32;
 use proptest::prelude::*;
-use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::catalog::SiteId;
 use vor_viz::store::{
-    FrameBlock, FrameEntry, PixelScale, Row, RowBlock, RowPixels, Span, SpanVisitor, Store, ThreadBlock,
-    Walk, Wanted,
+    FrameBlock, PixelScale, Row, RowBlock, RowPixels, Span, SpanVisitor, Store, Walk, Wanted,
 };
 
 fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>>) -> FrameBlock {
@@ -17,20 +20,7 @@ fn frame(number: u64, begin_ns: i64, end_ns: i64, rows: Vec<Vec<(i64, u64, u32)>
         }
         row
     });
-    FrameBlock {
-        frame: FrameEntry {
-            number,
-            begin_ns,
-            end_ns,
-            ..FrameEntry::default()
-        },
-        threads: vec![ThreadBlock {
-            thread: ThreadId(0),
-            rows: rows.collect(),
-            ..ThreadBlock::default()
-        }],
-        ..FrameBlock::default()
-    }
+    block(number, begin_ns, end_ns, rows.collect())
 }
 
 fn spans(row: &Row) -> Vec<(i64, u64, u32)> {

@@ -38,9 +38,12 @@
 //! | record numbers and notes | [`record_metric`], [`Counter`], [`Histogram`], [`record_io`], [`message!`] |
 //! | say where frames end | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
+//! | measure processor time | `profile_scope!("…", cpu)`, [`Config::cpu_time`], [`thread_cpu_ns`] |
+//! | count allocations, and see what is still in use | [`TrackingAllocator`], [`heap_snapshot`], [`untracked`] |
+//! | have scopes counted, without a capture | [`Config::aggregate`], `VOR_STATS=1`, [`stats`], [`stats_by_thread`] |
 //! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, [`SamplySink`], `BrowserSink`, a [`FrameSink`] of your own |
+//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, `PprofSink`, `PyroscopeSink`, [`SamplySink`], `BrowserSink`, a [`FrameSink`] of your own |
 //! | have a trace in memory | [`TraceBuilder`] |
 //! | see what a criterion benchmark does | `CriterionProfiler` |
 //! | see all of it in a window of the program, or of a capture | `vor::viz` |
@@ -51,11 +54,14 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `puffin` | yes | puffin frames, live and from a capture |
-//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE` |
-//! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes, also those of the crate `profiling` |
+//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE`; `TracingSubscriber`: the other way round |
+//! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes beside other layers, also those of the crate `profiling` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
 //! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
 //! | `parquet` | no | captures as Parquet tables |
+//! | `pprof` | no | `PprofSink`, `PprofExporter`: profiles for `go tool pprof` |
+//! | `pyroscope` | no | `PyroscopeSink`: profiles pushed to a Pyroscope server |
+//! | `otlp` | no | `OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
 //! | `web` | no | `BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
 //! | `cli` | no | the `vor` command |
@@ -63,8 +69,15 @@
 #[cfg(feature = "criterion")]
 mod criterion;
 
+#[cfg(feature = "cli")]
+pub mod command;
+
 #[cfg(feature = "criterion")]
 pub use crate::criterion::CriterionProfiler;
+pub use vor_core::alloc::{
+    AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack,
+    TrackingAllocator, heap_snapshot, process_allocations, thread_allocations, untracked,
+};
 pub use vor_core::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
     ThreadBatch,
@@ -73,16 +86,20 @@ pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_
 pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_core::clock::ticks;
 pub use vor_core::config::Config;
+pub use vor_core::cpu::thread_cpu_ns;
 pub use vor_core::drain::{
     SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
-    frame_mark, frame_mark_named, is_enabled, stats,
+    frame_mark, frame_mark_named, is_enabled, stats, stats_by_thread,
 };
 pub use vor_core::export::perfetto::{CounterTrack, CounterUnit};
+#[cfg(feature = "pprof")]
+pub use vor_core::export::pprof::{Frame as ProfileFrame, PprofExporter, ProfileBuilder, SampleType};
 pub use vor_core::flow::{FlowId, flow};
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::future::ProfileFuture;
 #[cfg(feature = "tracing-layer")]
 pub use vor_core::layer::TracingLayer;
+pub use vor_core::measure::{Measured, Measures};
 pub use vor_core::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
@@ -92,17 +109,27 @@ pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
 pub use vor_core::sink::browser::BrowserSink;
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::chrome::ChromeTraceSink;
+#[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
+pub use vor_core::sink::otlp::{Otlp, OtlpSink};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::perfetto::{PerfettoSink, TraceBuilder};
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+pub use vor_core::sink::pprof::PprofSink;
 #[cfg(feature = "puffin")]
 pub use vor_core::sink::puffin::PuffinSink;
+#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
+pub use vor_core::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_core::sink::samply::SamplySink;
 pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
-pub use vor_core::stats::{FrameStats, ScopeStats};
+pub use vor_core::stats::{FrameStats, ScopeStats, ThreadStats};
+#[cfg(feature = "tracing")]
+pub use vor_core::subscriber::TracingSubscriber;
 pub use vor_core::system::{SystemSample, current_memory_bytes};
 pub use vor_core::task::{AsyncScope, async_span};
 pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
+#[cfg(feature = "tracing")]
+pub use vor_core::traced::{AlwaysSample, Probabilistic, Sampler};
 pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
 pub use vor_macros::{all_functions, profile, skip};
 

@@ -7,14 +7,17 @@
     reason = "a test fails by panicking"
 )]
 
+mod futures;
+
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures::{pause, poll};
 use vor::{
     AsyncSpan, Capture, Config, Error, FrameSink, FrameSnapshot, Interest, Reader, SpanBatch, TaskEvent,
     ThreadId,
@@ -96,22 +99,6 @@ impl Kept {
         let of_name = self.polls.iter().filter(|poll| poll.0 == name);
         of_name.map(|poll| (poll.2, poll.3)).collect()
     }
-}
-
-/// A future that is pending `times` times.
-async fn pause(mut times: u32) {
-    std::future::poll_fn(|_| {
-        if times == 0 {
-            return Poll::Ready(());
-        }
-        times -= 1;
-        Poll::Pending
-    })
-    .await;
-}
-
-fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[vor::profile]

@@ -7,14 +7,16 @@
     reason = "a test fails by panicking"
 )]
 
+mod futures;
+
 use std::cell::Cell;
-use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread;
 
+use futures::{pause, poll};
 use vor::{ArgValue, Config, Error, FrameSink, FrameSnapshot, Interest, SiteInfo, SpanBatch, ThreadId};
 
 /// A finished span.
@@ -81,22 +83,6 @@ fn is_open(name: &str) -> bool {
         .iter()
         .flat_map(|thread| &thread.scopes)
         .any(|scope| scope.name == name)
-}
-
-/// A future that is pending once.
-async fn pause() {
-    let mut paused = false;
-    std::future::poll_fn(|_| {
-        if std::mem::replace(&mut paused, true) {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    })
-    .await;
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[vor::profile]
@@ -339,7 +325,7 @@ fn an_early_end_closes_the_scope() {
 async fn fetch(id: u32) -> u32 {
     assert!(is_open("fetch"));
     free();
-    pause().await;
+    pause(1).await;
     assert!(is_open("fetch"));
     r#loop();
     id

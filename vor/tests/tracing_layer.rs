@@ -105,7 +105,7 @@ fn spans_are_scopes_with_their_places_and_fields() {
     let expected = [
         "0 0 inner ok=true ratio=0.5 what=Some(1) delta=-4",
         "0 1 a scope of vor's own",
-        "1 0 outer files=3 path=a/b late=None",
+        "1 0 outer files=3 path=a/b late=now",
         "1 0 outer files=3 path=a/b late=now",
         "1 0 many a=1 b=2 c=3 d=4 e=5 f=6 g=7 h=8",
     ];

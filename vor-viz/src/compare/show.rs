@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
-use egui::{Color32, Rgba, TextEdit, Ui};
+use egui::{Color32, Rgba, Ui};
 use rustc_hash::FxHasher;
 
 use super::Side;
@@ -12,7 +12,7 @@ use crate::icicle::boxes::{Boxes, Place};
 use crate::icicle::show::{Clicked, Shown, Zoom};
 use crate::icicle::tree::{NONE, ROOT};
 use crate::scopes::grid::{Column, Grid, Sort};
-use crate::scopes::{Job, frames_caption, percent};
+use crate::scopes::{Job, filter_field, frames_caption, percent};
 use crate::sketch::shortened;
 use crate::store::TrackKind;
 use crate::theme::Theme;
@@ -215,12 +215,7 @@ impl Compare {
                     ui.weak(format!("counting {:.0} %", progress * 100.0));
                 }
             }
-            let field = TextEdit::singleline(&mut self.filter)
-                .hint_text("filter")
-                .desired_width(140.0);
-            ui.add(field)
-                .on_hover_text("Only scopes whose name contains this, in upper or lower case")
-                .accessible_name("filter compared scopes");
+            filter_field(ui, &mut self.filter, "filter compared scopes");
         });
     }
 

@@ -11,7 +11,7 @@ use vor_core::catalog::{Catalog, SiteId};
 use super::card::{self, Pointed, UsualOf};
 use super::layout::{MIN_HEIGHT, name_of};
 use super::{FlameChart, Frame, RULER_HEIGHT, Shown, TrackId, ruler};
-use crate::store::{Store, Track};
+use crate::store::{FrameEntry, Store, Track};
 use crate::theme::Theme;
 use crate::units;
 use crate::view::{SpanRef, View};
@@ -21,6 +21,10 @@ pub(super) const MARK_HEIGHT: f32 = 8.0;
 
 /// Least height of a row that has names in it.
 const LEAST_LABELLED_HEIGHT: f32 = 10.0;
+
+/// From which distance on the borders of frames are drawn, and from which on at full strength, in points: nearer ones would be a pattern of stripes that says nothing.
+const BORDERS_FROM: f32 = 4.0;
+const BORDERS_FULL: f32 = 12.0;
 
 /// Marks of a track that are looked at in one pass; beyond them some are left out.
 const MOST_MARKS: usize = 20_000;
@@ -133,24 +137,27 @@ impl FlameChart {
             let place = pos2(x + 3.0, frame.ruler.center().y);
             painter.text(place, Align2::LEFT_CENTER, text, font.clone(), theme.weak_text);
         }
-        let mut last_x = f32::MIN;
         let (first, last) = (
             store.frame_at(frame.time.begin_ns as i64),
             store.frame_at(frame.time.end_ns as i64),
         );
         let shown = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
         let mut dropped = 0_u64;
+        let mut width = shown.clone().next().map_or(0.0, |i| width_of(store, frame, i));
         for i in shown {
             let entry = &store.frames()[i];
             dropped = dropped.saturating_add(entry.dropped_spans);
-            let x = frame.x(entry.end_ns);
-            if x - last_x >= 3.0 {
+            // The frame on the wider side counts, so that a long one among short ones has both of its borders.
+            let next = width_of(store, frame, i + 1);
+            let strength = border_strength(width.max(next));
+            width = next;
+            if strength > 0.0 {
+                let color = theme.pin.gamma_multiply(0.35 * strength);
                 painter.vline(
-                    x,
+                    frame.x(entry.end_ns),
                     frame.rows.y_range(),
-                    Stroke::new(1.0, theme.pin.gamma_multiply(0.35)),
+                    Stroke::new(1.0, color),
                 );
-                last_x = x;
             }
         }
         if dropped > 0 {
@@ -283,6 +290,17 @@ impl FlameChart {
         let bar = Rect::from_min_size(pos2(frame.rows.right() - 5.0, top), size);
         ui.painter().rect_filled(bar, 2.0, theme.weak_text);
     }
+}
+
+/// Returns how wide a frame of the store is drawn, in points; 0 where there is none.
+fn width_of(store: &Store, frame: &Frame, i: usize) -> f32 {
+    let width = |entry: &FrameEntry| frame.x(entry.end_ns) - frame.x(entry.begin_ns);
+    store.frames().get(i).map_or(0.0, width)
+}
+
+/// Returns how strong the border of a frame is drawn beside one of this width, from 0 to 1.
+fn border_strength(width: f32) -> f32 {
+    ((width - BORDERS_FROM) / (BORDERS_FULL - BORDERS_FROM)).clamp(0.0, 1.0)
 }
 
 /// What a click on a name asks for.
@@ -496,5 +514,21 @@ impl Names {
         let cut = self.cut.entry((site, fits));
         let cut = cut.or_insert_with(|| layout(name.chars().take(fits).chain(['…']).collect()));
         (cut.size().x <= width + 3.0).then(|| Arc::clone(cut))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::border_strength;
+
+    #[test]
+    fn borders_fade_with_the_width_of_frames() {
+        let strengths = [0.0, 3.5, 4.0, 8.0, 12.0, 500.0].map(border_strength);
+        assert_eq!(strengths, [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]);
+        assert!(border_strength(f32::NAN).is_nan() || border_strength(f32::NAN) <= 1.0);
+        assert_eq!(
+            (border_strength(f32::NEG_INFINITY), border_strength(f32::INFINITY)),
+            (0.0, 1.0)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Which track stands where.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vor_core::catalog::{Catalog, ThreadId};
 
 use crate::store::{Store, Track, TrackKind};
@@ -14,8 +14,8 @@ const GAP: f32 = 5.0;
 /// The user's choice of tracks: their order, and which are collapsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrangement {
-    /// Tracks that the user moved stand in this order; all others behind, in the store's.
-    order: Vec<TrackId>,
+    /// The places of tracks since the user moved one; all others stand behind, in the store's order.
+    places: FxHashMap<TrackId, usize>,
     collapsed: FxHashSet<TrackId>,
     /// Grows with each change.
     pub(super) version: u64,
@@ -63,7 +63,7 @@ impl Arrangement {
             let to = from.saturating_add_signed(by).min(order.len() - 1);
             let moved = order.remove(from);
             order.insert(to, moved);
-            self.order = order;
+            self.places = order.into_iter().zip(0..).collect();
             self.version += 1;
         }
     }
@@ -71,13 +71,10 @@ impl Arrangement {
     /// Returns the indices of the store's tracks in the order in which they are shown.
     fn ordered(&self, store: &Store) -> Vec<usize> {
         let mut tracks: Vec<usize> = (0..store.tracks().len()).collect();
-        if !self.order.is_empty() {
+        if !self.places.is_empty() {
             let place = |track: &usize| {
                 let id = id_of(&store.tracks()[*track]);
-                self.order
-                    .iter()
-                    .position(|&other| other == id)
-                    .unwrap_or(usize::MAX)
+                self.places.get(&id).copied().unwrap_or(usize::MAX)
             };
             tracks.sort_by_cached_key(place);
         }

@@ -19,6 +19,9 @@ const PARTS: usize = 64;
 /// How many of the newest frames are asked for anew each time: live, a frame is known before its metrics are.
 const LATE: usize = 64;
 
+/// Rows that are reduced together.
+const TOGETHER: usize = 4;
+
 /// Most changes of the store per frame that comes, if nothing else has happened: the frame, its spans, and what is known of it later.
 const CHANGES_PER_FRAME: u64 = 4;
 
@@ -50,18 +53,14 @@ impl Extent {
         count: 0,
     };
 
-    /// Makes the extent of values that are finite or `NaN`.
+    /// Takes a value that is finite or `NaN`.
     #[inline]
-    fn of(values: &[f64]) -> Self {
-        let mut all = Self::NONE;
-        for &value in values {
-            // Written so that nothing is added for `NaN`, without a branch.
-            all.min = if value < all.min { value } else { all.min };
-            all.max = if value > all.max { value } else { all.max };
-            all.sum += if value.is_nan() { 0.0 } else { value };
-            all.count += usize::from(!value.is_nan());
-        }
-        all
+    fn take(&mut self, value: f64) {
+        // Written so that nothing is added for `NaN`, without a branch.
+        self.min = if value < self.min { value } else { self.min };
+        self.max = if value > self.max { value } else { self.max };
+        self.sum += if value.is_nan() { 0.0 } else { value };
+        self.count += usize::from(!value.is_nan());
     }
 
     fn add(&mut self, other: &Self) {
@@ -160,8 +159,12 @@ impl Columns {
         self.part = (self.part + 1) % PARTS;
         (self.version, self.first, self.len) = (store.version(), first, len);
         self.group(store, frames, axis);
-        for reduced in &mut self.rows {
-            reduced.reduce(&self.groups);
+        let (together, others) = self.rows.as_chunks_mut::<TOGETHER>();
+        for rows in together {
+            reduce(rows, &self.groups);
+        }
+        for row in others {
+            reduce(std::array::from_mut(row), &self.groups);
         }
     }
 
@@ -256,27 +259,44 @@ impl Reduced {
         let known = self.values.len() - self.gone;
         self.values.extend((known..len).map(ask));
     }
+}
 
-    /// Makes a run of each group that has a value.
-    fn reduce(&mut self, groups: &[Group]) {
-        self.runs.clear();
-        self.all = Extent::NONE;
-        let mut frames = 0;
-        let values = self.values.get(self.gone..).unwrap_or_default();
-        for group in groups {
-            let extent = Extent::of(values.get(group.from..group.to).unwrap_or_default());
+/// Makes a run of each group that has a value, for some rows at once: a group has few frames, so that going from one to the next takes as long as what is done for a row.
+fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
+    let mut frames = 0;
+    for reduced in rows.iter_mut() {
+        reduced.runs.clear();
+        reduced.runs.reserve(groups.len());
+        reduced.all = Extent::NONE;
+    }
+    for group in groups {
+        let mut extents = [Extent::NONE; ROWS];
+        let values = rows.each_ref().map(|reduced| {
+            let known = reduced.values.get(reduced.gone..).unwrap_or_default();
+            known.get(group.from..group.to).unwrap_or_default()
+        });
+        let len = values.iter().map(|values| values.len()).min().unwrap_or(0);
+        let values = values.map(|values| &values[..len]);
+        for i in 0..len {
+            for (extent, values) in extents.iter_mut().zip(values) {
+                extent.take(values[i]);
+            }
+        }
+        frames += if group.repeats { 0 } else { group.to - group.from };
+        for (reduced, extent) in rows.iter_mut().zip(extents) {
             if !group.repeats {
-                self.all.add(&extent);
-                frames += group.to - group.from;
+                reduced.all.add(&extent);
             }
             if !extent.is_empty() {
-                self.runs.push(Run {
+                reduced.runs.push(Run {
                     first: group.first,
                     end: group.end,
                     extent,
                 });
             }
         }
-        self.gaps = frames - self.all.count.min(frames);
+    }
+    for reduced in rows {
+        reduced.gaps = frames - reduced.all.count.min(frames);
     }
 }

@@ -155,7 +155,6 @@ impl Plots {
         self.read(store, view, &whole, &shown);
         let rects: Vec<Rect> = slots.iter().map(|&slot| row_rect(slot)).collect();
         self.draw(view, &whole, &rects, theme);
-        self.quads.paint(ui.painter());
         let told = frame_axis::told_frame(store, view);
         let places = rects.iter().zip(signs);
         for ((row, reduced), (rect, signs_width)) in shown.iter().zip(self.columns.rows()).zip(places) {
@@ -167,6 +166,8 @@ impl Plots {
             };
             cells.write(ui.painter(), *rect, theme);
         }
+        // Behind the texts, which stand beside the plots: what is appended to the frame's mesh after so many corners makes it grow, and all of them move.
+        self.quads.paint(ui.painter());
         if !slots.is_empty() {
             frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
         }

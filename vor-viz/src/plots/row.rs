@@ -4,7 +4,7 @@ use egui::epaint::Vertex;
 use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
 
 use super::MetricRow;
-use super::columns::{Extent, Reduced};
+use super::columns::{Extent, Reduced, Run};
 use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
 use crate::store::Store;
@@ -99,8 +99,10 @@ impl Edges {
     /// Returns how far up a value lies: 0 at the lower edge, 1 at the upper one.
     #[inline]
     fn share(&self, value: f64) -> f32 {
-        // Of edges that are next to one another among the least numbers, nothing is left to divide by: the cast makes zero of that.
-        (((value / 2.0 - self.half_low) * self.by_half_height) as f32).clamp(0.0, 1.0)
+        let share = ((value / 2.0 - self.half_low) * self.by_half_height) as f32;
+        // Of edges that are next to one another among the least numbers, nothing is left to divide by: unlike `clamp`, this makes zero of what is no number.
+        let share = if share > 0.0 { share } else { 0.0 };
+        share.min(1.0)
     }
 }
 
@@ -113,28 +115,34 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     let edges = Edges::of(&reduced.all);
     let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
     let height_px = ((bottom - top) / pixel).round();
-    // A cast rounds to whole pixels where `round` would be a call.
-    let y_of = |value: f64| bottom - (edges.share(value) * height_px + 0.5) as u32 as f32 * pixel;
+    let y_of = |value: f64| {
+        // Added and taken away again, a number this large leaves whole pixels, where `round` would be a call and a cast a branch. A half goes up.
+        const WHOLE: f32 = 8_388_608.0;
+        let up = edges.share(value) * height_px + 1e-4;
+        bottom - ((up + WHOLE) - WHOLE) * pixel
+    };
     // Few frames: a point at each value.
     let has_points = reduced.runs.len() as f32 * 12.0 < axis.rect().width();
     let mut before: Option<(u32, f32)> = None;
-    let mut band = Strip::new(axis, theme.band);
-    let mut line = Strip::new(axis, theme.line);
-    for (i, run) in reduced.runs.iter().enumerate() {
-        let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
-        let extent = &run.extent;
+    let mut rest = reduced.runs.as_slice();
+    while let Some((run, behind)) = rest.split_first() {
         let last_y = before.filter(|(end, _)| *end == run.first).map(|(_, y)| y);
         if let Some(last) = last_y
             && run.end - run.first == 1
         {
-            // A column of pixels that follows another one: two corners instead of four, as most of them do.
-            let (upper, lower) = (y_of(extent.max), y_of(extent.min) + thick);
-            band.reach(mesh, run.first, upper, lower);
-            let y = y_of(extent.mean());
-            line.reach(mesh, run.first, y.min(last), y.max(last) + thick);
-            before = Some((run.end, y));
+            let steps = rest.windows(2).take_while(|pair| {
+                let [one, next] = [pair[0], pair[1]];
+                next.first == one.end && next.end - next.first == 1
+            });
+            let (columns, others) = rest.split_at(1 + steps.count());
+            let y = draw_columns(mesh, columns, last, axis, theme, thick, &y_of);
+            before = columns.last().map(|last| (last.end, y));
+            rest = others;
             continue;
         }
+        rest = behind;
+        let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
+        let extent = &run.extent;
         let y = if extent.min == extent.max {
             y_of(extent.min)
         } else {
@@ -157,7 +165,7 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
                 }
             }
             None => {
-                let is_alone = reduced.runs.get(i + 1).is_none_or(|next| next.first > run.end);
+                let is_alone = behind.first().is_none_or(|next| next.first > run.end);
                 if is_alone && right - left < 3.0 {
                     // A value between gaps would be hard to see.
                     let middle = f32::midpoint(left, right);
@@ -173,59 +181,49 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
         }
         before = Some((run.end, y));
     }
-    band.finish(mesh);
-    line.finish(mesh);
 }
 
-/// Rectangles of a pixel's width that follow one another, and share their corners.
-#[derive(Debug)]
-struct Strip<'a> {
-    axis: &'a FrameAxis,
-    color: Color32,
-    /// The column behind the last one, the index of its first corner, and where the last one reaches from and to.
-    last: Option<(u32, u32, f32, f32)>,
-}
-
-impl<'a> Strip<'a> {
-    fn new(axis: &'a FrameAxis, color: Color32) -> Self {
-        Self {
-            axis,
-            color,
-            last: None,
-        }
-    }
-
-    /// Goes on to a column, or begins there.
-    #[inline]
-    fn reach(&mut self, mesh: &mut Mesh, column: u32, upper: f32, lower: f32) {
-        if self.last.is_some_and(|(end, ..)| end != column) {
-            self.finish(mesh);
-        }
-        let first = self.corners(mesh, column, upper, lower);
-        self.last = Some((column + 1, first, upper, lower));
-    }
-
-    /// Draws the last column to its end.
-    fn finish(&mut self, mesh: &mut Mesh) {
-        if let Some((end, _, upper, lower)) = self.last {
-            self.corners(mesh, end, upper, lower);
-            self.last = None;
-        }
-    }
-
-    /// Appends two corners, and a rectangle from the ones before; returns the index of the first.
-    #[inline]
-    fn corners(&self, mesh: &mut Mesh, column: u32, upper: f32, lower: f32) -> u32 {
-        let first = mesh.vertices.len() as u32;
-        let x = self.axis.column_x(column as usize);
-        let corner = |y: f32| Vertex::untextured(pos2(x, y), self.color);
-        mesh.vertices.extend_from_slice(&[corner(upper), corner(lower)]);
-        if let Some((_, last, ..)) = self.last {
-            let corners = [last, last + 1, first, first, last + 1, first + 1];
-            mesh.indices.extend_from_slice(&corners);
-        }
-        first
-    }
+/// Appends columns of a pixel's width that follow one another, the first one behind a value at `last_y`; returns the y of the last one's mean.
+///
+/// Most of a plot of many frames is drawn here, so neighbours share their corners: four corners and four triangles a column, appended without a look at the mesh's room in between.
+fn draw_columns(
+    mesh: &mut Mesh,
+    columns: &[Run],
+    last_y: f32,
+    axis: &FrameAxis,
+    theme: &Theme,
+    thick: f32,
+    y_of: &impl Fn(f64) -> f32,
+) -> f32 {
+    let corners = |x: f32, [top, bottom, upper, lower]: [f32; 4]| {
+        [
+            Vertex::untextured(pos2(x, top), theme.band),
+            Vertex::untextured(pos2(x, bottom), theme.band),
+            Vertex::untextured(pos2(x, upper), theme.line),
+            Vertex::untextured(pos2(x, lower), theme.line),
+        ]
+    };
+    let first = mesh.vertices.len() as u32;
+    let (mut y, mut ys) = (last_y, [last_y; 4]);
+    mesh.vertices.extend(columns.iter().flat_map(|run| {
+        let before = std::mem::replace(&mut y, y_of(run.extent.mean()));
+        ys = [
+            y_of(run.extent.max),
+            y_of(run.extent.min) + thick,
+            y.min(before),
+            y.max(before) + thick,
+        ];
+        corners(axis.column_x(run.first as usize), ys)
+    }));
+    // The right edge of the last one.
+    let end = columns.last().map_or(0, |run| run.end);
+    mesh.vertices
+        .extend_from_slice(&corners(axis.column_x(end as usize), ys));
+    mesh.indices.extend((0..columns.len() as u32).flat_map(|column| {
+        let at = first + 4 * column;
+        [0, 1, 4, 4, 1, 5, 2, 3, 6, 6, 3, 7].map(|corner| at + corner)
+    }));
+    y
 }
 
 /// The texts of a row.

@@ -11,11 +11,12 @@ use std::time::Duration;
 use web_time::Instant;
 
 use super::loader::{Delivery, Loader, Request, Step};
+use crate::store::Store;
 
 /// How long to wait for a file to grow: the recorder writes about as often.
 pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
 
-/// Deliveries that may wait. A frame with its spans takes some megabytes.
+/// Deliveries that may wait. Each request brings two windows at most, and newly grown frames of some megabytes come one by one.
 const WAITING: usize = 4;
 
 /// How long the loader works in a pass where there are no threads: drawing needs its share of a sixtieth of a second. A step that was begun is ended.
@@ -49,6 +50,8 @@ struct Mail {
     request: Option<Request>,
     following: bool,
     ended: bool,
+    /// Windows that are shown no more: letting go of millions of spans takes milliseconds.
+    gone: Vec<Store>,
 }
 
 impl Shared {
@@ -65,11 +68,11 @@ impl Shared {
 
 impl Driver {
     /// Starts a thread for the loader; without threads there is none.
-    pub(crate) fn new(capture: vor_core::reader::Capture) -> Self {
+    pub(crate) fn new(loader: Loader) -> Self {
         let shared = Arc::new(Shared::default());
         let (sender, deliveries) = mpsc::sync_channel(WAITING);
         // A loader that goes to a thread which cannot be started is lost, so it travels in a slot.
-        let slot = Arc::new(Mutex::new(Some(Loader::new(capture))));
+        let slot = Arc::new(Mutex::new(Some(loader)));
         let take = |slot: &Mutex<Option<Loader>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (its_shared, its_slot) = (Arc::clone(&shared), Arc::clone(&slot));
         let builder = thread::Builder::new().name("vor-replay".to_owned());
@@ -108,6 +111,13 @@ impl Driver {
         match self {
             Self::Thread { shared, .. } => shared.tell(|mail| mail.following = following),
             Self::Inline { loader, .. } => loader.set_following(following),
+        }
+    }
+
+    /// Lets go of a window, beside the thread that draws if there is another one.
+    pub(crate) fn let_go(&mut self, window: Box<Store>) {
+        if let Self::Thread { shared, .. } = self {
+            shared.tell(|mail| mail.gone.push(*window));
         }
     }
 
@@ -173,8 +183,12 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
         }
         sent
     };
+    // The first request comes at once, and before anything else is done: what it brings is what someone waits for.
+    let is_early = |mail: &mut Mail| !mail.ended && mail.request.is_none();
+    let woken = shared.rung.wait_while(shared.mail(), is_early);
+    drop(woken.unwrap_or_else(PoisonError::into_inner));
     loop {
-        let following = {
+        let (following, gone) = {
             let mut mail = shared.mail();
             if mail.ended {
                 return;
@@ -182,8 +196,9 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
             if let Some(request) = mail.request.take() {
                 loader.ask(request);
             }
-            mail.following
+            (mail.following, std::mem::take(&mut mail.gone))
         };
+        drop(gone);
         loader.set_following(following);
         match loader.step() {
             Step::Gave(delivery) => {
@@ -206,7 +221,9 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
 
 /// Waits for mail; returns whether it is time to look for more of the file instead.
 fn wait(shared: &Shared, following: bool) -> bool {
-    let is_quiet = |mail: &mut Mail| !mail.ended && mail.request.is_none() && mail.following == following;
+    let is_quiet = |mail: &mut Mail| {
+        !mail.ended && mail.request.is_none() && mail.gone.is_empty() && mail.following == following
+    };
     if !following {
         let woken = shared.rung.wait_while(shared.mail(), is_quiet);
         drop(woken.unwrap_or_else(PoisonError::into_inner));

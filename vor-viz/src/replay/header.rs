@@ -33,6 +33,9 @@ impl Header {
         if let Some(problem) = replay.problem() {
             let text = RichText::new(problem).color(theme.bad);
             ui.add(egui::Label::new(text).truncate()).on_hover_text(problem);
+        } else if let Some(notice) = replay.notice() {
+            let text = RichText::new(notice).color(theme.weak_text);
+            ui.add(egui::Label::new(text).truncate());
         }
     }
 
@@ -42,7 +45,7 @@ impl Header {
         let current = replay
             .asked()
             .unwrap_or_else(|| replay.window().end.saturating_sub(1));
-        ui.add_enabled_ui(total > 0, |ui| {
+        ui.add_enabled_ui(total > 0 && !replay.is_searching(), |ui| {
             if button(ui, "›", "Next frame").clicked() {
                 replay.go_to(current.saturating_add(1));
                 self.typed = None;
@@ -75,7 +78,10 @@ impl Header {
 /// Shows which capture it is, and how much.
 fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
     let info = replay.info();
-    let mut facts = format!("{} frames", units::count(info.frames));
+    let mut facts = match replay.is_searching() {
+        true => "looking for its frames".to_owned(),
+        false => format!("{} frames", units::count(info.frames)),
+    };
     if info.duration_ns > 0 {
         facts += &format!(", {}", units::duration(info.duration_ns as f64));
     }

@@ -4,6 +4,9 @@
 //! file brings. A step reads one frame with its spans, or a piece of the durations; so a newer request is never more than a step away. Whose thread it
 //! runs on, and how what it gives reaches the one that draws, is not its concern (see `driver`).
 //!
+//! A window is made here, with its levels of detail, and given as a whole: whoever draws only puts it in the place of the former one. Frames that a growing file brings
+//! come one by one.
+//!
 //! A window is a row of frames without gaps: a frame that damage took has its place in it, without spans and without length.
 
 use std::sync::Arc;
@@ -11,10 +14,11 @@ use std::sync::Arc;
 use vor_core::Error;
 use vor_core::catalog::Catalog;
 use vor_core::clock::TickMapper;
-use vor_core::reader::{Capture, FrameScan, FrameSummary};
+use vor_core::reader::{Capture, FrameScan, FrameSummary, Info};
 
+use super::place::Place;
 use super::summary::Glance;
-use crate::store::{FrameBlock, FrameEntry};
+use crate::store::{FrameBlock, FrameEntry, Store};
 
 /// Frames that are summed up in one step. They take some 2 ms; those of a version-2 capture must be read whole.
 const GLANCES: usize = 8192;
@@ -35,11 +39,12 @@ pub struct WindowLimits {
     pub spans: usize,
 }
 
+/// As many frames as bars have room beside one another, and some twenty spans a pixel of a large screen; millions more would only be waited for.
 impl Default for WindowLimits {
     fn default() -> Self {
         Self {
             frames: 256,
-            spans: 8_000_000,
+            spans: 3_000_000,
         }
     }
 }
@@ -69,27 +74,21 @@ pub(crate) enum Side {
 /// What a loader gives.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// The frame that was asked for, alone.
-    Asked {
+    /// A window, whose last frame stands before the frame `end` of the capture: the whole one, or before it the frame alone that was asked for.
+    Window {
         job: u64,
-        frame: u64,
-        block: Box<FrameBlock>,
+        end: u64,
+        store: Box<Store>,
+        is_whole: bool,
     },
-    /// A window begins: its frames follow in their order.
-    Begin { job: u64, first: u64 },
-    /// The next frame of a window, or, when that is complete, a frame behind it.
+    /// A frame behind the whole window.
     Block { job: u64, block: Box<FrameBlock> },
-    /// The window is complete.
-    Done { job: u64 },
     /// The next frames at a glance.
     Glances(Vec<Glance>),
-    /// The file has grown.
-    Grown {
-        frames: u64,
-        closed: bool,
-        duration_ns: u64,
-        catalog: Arc<Catalog>,
-    },
+    /// The file has grown, or was passed over for the first time.
+    Grown { info: Box<Info>, catalog: Arc<Catalog> },
+    /// Another file stands in its place; nothing of the former one comes after this.
+    Replaced { info: Box<Info>, catalog: Arc<Catalog> },
     /// A part of the capture is damaged.
     Problem(String),
     /// The file cannot be read; nothing comes until something is asked for again.
@@ -110,7 +109,13 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Loader {
     capture: Capture,
+    /// Where it is and how it begins, if it is a file that may be replaced.
+    place: Option<Place>,
     is_v2: bool,
+    /// Whether the file has still to be passed over to find its frames.
+    is_unknown: bool,
+    /// What to load as soon as that is done.
+    waiting: Option<Request>,
     scan: FrameScan,
     /// Whether the file cannot be read any more.
     failed: bool,
@@ -145,8 +150,7 @@ enum Stage {
         next: u64,
         end: u64,
         spans: u64,
-        previous: Option<FrameEntry>,
-        begun: bool,
+        store: Box<Store>,
     },
     /// Frames that came after the window was complete.
     Append {
@@ -157,11 +161,15 @@ enum Stage {
 }
 
 impl Loader {
-    pub(crate) fn new(capture: Capture) -> Self {
-        let is_v2 = capture.info().version == 2;
+    /// Makes a loader of a capture, and where that is a file of its own. One that was opened lazily is passed over first.
+    pub(crate) fn new(capture: Capture, place: Option<Place>) -> Self {
+        let info = capture.info();
         Self {
+            is_v2: info.version == 2,
+            is_unknown: place.is_some() && !info.indexed,
+            waiting: None,
             capture,
-            is_v2,
+            place,
             scan: FrameScan::new(0),
             failed: false,
             origin_ns: None,
@@ -174,6 +182,11 @@ impl Loader {
 
     /// Takes a request in the place of the one before, done or not.
     pub(crate) fn ask(&mut self, request: Request) {
+        if self.is_unknown {
+            self.waiting = Some(request);
+            self.failed = false;
+            return;
+        }
         let stage = if request.is_urgent {
             Stage::Asked
         } else {
@@ -192,27 +205,60 @@ impl Loader {
         self.following
     }
 
-    /// Takes what was written to the file meanwhile; gives something if there is more.
+    /// Takes what was written to the file meanwhile, or another file in its place; gives something if there is more.
     pub(crate) fn look_for_more(&mut self) -> Option<Delivery> {
-        if self.failed || self.job.is_some() {
+        if self.job.is_some() {
+            return None;
+        }
+        if self.place.as_mut().is_some_and(Place::is_replaced) {
+            return self.take_replacement();
+        }
+        if self.failed {
             return None;
         }
         let (count, was_closed) = (self.capture.frame_count(), self.capture.info().closed);
         match self.capture.extend() {
-            Err(error) => {
-                self.failed = true;
-                Some(Delivery::Failed(error.to_string()))
-            }
-            Ok(frames) => {
-                let info = self.capture.info();
-                (frames != count || info.closed != was_closed).then(|| Delivery::Grown {
-                    frames,
-                    closed: info.closed,
-                    duration_ns: info.duration_ns,
-                    catalog: Arc::clone(self.capture.catalog()),
-                })
-            }
+            Err(error) => Some(self.fail(&error)),
+            Ok(frames) => (frames != count || self.capture.info().closed != was_closed).then(|| self.grown()),
         }
+    }
+
+    /// Opens the file that stands in the place of the former one; it may not be there yet, or not its header.
+    fn take_replacement(&mut self) -> Option<Delivery> {
+        let place = Place::new(&self.place.as_ref()?.path).ok()?;
+        let capture = Capture::open_lazily(&place.path).ok()?;
+        *self = Self {
+            following: self.following,
+            ..Self::new(capture, Some(place))
+        };
+        Some(Delivery::Replaced {
+            info: Box::new(self.capture.info()),
+            catalog: Arc::clone(self.capture.catalog()),
+        })
+    }
+
+    fn grown(&self) -> Delivery {
+        Delivery::Grown {
+            info: Box::new(self.capture.info()),
+            catalog: Arc::clone(self.capture.catalog()),
+        }
+    }
+
+    fn fail(&mut self, error: &Error) -> Delivery {
+        self.failed = true;
+        Delivery::Failed(error.to_string())
+    }
+
+    /// Finds the frames of a file that has no index.
+    fn pass_over(&mut self) -> Step {
+        if let Err(error) = self.capture.extend() {
+            return Step::Gave(self.fail(&error));
+        }
+        self.is_unknown = false;
+        if let Some(request) = self.waiting.take() {
+            self.ask(request);
+        }
+        Step::Gave(self.grown())
     }
 
     /// Does a little of what there is to do.
@@ -222,6 +268,9 @@ impl Loader {
         }
         if self.failed {
             return Step::Idle;
+        }
+        if self.is_unknown {
+            return self.pass_over();
         }
         if let Some(job) = self.job.take() {
             return self.work(job);
@@ -248,10 +297,7 @@ impl Loader {
                 self.job = stage.map(|stage| Job { request, stage });
                 step
             }
-            Err(error) => {
-                self.failed = true;
-                Step::Gave(Delivery::Failed(error.to_string()))
-            }
+            Err(error) => Step::Gave(self.fail(&error)),
         }
     }
 
@@ -262,10 +308,13 @@ impl Loader {
             return Ok((Step::Working, Some(self.measure(request))));
         }
         let block = self.block(frame, None)?;
-        let given = Delivery::Asked {
+        let mut store = Box::new(store(request.limits));
+        store.push_block(block);
+        let given = Delivery::Window {
             job: request.job,
-            frame,
-            block: Box::new(block),
+            end: frame + 1,
+            store,
+            is_whole: false,
         };
         Ok((Step::Gave(given), Some(self.measure(request))))
     }
@@ -326,8 +375,7 @@ impl Loader {
             next: first,
             end,
             spans: 0,
-            previous: None,
-            begun: false,
+            store: Box::new(store(request.limits)),
         };
         Ok((Step::Working, Some(stage)))
     }
@@ -337,29 +385,24 @@ impl Loader {
             next,
             mut end,
             spans,
-            previous,
-            begun,
+            mut store,
         } = stage
         else {
             return Ok((Step::Idle, None));
         };
-        let job = request.job;
-        if !begun {
-            let stage = Stage::Fill {
-                next,
-                end,
-                spans,
-                previous,
-                begun: true,
-            };
-            return Ok((Step::Gave(Delivery::Begin { job, first: next }), Some(stage)));
-        }
         if next >= end {
             self.window = Some((*request, next));
-            return Ok((Step::Gave(Delivery::Done { job }), None));
+            let given = Delivery::Window {
+                job: request.job,
+                end: next,
+                store,
+                is_whole: true,
+            };
+            return Ok((Step::Gave(given), None));
         }
-        let block = self.block(next, previous.as_ref())?;
+        let block = self.block(next, store.frames().back())?;
         let spans = spans + held(&block);
+        store.push_block(block);
         if spans > request.limits.spans as u64 && next >= request.frame {
             // Tasks are not among the spans that frames count, so there may be more than was thought.
             end = next + 1;
@@ -368,11 +411,9 @@ impl Loader {
             next: next + 1,
             end,
             spans,
-            previous: Some(block.frame.clone()),
-            begun: true,
+            store,
         };
-        let block = Box::new(block);
-        Ok((Step::Gave(Delivery::Block { job, block }), Some(stage)))
+        Ok((Step::Working, Some(stage)))
     }
 
     /// Returns what follows the window when the file has grown: the new frames, or a window anew when these are too many.
@@ -423,10 +464,10 @@ impl Loader {
 
     /// Reads a frame; one that is lost becomes an empty one between its neighbours.
     fn block(&mut self, frame: u64, previous: Option<&FrameEntry>) -> Result<FrameBlock, Error> {
-        match self.capture.recovered(frame) {
-            Ok(recovered) => {
+        match self.capture.recovered_batches(frame) {
+            Ok((recovered, batches)) => {
                 let origin_ns = self.origin_ns(recovered.frame.start_ticks);
-                let mut block = FrameBlock::new(&recovered.frame, origin_ns);
+                let mut block = FrameBlock::of_batches(&recovered.frame, batches, origin_ns);
                 block.frame.lost_records = recovered.lost_records;
                 Ok(block)
             }
@@ -492,10 +533,7 @@ impl Loader {
                     dropped_spans: 0,
                     is_damaged: true,
                 }),
-                Some(Err(error)) => {
-                    self.failed = true;
-                    return Step::Gave(Delivery::Failed(error.to_string()));
-                }
+                Some(Err(error)) => return Step::Gave(self.fail(&error)),
             }
         }
         if glances.is_empty() {
@@ -532,6 +570,11 @@ fn glance(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> Glance {
         dropped_spans: summary.dropped_spans,
         is_damaged: summary.lost_records > 0,
     }
+}
+
+/// Makes a store for a window. The loader keeps to the limit of spans more closely, and counts what the store cannot know in advance.
+pub(crate) fn store(limits: WindowLimits) -> Store {
+    Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
 }
 
 /// Returns how many spans the store will hold of a block.

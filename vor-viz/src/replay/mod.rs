@@ -3,11 +3,12 @@
 //! A [`ReplayState`] shows a window of the capture in a [`Panel`]: some hundred frames with their spans, in a [`Store`] as those of a running program are. Beside it stand the durations of
 //! all frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has read, once a pass.
 //!
-//! A jump shows the asked frame alone first, and the frames around it a moment later. These grow in a second store, which takes the place of the first when it
-//! is complete: what is looked at never consists of two windows. Frames are named by their place in the capture, from 0; the store's ids are others, and a frame gets a new one when its
+//! A jump shows the asked frame alone first, and the frames around it a moment later. Either comes as a store that takes the place of the former one, so
+//! what is looked at never consists of two windows. Frames are named by their place in the capture, from 0; the store's ids are others, and a frame gets a new one when its
 //! window is read anew.
 
 mod summary;
+mod place;
 mod loader;
 mod driver;
 mod header;
@@ -23,10 +24,11 @@ use vor_core::reader::{Capture, Info};
 use crate::bars::Thresholds;
 use crate::overview::{self, OverviewAction, OverviewData};
 use crate::panel::Panel;
-use crate::store::{FrameBlock, FrameEntry, FrameId, Store};
+use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
 use driver::{Driver, GROWTH_POLL};
-use loader::{Delivery, Request, Side};
+use loader::{Delivery, Loader, Request, Side};
+use place::Place;
 
 pub use loader::WindowLimits;
 pub use summary::Summary;
@@ -50,10 +52,8 @@ pub struct ReplayState {
     panel: Panel,
     /// Frame of the capture behind the newest one of the store.
     end: u64,
-    /// A window that is not yet complete, and the frame behind its newest.
-    growing: Option<(Store, u64)>,
-    /// An empty store, whose frames will have ids of their own.
-    spare: Store,
+    /// Whether the file is still passed over to find its frames.
+    is_searching: bool,
     summary: Summary,
     following: bool,
     /// Number of the last request.
@@ -66,20 +66,24 @@ pub struct ReplayState {
     asked: Option<u64>,
     arrived: Option<FrameId>,
     problem: Option<String>,
+    notice: Option<String>,
     header: header::Header,
 }
 
 impl ReplayState {
-    /// Opens a capture: at its newest frames while it is still being written, else at its first ones.
+    /// Opens a capture: at its newest frames while it is still being written, else at its first ones. One without an index is passed over by the loader; until then
+    /// it [has no frames](Self::is_searching).
     ///
     /// # Errors
     ///
     /// The file cannot be read, or is no capture; the text is one line and names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let capture = Capture::open(path)?;
+        // What is noted before the file is opened cannot be of a later one.
+        let place = Place::new(path).ok();
+        let capture = Capture::open_lazily(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
-        let mut replay = Self::of(capture, name.to_string_lossy().into_owned());
+        let mut replay = Self::of(capture, place, name.to_string_lossy().into_owned());
         replay.path = Some(path.to_owned());
         replay.set_follow(!replay.info.closed);
         if !replay.following {
@@ -99,25 +103,24 @@ impl ReplayState {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{name}: {error}"))
         })?;
-        let mut replay = Self::of(capture, name);
+        let mut replay = Self::of(capture, None, name);
         replay.ask(0, Side::After, true);
         Ok(replay)
     }
 
-    fn of(capture: Capture, name: String) -> Self {
+    fn of(capture: Capture, place: Option<Place>, name: String) -> Self {
         let limits = WindowLimits::default();
-        let store = store(limits);
+        let info = capture.info();
         Self {
+            is_searching: place.is_some() && !info.indexed,
             name,
             path: None,
             catalog: Arc::clone(capture.catalog()),
-            info: capture.info(),
-            driver: Driver::new(capture),
+            info,
+            driver: Driver::new(Loader::new(capture, place)),
             limits,
-            spare: store.clone(),
-            panel: Panel::new(store, Thresholds::default()),
+            panel: Panel::new(loader::store(limits), Thresholds::default()),
             end: 0,
-            growing: None,
             summary: Summary::default(),
             following: false,
             job: 0,
@@ -126,6 +129,7 @@ impl ReplayState {
             asked: None,
             arrived: None,
             problem: None,
+            notice: None,
             header: header::Header::default(),
         }
     }
@@ -221,16 +225,23 @@ impl ReplayState {
         self.problem.as_deref()
     }
 
+    /// Returns what happened to the file last beside its growth, as one line to show.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// Returns whether the file is still passed over to find its frames, as one that was not closed must be: then it is not known how many there are.
+    #[must_use]
+    pub fn is_searching(&self) -> bool {
+        self.is_searching
+    }
+
     /// Sets how much is shown at once, and reads the window anew.
     pub fn set_limits(&mut self, limits: WindowLimits) {
         self.limits = limits;
         let frame = self.asked.unwrap_or_else(|| self.window().start);
-        for old in [&mut self.spare, self.panel.store_mut()] {
-            let mut new = store(limits);
-            skip_ids(&mut new, old);
-            *old = new;
-        }
-        self.end = 0;
+        self.put(Box::new(loader::store(limits)), 0);
         let side = if self.following { Side::Before } else { Side::Both };
         self.ask(frame, side, true);
     }
@@ -238,6 +249,10 @@ impl ReplayState {
     /// Shows a frame, counted from 0 in the order of the file, and the frames around it; the last one, if there are fewer. Follows no more.
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
+        if self.is_searching {
+            self.ask(frame, Side::Both, true);
+            return;
+        }
         let Some(last) = self.frames_total().checked_sub(1) else {
             return;
         };
@@ -258,7 +273,7 @@ impl ReplayState {
     /// Shows the frames from `first` on. Follows no more.
     pub fn move_window(&mut self, first: u64) {
         self.set_follow(false);
-        let first = first.min(self.frames_total().saturating_sub(1));
+        let first = first.min(self.last_frame());
         let is_urgent = !self.window().contains(&first);
         self.ask(first, Side::After, is_urgent);
     }
@@ -284,10 +299,22 @@ impl ReplayState {
         self.following = follow;
         self.driver.set_following(follow);
         if follow {
-            let last = self.frames_total().saturating_sub(1);
-            self.ask(last, Side::Before, !self.window().contains(&last));
-            // Nobody asked for this very frame.
-            self.asked = None;
+            self.ask_newest();
+        }
+    }
+
+    fn ask_newest(&mut self) {
+        let last = self.last_frame();
+        self.ask(last, Side::Before, !self.window().contains(&last));
+        // Nobody asked for this very frame.
+        self.asked = None;
+    }
+
+    /// Returns the last frame; one that no capture has while it is not known.
+    fn last_frame(&self) -> u64 {
+        match self.is_searching {
+            true => u64::MAX,
+            false => self.frames_total().saturating_sub(1),
         }
     }
 
@@ -325,10 +352,12 @@ impl ReplayState {
         if let Some(id) = self.take_arrived() {
             self.panel.view_mut().pin(id);
         }
-        let mut header = std::mem::take(&mut self.header);
-        header.show(self, ui);
-        self.header = header;
-        self.show_overview(ui);
+        ui.push_id(self.panel.id_salt(), |ui| {
+            let mut header = std::mem::take(&mut self.header);
+            header.show(self, ui);
+            self.header = header;
+            self.show_overview(ui);
+        });
         let was_paused = self.panel.view().pinned().is_some();
         self.panel.show(ui, &[]);
         let is_paused = self.panel.view().pinned().is_some();
@@ -370,10 +399,6 @@ impl ReplayState {
         self.has_failed = false;
         self.asked = Some(frame);
         self.arrived = None;
-        if let Some((mut abandoned, _)) = self.growing.take() {
-            abandoned.clear();
-            self.spare = abandoned;
-        }
         if !is_urgent {
             self.arrived = self.id_of(frame);
         }
@@ -389,64 +414,52 @@ impl ReplayState {
     /// Takes a delivery; returns how many spans came with it.
     fn take(&mut self, delivery: Delivery) -> u64 {
         match delivery {
-            Delivery::Asked { job, frame, block } if job == self.job => {
-                let spans = held_spans(&block);
-                self.note_lost(frame, &block.frame);
-                self.panel.store_mut().clear();
-                let id = self.panel.store_mut().push_block(*block);
-                self.end = frame + 1;
-                if self.asked == Some(frame) {
-                    self.arrived = Some(id);
-                }
-                spans
-            }
-            Delivery::Begin { job, first } if job == self.job => {
-                let mut spare = std::mem::replace(&mut self.spare, store(self.limits));
-                skip_ids(&mut spare, self.panel.store());
-                self.growing = Some((spare, first));
-                0
-            }
-            Delivery::Block { job, block } if job == self.job => {
-                let spans = held_spans(&block);
-                let (store, end) = match &mut self.growing {
-                    Some((store, end)) => (store, end),
-                    None => (self.panel.store_mut(), &mut self.end),
-                };
-                let frame = *end;
-                *end += 1;
-                let lost = (block.frame.lost_records > 0).then(|| block.frame.clone());
-                store.push_block(*block);
-                if let Some(entry) = lost {
-                    self.note_lost(frame, &entry);
-                }
-                spans
-            }
-            Delivery::Done { job } if job == self.job => {
-                if let Some((store, end)) = self.growing.take() {
-                    self.spare = std::mem::replace(self.panel.store_mut(), store);
-                    self.spare.clear();
-                    self.end = end;
-                }
-                self.is_done = true;
+            Delivery::Window {
+                job,
+                end,
+                store,
+                is_whole,
+            } if job == self.job => {
+                self.put(store, end);
+                self.is_done = is_whole;
+                self.note_lost_frames();
                 if let Some(asked) = self.asked {
                     self.arrived = self.id_of(asked);
                 }
                 0
             }
+            Delivery::Block { job, block } if job == self.job => {
+                let spans = block.frame.held_spans;
+                let lost = (block.frame.lost_records > 0).then(|| block.frame.clone());
+                self.panel.store_mut().push_block(*block);
+                self.end += 1;
+                if let Some(entry) = lost {
+                    self.note_lost(self.end - 1, &entry);
+                }
+                spans
+            }
             Delivery::Glances(glances) => {
                 glances.iter().for_each(|glance| self.summary.push(glance));
                 0
             }
-            Delivery::Grown {
-                frames,
-                closed,
-                duration_ns,
-                catalog,
-            } => {
-                self.info.frames = frames;
-                self.info.closed = closed;
-                self.info.duration_ns = duration_ns;
+            Delivery::Grown { info, catalog } => {
+                self.info = *info;
                 self.catalog = catalog;
+                if std::mem::take(&mut self.is_searching) {
+                    let last = self.last_frame();
+                    self.asked = self.asked.map(|asked| asked.min(last));
+                }
+                0
+            }
+            Delivery::Replaced { info, catalog } => {
+                self.is_searching = !info.indexed;
+                self.info = *info;
+                self.catalog = catalog;
+                self.summary = Summary::default();
+                self.problem = None;
+                self.notice = Some("another file has taken its place, and is read from its start".to_owned());
+                self.put(Box::new(loader::store(self.limits)), 0);
+                self.ask_newest();
                 0
             }
             Delivery::Problem(problem) => {
@@ -460,10 +473,23 @@ impl ReplayState {
                 0
             }
             // Of a request that another one has taken the place of.
-            Delivery::Asked { .. }
-            | Delivery::Begin { .. }
-            | Delivery::Block { .. }
-            | Delivery::Done { .. } => 0,
+            Delivery::Window { .. } | Delivery::Block { .. } => 0,
+        }
+    }
+
+    /// Shows a window, whose last frame stands before the frame `end`, in the place of the former one.
+    fn put(&mut self, mut store: Box<Store>, end: u64) {
+        store.take_the_place_of(self.store());
+        std::mem::swap(self.panel.store_mut(), &mut store);
+        self.driver.let_go(store);
+        self.end = end;
+    }
+
+    fn note_lost_frames(&mut self) {
+        let frames = (self.window().start..).zip(self.store().frames());
+        let lost = frames.into_iter().find(|(_, entry)| entry.lost_records > 0);
+        if let Some((frame, entry)) = lost.map(|(frame, entry)| (frame, entry.clone())) {
+            self.note_lost(frame, &entry);
         }
     }
 
@@ -473,25 +499,4 @@ impl ReplayState {
             self.problem = Some(format!("damaged: {of}frame {frame} cannot be read"));
         }
     }
-}
-
-/// Makes a store for windows. The loader keeps to the limit of spans more closely, and counts what the store cannot know in advance.
-fn store(limits: WindowLimits) -> Store {
-    Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
-}
-
-/// Makes an empty store give its frames ids that those of `other` do not have, and versions neither.
-fn skip_ids(store: &mut Store, other: &Store) {
-    let taken = other.id_at(other.frames().len());
-    while store.id_at(store.frames().len()) < taken {
-        store.push_frame(FrameEntry::default());
-    }
-    store.clear();
-    while store.version() <= other.version() {
-        store.set_catalog(Arc::clone(other.catalog()));
-    }
-}
-
-fn held_spans(block: &FrameBlock) -> u64 {
-    block.frame.held_spans
 }

@@ -9,6 +9,7 @@
 //! The slices are counted in spans, not in time: what a clock would say differs from pass to pass, and the web has no clock that may be asked here.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::time::Duration;
 
 use vor_core::catalog::ThreadId;
@@ -46,6 +47,11 @@ pub trait Gather: SpanVisitor + Clone + Debug {
 
     /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
     fn settle(&mut self, store: &Store, most: usize) -> bool;
+
+    /// Says of which frames the spans will be, before the first of them.
+    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
+        let _ = (store, frames);
+    }
 
     /// Returns the result of spans that ended in so many frames, which took so long together.
     fn finish(self, store: &Store, frames: usize, time_ns: u64) -> Self::Output;
@@ -255,10 +261,12 @@ impl<G: Gather> Running<G> {
         let time = store.time_of(first..last + 1)?;
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let tracks = store.tracks().iter().map(|track| (track.thread, track.kind));
+        let mut gather = G::new(&options);
+        gather.begin_frames(store, first..last + 1);
         Some(Self {
             wanted,
             version: store.version(),
-            gather: G::new(&options),
+            gather,
             options,
             begin_ns: time.start,
             end_ns: time.end,

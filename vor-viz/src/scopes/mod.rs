@@ -20,7 +20,7 @@ use crate::store::Store;
 pub use job::{Gather, Job};
 pub use sums::{ScopeRow, ScopeRows, ScopeSums, SlowCall};
 pub use table::ScopeTable;
-pub(crate) use table::percent;
+pub(crate) use table::{filter_field, percent};
 
 /// Says which frames are meant: `frame 812`, `frames 800–850 (51)` or `all 256 frames`.
 #[must_use]

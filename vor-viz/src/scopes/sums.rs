@@ -2,8 +2,11 @@
 //!
 //! Scopes and tasks of a call site are apart: tasks overlap, so that their lengths say nothing of how busy a thread was, and have no self time.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::measure::{Measured, Measures};
 use vor_core::stats::Histogram;
 
 use super::job::Gather;
@@ -56,6 +59,10 @@ pub struct ScopeRow {
     pub p99_ns: u64,
     /// Longest length in nanoseconds.
     pub max_ns: u64,
+    /// What was measured beside the length; nothing for tasks.
+    pub measures: Measures,
+    /// Sums of that, with all inside the spans.
+    pub measured: Measured,
     /// How many spans have which length.
     pub histogram: Histogram,
     /// The slowest calls, the slowest first; at most ten.
@@ -67,6 +74,22 @@ impl ScopeRow {
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64
+    }
+
+    /// Returns how long its spans ran on a processor in nanoseconds, with all inside them, where that was measured.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let off_cpu_ns = self.measured.off_cpu_ns;
+        let is_measured = self.measures.has(Measures::CPU);
+        is_measured.then(|| self.total_ns.saturating_sub(off_cpu_ns))
+    }
+
+    /// Returns how many bytes its spans allocated, with all inside them, where that was counted.
+    #[must_use]
+    pub fn alloc_bytes(&self) -> Option<u64> {
+        self.measures
+            .has(Measures::ALLOC)
+            .then_some(self.measured.alloc_bytes)
     }
 
     /// Returns whether its spans are tasks, which have no self time.
@@ -94,6 +117,8 @@ pub struct ScopeRows {
 pub struct ScopeSums {
     scopes: Sites,
     tasks: Sites,
+    /// What scopes measured, of all frames.
+    measured: FxHashMap<SiteId, Measured>,
     kind: TrackKind,
     thread: ThreadId,
     /// Call sites of which there was a span.
@@ -194,6 +219,8 @@ impl Sums {
             p95_ns: percentile(0.95),
             p99_ns: percentile(0.99),
             max_ns: self.max_ns,
+            measures: Measures::NONE,
+            measured: Measured::default(),
             histogram: self.histogram,
             slowest: self.slowest,
         }
@@ -245,11 +272,19 @@ impl Gather for ScopeSums {
         Self {
             scopes: Sites::default(),
             tasks: Sites::default(),
+            measured: FxHashMap::default(),
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
             sites: 0,
             left: None,
             rows: Vec::new(),
+        }
+    }
+
+    fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
+        for (site, measured) in store.frames().range(frames).flat_map(|frame| &frame.measured) {
+            let sum = self.measured.entry(*site).or_default();
+            *sum = sum.plus(*measured);
         }
     }
 
@@ -270,8 +305,14 @@ impl Gather for ScopeSums {
         });
         let catalog = store.catalog();
         let rows = left.by_ref().take(most);
-        self.rows
-            .extend(rows.map(|(site, kind, sums)| sums.row(site, kind, catalog.site_name(site))));
+        self.rows.extend(rows.map(|(site, kind, sums)| {
+            let mut row = sums.row(site, kind, catalog.site_name(site));
+            if kind == TrackKind::Scopes {
+                row.measures = catalog.site(site).map_or(Measures::NONE, Measures::of);
+                row.measured = self.measured.get(&site).copied().unwrap_or_default();
+            }
+            row
+        }));
         left.len() > 0
     }
 

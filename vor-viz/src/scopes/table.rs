@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use egui::{TextEdit, Ui};
 use vor_core::catalog::{Catalog, SiteId};
+use vor_core::measure::Measures;
 
 use super::details;
 use super::frames_caption;
@@ -69,6 +70,41 @@ const COLUMNS: [Column; 10] = [
         digits: 19.0,
     },
 ];
+
+/// Columns of what was measured beside lengths, where it was.
+const CPU: Column = Column {
+    title: "cpu",
+    hint: "How long its spans ran on a processor, with all inside them; the rest of the total they waited",
+    digits: 9.0,
+};
+const ALLOC: Column = Column {
+    title: "alloc",
+    hint: "How much its spans allocated, with all inside them",
+    digits: 10.0,
+};
+
+/// The columns that a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown {
+    cpu: bool,
+    alloc: bool,
+}
+
+impl Shown {
+    fn of(rows: &[ScopeRow]) -> Self {
+        let any = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
+        Self {
+            cpu: any(Measures::CPU),
+            alloc: any(Measures::ALLOC),
+        }
+    }
+
+    fn columns(self) -> Vec<Column> {
+        let cpu = self.cpu.then_some(CPU);
+        let alloc = self.alloc.then_some(ALLOC);
+        COLUMNS.into_iter().chain(cpu).chain(alloc).collect()
+    }
+}
 
 /// Column by which rows are sorted at first.
 const BY_SELF: Sort = Sort {
@@ -183,9 +219,11 @@ impl ScopeTable {
         } else {
             0.0
         };
+        let shown = Shown::of(&result.rows);
+        let columns = shown.columns();
         let grid = Grid {
             id: ui.scope_id().with("scopes"),
-            columns: &COLUMNS,
+            columns: &columns,
             rows: rows.len(),
             selected: self
                 .selected
@@ -217,6 +255,15 @@ impl ScopeTable {
                 }
                 let share = share(row, result.time_ns);
                 cells.bar(share as f32, &percent(share), theme.line);
+                let mut measured = |is_shown: bool, text: Option<String>| match text {
+                    _ if !is_shown => {}
+                    Some(text) => cells.number(&text),
+                    None => cells.weak("–"),
+                };
+                let cpu = row.cpu_ns().map(|ns| units::duration(ns as f64));
+                measured(shown.cpu, cpu);
+                let alloc = row.alloc_bytes().map(|bytes| units::scaled(bytes as f64, "B"));
+                measured(shown.alloc, alloc);
             },
             |i, ui| describe(ui, catalog, rows[i]),
         );
@@ -263,12 +310,7 @@ impl ScopeTable {
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
                 ui.weak(format!("counting {:.0} %", progress * 100.0));
             }
-            let field = TextEdit::singleline(&mut self.filter)
-                .hint_text("filter")
-                .desired_width(160.0);
-            ui.add(field)
-                .on_hover_text("Only scopes whose name contains this, in upper or lower case")
-                .accessible_name("filter scopes");
+            filter_field(ui, &mut self.filter, "filter scopes");
             if ui
                 .button("search")
                 .on_hover_text("Searches the flame chart for this text")
@@ -305,10 +347,14 @@ impl ScopeTable {
         let rows = result.rows.iter().enumerate();
         let found = rows.filter(|(_, row)| row.lower_name.contains(&filter));
         self.order.extend(found.map(|(i, _)| i));
-        let sort = self.sort;
+        let (sort, shown) = (self.sort, Shown::of(&result.rows));
         self.order.sort_by(|&a, &b| {
             let (a, b) = (&result.rows[a], &result.rows[b]);
-            let order = compare(sort.column, a, b);
+            let order = match sort.column.checked_sub(COLUMNS.len()) {
+                None => compare(sort.column, a, b),
+                Some(0) if shown.cpu => a.cpu_ns().cmp(&b.cpu_ns()),
+                Some(_) => a.alloc_bytes().cmp(&b.alloc_bytes()),
+            };
             let order = if sort.descending { order.reverse() } else { order };
             // The same order in every pass, even among equals.
             order
@@ -322,8 +368,22 @@ impl ScopeTable {
         let result = self.job.output()?;
         let mut text = String::new();
         let titles = [
-            "name", "kind", "module", "file", "line", "count", "total_ns", "self_ns", "mean_ns", "min_ns",
-            "p50_ns", "p95_ns", "p99_ns", "max_ns",
+            "name",
+            "kind",
+            "module",
+            "file",
+            "line",
+            "count",
+            "total_ns",
+            "self_ns",
+            "mean_ns",
+            "min_ns",
+            "p50_ns",
+            "p95_ns",
+            "p99_ns",
+            "max_ns",
+            "cpu_ns",
+            "alloc_bytes",
         ];
         text.push_str(&titles.join(&separator.to_string()));
         for row in self.order.iter().filter_map(|&i| result.rows.get(i)) {
@@ -356,6 +416,10 @@ impl ScopeTable {
             );
             for ns in [row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns] {
                 let _ = write!(text, "{separator}{ns}");
+            }
+            for measured in [row.cpu_ns(), row.alloc_bytes()] {
+                let measured = measured.map_or(String::new(), |value| value.to_string());
+                let _ = write!(text, "{separator}{measured}");
             }
         }
         text.push('\n');
@@ -391,6 +455,16 @@ fn compare(column: usize, a: &ScopeRow, b: &ScopeRow) -> Ordering {
 /// Returns which part of some time a row's total is, from 0 on.
 fn share(row: &ScopeRow, time_ns: u64) -> f64 {
     row.total_ns as f64 / time_ns.max(1) as f64
+}
+
+/// Shows a field in which the name of a scope, or a part of it, is typed.
+pub(crate) fn filter_field(ui: &mut Ui, filter: &mut String, accessible_name: &str) {
+    let field = TextEdit::singleline(filter)
+        .hint_text("filter")
+        .desired_width(160.0);
+    ui.add(field)
+        .on_hover_text("Only scopes whose name contains this, in upper or lower case")
+        .accessible_name(accessible_name);
 }
 
 /// Returns a share as text: `0.04 %`, `12.3 %`, `340 %`.

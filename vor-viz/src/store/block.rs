@@ -7,10 +7,14 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vor_core::batch::{ArgValue, TaskEventKind};
+use vor_core::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_core::catalog::{Catalog, SiteId, ThreadId};
 use vor_core::clock::TickMapper;
-use vor_core::frame::{FrameSnapshot, MetricValue, ThreadTree};
+use vor_core::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
+use vor_core::measure::Measured;
+
+use super::depths;
+use super::measured::FrameSums;
 
 /// A finished frame in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,6 +48,8 @@ pub struct FrameEntry {
     pub lost_records: u64,
     /// Its metrics, by column, ascending.
     pub metrics: Vec<MetricValue>,
+    /// What its scopes measured beside their length, with all inside them: sums per call site, ascending.
+    pub measured: Vec<(SiteId, Measured)>,
 }
 
 impl FrameEntry {
@@ -125,6 +131,15 @@ pub struct RowBlock {
 }
 
 impl RowBlock {
+    fn with_capacity(spans: usize) -> Self {
+        Self {
+            begin_ns: Vec::with_capacity(spans),
+            duration_ns: Vec::with_capacity(spans),
+            sites: Vec::with_capacity(spans),
+            ..Self::default()
+        }
+    }
+
     /// Returns the number of spans.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -174,26 +189,47 @@ impl FrameBlock {
     /// Makes a block of a frame. `origin_ns` is what the store's times count from, in nanoseconds since 1970.
     #[must_use]
     pub fn new(snapshot: &FrameSnapshot, origin_ns: i64) -> Self {
+        Self::of_batches(snapshot, Vec::new(), origin_ns)
+    }
+
+    /// Makes a block of a frame whose spans are in its trees or in batches, which takes less time.
+    pub(crate) fn of_batches(
+        snapshot: &FrameSnapshot,
+        mut batches: Vec<ThreadBatch>,
+        origin_ns: i64,
+    ) -> Self {
         let mut clock = Clock {
             mapper: TickMapper::new(&snapshot.catalog.timeline),
             origin_ns,
         };
         let held = |tree: &ThreadTree| tree.spans.len() as u64;
+        let in_batches = batches.iter().map(|batch| batch.len() as u64).sum::<u64>();
         let frame = FrameEntry {
             number: snapshot.index,
             begin_ns: clock.ns(snapshot.start_ticks),
             end_ns: clock.ns(snapshot.end_ticks),
             span_count: snapshot.span_count,
-            held_spans: snapshot.threads.iter().map(held).sum(),
+            held_spans: snapshot.threads.iter().map(held).sum::<u64>() + in_batches,
             dropped_spans: snapshot.dropped_spans,
             merged_marks: snapshot.merged_marks,
             lost_records: 0,
             metrics: snapshot.metrics.clone(),
+            measured: measured(snapshot, &batches),
         };
-        let threads = snapshot.threads.iter().map(|tree| thread_block(tree, &mut clock));
+        let trees = snapshot.threads.iter().map(|tree| thread_block(tree, &mut clock));
+        let mut threads: Vec<ThreadBlock> = trees.collect();
+        batches.sort_by_key(|batch| batch.thread);
+        let mut depths = Vec::new();
+        for batches in batches.chunk_by(|one, other| one.thread == other.thread) {
+            let block = match depths::find(batches, &mut depths) {
+                Some(rows) => block_of_columns(batches, &depths, rows, &mut clock),
+                None => block_of_tree(batches, &mut clock),
+            };
+            threads.extend(block);
+        }
         Self {
             frame,
-            threads: threads.collect(),
+            threads,
             catalog: Arc::clone(&snapshot.catalog),
         }
     }
@@ -221,6 +257,24 @@ impl Clock<'_> {
     }
 }
 
+/// Returns what the scopes of a frame measured, whose spans are in its trees or in batches.
+fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, Measured)> {
+    let mut sums = FrameSums::new(&snapshot.catalog);
+    for tree in snapshot.threads.iter().filter(|tree| !tree.arg_values.is_empty()) {
+        tree.spans
+            .iter()
+            .for_each(|span| sums.add(span.site, tree.args(span)));
+    }
+    for batch in batches {
+        for args in &batch.args {
+            if let Some(&site) = batch.sites.get(args.span as usize) {
+                sums.add(site, &args.values);
+            }
+        }
+    }
+    sums.finish()
+}
+
 fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
     let mut rows: Vec<RowBlock> = Vec::new();
     for span in &tree.spans {
@@ -240,33 +294,97 @@ fn thread_block(tree: &ThreadTree, clock: &mut Clock<'_>) -> ThreadBlock {
         row.push(begin_ns, duration_ns, span.site);
     }
     rows.iter_mut().for_each(RowBlock::put_in_order);
-    let messages = tree.messages.iter().map(|message| Message {
-        ns: clock.ns(message.ticks),
-        text: Arc::clone(&message.text),
-    });
-    let messages = messages.collect();
-    let tasks = tree.async_spans.iter().map(|task| {
-        let (begin_ns, duration_ns) = clock.span(task.start_ticks, task.end_ticks());
-        Task {
-            id: task.id,
-            site: task.site,
-            begin_ns,
-            duration_ns,
-        }
-    });
-    let tasks = tasks.collect();
-    let is_step = |event: &&vor_core::batch::TaskEvent| event.kind == TaskEventKind::Step;
-    let steps = tree.task_events.iter().filter(is_step).map(|event| Step {
-        task: event.task,
-        site: event.site,
-        ns: clock.ns(event.start_ticks),
-    });
-    let steps = steps.collect();
-    ThreadBlock {
+    let mut block = ThreadBlock {
         thread: tree.thread,
         rows,
-        messages,
-        tasks,
-        steps,
+        ..ThreadBlock::default()
+    };
+    block.add_moments(&tree.messages, &tree.async_spans, &tree.task_events, clock);
+    block
+}
+
+/// Makes the block of a thread whose spans are nested in some unusual way, by way of a tree.
+fn block_of_tree(batches: &[ThreadBatch], clock: &mut Clock<'_>) -> Option<ThreadBlock> {
+    let mut builder = TreeBuilder::new(usize::MAX);
+    batches.iter().for_each(|batch| builder.add(batch));
+    let trees = builder.finish();
+    trees.threads.first().map(|tree| thread_block(tree, clock))
+}
+
+/// Makes the block of a thread of whose spans the depths are known; none, when there is nothing to show. Spans that ended one after the other began so too, as long as they are of one depth.
+fn block_of_columns(
+    batches: &[ThreadBatch],
+    depths: &[u8],
+    rows: usize,
+    clock: &mut Clock<'_>,
+) -> Option<ThreadBlock> {
+    let mut counts = [0_usize; 1 << u8::BITS];
+    depths.iter().for_each(|&depth| counts[usize::from(depth)] += 1);
+    let mut block = ThreadBlock {
+        thread: batches.first()?.thread,
+        rows: counts
+            .iter()
+            .take(rows)
+            .map(|&count| RowBlock::with_capacity(count))
+            .collect(),
+        ..ThreadBlock::default()
+    };
+    let mut depths = depths.iter();
+    let mut has_content = false;
+    for batch in batches {
+        has_content |= !batch.has_no_content();
+        let mut args = batch.args.iter().peekable();
+        let columns = batch
+            .start_ticks
+            .iter()
+            .zip(&batch.duration_ticks)
+            .zip(&batch.sites);
+        for (i, (((&start_ticks, &duration_ticks), &site), &depth)) in columns.zip(&mut depths).enumerate() {
+            let Some(row) = block.rows.get_mut(usize::from(depth)) else {
+                continue;
+            };
+            let end_ticks = start_ticks.saturating_add(duration_ticks);
+            let (begin_ns, duration_ns) = clock.span(start_ticks, end_ticks);
+            if let Some(args) = args.next_if(|args| args.span as usize == i)
+                && !args.values.is_empty()
+            {
+                row.args.push((row.len() as u32, args.values.as_slice().into()));
+            }
+            row.push(begin_ns, duration_ns, site);
+        }
+        block.add_moments(&batch.messages, &batch.async_spans, &batch.task_events, clock);
+    }
+    block.rows.iter_mut().for_each(RowBlock::put_in_order);
+    has_content.then_some(block)
+}
+
+impl ThreadBlock {
+    /// Appends what stands beside the spans.
+    fn add_moments(
+        &mut self,
+        messages: &[batch::Message],
+        tasks: &[AsyncSpan],
+        events: &[TaskEvent],
+        clock: &mut Clock<'_>,
+    ) {
+        self.messages.extend(messages.iter().map(|message| Message {
+            ns: clock.ns(message.ticks),
+            text: Arc::clone(&message.text),
+        }));
+        self.tasks.extend(tasks.iter().map(|task| {
+            let (begin_ns, duration_ns) = clock.span(task.start_ticks, task.end_ticks());
+            Task {
+                id: task.id,
+                site: task.site,
+                begin_ns,
+                duration_ns,
+            }
+        }));
+        let steps = events.iter().filter(|event| event.kind == TaskEventKind::Step);
+        self.steps.extend(steps.map(|event| Step {
+            task: event.task,
+            site: event.site,
+            ns: clock.ns(event.start_ticks),
+        }));
     }
 }

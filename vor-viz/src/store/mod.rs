@@ -5,6 +5,8 @@
 //! a picture's arithmetic in `f64` is exact.
 
 mod block;
+mod measured;
+mod depths;
 mod row;
 mod track;
 mod walk;
@@ -188,6 +190,12 @@ impl Store {
         self.tracks.clear();
         self.held_spans = 0;
         self.version += 1;
+    }
+
+    /// Gives its frames other ids, and itself another version, than those of a store that it takes the place of.
+    pub(crate) fn take_the_place_of(&mut self, other: &Self) {
+        self.first.0 = self.first.0.max(other.first.0 + other.frames.len() as u64);
+        self.version = self.version.max(other.version) + 1;
     }
 
     /// Returns the bytes that spans take, with what makes them fast to draw; arguments are left out.

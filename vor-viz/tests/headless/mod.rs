@@ -1,6 +1,13 @@
 //! egui without a window and without a GPU, and a user who does anything anywhere.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[allow(
+    clippy::duplicate_mod,
+    reason = "a test may have it among the helpers of vor-core as well"
+)]
+#[path = "../../../vor-core/tests/common/random.rs"]
+mod random;
+
 use std::time::{Duration, Instant};
 
 use egui::epaint::{ClippedShape, ImageDelta, TextureId};
@@ -8,6 +15,8 @@ use egui::{
     Context, Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect,
     Shape, TouchPhase, Ui, Vec2, ViewportId, ViewportInfo, pos2, vec2,
 };
+
+use random::Random;
 
 /// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that takes this long has got lost.
 const MAX_PASS_TIME: Duration = Duration::from_secs(20);
@@ -25,7 +34,7 @@ pub struct User {
     size: Vec2,
     pixels_per_point: f32,
     time: f64,
-    seed: u64,
+    random: Random,
     pointer: Pos2,
 }
 
@@ -43,17 +52,14 @@ impl User {
             size,
             pixels_per_point,
             time: 0.0,
-            seed,
+            random: Random(seed),
             pointer: Pos2::ZERO,
         }
     }
 
-    /// Returns a number below `end` (splitmix64).
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end.max(1) as u64) as usize
+        self.random.below(end)
     }
 
     /// Returns a number from `from` to `to`.

@@ -1,10 +1,19 @@
 //! A made-up program: an engine with two workers, tasks, and an odd slow frame. The same in every run.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[allow(
+    clippy::duplicate_mod,
+    reason = "a test may have it among the helpers of vor-core as well"
+)]
+#[path = "../../../vor-core/tests/common/random.rs"]
+mod random;
+
 use std::sync::Arc;
 
 use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
+
+pub use random::Random;
 
 pub const NAMES: [&str; 14] = [
     "frame",
@@ -23,20 +32,8 @@ pub const NAMES: [&str; 14] = [
     "audio",
 ];
 
-/// A small generator (splitmix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low).max(1)
-    }
+fn within(random: &mut Random, low: u64, high: u64) -> u64 {
+    low + random.below((high - low) as usize) as u64
 }
 
 pub fn catalog_of(names: &[&str]) -> Arc<Catalog> {
@@ -96,29 +93,29 @@ pub fn frame(
     let mut main = Writer::default();
     let mut at = begin_ns + 1_000;
     let update = at;
-    main.span(2, at + 30_000, random.within(3_000, 20_000), "audio");
+    main.span(2, at + 30_000, within(random, 3_000, 20_000), "audio");
     at += 60_000;
     for _ in 0..12 {
-        let length = random.within(20_000, 90_000) * (100 + slow) / 100;
+        let length = within(random, 20_000, 90_000) * (100 + slow) / 100;
         main.span(3, at, length, "collide");
-        at += length as i64 + random.within(500, 9_000) as i64;
+        at += length as i64 + within(random, 500, 9_000) as i64;
     }
     let physics = update + 55_000;
     main.span(2, physics, (at - physics) as u64, "physics");
     main.span(1, update, (at - update) as u64 + 10_000, "update");
     at += 20_000;
     let render = at;
-    main.span(2, at + 1_000, random.within(200_000, 400_000), NAMES[12]);
+    main.span(2, at + 1_000, within(random, 200_000, 400_000), NAMES[12]);
     at += 420_000;
-    main.span(2, at, random.within(90_000, 190_000), "cull");
+    main.span(2, at, within(random, 90_000, 190_000), "cull");
     at += 200_000;
     for _ in 0..20 {
-        let length = random.within(4_000, 30_000) + if random.within(0, 40) == 0 { 300_000 } else { 0 };
+        let length = within(random, 4_000, 30_000) + if within(random, 0, 40) == 0 { 300_000 } else { 0 };
         main.span(2, at, length, "draw");
         at += length as i64 + 300;
     }
     main.span(1, render, (at - render) as u64, "render");
-    main.span(1, at + 100, random.within(100_000, 2_000_000), "present");
+    main.span(1, at + 100, within(random, 100_000, 2_000_000), "present");
     let end = main.rows[1].begin_ns[2] + i64::from(main.rows[1].duration_ns[2]) + 500;
     main.span(0, begin_ns + 500, (end - begin_ns - 600) as u64, "frame");
     let mut threads = vec![ThreadBlock {
@@ -130,7 +127,7 @@ pub fn frame(
         let mut writer = Writer::default();
         let mut at = begin_ns + 10_000 * i64::from(worker);
         for _ in 0..4 {
-            let inside = random.within(30_000, 400_000);
+            let inside = within(random, 30_000, 400_000);
             writer.span(2, at + 2_000, inside / 2, "inflate");
             writer.span(1, at + 1_000, inside, "decode");
             writer.span(0, at, inside + 3_000, "worker::run");

@@ -126,7 +126,7 @@ fn arguments_that_make_no_sense() {
         (&["export", "a.vor"], "--to <FORMAT> was expected"),
         (
             &["export", "--to", "svg", "a.vor"],
-            "--to <FORMAT>: one of chrome, perfetto, firefox, speedscope, collapsed, csv, metrics-csv",
+            "--to <FORMAT>: one of chrome, perfetto, firefox, speedscope, collapsed, pprof, csv, metrics-csv",
         ),
         (
             &["frames", "--slowest", "0", "a.vor"],

@@ -57,6 +57,31 @@ fn collapsed_stacks_have_the_self_times_of_all_spans() {
 }
 
 #[test]
+fn a_pprof_profile_is_gzipped_and_labels_are_its_own_option() {
+    let recording = recording();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pb.gz");
+    let mut options = vec!["--to", "pprof", "-o", out.to_str().unwrap()];
+    assert_eq!(run("export", &recording.path, &options).code, 0);
+    let plain = std::fs::read(&out).unwrap();
+    assert_eq!(plain[..3], [0x1f, 0x8b, 8]);
+    options.extend(["--label", "n", "--label", "absent"]);
+    assert_eq!(run("export", &recording.path, &options).code, 0);
+    assert!(std::fs::read(&out).unwrap().starts_with(&plain[..3]));
+    options.extend(["--name", "no such scope"]);
+    assert!(
+        run("export", &recording.path, &options)
+            .refusal()
+            .contains("no such scope")
+    );
+    let refused = run("export", &recording.path, &["--to", "csv", "--label", "n"]);
+    assert!(
+        refused.refusal().contains("--label is of --to pprof"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn profiles_are_whole_json() {
     let speedscope: Value = serde_json::from_slice(&exported("speedscope")).unwrap();
     assert!(speedscope["$schema"].as_str().unwrap().contains("speedscope"));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor::{FrameSink, FrameSnapshot, SpanBatch};
+use vor_core::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_core::batch::ThreadBatch;
 use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadInfo};
 use vor_core::clock::{ClockSync, Timeline};
@@ -81,6 +82,33 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
             ..FrameSnapshot::default()
         };
         sink.accept_frame(&Arc::new(frame)).unwrap();
+    }
+    sink.finish().unwrap();
+}
+
+/// Writes a capture of no frames with these snapshots of a heap, a second apart: of each scope, inside the first, so many objects of 100 bytes.
+pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]]) {
+    let catalog = catalog(scopes);
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    let stack = |(site, &objects): (usize, &u64)| {
+        let sites = if site == 0 { vec![0] } else { vec![0, site] };
+        let scope = |at: usize| HeapScope {
+            site: SiteId(at as u32 + 1),
+            ..HeapScope::default()
+        };
+        HeapStack {
+            scopes: sites.into_iter().map(scope).collect(),
+            inuse_objects: objects,
+            inuse_bytes: 100 * objects,
+            bytes_error: if mode == HeapMode::Exact { 0.0 } else { 10.0 },
+            ..HeapStack::default()
+        }
+    };
+    for (second, objects) in (1..).zip(snapshots) {
+        let mut heap = HeapSnapshot::default();
+        (heap.mode, heap.ticks) = (mode, second * 1_000_000_000);
+        heap.stacks = objects.iter().enumerate().map(stack).collect();
+        sink.accept_heap(&heap, &catalog).unwrap();
     }
     sink.finish().unwrap();
 }

@@ -19,6 +19,7 @@ mod selecting;
 mod formats;
 mod outputs;
 mod diff;
+mod heap;
 mod merge;
 mod following;
 mod bad_input;

@@ -1,0 +1,7 @@
+//! The `vor` command; all of it is in [`vor::command`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(vor::command::run(std::env::args_os()))
+}

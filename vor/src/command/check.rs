@@ -1,0 +1,108 @@
+//! `vor check`: reads all of a capture, every checksum and every record, and lists what is damaged.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use vor_core::reader::Piece;
+
+use crate::command::Outcome;
+use crate::command::failure::Failure;
+use crate::command::json::{self, DamageJson};
+use crate::command::progress::Progress;
+use crate::command::source::Source;
+use crate::command::units;
+
+/// Reads everything, verifies every checksum and lists the damage. Exit code 1 when there is any.
+///
+/// A capture that was not closed (the program still records, or it was killed) is no damage as long as its last record is whole.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Gives JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct CheckJson {
+    file: String,
+    version: u16,
+    ok: bool,
+    closed: bool,
+    frames: u64,
+    incomplete_frames: u64,
+    spans: u64,
+    dropped_spans: u64,
+    damage: DamageJson,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let mut progress = Progress::new("checking", false);
+    let (mut frames, mut incomplete_frames, mut spans, mut dropped_spans) = (0, 0, 0, 0);
+    let walked = source.walk(&mut progress, |piece| {
+        match piece {
+            Piece::Batch(batch) => spans += batch.span_count() as u64,
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                frames += 1;
+                incomplete_frames += u64::from(recovered.lost_records > 0);
+                dropped_spans += recovered.frame.dropped_spans;
+            }
+            Piece::Frame(_) => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    drop(progress);
+    let mut damage = walked.damage;
+    // A missing end record is told by `closed`; nothing that was written is lost by it.
+    damage.tail = damage.tail.filter(|tail| tail.bytes > 0);
+    let ok = damage.is_none() && incomplete_frames == 0;
+    if args.json {
+        let check = CheckJson {
+            file: args.path.display().to_string(),
+            version: source.info.version,
+            ok,
+            closed: source.info.closed,
+            frames,
+            incomplete_frames,
+            spans,
+            dropped_spans,
+            damage: DamageJson::new(&damage),
+        };
+        json::write_pretty(out, &check)?;
+    } else {
+        let path = args.path.display();
+        let state = if ok { "ok" } else { "DAMAGED" };
+        let mut text = format!(
+            "{path}: {state}, {}, {}",
+            units::counted(frames, "frame"),
+            units::counted(spans, "span")
+        );
+        if !source.info.closed && damage.tail.is_none() {
+            text.push_str("; not closed: the program still records, or it was killed");
+        }
+        text.push('\n');
+        if incomplete_frames > 0 {
+            let frames = units::counted(incomplete_frames, "frame");
+            text = format!("{text}  {frames} with records missing\n");
+        }
+        for loss in damage.losses.iter().chain(&damage.tail) {
+            let (offset, bytes) = (loss.offset, units::bytes(loss.bytes));
+            text = format!("{text}  at byte {offset}, {bytes}: {}\n", loss.reason);
+        }
+        let untold = damage.count - damage.losses.len() as u64;
+        if untold > 0 {
+            text = format!("{text}  and {}\n", units::counted(untold, "more place"));
+        }
+        if source.is_v2() {
+            text.push_str("  version 2 has no checksums: values that are wrong but possible are not found\n");
+        }
+        out.write_all(text.as_bytes()).map_err(Failure::output)?;
+    }
+    Ok(if ok { Outcome::Fine } else { Outcome::Found })
+}

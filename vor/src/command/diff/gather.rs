@@ -1,0 +1,180 @@
+//! What `vor diff` keeps of a capture: statistics per call site, and blocks of its spans. Neither grows with the number of spans.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_core::catalog::{Catalog, SiteId};
+use vor_core::reader::{Damage, Piece};
+use vor_core::stats::{Blocks, StatsBuilder};
+
+use crate::command::failure::Failure;
+use crate::command::patterns::Pattern;
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::source::{Source, is_damaged, no_spans, warn_of};
+
+/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
+const DENSE_SITES: usize = 1 << 16;
+
+/// One of the two captures, read.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) path: PathBuf,
+    pub(super) version: u16,
+    pub(super) stats: StatsBuilder,
+    pub(super) blocks: SiteBlocks,
+    /// Frames of the main set, and those of them that have spans: a recorder may keep the spans of some frames only.
+    pub(super) frames: u64,
+    pub(super) frames_with_spans: u64,
+    pub(super) first: Option<u64>,
+    pub(super) last: Option<u64>,
+    pub(super) dropped_spans: u64,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) damage: Damage,
+    /// Whether something that was asked for could not be read.
+    pub(super) is_incomplete: bool,
+}
+
+/// The blocks of every call site.
+#[derive(Debug)]
+pub(super) struct SiteBlocks {
+    keeps_histograms: bool,
+    dense: Vec<Blocks>,
+    sparse: HashMap<SiteId, Blocks>,
+}
+
+/// Reads a capture, with histograms for percentiles if they are wanted.
+pub(super) fn gather(
+    path: &Path,
+    frames: Option<FrameRange>,
+    keeps_histograms: bool,
+    progress: &mut Progress,
+) -> Result<Side, Failure> {
+    let mut source = Source::open(path)?;
+    // Without a range, what ended after the last mark counts as well.
+    let range = match frames {
+        Some(range) => source.bounded(range)?,
+        None => FrameRange::ALL,
+    };
+    let mut stats = StatsBuilder::new();
+    let mut blocks = SiteBlocks::new(keeps_histograms);
+    let (mut count, mut first, mut last, mut dropped_spans) = (0, None, None, 0);
+    let (mut frames_with_spans, mut spans_before) = (0, 0);
+    let mut lost_records = 0;
+    let walked = source.walk(progress, |piece| {
+        match piece {
+            Piece::Batch(batch) => {
+                spans_before += batch.span_count();
+                for thread in &batch.threads {
+                    stats.add_each(&batch.catalog.timeline, thread, |site, total_ns, self_ns| {
+                        blocks.of(site).add(total_ns, self_ns);
+                    });
+                }
+            }
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let frame = &recovered.frame;
+                if frame.index < range.from {
+                    stats.restart();
+                    blocks.restart();
+                }
+                if range.contains(frame.index) {
+                    count += 1;
+                    frames_with_spans += u64::from(spans_before > 0);
+                    first.get_or_insert(frame.index);
+                    last = Some(frame.index);
+                    dropped_spans += frame.dropped_spans;
+                    lost_records += recovered.lost_records;
+                }
+                spans_before = 0;
+                if range.to.is_some_and(|to| frame.index + 1 >= to) {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Piece::Frame(_) => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if stats.span_count() == 0 {
+        let what = match count {
+            0 => "frames were expected, found none".into(),
+            frames => no_spans(frames),
+        };
+        return Err(source.failure(what));
+    }
+    Ok(Side {
+        path: path.to_owned(),
+        version: source.info.version,
+        stats,
+        blocks,
+        frames: count,
+        frames_with_spans,
+        first,
+        last,
+        dropped_spans,
+        catalog: walked.catalog,
+        is_incomplete: is_damaged(&walked.damage) || lost_records > 0,
+        damage: walked.damage,
+    })
+}
+
+impl Side {
+    /// Says on stderr that not all of the file could be read.
+    pub(super) fn warn_of_damage(&self) {
+        warn_of(&self.path, &self.damage);
+    }
+
+    /// Makes a failure that names the file.
+    pub(super) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::in_file(&self.path, what)
+    }
+
+    /// Returns whether a pattern matches the name of a call site.
+    pub(super) fn knows(&self, pattern: &Pattern) -> bool {
+        let mut sites = self.catalog.sites.iter().flatten();
+        sites.any(|site| pattern.matches(&site.name))
+    }
+}
+
+impl SiteBlocks {
+    fn new(keeps_histograms: bool) -> Self {
+        Self {
+            keeps_histograms,
+            dense: Vec::new(),
+            sparse: HashMap::new(),
+        }
+    }
+
+    /// Returns the blocks of a site whose spans were counted.
+    pub(super) fn get(&self, site: SiteId) -> Option<&Blocks> {
+        let dense = self.dense.get(site.0 as usize);
+        dense.or_else(|| self.sparse.get(&site))
+    }
+
+    #[inline]
+    fn of(&mut self, site: SiteId) -> &mut Blocks {
+        let index = site.0 as usize;
+        if index < self.dense.len() {
+            &mut self.dense[index]
+        } else {
+            self.new_site(site)
+        }
+    }
+
+    #[cold]
+    fn new_site(&mut self, site: SiteId) -> &mut Blocks {
+        let index = site.0 as usize;
+        let blocks = || Blocks::new(self.keeps_histograms);
+        if index >= DENSE_SITES {
+            return self.sparse.entry(site).or_insert_with(blocks);
+        }
+        self.dense.resize_with(index + 1, blocks);
+        &mut self.dense[index]
+    }
+
+    fn restart(&mut self) {
+        self.dense.clear();
+        self.sparse.clear();
+    }
+}

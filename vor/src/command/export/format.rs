@@ -1,0 +1,72 @@
+//! The formats that `vor export` writes. A new one is a variant of [`Format`] and an arm in [`Format::sink`].
+//!
+//! What a format needs its sink says itself, in [`FrameSink::interest`]: batches come as they are in the capture, trees frame by
+//! frame, one in memory at a time, and frames without spans otherwise.
+
+use std::io::BufWriter;
+
+use clap::ValueEnum;
+use vor_core::catalog::Catalog;
+use vor_core::export::chrome::ChromeExporter;
+use vor_core::export::collapsed::CollapsedExporter;
+use vor_core::export::csv::{MetricsCsv, SpanCsv};
+use vor_core::export::firefox::FirefoxExporter;
+use vor_core::export::perfetto::PerfettoExporter;
+use vor_core::export::pprof::PprofExporter;
+use vor_core::export::speedscope::SpeedscopeExporter;
+use vor_core::sink::FrameSink;
+
+use crate::command::output::Writer;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A Chrome trace, for chrome://tracing, Perfetto and others.
+    Chrome,
+    /// A Perfetto trace, for ui.perfetto.dev and the trace processor.
+    Perfetto,
+    /// A profile for the Firefox Profiler, profiler.firefox.com: at most 2,097,152 spans.
+    Firefox,
+    /// A profile for speedscope.app.
+    Speedscope,
+    /// A line per stack with its time, for inferno and flamegraph.pl.
+    Collapsed,
+    /// A gzipped profile for `go tool pprof`, Pyroscope and others; see --label.
+    Pprof,
+    /// A table of all spans.
+    Csv,
+    /// A table of the metrics, a row per frame.
+    MetricsCsv,
+    /// Tables for DuckDB, Spark and others; see --table and --partition.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+impl Format {
+    /// Makes the exporter. `finish` must flush the writer, since an export is kept or given up then.
+    ///
+    /// `labels` are arguments that become labels of a profile. `catalog` knows all names and columns of the capture. Nothing may be written before the first batch or frame.
+    pub(super) fn sink(
+        self,
+        writer: BufWriter<Writer>,
+        catalog: &Catalog,
+        labels: &[String],
+        #[cfg(feature = "parquet")] options: &super::parquet::Options,
+    ) -> Result<Box<dyn FrameSink>, vor_core::Error> {
+        Ok(match self {
+            Self::Chrome => Box::new(ChromeExporter::new(writer)),
+            Self::Perfetto => Box::new(PerfettoExporter::new(writer)),
+            Self::Firefox => Box::new(FirefoxExporter::new(writer)),
+            Self::Speedscope => Box::new(SpeedscopeExporter::new(writer)),
+            Self::Collapsed => Box::new(CollapsedExporter::new(writer)),
+            Self::Pprof => Box::new(
+                labels
+                    .iter()
+                    .fold(PprofExporter::new(writer), PprofExporter::label),
+            ),
+            Self::Csv => Box::new(SpanCsv::new(writer)),
+            Self::MetricsCsv => Box::new(MetricsCsv::new(writer, catalog)),
+            #[cfg(feature = "parquet")]
+            Self::Parquet => options.sink(writer, catalog)?,
+        })
+    }
+}

@@ -1,0 +1,388 @@
+//! `vor export`: a capture in the formats of other programs.
+//!
+//! A whole capture is streamed batch by batch. Chosen frames, and formats of trees (which need to know the depth of each span), go frame by frame
+//! through trees, of which one is in memory at a time. Either way a [`Filter`] leaves of the spans what was asked for.
+
+mod format;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod select;
+
+use std::io::{BufWriter, IsTerminal};
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use vor_core::batch::SpanBatch;
+use vor_core::frame::TreeBuilder;
+use vor_core::reader::{Damage, Piece};
+use vor_core::sink::{FrameSink, Interest};
+
+use format::Format;
+
+use select::Filter;
+
+use crate::command::Outcome;
+use crate::command::failure::{Failure, warn};
+use crate::command::output::Output;
+use crate::command::patterns::{Pattern, expect_known};
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::slowest;
+use crate::command::source::{Source, is_damaged, no_spans};
+use crate::command::units;
+
+/// Most spans of one frame that are held as a tree, at about 50 bytes each.
+const MAX_SPANS: usize = 1 << 23;
+
+/// Writes a capture in the format of another program.
+///
+/// What is damaged is left out and told, with exit code 3. An output file is complete or not there: it gets its name at the end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to write.
+    #[arg(long, value_name = "FORMAT")]
+    to: Format,
+    /// Where to write it; without it, or with `-`, to stdout. An existing file is replaced, unless it is a capture.
+    #[arg(short = 'o', long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Only these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
+    #[arg(long, value_name = "A..B")]
+    frames: Option<FrameRange>,
+    /// Only the N slowest frames, in the order of time.
+    #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
+    slowest: Option<usize>,
+    /// Only threads of this name, in which * stands for any text and ? for any character; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    thread: Vec<Pattern>,
+    /// Only spans of this name, in which * stands for any text and ? for any character; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    name: Vec<Pattern>,
+    /// Only spans of at least so many microseconds.
+    #[arg(long, value_name = "US", value_parser = microseconds)]
+    min_us: Option<u64>,
+    /// Makes a label of the arguments of this name, for --to pprof; may be given several times.
+    #[arg(long, value_name = "ARGUMENT")]
+    label: Vec<String>,
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    parquet: parquet::Options,
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+}
+
+/// Parses microseconds as nanoseconds.
+fn microseconds(text: &str) -> Result<u64, String> {
+    let us = text.parse::<f64>().ok();
+    match us.filter(|us| (0.0..1e15).contains(us)) {
+        // Lengths are whole nanoseconds. What a product of decimals has too much must not make one more of it.
+        Some(us) => Ok((us * 1e3 - 1e-4).ceil() as u64),
+        None => Err(format!("microseconds were expected, found `{text}`")),
+    }
+}
+
+/// Frames of the main set to be exported.
+#[derive(Debug)]
+struct Chosen {
+    /// Where they are in the file, ascending.
+    positions: Vec<Range<u64>>,
+    /// Their numbers, ascending, where not all of `range` were chosen.
+    indices: Option<Vec<u64>>,
+    range: FrameRange,
+}
+
+/// What an export has met.
+#[derive(Debug, Default)]
+struct Exported {
+    damage: Damage,
+    /// Whether something is missing in the output that was asked for.
+    is_incomplete: bool,
+    /// What to say of it once the output is there.
+    notes: Vec<String>,
+}
+
+/// What all ways of exporting work with.
+struct Export<'a> {
+    args: &'a Args,
+    source: &'a mut Source,
+    sink: &'a mut dyn FrameSink,
+    output: &'a Output,
+    filter: Filter,
+    progress: Progress,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    expect_known(&source, &args.thread, &args.name)?;
+    let mut chosen = choose(args, &mut source)?;
+    let failed = |error| Failure::export(args.output.as_deref(), error);
+    let (output, mut sink) = open(args, &source)?;
+    let interest = sink.interest();
+    if chosen.is_none() {
+        expect_content(interest, &source)?;
+        if interest.trees {
+            chosen = Some(Chosen::all(&source));
+        }
+    }
+    // Rows and a bar on one terminal would overwrite each other.
+    let to_terminal = output.is_stdout() && std::io::stdout().is_terminal();
+    let mut export = Export {
+        args,
+        source: &mut source,
+        sink: &mut *sink,
+        output: &output,
+        filter: Filter::new(&args.thread, &args.name, args.min_us.unwrap_or(0)),
+        progress: Progress::new("exporting", to_terminal),
+    };
+    let exported = match chosen {
+        Some(chosen) if interest.batches || interest.trees => export.trees(&chosen)?,
+        chosen => export.stream(chosen.as_ref())?,
+    };
+    let Export { filter, progress, .. } = export;
+    drop(progress);
+    if interest != Interest::METRICS && !filter.takes_all() && filter.taken() == 0 {
+        return Err(source
+            .failure("spans of the chosen frames, threads, names and lengths were expected, found none"));
+    }
+    sink.finish().map_err(failed)?;
+    drop(sink);
+    output.keep()?;
+    exported.notes.iter().for_each(|note| warn(note));
+    source.warn_of(&exported.damage);
+    Ok(if exported.is_incomplete || is_damaged(&exported.damage) {
+        Outcome::Incomplete
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// Prepares the place to write to, and the exporter that writes there.
+fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Failure> {
+    let catalog = source.capture.catalog();
+    #[cfg(feature = "parquet")]
+    if args.to != Format::Parquet && args.parquet.are_given() {
+        return Err(Failure::Message(
+            "--table, --partition, --host and --program-version are of --to parquet".to_owned(),
+        ));
+    }
+    #[cfg(feature = "parquet")]
+    if let Some(folder) = args.output.as_deref().filter(|_| args.parquet.is_dataset()) {
+        let output = Output::folder(folder)?;
+        return Ok((output, args.parquet.dataset(folder, &args.path, catalog)?));
+    }
+    if args.to != Format::Pprof && !args.label.is_empty() {
+        return Err(Failure::Message("--label is of --to pprof".to_owned()));
+    }
+    let output = Output::create(args.output.as_deref())?;
+    let failed = |error| Failure::export(args.output.as_deref(), error);
+    let writer = output.writer().map_err(|error| failed(error.into()))?;
+    // The exporters hand over large pieces, which pass through a buffer that gathers small ones.
+    let writer = BufWriter::new(writer);
+    let sink = args.to.sink(
+        writer,
+        catalog,
+        &args.label,
+        #[cfg(feature = "parquet")]
+        &args.parquet,
+    );
+    Ok((output, sink.map_err(failed)?))
+}
+
+/// Finds the frames that were asked for; `None` stands for everything, also what is in no frame.
+fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
+    let range = args.frames.unwrap_or(FrameRange::ALL);
+    let Some(most) = args.slowest else {
+        let Some(range) = args.frames else {
+            return Ok(None);
+        };
+        let positions = vec![source.positions(range)?];
+        return Ok(Some(Chosen {
+            positions,
+            indices: None,
+            range,
+        }));
+    };
+    // A range without frames is told before the whole file is read.
+    source.positions(range)?;
+    let mut progress = Progress::new("looking for the slowest frames", false);
+    let mut indices = slowest::find(source, 0, range, most, &mut progress)?.indices;
+    indices.sort_unstable();
+    let positions = source.positions_of(&indices)?.into_iter();
+    Ok(Some(Chosen {
+        positions: positions.map(|position| position..position + 1).collect(),
+        indices: Some(indices),
+        range,
+    }))
+}
+
+/// Refuses a capture that has nothing of what was asked for.
+fn expect_content(interest: Interest, source: &Source) -> Result<(), Failure> {
+    let (frames, spans) = (source.info.frames, source.info.spans);
+    // Spans outside of frames are in batches only.
+    if frames == 0 && (!interest.batches || spans == 0) {
+        return Err(source.failure("frames were expected, found none"));
+    }
+    if interest.trees && spans == 0 {
+        return Err(source.failure(no_spans(frames)));
+    }
+    Ok(())
+}
+
+impl Chosen {
+    fn all(source: &Source) -> Self {
+        let all = 0..source.capture.frame_count();
+        Self {
+            positions: vec![all],
+            indices: None,
+            range: FrameRange::ALL,
+        }
+    }
+
+    fn contains(&self, index: u64) -> bool {
+        match &self.indices {
+            Some(indices) => indices.binary_search(&index).is_ok(),
+            None => self.range.contains(index),
+        }
+    }
+}
+
+impl Export<'_> {
+    fn failed(&self, error: vor_core::Error) -> Failure {
+        Failure::export(self.args.output.as_deref(), error)
+    }
+
+    /// Exports batches and frames as they come; of version 3, frames have no trees then.
+    fn stream(&mut self, chosen: Option<&Chosen>) -> Result<Exported, Failure> {
+        let Self {
+            args,
+            source,
+            sink,
+            output,
+            filter,
+            progress,
+        } = self;
+        let failed = |error| Failure::export(args.output.as_deref(), error);
+        let wants_batches = sink.interest().batches;
+        let selects_spans = !filter.takes_all();
+        let mut taken_before = 0;
+        let mut is_incomplete = false;
+        let walked = source.walk(progress, |piece| {
+            output.expect_time().map_err(|error| failed(error.into()))?;
+            match piece {
+                Piece::Batch(mut batch) if wants_batches => {
+                    filter.retain(&mut batch);
+                    if !batch.is_empty() {
+                        sink.accept_batch(&batch).map_err(failed)?;
+                    }
+                }
+                Piece::Frame(mut recovered) if chosen.is_none_or(|it| it.contains(recovered.frame.index)) => {
+                    is_incomplete |= recovered.lost_records > 0;
+                    if selects_spans && recovered.frame.frame_set == 0 {
+                        let frame = Arc::make_mut(&mut recovered.frame);
+                        // Those of version 2 hold all spans.
+                        frame.threads.clear();
+                        frame.span_count = filter.taken() - taken_before;
+                        taken_before = filter.taken();
+                    }
+                    sink.accept_frame(&recovered.frame).map_err(failed)?;
+                }
+                Piece::Batch(_) | Piece::Frame(_) => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Exported {
+            damage: walked.damage,
+            is_incomplete,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Exports frames of the main set with their trees; says what is missing in them.
+    fn trees(&mut self, chosen: &Chosen) -> Result<Exported, Failure> {
+        self.source.capture.set_max_spans(MAX_SPANS);
+        let wants_batches = self.sink.interest().batches;
+        let mut builder = TreeBuilder::new(MAX_SPANS);
+        let (mut missing_spans, mut missing_frames) = (0, 0);
+        let mut told_spans = 0;
+        let count = |range: &Range<u64>| range.end - range.start;
+        let frames = chosen.positions.iter().map(count).sum();
+        let positions = chosen.positions.iter().cloned().flatten();
+        for (done, position) in positions.enumerate() {
+            let out_of_time = self.output.expect_time();
+            out_of_time.map_err(|error| self.failed(error.into()))?;
+            let recovered = match self.source.capture.recovered(position) {
+                Ok(recovered) => recovered,
+                Err(error) if error.is_corrupt() => {
+                    missing_frames += 1;
+                    continue;
+                }
+                Err(error) => return Err(self.source.failure(error)),
+            };
+            let held_spans = recovered.held_spans();
+            told_spans += recovered.frame.span_count;
+            missing_spans += recovered.frame.span_count.saturating_sub(held_spans);
+            let (batch, frame) = if self.filter.takes_all() {
+                (
+                    wants_batches.then(|| SpanBatch::of_trees(&recovered.frame)),
+                    recovered.frame,
+                )
+            } else {
+                let (batch, frame) = self.filter.rebuild(&recovered.frame, &mut builder);
+                (Some(batch), Arc::new(frame))
+            };
+            if let Some(batch) = batch.filter(|batch| wants_batches && !batch.is_empty()) {
+                self.sink
+                    .accept_batch(&batch)
+                    .map_err(|error| self.failed(error))?;
+            }
+            self.sink
+                .accept_frame(&frame)
+                .map_err(|error| self.failed(error))?;
+            self.progress.advance(held_spans, done as u64, frames);
+        }
+        let mut notes = Vec::new();
+        for (missing, thing) in [(missing_frames, "frame"), (missing_spans, "span")] {
+            if missing > 0 {
+                let missing = units::counted(missing, thing);
+                notes.push(format!(
+                    "{}: {missing} left out: damaged, or of a frame with over {} spans",
+                    self.source.path.display(),
+                    units::count(MAX_SPANS as u64)
+                ));
+            }
+        }
+        let info = self.source.capture.info();
+        // Only an index, as a closed file has, knows of spans outside of frames.
+        let outside = info.spans.saturating_sub(told_spans);
+        let is_all = self.args.frames.is_none() && self.args.slowest.is_none();
+        if is_all && missing_frames == 0 && outside > 0 {
+            let outside = units::counted(outside, "span");
+            notes.push(format!(
+                "{}: {outside} left out: ended after the last frame",
+                self.source.path.display()
+            ));
+        }
+        Ok(Exported {
+            damage: info.damage,
+            is_incomplete: missing_frames + missing_spans > 0,
+            notes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds_are_whole_nanoseconds() {
+        for ns in [0, 1, 17, 700, 1_001, 4_001, 64_123, 1_000_007, 999_999_999] {
+            assert_eq!(microseconds(&format!("{}.{:03}", ns / 1_000, ns % 1_000)), Ok(ns));
+        }
+        assert_eq!(microseconds("0.0005"), Ok(1));
+        for wrong in ["", "-1", "NaN", "inf", "1e20", "1 us"] {
+            assert!(microseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

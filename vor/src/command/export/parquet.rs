@@ -1,0 +1,98 @@
+//! What only Parquet has: several tables, and a data set in folders.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use vor_core::catalog::Catalog;
+use vor_core::export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
+use vor_core::sink::FrameSink;
+
+use crate::command::failure::Failure;
+use crate::command::output::Writer;
+
+/// Options of `--to parquet`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// Which table a Parquet file holds.
+    #[arg(long, value_name = "TABLE", default_value = "spans")]
+    table: Table,
+    /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`, by `date` (of UTC), or by `host,date`.
+    #[arg(long, value_name = "COLUMNS", conflicts_with = "table", requires = "output")]
+    partition: Option<String>,
+    /// The machine that the capture is from, instead of the one that it names.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// The version of the program that was recorded, for the column `version`.
+    #[arg(long, value_name = "TEXT")]
+    program_version: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// A row per span.
+    Spans,
+    /// A row per value of a metric.
+    Metrics,
+    /// A row per scope and minute, with a histogram that merges with others.
+    Sketches,
+}
+
+impl Options {
+    /// Returns whether anything was asked for that only Parquet has.
+    pub(super) fn are_given(&self) -> bool {
+        let others = [&self.partition, &self.host, &self.program_version];
+        self.table != Table::Spans || others.iter().any(|option| option.is_some())
+    }
+
+    /// Returns whether a folder is to be written and no file.
+    pub(super) fn is_dataset(&self) -> bool {
+        self.partition.is_some()
+    }
+
+    fn origin(&self, catalog: &Catalog) -> Origin {
+        let named = Some(&catalog.machine.host).filter(|host| !host.is_empty());
+        Origin {
+            host: self.host.as_ref().or(named).cloned(),
+            version: self.program_version.clone(),
+        }
+    }
+
+    /// Makes the exporter of one table.
+    pub(super) fn sink(
+        &self,
+        writer: std::io::BufWriter<Writer>,
+        catalog: &Catalog,
+    ) -> Result<Box<dyn FrameSink>, vor_core::Error> {
+        let origin = self.origin(catalog);
+        Ok(match self.table {
+            Table::Spans => Box::new(SpanParquet::new(writer, origin)?),
+            Table::Metrics => Box::new(MetricsParquet::new(writer, origin)?),
+            Table::Sketches => Box::new(SketchParquet::new(writer, origin)?),
+        })
+    }
+
+    /// Makes the exporter of all tables into a folder, under the name of the capture.
+    pub(super) fn dataset(
+        &self,
+        folder: &Path,
+        capture: &Path,
+        catalog: &Catalog,
+    ) -> Result<Box<dyn FrameSink>, Failure> {
+        let stem = capture.file_stem().unwrap_or_default().to_string_lossy();
+        let partitions = Partition::list(self.partition.as_deref().unwrap_or_default())
+            .map_err(|error| Failure::Message(format!("--partition: {error}")))?;
+        if partitions.is_empty() {
+            let expected = "--partition: `host`, `date` or both were expected, found none";
+            return Err(Failure::Message(expected.to_owned()));
+        }
+        if folder.exists() && !folder.is_dir() {
+            return Err(Failure::in_file(folder, "a folder was expected, found a file"));
+        }
+        Ok(Box::new(Dataset::new(
+            folder,
+            &stem,
+            &partitions,
+            self.origin(catalog),
+        )?))
+    }
+}

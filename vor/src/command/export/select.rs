@@ -1,0 +1,342 @@
+//! Which spans an export takes: those of some threads, of some names, of some length.
+//!
+//! A filter takes batches and leaves of each the spans that are wanted, in their order. What is left is a batch as any other, so exporters need not know:
+//! streaming ones get it as it is, and for the others a [`TreeBuilder`] makes trees of it, in which a span whose
+//! parent is gone hangs below the next one around it that is left.
+//!
+//! A thread that is not wanted goes with its messages, tasks and drops. Names choose tasks by that of their scope, and messages by their text, which
+//! is what viewers show as their name. Lengths choose spans and tasks; how long a task is, is not known before its end, so with a length what happened in tasks is left out. Flows go
+//! from span to span, and are left out where spans are.
+
+use std::sync::Arc;
+
+use vor_core::batch::{SpanBatch, TaskEventKind, ThreadBatch};
+use vor_core::catalog::{Catalog, SiteId, ThreadId};
+use vor_core::clock::Timeline;
+use vor_core::export::thread_label;
+use vor_core::frame::{FrameSnapshot, TreeBuilder};
+
+use crate::command::patterns::{Pattern, wanted};
+
+/// What to leave of batches and frames.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    threads: Vec<Pattern>,
+    names: Vec<Pattern>,
+    min_ns: u64,
+    /// Verdicts on the call sites and threads of this catalog, by number.
+    catalog: Arc<Catalog>,
+    wanted_sites: Vec<bool>,
+    wanted_threads: Vec<bool>,
+    /// Spans and tasks that were left so far.
+    taken: u64,
+}
+
+impl Filter {
+    pub(crate) fn new(threads: &[Pattern], names: &[Pattern], min_ns: u64) -> Self {
+        let mut filter = Self {
+            threads: threads.to_vec(),
+            names: names.to_vec(),
+            min_ns,
+            ..Self::default()
+        };
+        filter.judge(&Arc::default());
+        filter
+    }
+
+    /// Returns whether there is anything that is not wanted.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.threads.is_empty() && self.names.is_empty() && self.min_ns == 0
+    }
+
+    /// Returns how many spans and tasks were left of all batches so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Removes what is not wanted.
+    pub(crate) fn retain(&mut self, batch: &mut SpanBatch) {
+        if !self.takes_all() {
+            if !Arc::ptr_eq(&self.catalog, &batch.catalog) {
+                self.judge(&batch.catalog);
+            }
+            batch.threads.retain(|thread| self.wants_thread(thread.thread));
+            let timeline = Arc::clone(&batch.catalog.timeline);
+            for thread in &mut batch.threads {
+                self.retain_spans(&timeline, thread);
+            }
+            batch.threads.retain(|thread| !thread.is_empty());
+        }
+        self.taken += (batch.span_count() + batch.async_span_count()) as u64;
+    }
+
+    /// Makes a frame whose trees hold what is wanted of those of another, and the batch that they come from.
+    pub(crate) fn rebuild(
+        &mut self,
+        frame: &FrameSnapshot,
+        builder: &mut TreeBuilder,
+    ) -> (SpanBatch, FrameSnapshot) {
+        let mut batch = SpanBatch::of_trees(frame);
+        self.retain(&mut batch);
+        builder.add_batch(&batch);
+        let trees = builder.finish();
+        let head = FrameSnapshot {
+            catalog: Arc::clone(&frame.catalog),
+            metrics: frame.metrics.clone(),
+            threads: trees.threads,
+            span_count: trees.span_count,
+            ..*frame
+        };
+        (batch, head)
+    }
+
+    /// Notes which names of a catalog are wanted. Lost declarations may turn up in a later one, so nothing is kept of what was said before.
+    fn judge(&mut self, catalog: &Arc<Catalog>) {
+        let Self { threads, names, .. } = &*self;
+        let sites = 0..=u32::try_from(catalog.sites.len()).unwrap_or(u32::MAX);
+        let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
+        let wanted_sites = sites.map(|id| wanted(names, catalog.site_name(SiteId(id))));
+        let wanted_threads = ids.map(|id| wanted(threads, &thread_label(catalog, ThreadId(id))));
+        (self.wanted_sites, self.wanted_threads) = (wanted_sites.collect(), wanted_threads.collect());
+        self.catalog = Arc::clone(catalog);
+    }
+
+    fn wants_thread(&self, thread: ThreadId) -> bool {
+        match self.wanted_threads.get(thread.0 as usize) {
+            Some(&known) => known,
+            None => wanted(&self.threads, &thread_label(&self.catalog, thread)),
+        }
+    }
+
+    fn wants_site(&self, site: SiteId) -> bool {
+        match self.wanted_sites.get(site.0 as usize) {
+            Some(&known) => known,
+            None => wanted(&self.names, self.catalog.site_name(site)),
+        }
+    }
+
+    fn wants_span(&self, timeline: &Timeline, site: SiteId, start_ticks: u64, duration_ticks: u64) -> bool {
+        self.wants_site(site)
+            && (self.min_ns == 0 || timeline.duration_ns(start_ticks, duration_ticks) >= self.min_ns)
+    }
+
+    /// Moves the wanted spans of a thread to the front of its columns, and their arguments with them.
+    fn retain_spans(&self, timeline: &Timeline, thread: &mut ThreadBatch) {
+        let mut left = 0;
+        let mut left_args = 0;
+        let mut next_args = 0;
+        for i in 0..thread.len() {
+            let (start, duration, site) = (thread.start_ticks[i], thread.duration_ticks[i], thread.sites[i]);
+            // A list for a span that is not there would hold up those behind it.
+            while thread
+                .args
+                .get(next_args)
+                .is_some_and(|args| (args.span as usize) < i)
+            {
+                next_args += 1;
+            }
+            let has_args = thread
+                .args
+                .get(next_args)
+                .is_some_and(|args| args.span as usize == i);
+            if self.wants_span(timeline, site, start, duration) {
+                thread.start_ticks[left] = start;
+                thread.duration_ticks[left] = duration;
+                thread.sites[left] = site;
+                if has_args {
+                    thread.args.swap(left_args, next_args);
+                    thread.args[left_args].span = left as u32;
+                    left_args += 1;
+                }
+                left += 1;
+            }
+            next_args += usize::from(has_args);
+        }
+        thread.start_ticks.truncate(left);
+        thread.duration_ticks.truncate(left);
+        thread.sites.truncate(left);
+        thread.args.truncate(left_args);
+        thread
+            .messages
+            .retain(|message| wanted(&self.names, &message.text));
+        thread
+            .async_spans
+            .retain(|task| self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks));
+        let takes_any_length = self.min_ns == 0;
+        thread.task_events.retain(|event| {
+            let of_task = !matches!(event.kind, TaskEventKind::Step);
+            takes_any_length && (!of_task || self.wants_site(event.site))
+        });
+        if !takes_any_length || !self.names.is_empty() {
+            thread.flows.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
+    use vor_core::catalog::{SiteInfo, ThreadInfo};
+
+    use super::*;
+
+    /// A span by itself: thread, start, length, site and arguments.
+    type Alone = (u32, u64, u64, u32, Vec<ArgValue>);
+
+    const SITES: [&str; 4] = ["decode", "decode row", "sort", "tile [1]"];
+    const THREADS: [&str; 3] = ["main", "worker-1", "worker-2"];
+
+    fn catalog() -> Arc<Catalog> {
+        let site = |name: &&'static str| {
+            Some(Arc::new(SiteInfo {
+                name: (*name).into(),
+                ..SiteInfo::default()
+            }))
+        };
+        let thread = |name: &&str| {
+            Some(Arc::new(ThreadInfo {
+                os_id: 1,
+                name: (*name).into(),
+            }))
+        };
+        Arc::new(Catalog {
+            sites: Arc::new(SITES.iter().map(site).collect()),
+            threads: Arc::new(THREADS.iter().map(thread).collect()),
+            ..Catalog::default()
+        })
+    }
+
+    fn alone(batch: &SpanBatch) -> Vec<Alone> {
+        let mut spans = Vec::new();
+        for thread in &batch.threads {
+            for i in 0..thread.len() {
+                let args = thread.args.iter().find(|args| args.span as usize == i);
+                spans.push((
+                    thread.thread.0,
+                    thread.start_ticks[i],
+                    thread.duration_ticks[i],
+                    thread.sites[i].0,
+                    args.map_or_else(Vec::new, |args| args.values.clone()),
+                ));
+            }
+        }
+        spans
+    }
+
+    /// Spans and tasks of any threads, sites and lengths: a filter does not look at how they nest. Some ids are not declared.
+    fn batches() -> impl Strategy<Value = SpanBatch> {
+        let span = (
+            0_u64..1_000,
+            0_u64..2_000,
+            0_u32..6,
+            proptest::option::of(0_u64..9),
+        );
+        let thread = proptest::collection::vec(span, 0..40);
+        proptest::collection::vec(thread, 0..5).prop_map(|threads| SpanBatch {
+            catalog: catalog(),
+            threads: (0..).zip(&threads).map(|(id, spans)| made(id, spans)).collect(),
+        })
+    }
+
+    fn made(id: u32, spans: &[(u64, u64, u32, Option<u64>)]) -> ThreadBatch {
+        let mut thread = ThreadBatch {
+            thread: ThreadId(id),
+            dropped_spans: u64::from(id % 2),
+            ..ThreadBatch::default()
+        };
+        for (i, &(start_ticks, duration_ticks, site, arg)) in (0..).zip(spans) {
+            thread.start_ticks.push(start_ticks);
+            thread.duration_ticks.push(duration_ticks);
+            thread.sites.push(SiteId(site));
+            if let Some(value) = arg {
+                let values = vec![ArgValue::U64(value)];
+                thread.args.push(SpanArgs { span: i, values });
+            }
+            thread.async_spans.push(AsyncSpan {
+                id: u64::from(i),
+                site: SiteId(site),
+                start_ticks,
+                duration_ticks,
+            });
+            let text = SITES[site as usize % SITES.len()].into();
+            thread.messages.push(Message {
+                ticks: start_ticks,
+                text,
+            });
+        }
+        thread
+    }
+
+    proptest! {
+        #[test]
+        fn filtering_a_batch_equals_filtering_its_spans_one_by_one(
+            batch in batches(),
+            threads in proptest::sample::subsequence(vec!["worker-?", "main", "thread*"], 0..3),
+            names in proptest::sample::subsequence(vec!["decode*", "sort", "?ile [1]"], 0..3),
+            min_ns in prop_oneof![Just(0_u64), 0_u64..2_500],
+        ) {
+            let parsed = |patterns: &[&str]| -> Vec<Pattern> {
+                patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
+            };
+            let (threads, names) = (parsed(&threads), parsed(&names));
+            let wants_thread = |id: u32| wanted(&threads, &thread_label(&batch.catalog, ThreadId(id)));
+            let wants_name = |site: u32| wanted(&names, batch.catalog.site_name(SiteId(site)));
+            let mut expected = alone(&batch);
+            // Without points, a tick of the timeline is a nanosecond.
+            expected.retain(|&(thread, _, length, site, _)| {
+                wants_thread(thread) && wants_name(site) && length >= min_ns
+            });
+            let mut filter = Filter::new(&threads, &names, min_ns);
+            let mut left = batch.clone();
+            filter.retain(&mut left);
+            prop_assert_eq!(alone(&left), expected.clone());
+            prop_assert_eq!(filter.taken(), 2 * expected.len() as u64, "each span has a task like it");
+            for thread in &left.threads {
+                prop_assert!(thread.args.is_sorted_by(|a, b| a.span < b.span));
+                prop_assert!(thread.args.iter().all(|args| (args.span as usize) < thread.len()));
+                let tasks = thread.async_spans.iter().map(|task| (task.start_ticks, task.duration_ticks, task.site));
+                let columns = thread.start_ticks.iter().zip(&thread.duration_ticks).zip(&thread.sites);
+                let columns = columns.map(|((start, length), site)| (*start, *length, *site));
+                prop_assert!(tasks.eq(columns));
+                prop_assert!(thread.messages.iter().all(|message| wanted(&names, &message.text)));
+            }
+            let drops = |batch: &SpanBatch, wanted: &dyn Fn(u32) -> bool| -> u64 {
+                let threads = batch.threads.iter().filter(|thread| wanted(thread.thread.0));
+                threads.map(|thread| thread.dropped_spans).sum()
+            };
+            prop_assert_eq!(drops(&left, &|_| true), drops(&batch, &wants_thread));
+        }
+    }
+
+    #[test]
+    fn trees_are_made_of_what_is_left() {
+        // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly inside the first.
+        let thread = ThreadBatch {
+            start_ticks: vec![20, 10, 0],
+            duration_ticks: vec![10, 40, 100],
+            sites: vec![SiteId(2), SiteId(1), SiteId(3)],
+            ..ThreadBatch::default()
+        };
+        let mut builder = TreeBuilder::new(100);
+        builder.add(&thread);
+        let frame = FrameSnapshot {
+            catalog: catalog(),
+            threads: builder.finish().threads,
+            index: 5,
+            span_count: 3,
+            ..FrameSnapshot::default()
+        };
+        let names = ["sort", "decode row"].map(|name| name.parse().unwrap());
+        let mut filter = Filter::new(&[], &names, 0);
+        let (batch, left) = filter.rebuild(&frame, &mut builder);
+        assert_eq!(batch.threads[0].sites, [SiteId(2), SiteId(3)]);
+        let depths: Vec<(u32, u32)> = left.threads[0]
+            .spans
+            .iter()
+            .map(|span| (span.site.0, span.depth))
+            .collect();
+        assert_eq!(depths, [(3, 0), (2, 1)]);
+        assert_eq!((left.index, left.span_count), (5, 2));
+    }
+}

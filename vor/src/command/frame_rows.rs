@@ -1,0 +1,208 @@
+//! A frame as a row of a table, and as JSON: what `vor frames` and `vor tail` have in common.
+
+use std::io::Write;
+
+use serde::Serialize;
+use vor_core::catalog::Catalog;
+use vor_core::frame::FrameSnapshot;
+use vor_core::reader::Recovered;
+
+use crate::command::failure::Failure;
+use crate::command::json::Values;
+use crate::command::table::{Column, Kind, Layout, printable, room};
+use crate::command::units;
+
+/// A frame as `--json` gives it.
+#[derive(Debug, Serialize)]
+pub(crate) struct FrameJson {
+    index: u64,
+    start_unix_ns: i64,
+    duration_ns: i64,
+    spans: u64,
+    dropped_spans: u64,
+    merged_marks: u64,
+    lost_records: u64,
+    system: Values,
+    user: Values,
+    /// Present where it was asked for and the frame has spans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top_scope: Option<TopScope>,
+}
+
+/// The call site on which most of a frame's time was spent.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TopScope {
+    pub(crate) name: String,
+    pub(crate) thread: String,
+    pub(crate) self_ns: u64,
+}
+
+impl FrameJson {
+    pub(crate) fn new(recovered: &Recovered) -> Self {
+        let frame = &recovered.frame;
+        Self {
+            index: frame.index,
+            start_unix_ns: frame.catalog.unix_ns(frame.start_ticks),
+            duration_ns: frame.duration_ns(),
+            spans: frame.span_count,
+            dropped_spans: frame.dropped_spans,
+            merged_marks: frame.merged_marks,
+            lost_records: recovered.lost_records,
+            system: Values(values(frame, true)),
+            user: Values(values(frame, false)),
+            top_scope: None,
+        }
+    }
+}
+
+fn values(frame: &FrameSnapshot, system: bool) -> Vec<(String, f64)> {
+    let mut values = Vec::new();
+    for value in &frame.metrics {
+        if let Some(column) = frame.catalog.columns.get(value.column as usize)
+            && column.system == system
+        {
+            values.push((column.metric.name.clone(), value.value));
+        }
+    }
+    values
+}
+
+/// Prints frames as rows under one heading. Rows come one by one, so the widths are settled beforehand.
+#[derive(Debug)]
+pub(crate) struct FrameTable {
+    layout: Layout,
+    /// Metrics that have a column, as indices into the catalog's.
+    metrics: Vec<usize>,
+    with_top_scope: bool,
+    /// Starts are shown from here on.
+    origin_ns: i64,
+}
+
+/// Most metrics that get a column; more would not fit a screen, and `--json` has all.
+const MAX_METRICS: usize = 24;
+
+impl FrameTable {
+    pub(crate) fn new(catalog: &Catalog, with_top_scope: bool, origin_ns: i64) -> Self {
+        // Among the slowest, what took the time tells more than when.
+        let start_rank = if with_top_scope { 2 } else { 0 };
+        let mut columns = vec![
+            Column::new("frame", Kind::Number, 0).at_least(8),
+            Column::new("start", Kind::Number, start_rank).at_least(11),
+            Column::new("duration", Kind::Number, 0).at_least(9),
+            Column::new("spans", Kind::Number, 3).at_least(9),
+        ];
+        if with_top_scope {
+            columns.push(Column::new("most time in", Kind::Text, 1).at_least(30));
+        }
+        // What the program says of itself comes before what vor samples; `frame_ms` is the duration once more.
+        let wanted = |system: bool| {
+            let columns = catalog.columns.iter().enumerate();
+            columns.filter(move |(_, column)| {
+                column.system == system && (!system || column.metric.name != "frame_ms")
+            })
+        };
+        let mut metrics = Vec::new();
+        for (i, column) in wanted(false).chain(wanted(true)).take(MAX_METRICS) {
+            metrics.push(i);
+            let rank = 10 + metrics.len() as u8;
+            let head = heading(&column.metric.name, &column.metric.unit);
+            columns.push(Column::new(head, Kind::Number, rank).at_least(7));
+        }
+        Self {
+            layout: Layout::new(&columns, &[], room()),
+            metrics,
+            with_top_scope,
+            origin_ns,
+        }
+    }
+
+    pub(crate) fn write_heads(&self, out: &mut impl Write) -> Result<(), Failure> {
+        self.layout.write_heads(out)
+    }
+
+    pub(crate) fn write_frame(
+        &self,
+        out: &mut impl Write,
+        recovered: &Recovered,
+        top_scope: Option<&TopScope>,
+    ) -> Result<(), Failure> {
+        let frame = &recovered.frame;
+        let start_ns = frame
+            .catalog
+            .unix_ns(frame.start_ticks)
+            .saturating_sub(self.origin_ns);
+        let duration_ns = frame.duration_ns();
+        let mut cells = vec![
+            frame.index.to_string(),
+            clock(start_ns),
+            units::duration(duration_ns.max(0) as f64),
+            units::count(frame.span_count),
+        ];
+        if self.with_top_scope {
+            cells.push(top_scope.map_or_else(String::new, |top| top.describe(duration_ns)));
+        }
+        for &column in &self.metrics {
+            let value = frame.metrics.iter().find(|value| value.column as usize == column);
+            cells.push(value.map_or_else(String::new, |value| units::metric(value.value)));
+        }
+        self.layout.write_row(out, &cells)?;
+        self.write_note(out, recovered)
+    }
+
+    /// Writes what went wrong in a frame as a line of its own, under the frame.
+    fn write_note(&self, out: &mut impl Write, recovered: &Recovered) -> Result<(), Failure> {
+        let frame = &recovered.frame;
+        let mut notes = Vec::new();
+        if frame.dropped_spans > 0 {
+            notes.push(format!("{} dropped", units::counted(frame.dropped_spans, "span")));
+        }
+        if frame.merged_marks > 0 {
+            notes.push(format!(
+                "{} merged into it",
+                units::counted(frame.merged_marks, "mark")
+            ));
+        }
+        if recovered.lost_records > 0 {
+            notes.push(format!(
+                "{} lost to damage",
+                units::counted(recovered.lost_records, "record")
+            ));
+        }
+        if notes.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "          ^ {}", notes.join(", ")).map_err(Failure::output)
+    }
+}
+
+impl TopScope {
+    fn describe(&self, frame_ns: i64) -> String {
+        let percent = 100.0 * self.self_ns as f64 / frame_ns.max(1) as f64;
+        format!("{percent:.0} % {}", printable(&self.name))
+    }
+}
+
+/// Returns a metric's name with its unit, unless the name says it.
+fn heading(name: &str, unit: &str) -> String {
+    let shown = printable(name);
+    if unit.is_empty()
+        || name
+            .to_lowercase()
+            .ends_with(&format!("_{}", unit.to_lowercase()))
+    {
+        shown
+    } else {
+        format!("{shown} {}", printable(unit))
+    }
+}
+
+/// Formats a time since the beginning: seconds with all their digits, or hours, minutes and seconds, so that rows can be compared.
+fn clock(ns: i64) -> String {
+    let us = ns.max(0) / 1_000;
+    let (s, us) = (us / 1_000_000, us % 1_000_000);
+    match (s / 3600, s / 60 % 60, s % 60) {
+        (0, 0, s) => format!("{s}.{us:06} s"),
+        (0, min, s) => format!("{min}:{s:02}.{:03}", us / 1_000),
+        (h, min, s) => format!("{h}:{min:02}:{s:02}.{:03}", us / 1_000),
+    }
+}

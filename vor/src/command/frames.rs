@@ -1,0 +1,212 @@
+//! `vor frames`: the frames one by one, or the slowest of them and what made them slow.
+
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use vor_core::batch::SpanBatch;
+use vor_core::export::thread_label;
+use vor_core::frame::FrameSnapshot;
+use vor_core::reader::{Piece, Recovered};
+use vor_core::stats::StatsBuilder;
+
+use crate::command::Outcome;
+use crate::command::failure::Failure;
+use crate::command::frame_rows::{FrameJson, FrameTable, TopScope};
+use crate::command::json;
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::slowest;
+use crate::command::source::Source;
+
+/// Lists the frames: start, duration, spans and metrics of each.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Gives JSON, a line per frame within one array.
+    #[arg(long)]
+    json: bool,
+    /// Only the N slowest, the slowest first, and the scope in which most of their time was spent.
+    #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
+    slowest: Option<usize>,
+    /// The frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
+    #[arg(long, value_name = "NAME")]
+    frame_set: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Head<'a> {
+    file: String,
+    frame_set: &'a str,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let set = frame_set(args, &source)?;
+    match args.slowest {
+        Some(most) => slowest(args, &mut source, set, most, out),
+        None => all(args, &mut source, set, out),
+    }
+}
+
+/// Returns the index of the frame set that was asked for.
+fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
+    let Some(name) = &args.frame_set else {
+        return Ok(0);
+    };
+    let sets = &source.capture.catalog().frame_sets;
+    let found = (0_u32..).zip(sets.iter()).find(|(_, known)| *known == name);
+    if let Some((set, _)) = found {
+        return Ok(set);
+    }
+    let known: Vec<String> = sets.iter().skip(1).map(|known| format!("`{known}`")).collect();
+    let known = if known.is_empty() {
+        "none".into()
+    } else {
+        known.join(", ")
+    };
+    Err(source.failure(format!("a frame set called `{name}` was expected, found {known}")))
+}
+
+fn all(args: &Args, source: &mut Source, set: u32, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut listing = Listing::new(args);
+    // Rows and a bar on one terminal would overwrite each other.
+    let mut progress = Progress::new("reading", std::io::stdout().is_terminal());
+    let walked = source.walk(&mut progress, |piece| {
+        if let Piece::Frame(recovered) = piece
+            && recovered.frame.frame_set == set
+        {
+            listing.write(out, &recovered, None)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if listing.written == 0 {
+        return Err(source.failure("frames were expected, found none"));
+    }
+    listing.end(out)?;
+    source.warn_of(&walked.damage);
+    Ok(Outcome::Fine)
+}
+
+fn slowest(
+    args: &Args,
+    source: &mut Source,
+    set: u32,
+    most: usize,
+    out: &mut impl Write,
+) -> Result<Outcome, Failure> {
+    let mut progress = Progress::new("reading", false);
+    let slowest = slowest::find(source, set, FrameRange::ALL, most, &mut progress)?;
+    drop(progress);
+    source.capture.select_frame_set(set)?;
+    let mut listing = Listing::new(args);
+    listing.origin_ns = slowest.origin_ns;
+    // Frames of other sets have no spans of their own.
+    listing.with_top_scope = set == 0 && source.info.spans > 0;
+    for position in source.positions_of(&slowest.indices)? {
+        let recovered = source
+            .capture
+            .recovered(position)
+            .map_err(|error| source.failure(error))?;
+        let top = top_scope(&recovered.frame);
+        listing.write(out, &recovered, top)?;
+    }
+    listing.end(out)?;
+    source.warn_of(&slowest.damage);
+    Ok(Outcome::Fine)
+}
+
+/// Returns the scope with the largest sum of self times on one thread.
+fn top_scope(frame: &FrameSnapshot) -> Option<TopScope> {
+    let batch = SpanBatch::of_trees(frame);
+    let mut top: Option<TopScope> = None;
+    for thread in &batch.threads {
+        let mut builder = StatsBuilder::new();
+        builder.add(&frame.catalog.timeline, thread);
+        for row in builder.scope_stats(&frame.catalog) {
+            if top.as_ref().is_none_or(|top| row.self_ns > top.self_ns) {
+                top = Some(TopScope {
+                    thread: thread_label(&frame.catalog, thread.thread).into_owned(),
+                    name: row.name,
+                    self_ns: row.self_ns,
+                });
+            }
+        }
+    }
+    top
+}
+
+/// Writes frames one by one, as a table or as JSON.
+struct Listing<'a> {
+    args: &'a Args,
+    table: Option<FrameTable>,
+    origin_ns: Option<i64>,
+    with_top_scope: bool,
+    written: u64,
+}
+
+impl<'a> Listing<'a> {
+    fn new(args: &'a Args) -> Self {
+        Self {
+            args,
+            table: None,
+            origin_ns: None,
+            with_top_scope: false,
+            written: 0,
+        }
+    }
+
+    fn write(
+        &mut self,
+        out: &mut impl Write,
+        recovered: &Recovered,
+        top: Option<TopScope>,
+    ) -> Result<(), Failure> {
+        let frame = &recovered.frame;
+        self.written += 1;
+        if self.args.json {
+            if self.written == 1 {
+                self.begin_json(out)?;
+            } else {
+                out.write_all(b",\n").map_err(Failure::output)?;
+            }
+            let mut row = FrameJson::new(recovered);
+            row.top_scope = top;
+            return json::write_line(out, &row);
+        }
+        let table = match &mut self.table {
+            Some(table) => table,
+            None => {
+                let first_ns = frame.catalog.unix_ns(frame.start_ticks);
+                let origin_ns = self.origin_ns.unwrap_or(first_ns);
+                let table = FrameTable::new(&frame.catalog, self.with_top_scope, origin_ns);
+                table.write_heads(out)?;
+                self.table.insert(table)
+            }
+        };
+        table.write_frame(out, recovered, top.as_ref())
+    }
+
+    fn begin_json(&self, out: &mut impl Write) -> Result<(), Failure> {
+        let head = Head {
+            file: self.args.path.display().to_string(),
+            frame_set: self.args.frame_set.as_deref().unwrap_or(""),
+        };
+        // The head's closing brace gives way to the array.
+        let mut text = Vec::new();
+        json::write_line(&mut text, &head)?;
+        text.pop();
+        out.write_all(&text).map_err(Failure::output)?;
+        out.write_all(b",\"frames\":[\n").map_err(Failure::output)
+    }
+
+    fn end(&self, out: &mut impl Write) -> Result<(), Failure> {
+        if self.args.json {
+            out.write_all(b"\n]}\n").map_err(Failure::output)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! `vor heap`: what a program has in use more at one snapshot of its heap than at an earlier one, by the stack of scopes that allocated it.
+//!
+//! The capture is streamed, and of its snapshots two are kept.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use vor_core::alloc::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
+use vor_core::reader::{Event, Reader};
+
+use crate::command::Outcome;
+use crate::command::failure::Failure;
+use crate::command::json::{self, DamageJson};
+use crate::command::output::Output;
+use crate::command::source::warn_of;
+use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::units;
+
+/// Tells what has come into use between two snapshots of the heap, and who allocated it: the view of leaks.
+///
+/// A program takes snapshots with VOR_HEAP_S=60, for one a minute, and an allocator that keeps what is in use.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Number of the snapshot to begin with; the first is 0. A later one leaves out what the program needs to start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+    /// Number of the snapshot to end with; the last one unless this says otherwise.
+    #[arg(long, value_name = "N")]
+    to: Option<u64>,
+    /// How many stacks are shown, those that grew most first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Writes what changed as a profile for `go tool pprof`, too.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Gives JSON: all stacks, and how much was in use at each snapshot.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct HeapJson<'a> {
+    file: String,
+    /// Mean distance of two samples in bytes, none where every object is known.
+    sample_bytes: Option<u64>,
+    from: u64,
+    to: u64,
+    snapshots: Vec<TotalJson>,
+    changes: Vec<ChangeJson<'a>>,
+    damage: DamageJson,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct TotalJson {
+    unix_ns: i64,
+    inuse_objects: u64,
+    inuse_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeJson<'a> {
+    /// Names of the scopes, outermost first; none for what was allocated outside of all.
+    stack: Vec<&'a str>,
+    file: &'a str,
+    line: u32,
+    inuse_objects: i64,
+    inuse_bytes: i64,
+    bytes_error: f64,
+}
+
+/// A snapshot that was asked for, and its number.
+type Numbered = (u64, HeapSnapshot);
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut reader = Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
+    let refused = |what: String| Err(Failure::in_file(&args.path, what));
+    if reader.version() == 2 {
+        return refused(
+            "snapshots of the heap were expected, found a capture of version 2, which has none".into(),
+        );
+    }
+    let mut totals = Vec::new();
+    let (mut earlier, mut later): (Option<Numbered>, Option<Numbered>) = (None, None);
+    while let Some(event) = reader
+        .next_event()
+        .map_err(|error| Failure::in_file(&args.path, error))?
+    {
+        let Event::Heap(snapshot) = event else {
+            continue;
+        };
+        let number = totals.len() as u64;
+        let total = snapshot.total();
+        let unix_ns = reader
+            .catalog()
+            .map_or(0, |catalog| catalog.unix_ns(snapshot.ticks));
+        totals.push(TotalJson {
+            unix_ns,
+            inuse_objects: total.inuse_objects,
+            inuse_bytes: total.inuse_bytes,
+        });
+        if number == args.from {
+            earlier = Some((number, snapshot));
+        } else if args.to.is_none_or(|to| number == to) && number > args.from {
+            later = Some((number, snapshot));
+        }
+    }
+    warn_of(&args.path, reader.damage());
+    let found = units::counted(totals.len() as u64, "snapshot");
+    let ((from, earlier), (to, later)) = match (earlier, later) {
+        (Some(earlier), Some(later)) => (earlier, later),
+        _ if totals.is_empty() => {
+            return refused(
+                "snapshots of the heap were expected, found none; VOR_HEAP_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
+                    .into(),
+            );
+        }
+        _ => {
+            let asked = args.to.map_or_else(
+                || format!("{} and a later one", args.from),
+                |to| format!("{} and a later {to}", args.from),
+            );
+            return refused(format!(
+                "the snapshots {asked} were expected, found {found}, from number 0 on"
+            ));
+        }
+    };
+    let changes = later.difference(&earlier);
+    if let Some(path) = &args.output {
+        write_profile(path, &earlier, &later)?;
+    }
+    if args.json {
+        let heap = HeapJson {
+            file: args.path.display().to_string(),
+            sample_bytes: sample_bytes(&later),
+            from,
+            to,
+            snapshots: totals,
+            changes: changes.iter().map(change_json).collect(),
+            damage: DamageJson::new(reader.damage()),
+        };
+        json::write_pretty(out, &heap)?;
+    } else {
+        let (first, last) = (totals[from as usize], totals[to as usize]);
+        let ns = last.unix_ns.saturating_sub(first.unix_ns).max(0);
+        let mode = match sample_bytes(&later) {
+            Some(bytes) => format!("estimated, a sample per {}", units::bytes(bytes)),
+            None => "exact".to_owned(),
+        };
+        writeln!(
+            out,
+            "{found}, {mode}; from number {from} to {to}, {}: {} in use, then {}",
+            units::duration(ns as f64),
+            units::bytes(first.inuse_bytes),
+            units::bytes(last.inuse_bytes)
+        )
+        .map_err(Failure::output)?;
+        print_table(&changes, args.top, out)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn sample_bytes(snapshot: &HeapSnapshot) -> Option<u64> {
+    match snapshot.mode {
+        HeapMode::Sampled { interval_bytes } => Some(interval_bytes),
+        _ => None,
+    }
+}
+
+fn change_json(change: &HeapChange) -> ChangeJson<'_> {
+    let innermost = change.scopes.last().map(|scope| &*scope.info);
+    ChangeJson {
+        stack: change.scopes.iter().map(name).collect(),
+        file: innermost.map_or("", |site| &site.file),
+        line: innermost.map_or(0, |site| site.line),
+        inuse_objects: change.inuse_objects,
+        inuse_bytes: change.inuse_bytes,
+        bytes_error: change.bytes_error,
+    }
+}
+
+/// Returns the name of a scope; its declaration may be lost.
+fn name(scope: &HeapScope) -> &str {
+    if scope.info.name.is_empty() {
+        "?"
+    } else {
+        &scope.info.name
+    }
+}
+
+fn print_table(changes: &[HeapChange], top: usize, out: &mut impl Write) -> Result<(), Failure> {
+    let has_errors = changes.iter().any(|change| change.bytes_error > 0.0);
+    let mut columns = vec![
+        Column::new("bytes", Kind::Number, 0),
+        Column::new("objects", Kind::Number, 0),
+        Column::new("allocated in", Kind::Text, 0),
+        Column::new("at", Kind::Text, 2),
+    ];
+    if has_errors {
+        // Half of an interval that holds the truth in 95 of 100 cases.
+        columns.insert(1, Column::new("±", Kind::Number, 1));
+    }
+    let row = |change: &HeapChange| {
+        let stack: Vec<String> = change.scopes.iter().map(|scope| printable(name(scope))).collect();
+        let stack = if stack.is_empty() {
+            "(outside of scopes)".to_owned()
+        } else {
+            stack.join(" > ")
+        };
+        let place = change.scopes.last().map_or_else(String::new, |scope| {
+            format!("{}:{}", printable(&scope.info.file), scope.info.line)
+        });
+        let mut cells = vec![
+            signed(change.inuse_bytes, units::bytes),
+            signed(change.inuse_objects, units::count),
+            stack,
+            place,
+        ];
+        if has_errors {
+            cells.insert(1, units::bytes((1.96 * change.bytes_error) as u64));
+        }
+        cells
+    };
+    let rows: Vec<Vec<String>> = changes.iter().take(top).map(row).collect();
+    if rows.is_empty() {
+        return writeln!(out, "nothing has changed").map_err(Failure::output);
+    }
+    write_table(out, &columns, &rows)?;
+    let more = changes.len().saturating_sub(top);
+    if more > 0 {
+        let more = units::counted(more as u64, "more stack");
+        writeln!(out, "and {more}; --top shows them").map_err(Failure::output)?;
+    }
+    Ok(())
+}
+
+fn signed(value: i64, shown: impl Fn(u64) -> String) -> String {
+    let sign = if value < 0 { '-' } else { '+' };
+    format!("{sign}{}", shown(value.unsigned_abs()))
+}
+
+fn write_profile(path: &Path, earlier: &HeapSnapshot, later: &HeapSnapshot) -> Result<(), Failure> {
+    let output = Output::create(Some(path))?;
+    let written = output.writer().and_then(|writer| {
+        let mut writer = BufWriter::new(writer);
+        later.write_pprof_since(earlier, &mut writer)?;
+        writer.flush()
+    });
+    written.map_err(|error| Failure::in_file(path, format!("cannot be written: {error}")))?;
+    output.keep()
+}

@@ -1,0 +1,112 @@
+//! Names with wildcards, as `--thread` and `--name` take them.
+
+use std::str::FromStr;
+
+use wildmatch::WildMatch;
+
+use crate::command::failure::Failure;
+use crate::command::source::Source;
+
+/// A name in which `*` stands for any text and `?` for any character. Upper and lower case differ, and nothing else is special: names have brackets.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pattern {
+    text: String,
+    wild: WildMatch,
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("a name was expected, which may hold * and ?, found nothing".into());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            wild: WildMatch::new(text),
+        })
+    }
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        self.wild.matches(name)
+    }
+}
+
+/// Returns whether a name is wanted: without patterns every name is, else one that some pattern matches.
+pub(crate) fn wanted(patterns: &[Pattern], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
+}
+
+/// Refuses a pattern that matches none of the names there are: it is a mistake, and what it leaves would be taken for all there is.
+pub(crate) fn expect_matches<'a>(
+    patterns: &[Pattern],
+    names: impl Iterator<Item = &'a str> + Clone,
+    thing: &str,
+    failure: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    for pattern in patterns {
+        if !names.clone().any(|name| pattern.matches(name)) {
+            let mut known: Vec<String> = names.map(str::to_owned).collect();
+            known.sort_unstable();
+            known.dedup();
+            return Err(failure(format!(
+                "a {thing} called `{pattern}` was expected, found {}",
+                listed(&known)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses patterns of threads and of scopes that match nothing in a capture.
+pub(crate) fn expect_known(source: &Source, threads: &[Pattern], names: &[Pattern]) -> Result<(), Failure> {
+    let failure = |what: String| source.failure(what);
+    let labels = source.thread_labels();
+    expect_matches(threads, labels.iter().map(String::as_str), "thread", failure)?;
+    let sites = source.capture.catalog().sites.iter().flatten();
+    expect_matches(names, sites.map(|site| &*site.name), "scope", failure)
+}
+
+/// Lists names for an error, the first few of many.
+pub(crate) fn listed(names: &[String]) -> String {
+    let mut text: Vec<String> = names.iter().take(8).map(|name| format!("`{name}`")).collect();
+    if names.len() > text.len() {
+        text.push(format!("{} more", names.len() - text.len()));
+    }
+    if text.is_empty() {
+        "none".into()
+    } else {
+        text.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_and_question_marks_stand_for_text_and_nothing_else_is_special() {
+        let matches = |pattern: &str, name: &str| pattern.parse::<Pattern>().unwrap().matches(name);
+        assert!(matches("decode", "decode") && !matches("decode", "decoder"));
+        assert!(matches("*code*", "decoder") && matches("*", "x") && matches("Tile::*", "Tile::sort"));
+        assert!(matches("worker-?", "worker-1") && !matches("worker-?", "worker-12"));
+        assert!(matches("tile [1]", "tile [1]") && !matches("tile [1]", "tile 1"));
+        assert!(!matches("Decode", "decode"));
+        assert!("".parse::<Pattern>().is_err());
+    }
+
+    #[test]
+    fn without_patterns_every_name_is_wanted() {
+        let patterns: Vec<Pattern> = vec!["a*".parse().unwrap(), "b".parse().unwrap()];
+        assert!(wanted(&[], "anything"));
+        assert!(wanted(&patterns, "abc") && wanted(&patterns, "b") && !wanted(&patterns, "bc"));
+    }
+}

@@ -1,0 +1,72 @@
+//! The slowest frames of a capture, found in one pass.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
+
+use vor_core::reader::{Damage, Piece};
+
+use crate::command::failure::Failure;
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::source::Source;
+
+/// Most frames that `--slowest` takes: they are read one by one, each from its place.
+const MOST_SLOWEST: usize = 100_000;
+
+/// Parses the value of `--slowest`.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (1..=MOST_SLOWEST).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "a number from 1 to {MOST_SLOWEST} was expected, found `{text}`"
+        )),
+    }
+}
+
+/// What a pass for the slowest frames found.
+#[derive(Debug)]
+pub(crate) struct Slowest {
+    /// Numbers of the frames, the slowest first; of equally long ones the earlier counts as slower.
+    pub(crate) indices: Vec<u64>,
+    /// When the first frame began, in nanoseconds since 1970.
+    pub(crate) origin_ns: Option<i64>,
+    pub(crate) damage: Damage,
+}
+
+/// Finds the `most` slowest frames of a set, among those whose numbers are in `range`.
+pub(crate) fn find(
+    source: &mut Source,
+    set: u32,
+    range: FrameRange,
+    most: usize,
+    progress: &mut Progress,
+) -> Result<Slowest, Failure> {
+    // The shortest of those kept is on top.
+    let mut kept: BinaryHeap<Reverse<(i64, Reverse<u64>)>> = BinaryHeap::new();
+    let mut origin_ns = None;
+    let walked = source.walk(progress, |piece| {
+        if let Piece::Frame(recovered) = piece
+            && recovered.frame.frame_set == set
+        {
+            let frame = &recovered.frame;
+            origin_ns.get_or_insert(frame.catalog.unix_ns(frame.start_ticks));
+            if range.contains(frame.index) {
+                kept.push(Reverse((frame.duration_ns(), Reverse(frame.index))));
+            }
+            if kept.len() > most {
+                kept.pop();
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if kept.is_empty() {
+        return Err(source.failure("frames were expected, found none"));
+    }
+    let ordered = kept.into_sorted_vec().into_iter();
+    Ok(Slowest {
+        indices: ordered.map(|Reverse((_, Reverse(index)))| index).collect(),
+        origin_ns,
+        damage: walked.damage,
+    })
+}

@@ -1,0 +1,211 @@
+//! Open captures: a walk over all they hold, their frames by number, and what is said of damage in them.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::export::thread_label;
+use vor_core::reader::{Capture, Damage, Info, Piece, Pieces};
+
+use crate::command::failure::{Failure, warn};
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::units;
+
+/// An open capture.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) capture: Capture,
+    pub(crate) info: Info,
+}
+
+/// What a whole walk found.
+#[derive(Debug)]
+pub(crate) struct Walked {
+    /// What could not be read, as far as the walk went.
+    pub(crate) damage: Damage,
+    /// Resolves all ids that were met.
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let capture = Capture::open(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            info: capture.info(),
+            capture,
+        })
+    }
+
+    pub(crate) fn is_v2(&self) -> bool {
+        self.info.version == 2
+    }
+
+    /// Makes a failure that names the file.
+    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::in_file(&self.path, what)
+    }
+
+    /// Hands every piece of the file to `visit`, in the order of the file, until it breaks off.
+    pub(crate) fn walk(
+        &mut self,
+        progress: &mut Progress,
+        mut visit: impl FnMut(Piece) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<Walked, Failure> {
+        let Self { path, capture, .. } = self;
+        let named = |error: vor_core::Error| Failure::in_file(path, error);
+        let mut pieces = Pieces::open(&*path, capture).map_err(named)?;
+        while let Some(piece) = pieces.next_piece().map_err(named)? {
+            let spans = match &piece {
+                Piece::Batch(batch) => batch.span_count() as u64,
+                Piece::Frame(_) => 0,
+            };
+            let flow = visit(piece)?;
+            let (done, total) = pieces.progress();
+            progress.advance(spans, done, total);
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(Walked {
+            damage: pieces.damage(),
+            catalog: Arc::clone(pieces.catalog()),
+        })
+    }
+
+    /// Returns what tables call the threads that are known.
+    pub(crate) fn thread_labels(&self) -> Vec<String> {
+        let catalog = self.capture.catalog();
+        let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
+        ids.map(|id| thread_label(catalog, ThreadId(id)).into_owned())
+            .collect()
+    }
+
+    /// Returns the frames of the main set whose numbers are in `range`, as positions in the file.
+    ///
+    /// Numbers and positions differ where damage took frames, and where recording was switched on late.
+    pub(crate) fn positions(&mut self, range: FrameRange) -> Result<std::ops::Range<u64>, Failure> {
+        let count = self.capture.frame_count();
+        if count == 0 {
+            return Err(self.failure("frames were expected, found none"));
+        }
+        let first = self.index_at(0)?;
+        let last = self.index_at(count - 1)?;
+        let from = self.position(range.from, first, last, count)?;
+        let to = match range.to {
+            Some(to) => self.position(to, first, last, count)?,
+            None => count,
+        };
+        if from >= to {
+            return Err(self.failure(format!(
+                "a range within frames {first}..{} was expected, found {range}",
+                last + 1
+            )));
+        }
+        Ok(from..to)
+    }
+
+    /// Returns where frames of known numbers are in the file, each in its place.
+    pub(crate) fn positions_of(&mut self, indices: &[u64]) -> Result<Vec<u64>, Failure> {
+        let count = self.capture.frame_count();
+        let Some(end) = count.checked_sub(1) else {
+            return Err(self.failure("frames were expected, found none"));
+        };
+        let (first, last) = (self.index_at(0)?, self.index_at(end)?);
+        let positions = indices
+            .iter()
+            .map(|&index| self.position(index, first, last, count));
+        positions.collect()
+    }
+
+    /// Returns a range with the number of its last frame as the end, so that what follows the last frame is not in it.
+    pub(crate) fn bounded(&mut self, range: FrameRange) -> Result<FrameRange, Failure> {
+        let positions = self.positions(range)?;
+        let last = self.index_at(positions.end - 1)?;
+        Ok(FrameRange {
+            from: range.from,
+            to: Some(last.saturating_add(1)),
+        })
+    }
+
+    /// Returns the position of the first frame whose number is not below `index`.
+    fn position(&mut self, index: u64, first: u64, last: u64, count: u64) -> Result<u64, Failure> {
+        if index <= first {
+            return Ok(0);
+        }
+        if index > last {
+            return Ok(count);
+        }
+        if last - first == count - 1 {
+            return Ok(index - first);
+        }
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.index_at(middle)? < index {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Returns the number of the frame at a position, or of the nearest one that can be read, later ones first.
+    fn index_at(&mut self, position: u64) -> Result<u64, Failure> {
+        let later = position..self.capture.frame_count();
+        let mut failure = None;
+        for near in later.chain((0..position).rev()) {
+            match self.capture.frame(near) {
+                Ok(frame) => return Ok(frame.index),
+                Err(error) if error.is_corrupt() => failure = failure.or(Some(error)),
+                Err(error) => return Err(self.failure(error)),
+            }
+        }
+        Err(match failure {
+            Some(error) => self.failure(error),
+            None => self.failure("frames were expected, found none"),
+        })
+    }
+
+    /// Says on stderr that not all of the file could be read.
+    pub(crate) fn warn_of(&self, damage: &Damage) {
+        warn_of(&self.path, damage);
+    }
+}
+
+/// Says on stderr that not all of a file could be read.
+pub(crate) fn warn_of(path: &Path, damage: &Damage) {
+    let path = path.display();
+    if damage.count > 0 {
+        let losses = units::counted(damage.count, "place");
+        let bytes = units::bytes(damage.bytes);
+        warn(&format!(
+            "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
+        ));
+    }
+    if let Some(tail) = &damage.tail
+        && tail.bytes > 0
+    {
+        let bytes = units::bytes(tail.bytes);
+        warn(&format!(
+            "{path}: the last {bytes} are no whole record; see `vor check`"
+        ));
+    }
+}
+
+/// Returns whether something could not be read. That only the end mark of a closed file is missing takes nothing away.
+pub(crate) fn is_damaged(damage: &Damage) -> bool {
+    damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)
+}
+
+/// Returns what to say of a capture of so many frames that has no spans.
+pub(crate) fn no_spans(frames: u64) -> String {
+    format!(
+        "spans were expected, found none in {}; captures of metrics only have none (VOR_RECORD_FLAME=1 records them)",
+        units::counted(frames, "frame")
+    )
+}

@@ -1,0 +1,515 @@
+//! `vor stats`: which scope takes the time.
+//!
+//! Every span is read in the order in which it ended, so memory does not grow with the file. With `--frames`, what lies before the range is read too: a
+//! scope that ends within the range may hold others that ended before, and its self time is its own only without them.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
+use vor_core::calibrate::{calibrate, empty_span_ns};
+use vor_core::catalog::Catalog;
+use vor_core::export::thread_label;
+use vor_core::measure::Measures;
+use vor_core::reader::Piece;
+use vor_core::stats::{FrameStats, ScopeStats, StatsBuilder};
+
+use crate::command::Outcome;
+use crate::command::failure::{Failure, warn};
+use crate::command::json::{self, DamageJson};
+use crate::command::patterns::listed;
+use crate::command::progress::Progress;
+use crate::command::range::FrameRange;
+use crate::command::source::{Source, Walked, no_spans};
+use crate::command::table::{Column, Kind, printable, write_table};
+use crate::command::units;
+
+/// Tells which scopes take the time: count, total, self, mean and percentiles of each.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Gives JSON.
+    #[arg(long)]
+    json: bool,
+    /// Order of the rows: the largest first, names from a to z.
+    #[arg(long, value_name = "COLUMN", default_value = "self")]
+    sort: Sort,
+    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
+    #[arg(long, value_name = "A..B")]
+    frames: Option<FrameRange>,
+    /// Subtracts what each scope costs: nanoseconds, or `auto` (the default) to measure it on this machine, now.
+    #[arg(long, value_name = "NS", num_args = 0..=1, default_missing_value = "auto")]
+    corrected: Option<Correction>,
+    /// Only threads of this name.
+    #[arg(long, value_name = "NAME")]
+    thread: Option<String>,
+    /// Only scopes whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    #[value(name = "self")]
+    Own,
+    Total,
+    Mean,
+    P50,
+    P95,
+    P99,
+    Max,
+    Count,
+    /// Processor time, where it was measured.
+    Cpu,
+    /// Bytes allocated, where they were counted.
+    Alloc,
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Correction {
+    Auto,
+    Ns(u64),
+}
+
+impl FromStr for Correction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse()
+            .map(Self::Ns)
+            .map_err(|_| format!("nanoseconds per scope or `auto` were expected, found `{text}`"))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StatsJson<'a> {
+    file: String,
+    version: u16,
+    frames: FramesJson,
+    spans: u64,
+    dropped_spans: u64,
+    corrected_ns: Option<u64>,
+    estimated_self_times: u64,
+    scopes: Vec<ScopeJson<'a>>,
+    damage: DamageJson,
+}
+
+#[derive(Debug, Serialize)]
+struct FramesJson {
+    first: Option<u64>,
+    last: Option<u64>,
+    count: u64,
+    mean_ns: f64,
+    p50_ns: u64,
+    p95_ns: u64,
+    p99_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ScopeJson<'a> {
+    name: &'a str,
+    site: u32,
+    module_path: &'a str,
+    file: &'a str,
+    line: u32,
+    count: u64,
+    total_ns: u64,
+    self_ns: u64,
+    min_ns: u64,
+    mean_ns: f64,
+    p50_ns: u64,
+    p95_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+    child_spans: u64,
+    descendant_spans: u64,
+    #[serde(flatten)]
+    cpu: Option<CpuJson>,
+    #[serde(flatten)]
+    allocations: Option<AllocationsJson>,
+}
+
+/// Of scopes whose processor time was measured.
+#[derive(Debug, Serialize)]
+struct CpuJson {
+    cpu_ns: u64,
+    self_cpu_ns: u64,
+    off_cpu_ns: u64,
+    /// 0 each where the split was not asked for.
+    cpu_user_ns: u64,
+    cpu_sys_ns: u64,
+}
+
+/// Of scopes whose allocations were counted.
+#[derive(Debug, Serialize)]
+struct AllocationsJson {
+    alloc_objects: u64,
+    alloc_bytes: u64,
+    free_objects: u64,
+    free_bytes: u64,
+    self_alloc_objects: u64,
+    self_alloc_bytes: u64,
+}
+
+/// What the chosen frames hold.
+#[derive(Debug, Default)]
+struct Gathered {
+    builder: StatsBuilder,
+    lengths: FrameStats,
+    first: Option<u64>,
+    last: Option<u64>,
+    dropped_spans: u64,
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let mut source = Source::open(&args.path)?;
+    let (gathered, walked) = gather(args, &mut source)?;
+    source.warn_of(&walked.damage);
+    let spans = gathered.builder.span_count();
+    let mut rows = gathered.builder.scope_stats(&walked.catalog);
+    if rows.is_empty() {
+        return Err(source.failure(nothing(args, &gathered)));
+    }
+    if gathered.lengths.count() == 0 {
+        warn(&format!(
+            "{}: frames were expected, found none; these are all spans of the recording",
+            args.path.display()
+        ));
+    }
+    if let Some(text) = &args.name {
+        let known: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+        rows.retain(|row| row.name.contains(text));
+        if rows.is_empty() {
+            return Err(source.failure(format!(
+                "a scope whose name contains `{text}` was expected, found {}",
+                listed(&known)
+            )));
+        }
+    }
+    let corrected_ns = args.corrected.map(cost_ns).transpose()?;
+    if let Some(cost_ns) = corrected_ns {
+        for row in &mut rows {
+            *row = row.corrected(cost_ns);
+        }
+    }
+    rows.sort_by(|a, b| order(args.sort, a, b));
+    if args.json {
+        let stats = StatsJson {
+            file: args.path.display().to_string(),
+            version: source.info.version,
+            frames: FramesJson {
+                first: gathered.first,
+                last: gathered.last,
+                count: gathered.lengths.count(),
+                mean_ns: gathered.lengths.mean_ns(),
+                p50_ns: gathered.lengths.p50_ns(),
+                p95_ns: gathered.lengths.p95_ns(),
+                p99_ns: gathered.lengths.p99_ns(),
+            },
+            spans,
+            dropped_spans: gathered.dropped_spans,
+            corrected_ns,
+            estimated_self_times: gathered.builder.estimated_self_times(),
+            scopes: rows.iter().map(|row| scope_json(&walked.catalog, row)).collect(),
+            damage: DamageJson::new(&walked.damage),
+        };
+        json::write_pretty(out, &stats)?;
+    } else {
+        print_summary(args, &gathered, corrected_ns, out).map_err(Failure::output)?;
+        print_table(args, &walked.catalog, &rows, out)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failure> {
+    // Without a range, what ended after the last mark counts as well.
+    let range = match args.frames {
+        Some(range) => source.bounded(range)?,
+        None => FrameRange::ALL,
+    };
+    if let Some(name) = &args.thread {
+        known_thread(source, name)?;
+    }
+    let mut gathered = Gathered::default();
+    let mut progress = Progress::new("reading", false);
+    let walked = source.walk(&mut progress, |piece| {
+        match piece {
+            Piece::Batch(batch) => {
+                for thread in &batch.threads {
+                    let wanted = |name: &String| thread_label(&batch.catalog, thread.thread) == name.as_str();
+                    if args.thread.as_ref().is_none_or(wanted) {
+                        gathered.builder.add_thread(&batch.catalog, thread);
+                    }
+                }
+            }
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let frame = &recovered.frame;
+                if frame.index < range.from {
+                    gathered.builder.restart();
+                }
+                if range.contains(frame.index) {
+                    let length_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
+                    gathered.lengths.record_ns(length_ns);
+                    gathered.first.get_or_insert(frame.index);
+                    gathered.last = Some(frame.index);
+                    gathered.dropped_spans += frame.dropped_spans;
+                }
+                if range.to.is_some_and(|to| frame.index + 1 >= to) {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Piece::Frame(_) => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((gathered, walked))
+}
+
+fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
+    let mut known = source.thread_labels();
+    if known.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    known.sort_unstable();
+    known.dedup();
+    let known = listed(&known);
+    Err(source.failure(format!("a thread called `{name}` was expected, found {known}")))
+}
+
+/// Returns what to say of spans where there are none.
+fn nothing(args: &Args, gathered: &Gathered) -> String {
+    match (gathered.lengths.count(), &args.thread) {
+        (0, _) => "frames were expected, found none".into(),
+        (frames, Some(thread)) => format!(
+            "spans of thread `{thread}` were expected, found none in {}",
+            units::counted(frames, "frame")
+        ),
+        (frames, None) => no_spans(frames),
+    }
+}
+
+fn cost_ns(correction: Correction) -> Result<u64, Failure> {
+    match correction {
+        Correction::Ns(ns) => Ok(ns),
+        Correction::Auto => {
+            calibrate();
+            match empty_span_ns() {
+                0 => Err(Failure::Message(
+                    "the cost of a scope was expected, found that it cannot be measured here".into(),
+                )),
+                ns => Ok(ns),
+            }
+        }
+    }
+}
+
+fn order(sort: Sort, a: &ScopeStats, b: &ScopeStats) -> Ordering {
+    let by = match sort {
+        Sort::Own => b.self_ns.cmp(&a.self_ns),
+        Sort::Total => b.total_ns.cmp(&a.total_ns),
+        Sort::Mean => b.mean_ns.total_cmp(&a.mean_ns),
+        Sort::P50 => b.p50_ns.cmp(&a.p50_ns),
+        Sort::P95 => b.p95_ns.cmp(&a.p95_ns),
+        Sort::P99 => b.p99_ns.cmp(&a.p99_ns),
+        Sort::Max => b.max_ns.cmp(&a.max_ns),
+        Sort::Count => b.count.cmp(&a.count),
+        Sort::Cpu => b.self_cpu_ns().cmp(&a.self_cpu_ns()),
+        Sort::Alloc => b.self_measured.alloc_bytes.cmp(&a.self_measured.alloc_bytes),
+        Sort::Name => Ordering::Equal,
+    };
+    by.then_with(|| a.name.cmp(&b.name))
+        .then_with(|| a.site.cmp(&b.site))
+}
+
+fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
+    let site = catalog.site(row.site);
+    ScopeJson {
+        name: &row.name,
+        site: row.site.0,
+        module_path: site.map_or("", |site| &site.module_path),
+        file: site.map_or("", |site| &site.file),
+        line: site.map_or(0, |site| site.line),
+        count: row.count,
+        total_ns: row.total_ns,
+        self_ns: row.self_ns,
+        min_ns: row.min_ns,
+        mean_ns: row.mean_ns,
+        p50_ns: row.p50_ns,
+        p95_ns: row.p95_ns,
+        p99_ns: row.p99_ns,
+        max_ns: row.max_ns,
+        child_spans: row.child_spans,
+        descendant_spans: row.descendant_spans,
+        cpu: row
+            .cpu_ns()
+            .zip(row.self_cpu_ns())
+            .map(|(cpu_ns, self_cpu_ns)| CpuJson {
+                cpu_ns,
+                self_cpu_ns,
+                off_cpu_ns: row.measured.off_cpu_ns,
+                cpu_user_ns: row.measured.cpu_user_ns,
+                cpu_sys_ns: row.measured.cpu_sys_ns,
+            }),
+        allocations: row.measures.has(Measures::ALLOC).then_some(AllocationsJson {
+            alloc_objects: row.measured.alloc_objects,
+            alloc_bytes: row.measured.alloc_bytes,
+            free_objects: row.measured.free_objects,
+            free_bytes: row.measured.free_bytes,
+            self_alloc_objects: row.self_measured.alloc_objects,
+            self_alloc_bytes: row.self_measured.alloc_bytes,
+        }),
+    }
+}
+
+/// Prints what the table is of, and what is wrong with it.
+fn print_summary(
+    args: &Args,
+    gathered: &Gathered,
+    corrected_ns: Option<u64>,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let spans = units::counted(gathered.builder.span_count(), "span");
+    let lengths = &gathered.lengths;
+    match (gathered.first, gathered.last) {
+        (Some(first), Some(last)) => {
+            let frames = units::counted(lengths.count(), "frame");
+            writeln!(out, "{spans} in {frames} ({first} to {last})")?;
+            let ns = |ns: u64| units::duration(ns as f64);
+            writeln!(
+                out,
+                "frame time: mean {}, p50 {}, p95 {}, p99 {}",
+                units::duration(lengths.mean_ns()),
+                ns(lengths.p50_ns()),
+                ns(lengths.p95_ns()),
+                ns(lengths.p99_ns())
+            )?;
+        }
+        _ => writeln!(out, "{spans}")?,
+    }
+    if let Some(thread) = &args.thread {
+        writeln!(out, "only thread {}", printable(thread))?;
+    }
+    if let Some(ns) = corrected_ns {
+        writeln!(out, "corrected for {ns} ns per scope")?;
+    }
+    if gathered.dropped_spans > 0 {
+        let dropped = units::counted(gathered.dropped_spans, "span");
+        writeln!(
+            out,
+            "{dropped} DROPPED while recording (a ring was full): counts and totals are too small"
+        )?;
+    }
+    let estimated = gathered.builder.estimated_self_times();
+    if estimated > 0 {
+        let estimated = units::counted(estimated, "self time");
+        writeln!(out, "{estimated} estimated; the sum of all is exact")?;
+    }
+    writeln!(out)
+}
+
+fn print_table(
+    args: &Args,
+    catalog: &Catalog,
+    rows: &[ScopeStats],
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut bearers: HashMap<&str, u64> = HashMap::new();
+    for row in rows {
+        *bearers.entry(&row.name).or_default() += 1;
+    }
+    let shown = |row: &ScopeStats| shown_name(catalog, row, bearers.get(row.name.as_str()) > Some(&1));
+    let names: Vec<String> = rows.iter().map(shown).collect();
+    // Before a name is cut to less than this, columns give way.
+    let name_width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(24);
+    // The column that sorts is always shown.
+    let number = |head: &str, sort: Option<Sort>, rank: u8| {
+        let rank = if sort == Some(args.sort) { 0 } else { rank };
+        Column::new(head, Kind::Number, rank)
+    };
+    let measured = |measures: Measures| rows.iter().any(|row| row.measures.has(measures));
+    let (has_cpu, has_alloc) = (measured(Measures::CPU), measured(Measures::ALLOC));
+    let mut columns = vec![
+        Column::new("scope", Kind::Text, 0).shrinking_to(name_width),
+        number("count", Some(Sort::Count), 0),
+        number("self", Some(Sort::Own), 0),
+        number("%", None, 1),
+        number("total", Some(Sort::Total), 0),
+        number("mean", Some(Sort::Mean), 4),
+        number("min", None, 7),
+        number("p50", Some(Sort::P50), 2),
+        number("p95", Some(Sort::P95), 5),
+        number("p99", Some(Sort::P99), 2),
+        number("max", Some(Sort::Max), 3),
+    ];
+    if has_cpu {
+        columns.push(number("cpu", Some(Sort::Cpu), 0));
+        columns.push(number("off cpu", None, 1));
+    }
+    if has_alloc {
+        columns.push(number("allocs", None, 1));
+        columns.push(number("alloc", Some(Sort::Alloc), 0));
+    }
+    columns.push(Column::new("where", Kind::Text, 6));
+    let all_self_ns: u64 = rows.iter().map(|row| row.self_ns).sum();
+    let ns = |ns: u64| units::duration(ns as f64);
+    let cells = rows.iter().zip(names).map(|(row, name)| {
+        let mut cells = vec![
+            name,
+            units::count(row.count),
+            ns(row.self_ns),
+            format!("{:.1}", 100.0 * row.self_ns as f64 / all_self_ns.max(1) as f64),
+            ns(row.total_ns),
+            units::duration(row.mean_ns),
+            ns(row.min_ns),
+            ns(row.p50_ns),
+            ns(row.p95_ns),
+            ns(row.p99_ns),
+            ns(row.max_ns),
+        ];
+        let of = |is_measured: bool, text: String| if is_measured { text } else { "-".to_owned() };
+        if has_cpu {
+            let own = row.self_cpu_ns();
+            cells.push(own.map_or("-".to_owned(), ns));
+            cells.push(of(own.is_some(), ns(row.self_measured.off_cpu_ns)));
+        }
+        if has_alloc {
+            let is_counted = row.measures.has(Measures::ALLOC);
+            cells.push(of(is_counted, units::count(row.self_measured.alloc_objects)));
+            cells.push(of(is_counted, units::bytes(row.self_measured.alloc_bytes)));
+        }
+        cells.push(place(catalog, row).unwrap_or_default());
+        cells
+    });
+    let cells: Vec<Vec<String>> = cells.collect();
+    write_table(out, &columns, &cells)
+}
+
+/// Returns the name of a row; one that several call sites share, with its place.
+fn shown_name(catalog: &Catalog, row: &ScopeStats, is_shared: bool) -> String {
+    let name = printable(&row.name);
+    match place(catalog, row) {
+        Some(place) if is_shared => {
+            let file = place.rsplit(['/', '\\']).next().unwrap_or(&place);
+            format!("{name} {file}")
+        }
+        _ => name,
+    }
+}
+
+/// Returns where a row's call site stands in the source; nothing for names made at run time.
+fn place(catalog: &Catalog, row: &ScopeStats) -> Option<String> {
+    let site = catalog.site(row.site).filter(|site| !site.file.is_empty())?;
+    Some(format!("{}:{}", printable(&site.file), site.line))
+}

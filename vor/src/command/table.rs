@@ -1,0 +1,303 @@
+//! Tables that fit the terminal.
+//!
+//! A table knows how wide it may be: as wide as the terminal, else as the variable `COLUMNS` says, else as wide as it likes (a file or a pipe
+//! gets everything). Where it is too wide, columns go in the order of their rank, the highest first, and then
+//! the texts are cut in their middle, since both ends of a name tell.
+
+use std::io::{self, Write};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::command::failure::Failure;
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// Least width to which a text is cut.
+const MIN_TEXT: usize = 14;
+
+/// How a column stands, and what happens where there is too little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Right-aligned, never cut.
+    Number,
+    /// Left-aligned, cut where there is too little room.
+    Text,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) head: String,
+    pub(crate) kind: Kind,
+    /// Columns of rank 0 are always shown; of the others the highest goes first.
+    pub(crate) rank: u8,
+    /// Least width where there is room, for rows that are not known yet.
+    width: usize,
+    /// Least width of a text where there is none; columns of a rank above 0 go before it is cut below that.
+    least: usize,
+}
+
+impl Column {
+    pub(crate) fn new(head: impl Into<String>, kind: Kind, rank: u8) -> Self {
+        Self {
+            head: head.into(),
+            kind,
+            rank,
+            width: 0,
+            least: MIN_TEXT,
+        }
+    }
+
+    pub(crate) fn at_least(mut self, width: usize) -> Self {
+        self.width = width;
+        self
+    }
+
+    pub(crate) fn shrinking_to(mut self, least: usize) -> Self {
+        self.least = least.max(MIN_TEXT);
+        self
+    }
+}
+
+/// Which columns are shown, and how wide.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// Index into the columns, kind and width.
+    shown: Vec<(usize, Kind, usize)>,
+    heads: Vec<String>,
+}
+
+impl Layout {
+    /// Lays out columns such that the given rows fit into `room`.
+    pub(crate) fn new(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Self {
+        let mut shown: Vec<(usize, Kind, usize)> = Vec::new();
+        for (i, column) in columns.iter().enumerate() {
+            let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.width());
+            let width = cells.max().unwrap_or(0);
+            shown.push((i, column.kind, width.max(column.width).max(column.head.width())));
+        }
+        if let Some(room) = room {
+            let least_text = |i: usize, width: usize| width.min(columns[i].least);
+            let least = |&(i, kind, width): &(usize, Kind, usize)| match kind {
+                Kind::Number => width + GAP,
+                Kind::Text => least_text(i, width) + GAP,
+            };
+            while shown.iter().map(least).sum::<usize>() > room + GAP {
+                let rank = |&(i, ..): &(usize, Kind, usize)| columns[i].rank;
+                let Some(highest) = shown.iter().map(rank).max().filter(|&rank| rank > 0) else {
+                    break;
+                };
+                // Of several of the same rank the last goes first.
+                if let Some(at) = shown.iter().rposition(|column| rank(column) == highest) {
+                    shown.remove(at);
+                }
+            }
+            let all: usize = shown.iter().map(|&(_, _, width)| width + GAP).sum();
+            let mut excess = all.saturating_sub(room + GAP);
+            for (i, kind, width) in &mut shown {
+                if *kind == Kind::Text {
+                    let cut = excess.min(*width - least_text(*i, *width));
+                    *width -= cut;
+                    excess -= cut;
+                }
+            }
+        }
+        Self {
+            shown,
+            heads: columns.iter().map(|column| column.head.clone()).collect(),
+        }
+    }
+
+    /// Writes the names of the columns.
+    pub(crate) fn write_heads(&self, out: &mut impl Write) -> Result<(), Failure> {
+        self.write_row(out, &self.heads)
+    }
+
+    /// Writes a row of cells, one per column, shown or not.
+    pub(crate) fn write_row(&self, out: &mut impl Write, cells: &[String]) -> Result<(), Failure> {
+        let mut line = String::new();
+        for (n, &(i, kind, width)) in self.shown.iter().enumerate() {
+            if n > 0 {
+                line.push_str("  ");
+            }
+            let cell = cells.get(i).map_or("", String::as_str);
+            match kind {
+                Kind::Number => {
+                    line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
+                    line.push_str(cell);
+                }
+                Kind::Text => {
+                    let cell = cut(cell, width);
+                    line.push_str(&cell);
+                    line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
+                }
+            }
+        }
+        writeln!(out, "{}", line.trim_end()).map_err(Failure::output)
+    }
+}
+
+/// Writes a whole table.
+pub(crate) fn write_table(
+    out: &mut impl Write,
+    columns: &[Column],
+    rows: &[Vec<String>],
+) -> Result<(), Failure> {
+    let layout = Layout::new(columns, rows, room());
+    layout.write_heads(out)?;
+    rows.iter().try_for_each(|row| layout.write_row(out, row))
+}
+
+/// Returns how wide a line may be, `None` where there is no limit.
+pub(crate) fn room() -> Option<usize> {
+    if let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size_of(io::stdout()) {
+        return Some(usize::from(width).max(20));
+    }
+    let columns = std::env::var("COLUMNS").ok()?;
+    columns.trim().parse().ok().filter(|&width| width >= 20)
+}
+
+/// Makes text of a capture fit for a terminal: control characters are shown and not obeyed.
+pub(crate) fn printable(text: &str) -> String {
+    if text.is_empty() {
+        return "(no name)".into();
+    }
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            clean.extend(c.escape_default());
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+/// Breaks a text at blanks into lines of at most `width`; a longer word is cut.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = cut(word, width);
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// Cuts the middle out of a text that is wider than `width`.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.into();
+    }
+    let room = width.saturating_sub(1);
+    let (front_room, back_room) = (room - room / 2, room / 2);
+    let front = fitting(text.chars(), front_room);
+    let back: Vec<char> = fitting(text.chars().rev(), back_room).chars().collect();
+    let back: String = back.into_iter().rev().collect();
+    format!("{front}…{back}")
+}
+
+/// Returns the first characters that fit a width.
+fn fitting(chars: impl Iterator<Item = char>, width: usize) -> String {
+    let mut used = 0;
+    chars
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= width
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<String> {
+        let layout = Layout::new(columns, rows, room);
+        let mut out = Vec::new();
+        layout.write_heads(&mut out).unwrap();
+        for row in rows {
+            layout.write_row(&mut out, row).unwrap();
+        }
+        let text = String::from_utf8(out).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn sample() -> (Vec<Column>, Vec<Vec<String>>) {
+        let columns = vec![
+            Column::new("scope", Kind::Text, 0),
+            Column::new("count", Kind::Number, 0),
+            Column::new("mean", Kind::Number, 1),
+            Column::new("place", Kind::Text, 2),
+        ];
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows = vec![
+            row(["decode", "12", "1.00 µs", "src/decode.rs:10"]),
+            row(["a_rather_long_name_of_a_scope", "1,200", "5 ns", "src/lib.rs:7"]),
+        ];
+        (columns, rows)
+    }
+
+    #[test]
+    fn without_a_limit_everything_is_shown() {
+        let (columns, rows) = sample();
+        assert_eq!(
+            lines(&columns, &rows, None),
+            [
+                "scope                          count     mean  place",
+                "decode                            12  1.00 µs  src/decode.rs:10",
+                "a_rather_long_name_of_a_scope  1,200     5 ns  src/lib.rs:7",
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_go_by_rank_and_texts_are_cut_in_the_middle() {
+        let (columns, rows) = sample();
+        assert_eq!(
+            lines(&columns, &rows, Some(32)),
+            [
+                "scope             count     mean",
+                "decode               12  1.00 µs",
+                "a_rather…a_scope  1,200     5 ns",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_room() {
+        let (columns, rows) = sample();
+        for room in 21..90 {
+            for line in lines(&columns, &rows, Some(room)) {
+                assert!(
+                    line.width() <= room,
+                    "{} columns for {room}: {line}",
+                    line.width()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_wrapped_at_blanks() {
+        assert_eq!(
+            wrap("version 3, 1.2 MB, closed", 12),
+            ["version 3,", "1.2 MB,", "closed"]
+        );
+        assert_eq!(wrap("a /very/long/path", 9), ["a", "/ver…path"]);
+        assert_eq!(wrap("short", 80), ["short"]);
+    }
+
+    #[test]
+    fn wide_characters_and_control_characters_keep_the_columns_straight() {
+        assert_eq!(cut("名前の長いスコープ", 9), "名前…ープ");
+        assert_eq!(printable("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(printable(""), "(no name)");
+    }
+}

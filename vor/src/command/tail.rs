@@ -1,0 +1,327 @@
+//! `vor tail`: the frames of a capture that is still being written, as they come.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use vor_core::catalog::{Catalog, Column, ThreadId};
+use vor_core::export::thread_label;
+use vor_core::format::{OpenScopes, v2};
+use vor_core::frame::{FrameSnapshot, MetricValue};
+use vor_core::reader::{Event, Reader, Recovered};
+
+use crate::command::Outcome;
+use crate::command::failure::{Failure, warn};
+use crate::command::frame_rows::{FrameJson, FrameTable};
+use crate::command::json;
+use crate::command::table::printable;
+use crate::command::units;
+
+/// How long to wait for more: the recorder writes about as often.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Follows a capture while it grows, a line per frame, until the recorder closes it.
+///
+/// A capture of version 2 never says that it is closed; ctrl-C ends the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The capture.
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Begins with the last N frames that are there already.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = whole_number)]
+    lines: usize,
+    /// Prints what is there and does not wait for more.
+    #[arg(long)]
+    once: bool,
+    /// Gives JSON, one object per frame and line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn whole_number(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("a whole number was expected, found `{text}`"))
+}
+
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
+    let named = |error: io::Error| Failure::in_file(&args.path, error);
+    let mut follower = Follower::open(args)?;
+    let mut printer = Printer {
+        json: args.json,
+        table: None,
+        columns: 0,
+        origin_ns: None,
+    };
+    let mut waiting = Some(VecDeque::new());
+    loop {
+        match follower.next().map_err(named)? {
+            Some(Step::Frame(recovered)) => {
+                printer.note_origin(&recovered);
+                match &mut waiting {
+                    Some(waiting) => {
+                        waiting.push_back(recovered);
+                        if waiting.len() > args.lines {
+                            waiting.pop_front();
+                        }
+                    }
+                    None => printer.print(out, &recovered)?,
+                }
+            }
+            Some(Step::Loss(reason)) => warn(&format!("{}: damaged: {reason}", args.path.display())),
+            Some(Step::Open(open, catalog)) => {
+                for recovered in waiting.iter_mut().flat_map(|waiting| waiting.drain(..)) {
+                    printer.print(out, &recovered)?;
+                }
+                if !args.json {
+                    print_open(out, &open, &catalog)?;
+                }
+            }
+            None => {
+                for recovered in waiting.take().into_iter().flatten() {
+                    printer.print(out, &recovered)?;
+                }
+                out.flush().map_err(Failure::output)?;
+                if args.once || follower.is_closed() {
+                    return match printer.origin_ns {
+                        Some(_) => Ok(Outcome::Fine),
+                        None => Err(Failure::in_file(&args.path, "frames were expected, found none")),
+                    };
+                }
+                thread::sleep(POLL);
+            }
+        }
+    }
+}
+
+struct Printer {
+    json: bool,
+    table: Option<FrameTable>,
+    /// Metrics that were known when the table was made.
+    columns: usize,
+    /// When the first frame began, printed or not.
+    origin_ns: Option<i64>,
+}
+
+impl Printer {
+    fn note_origin(&mut self, recovered: &Recovered) {
+        let frame = &recovered.frame;
+        self.origin_ns
+            .get_or_insert_with(|| frame.catalog.unix_ns(frame.start_ticks));
+    }
+
+    fn print(&mut self, out: &mut impl Write, recovered: &Recovered) -> Result<(), Failure> {
+        if self.json {
+            json::write_line(out, &FrameJson::new(recovered))?;
+            return writeln!(out).map_err(Failure::output);
+        }
+        let catalog = &recovered.frame.catalog;
+        let table = match &mut self.table {
+            Some(table) if self.columns == catalog.columns.len() => table,
+            // A metric that turns up later gets a column, and the columns their names again.
+            _ => {
+                self.columns = catalog.columns.len();
+                let table = FrameTable::new(catalog, false, self.origin_ns.unwrap_or(0));
+                table.write_heads(out)?;
+                self.table.insert(table)
+            }
+        };
+        table.write_frame(out, recovered, None)
+    }
+}
+
+/// Prints which scopes the recording ended in.
+fn print_open(out: &mut impl Write, open: &OpenScopes, catalog: &Catalog) -> Result<(), Failure> {
+    for (thread, scopes) in &open.threads {
+        let of = |&(site, start_ticks): &(_, u64)| {
+            let ns = catalog
+                .unix_ns(open.ticks)
+                .saturating_sub(catalog.unix_ns(start_ticks));
+            let name = printable(catalog.site_name(site));
+            format!("{name} for {}", units::duration(ns.max(0) as f64))
+        };
+        let names: Vec<String> = scopes.iter().map(of).collect();
+        let label = printable(&thread_label(catalog, ThreadId(thread.0)));
+        writeln!(out, "open at the end in {label}: {}", names.join(" > ")).map_err(Failure::output)?;
+    }
+    Ok(())
+}
+
+enum Step {
+    Frame(Recovered),
+    Open(OpenScopes, Arc<Catalog>),
+    Loss(String),
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and it is not moved about"
+)]
+enum Follower {
+    V2(FollowerV2),
+    V3(Reader<File>),
+}
+
+/// Follows a version-2 file: its frames have lengths and, with a flame, a number of spans.
+struct FollowerV2 {
+    input: File,
+    decoder: v2::Decoder,
+    catalog: Arc<Catalog>,
+    frames: u64,
+    end_ns: u64,
+    flame_index: Option<u64>,
+}
+
+impl Follower {
+    fn open(args: &Args) -> Result<Self, Failure> {
+        let named = |error: io::Error| Failure::in_file(&args.path, error);
+        let reader = Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
+        let file = File::open(&args.path).map_err(named)?;
+        if reader.version() != 2 {
+            return Reader::new(file).map(Self::V3).map_err(named);
+        }
+        FollowerV2::new(file)
+            .map(Self::V2)
+            .map_err(|error| Failure::in_file(&args.path, error))
+    }
+
+    fn next(&mut self) -> io::Result<Option<Step>> {
+        match self {
+            Self::V2(follower) => follower.next(),
+            Self::V3(reader) => {
+                while let Some(event) = reader.next_event()? {
+                    match event {
+                        Event::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                            return Ok(Some(Step::Frame(recovered)));
+                        }
+                        Event::Loss(loss) => return Ok(Some(Step::Loss(loss.reason))),
+                        Event::OpenScopes(open) => {
+                            let catalog = reader.catalog().cloned().unwrap_or_default();
+                            return Ok(Some(Step::Open(open, catalog)));
+                        }
+                        Event::Batch(_) | Event::Frame(_) | Event::Heap(_) => {}
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns whether nothing more will come.
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::V2(_) => false,
+            Self::V3(reader) => reader.damage().tail.is_none(),
+        }
+    }
+}
+
+impl FollowerV2 {
+    fn new(mut input: File) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        let header = loop {
+            let mut chunk = [0; 4096];
+            let n = input.read(&mut chunk)?;
+            bytes.extend_from_slice(&chunk[..n]);
+            if let Some(header) = v2::parse_header(&bytes)? {
+                break header;
+            }
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        };
+        let mut decoder = v2::Decoder::new(&header);
+        decoder.push(&bytes[header.len..]);
+        let columns = header.columns.iter().map(|metric| Column {
+            metric: metric.clone(),
+            system: true,
+        });
+        let catalog = Catalog {
+            columns: Arc::new(columns.collect()),
+            ..Catalog::default()
+        };
+        Ok(Self {
+            input,
+            decoder,
+            catalog: Arc::new(catalog),
+            frames: 0,
+            end_ns: 0,
+            flame_index: None,
+        })
+    }
+
+    fn next(&mut self) -> io::Result<Option<Step>> {
+        let mut chunk = vec![0; 64 << 10];
+        let mut at_end = false;
+        loop {
+            match self.decoder.next_event(at_end) {
+                Some(v2::Event::Frame(frame)) => return Ok(Some(Step::Frame(self.frame(&frame)))),
+                Some(v2::Event::Damage(damage)) => return Ok(Some(Step::Loss(damage.reason))),
+                Some(v2::Event::Column(index)) => {
+                    let catalog = Arc::make_mut(&mut self.catalog);
+                    Arc::make_mut(&mut catalog.columns).push(Column {
+                        metric: self.decoder.user_columns()[index].clone(),
+                        system: false,
+                    });
+                }
+                None if at_end => return Ok(None),
+                None => {
+                    let n = self.input.read(&mut chunk)?;
+                    self.decoder.push(&chunk[..n]);
+                    at_end = n == 0;
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: &v2::Frame) -> Recovered {
+        let system_columns = frame.system.len();
+        let system = frame.system.iter().copied().enumerate();
+        let user = frame
+            .user
+            .iter()
+            .map(|&(index, value)| (system_columns + index, value));
+        let mut metrics: Vec<MetricValue> = system
+            .chain(user)
+            .map(|(column, value)| MetricValue {
+                column: u32::try_from(column).unwrap_or(u32::MAX),
+                value,
+            })
+            .collect();
+        metrics.sort_by_key(|value| value.column);
+        let is_frame_ms = |column: &Column| column.metric.name == "frame_ms";
+        let frame_ms = self.catalog.columns.iter().position(is_frame_ms);
+        let ms = frame_ms
+            .and_then(|index| frame.system.get(index).copied())
+            .unwrap_or(0.0);
+        // A conversion to an integer is bounded and takes NaN for 0.
+        let length_ns = (ms * 1e6) as u64;
+        let start_ticks = self.end_ns;
+        self.end_ns = self.end_ns.saturating_add(length_ns);
+        // A flame with the number of the one before is a repetition.
+        let flame = frame.parsed.as_ref();
+        let fresh = flame.filter(|flame| self.flame_index != Some(flame.frame_index));
+        let spans = fresh.map_or(0, |flame| {
+            flame.threads.iter().map(|thread| thread.spans.len() as u64).sum()
+        });
+        self.flame_index = flame.map(|flame| flame.frame_index).or(self.flame_index);
+        let index = self.frames;
+        self.frames += 1;
+        Recovered {
+            frame: Arc::new(FrameSnapshot {
+                catalog: Arc::clone(&self.catalog),
+                index,
+                start_ticks,
+                end_ticks: self.end_ns,
+                metrics,
+                span_count: spans,
+                ..FrameSnapshot::default()
+            }),
+            lost_records: 0,
+        }
+    }
+}

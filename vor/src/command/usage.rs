@@ -1,0 +1,68 @@
+//! Mistakes in the arguments, in the words of all other errors: what was expected, and what was found.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::command::failure::warn;
+
+/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
+pub(crate) fn tell(error: &clap::Error) -> u8 {
+    let asked_for_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if asked_for_help {
+        // A closed pipe is the only thing that can go wrong, and no reason to complain.
+        drop(error.print());
+        return if error.use_stderr() { 2 } else { 0 };
+    }
+    warn(&line(error));
+    2
+}
+
+fn line(error: &clap::Error) -> String {
+    let found = |kind| text(error, kind).unwrap_or_default();
+    let option = found(ContextKind::InvalidArg);
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => format!(
+            "a command was expected (info, stats, frames, tail, check, export, merge, diff, view), found `{}`",
+            found(ContextKind::InvalidSubcommand)
+        ),
+        ErrorKind::MissingRequiredArgument => format!("{option} was expected, found nothing; see --help"),
+        ErrorKind::UnknownArgument if option.starts_with('-') => {
+            format!("a known option was expected, found `{option}`; see --help")
+        }
+        ErrorKind::UnknownArgument => format!("one FILE was expected, found also `{option}`"),
+        ErrorKind::InvalidValue if found(ContextKind::InvalidValue).is_empty() => {
+            format!("a value for {option} was expected, found none")
+        }
+        ErrorKind::InvalidValue => format!(
+            "{option}: one of {} was expected, found `{}`",
+            found(ContextKind::ValidValue),
+            found(ContextKind::InvalidValue)
+        ),
+        ErrorKind::ValueValidation => {
+            // The parser of a value says what it expected.
+            let reason = std::error::Error::source(error).map(ToString::to_string);
+            format!("{option}: {}", reason.unwrap_or_default())
+        }
+        // What is left has no words of its own here: the first paragraph of clap's message is one sentence.
+        _ => {
+            let message = error.render().to_string();
+            let first = message.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = first.split_whitespace().collect();
+            let line = words.join(" ");
+            line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+        }
+    }
+}
+
+/// Returns what an error says of one thing; several are separated by commas.
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        _ => None,
+    }
+}

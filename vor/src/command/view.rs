@@ -1,0 +1,46 @@
+//! `vor view`: starts the viewer, which is a program of its own so that the command needs no windows.
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::command::failure::warn;
+
+/// Shows captures in a window: starts `vor-viz` with the same arguments.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// What `vor-viz` takes: captures, and its options. `vor view --help` lists them.
+    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+/// Waits until the viewer is closed, and ends as it did.
+pub(crate) fn run(args: &Args) -> u8 {
+    let program = beside().unwrap_or_else(|| "vor-viz".into());
+    let status = match Command::new(program).args(&args.args).status() {
+        Ok(status) => status,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            warn("the viewer vor-viz was expected, found none: install it with `cargo install vor-viz`");
+            return 2;
+        }
+        Err(error) => {
+            warn(&format!("vor-viz: {error}"));
+            return 2;
+        }
+    };
+    match status.code().map(u8::try_from) {
+        Some(Ok(code)) => code,
+        // A signal ended it, or the code is none that can be passed on.
+        _ => 2,
+    }
+}
+
+/// Returns the viewer that stands beside this command: both were installed or built together.
+fn beside() -> Option<PathBuf> {
+    let name = format!("vor-viz{}", env::consts::EXE_SUFFIX);
+    let path = env::current_exe().ok()?.with_file_name(name);
+    path.is_file().then_some(path)
+}
