@@ -1,0 +1,137 @@
+"""Performance instrumentation that stays switched on.
+
+    import vor
+
+    @vor.profile
+    def step(batch):
+        with vor.scope("load", batch=batch):
+            ...
+
+    vor.enable(capture="run.vor")
+    for batch in range(3):
+        step(batch)
+        vor.frame_mark()
+
+Or without touching the program: ``python -m vor run script.py``.
+
+Each span is two readings of the clock and a 16-byte record, as in Rust; a thread of vor's own writes the
+capture. The variables ``VOR_RECORD``, ``VOR_RECORD_FLAME`` and their like are read when the module is imported.
+"""
+
+from __future__ import annotations
+
+import os as _os
+import sys as _sys
+from typing import Any as _Any
+
+from vor import _core, _monitor
+from vor import _fork as _fork
+from vor._core import (
+    Column,
+    Scope,
+    calibrate,
+    capture_path,
+    close_capture,
+    empty_span_ns,
+    flush,
+    frame_mark,
+    is_enabled,
+    message,
+    record_io,
+    record_metric,
+    record_metric_unit,
+    scope,
+)
+from vor._command import merge, view
+from vor._profile import profile, skip
+from vor._reading import Capture, CaptureError, Frame, Table, read
+from vor._steps import steps
+
+__all__ = [
+    "Capture",
+    "CaptureError",
+    "Column",
+    "Frame",
+    "Scope",
+    "Table",
+    "calibrate",
+    "capture_path",
+    "close_capture",
+    "disable",
+    "empty_span_ns",
+    "enable",
+    "flush",
+    "frame_mark",
+    "is_enabled",
+    "merge",
+    "message",
+    "profile",
+    "read",
+    "record_io",
+    "record_metric",
+    "record_metric_unit",
+    "scope",
+    "skip",
+    "steps",
+    "view",
+]
+
+
+def enable(
+    *,
+    capture: str | _os.PathLike[str] | None = None,
+    spans: bool | None = None,
+    every: int | None = None,
+    max_frames: int | None = None,
+    slow_frames_ms: float | None = None,
+    frames_before: int | None = None,
+    ring_kib: int | None = None,
+    statistics: bool | None = None,
+    aggregate: bool | None = None,
+    print_stats: bool | None = None,
+    cpu_time: bool | None = None,
+    cpu_split: bool | None = None,
+    inline_drain: bool | None = None,
+    drain_interval_ms: float | None = None,
+    max_spans_per_frame: int | None = None,
+    watchdog_ms: float | None = None,
+) -> None:
+    """Switch recording on, by these settings or, without any, by the variables.
+
+    capture: the file to write. spans: whether it holds spans, or metrics only. every: keep the spans of one frame
+    in so many. max_frames: and of so many at most. slow_frames_ms, frames_before: and only of frames slower than
+    that, and of so many before each. ring_kib: size of each thread's ring. statistics: keep sums per scope.
+    aggregate, print_stats: count scopes instead of recording them, and print a table at the end. cpu_time,
+    cpu_split: measure processor time. inline_drain: drain in frame_mark. drain_interval_ms: longest wait of a span
+    for its drain. max_spans_per_frame: spans that a frame holds as a tree. watchdog_ms: tell what every thread is
+    doing when a frame or a scope takes longer.
+
+    Where recording is on already, what can still be added is added.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    _core.enable(**given)
+    _monitor.switch(True)
+
+
+def disable() -> None:
+    """Switch recording off. A capture stays open, and goes on when recording is switched on again."""
+    _monitor.switch(False)
+    _core.disable()
+
+
+def load_ipython_extension(ipython: _Any) -> None:
+    """Give IPython the magic `%%vor`, which records a cell: ``%load_ext vor``."""
+    from vor import _notebook
+
+    _notebook.load(ipython)
+
+
+def _is_command() -> bool:
+    """Return whether this process is the command, `vor` or `python -m vor`, which looks into captures."""
+    started = _sys.argv[0] if _sys.argv else ""
+    return _os.path.basename(started) in ("vor", "vor.exe") or (started == "-m" and "vor" in _sys.orig_argv[1:3])
+
+
+# A program that is asked to record does so without a call, as one in Rust does at its `enable()`.
+if any(_os.environ.get(_name) for _name in ("VOR_RECORD", "VOR_STATS", "VOR_WATCHDOG_MS")) and not _is_command():
+    enable()

@@ -1,0 +1,86 @@
+"""Which events of `sys.monitoring` are on. On CPython 3.11 there is none, and nothing to switch."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from types import CodeType
+
+from vor import _core
+
+HAS_MONITORING = sys.version_info >= (3, 12)
+
+# The number that other tools know us by, and the events of code that is decorated.
+_tool: int | None = None
+_is_on = False
+_is_tracing = False
+_codes: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+if sys.version_info >= (3, 12):
+    _EVENTS = sys.monitoring.events
+    _LOCAL = _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
+    # These cannot be had for single code objects.
+    _GLOBAL = _EVENTS.PY_THROW | _EVENTS.PY_UNWIND
+    _C_CALLS = _EVENTS.CALL | _EVENTS.C_RETURN | _EVENTS.C_RAISE
+
+    def _take_tool() -> int:
+        global _tool
+        if _tool is None:
+            monitoring = sys.monitoring
+            # 2 is meant for profilers; where another one has it, those that are meant for nobody are as good.
+            for tool in (monitoring.PROFILER_ID, 3, 4):
+                if monitoring.get_tool(tool) is None:
+                    monitoring.use_tool_id(tool, "vor")
+                    _tool = tool
+                    break
+            else:
+                found = [monitoring.get_tool(tool) for tool in (monitoring.PROFILER_ID, 3, 4)]
+                raise RuntimeError(f"sys.monitoring: expected a free tool id among 2, 3 and 4, found {found} there")
+            for name, hook in _core.hooks(monitoring.DISABLE).items():
+                monitoring.register_callback(_tool, getattr(_EVENTS, name), hook)
+        return _tool
+
+    def add(code: CodeType) -> None:
+        """Have the calls of this code told while recording is on."""
+        _codes.add(code)
+        if _is_on:
+            _switch_codes([code], True)
+
+    def _switch_codes(codes: list[CodeType], on: bool) -> None:
+        tool = _take_tool()
+        for code in codes:
+            sys.monitoring.set_local_events(tool, code, _LOCAL if on else 0)
+        if on and codes and not _is_tracing:
+            sys.monitoring.set_events(tool, _GLOBAL)
+
+    def switch(on: bool) -> None:
+        """Switch the events of all code that was added on or off."""
+        global _is_on
+        if _is_on != on:
+            _is_on = on
+            if _codes:
+                _switch_codes(list(_codes), on)
+                if not on and not _is_tracing and _tool is not None:
+                    sys.monitoring.set_events(_tool, 0)
+
+    def trace(on: bool, c_calls: bool) -> None:
+        """Switch the events of all code on or off."""
+        global _is_tracing
+        _is_tracing = on
+        events = _LOCAL | _GLOBAL | (_C_CALLS if c_calls else 0)
+        kept = _GLOBAL if _is_on and _codes else 0
+        sys.monitoring.set_events(_take_tool(), events if on else kept)
+
+else:
+
+    def add(code: CodeType) -> None:
+        """Do nothing: functions are wrapped."""
+
+    def switch(on: bool) -> None:
+        """Do nothing: what wraps a function asks whether recording is on."""
+
+    def trace(on: bool, c_calls: bool) -> None:
+        """Have new threads call the profile callback, or not."""
+        import threading
+
+        threading.setprofile(_core.thread_hook if on else None)

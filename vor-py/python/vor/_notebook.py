@@ -1,0 +1,122 @@
+"""What notebooks show: a capture as a plot and a table, and the magic `%%vor`."""
+
+from __future__ import annotations
+
+import html as _html
+from typing import TYPE_CHECKING, Any
+
+from vor import _tables
+
+if TYPE_CHECKING:
+    from vor._reading import Capture
+
+# The plot, in the units of its own picture.
+_WIDTH, _HEIGHT, _MARGIN = 640, 120, 16
+
+
+def html(capture: Capture) -> str:
+    """Return the lengths of the frames as a plot, and the scopes with the most time of their own as a table."""
+    info = capture.info
+    stats = capture.stats()
+    spans = sum(stats["count"])
+    title = f"{capture.path.name}: {len(capture):,} frames, {spans:,} spans"
+    process = f"{info['process']} ({info['pid']})" if info["process"] else ""
+    rows = []
+    total = sum(stats["self_ns"]) or 1
+    for row in (stats[at] for at in range(min(len(stats), 10))):
+        cells = (
+            row["name"],
+            f"{row['count']:,}",
+            _tables.duration(row["self_ns"]),
+            f"{100 * row['self_ns'] / total:.1f} %",
+            _tables.duration(row["total_ns"]),
+            _tables.duration(row["mean_ns"]),
+            _tables.duration(row["p99_ns"]),
+        )
+        rows.append("<tr>" + "".join(f"<td>{_html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    heads = "".join(f"<th>{head}</th>" for head in ("scope", "count", "self", "%", "total", "mean", "p99"))
+    skipped = capture.skipped
+    damage = f"<p>{skipped['count']} places damaged, {skipped['bytes']:,} bytes passed over</p>" if skipped["count"] else ""
+    return (
+        f"<div><p><b>{_html.escape(title)}</b> {_html.escape(process)}</p>{damage}{_plot(capture)}"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _plot(capture: Capture) -> str:
+    lengths = list(capture.frames["dur_ns"])
+    if not lengths:
+        return ""
+    longest = max(max(lengths), 1)
+    # A bar per frame, or per group of frames: the longest of it, so that none is hidden.
+    bars = min(len(lengths), _WIDTH // 2)
+    width = _WIDTH / bars
+    path = []
+    for bar in range(bars):
+        group = lengths[bar * len(lengths) // bars : (bar + 1) * len(lengths) // bars]
+        height = max(group) / longest * _HEIGHT
+        path.append(f"M{bar * width:.2f} {_HEIGHT + _MARGIN}v{-height:.2f}h{max(width - 0.5, 0.5):.2f}v{height:.2f}z")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT + _MARGIN}" '
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT + _MARGIN}" role="img" aria-label="length of each frame">'
+        f'<text x="0" y="11" font-size="11" fill="currentColor">frame time, up to {_tables.duration(longest)}</text>'
+        f'<path d="{"".join(path)}" fill="#4c78a8"/></svg>'
+    )
+
+
+def load(ipython: Any) -> None:
+    """Give IPython the magic `%%vor`."""
+    ipython.register_magic_function(_magic(ipython), magic_kind="cell", magic_name="vor")
+
+
+def _magic(ipython: Any) -> Any:
+    def vor(line: str, cell: str) -> Capture | None:
+        """Run the cell with recording on, and show where its time went.
+
+        %%vor [--scopes] [FILE]
+
+        Every call of Python is recorded, or with --scopes only what is marked by `vor.profile` and `vor.scope`. The
+        capture is kept as FILE, if one is given, and is the result of the cell.
+        """
+        import shlex
+
+        words = shlex.split(line)
+        only_scopes = "--scopes" in words
+        names = [word for word in words if word != "--scopes"]
+        if len(names) > 1 or any(name.startswith("-") for name in names):
+            raise ValueError(f"%%vor: [--scopes] [FILE] was expected, found {line}")
+        return record(lambda: ipython.run_cell(cell).success, names[0] if names else None, calls=not only_scopes)
+
+    return vor
+
+
+def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
+    """Record what `run` does into a capture of its own, and return it; None where `run` says that it failed."""
+    import os
+    import tempfile
+
+    import vor
+    from vor import _core, _monitor, _reading
+
+    if vor.is_enabled():
+        raise RuntimeError(f"%%vor: expected that nothing is recorded, found that {vor.capture_path()} is; vor.disable() ends that")
+    folder = None if out is not None else tempfile.mkdtemp(prefix="vor-")
+    path = out if folder is None else os.path.join(folder, "cell.vor")
+    vor.enable(capture=path)
+    here = os.path.dirname(os.path.abspath(__file__))
+    try:
+        if calls:
+            _core.trace(True, [], [here], 0.0, False)
+            _monitor.trace(True, False)
+        try:
+            with vor.scope("cell"):
+                is_done = run()
+        finally:
+            if calls:
+                _monitor.trace(False, False)
+                _core.trace(False, [], [], 0.0, False)
+            vor.frame_mark()
+    finally:
+        vor.disable()
+        written = vor.close_capture()
+    return _reading.read(written) if is_done and written is not None else None

@@ -1,0 +1,136 @@
+"""`@vor.profile`: which callables there are, and how the calls of each become spans."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, overload
+
+from vor import _core, _monitor
+
+T = TypeVar("T")
+
+_SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# Marks a function that `profile` on a class leaves alone.
+_SKIPPED = "__vor_skip__"
+
+
+@overload
+def profile(function: T, /) -> T: ...
+@overload
+def profile(function: None = None, /, *, name: str | None = None, args: bool = False) -> Callable[[T], T]: ...
+@overload
+def profile(function: T, /, *, name: str | None = None, args: bool = False) -> T: ...
+def profile(function: Any = None, /, *, name: str | None = None, args: bool = False) -> Any:
+    """Record each call as a span: of a function or method, a coroutine, a generator, or of all methods of a class.
+
+    name: what the span is called; else it is called as the function is. args: record the arguments too, up to eight:
+    truth values, numbers and texts as they are, of everything else the type.
+
+    An activation of a generator or coroutine is one span, from a resumption to the next suspension.
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"profile: name: expected str, found {type(name).__name__}")
+    if not isinstance(args, bool):
+        raise TypeError(f"profile: args: expected True or False, found {type(args).__name__}")
+    if function is None:
+        return lambda function: profile(function, name=name, args=args)
+    if isinstance(function, type):
+        _profile_class(function, name, args)
+        return function
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = function.__func__
+        profiled = _profile_one(inner, name, args)
+        return function if profiled is inner else type(function)(profiled)
+    if isinstance(function, property):
+        fget, fset, fdel = (
+            None if part is None else _profile_one(part, name, args)
+            for part in (function.fget, function.fset, function.fdel)
+        )
+        return type(function)(fget, fset, fdel, function.__doc__)
+    if not callable(function):
+        raise TypeError(f"profile: expected something that can be called, found {type(function).__name__}")
+    return _profile_one(function, name, args)
+
+
+def skip(function: T, /) -> T:
+    """Leave a function out where `profile` stands at its class."""
+    inner = getattr(function, "__func__", function)
+    if isinstance(inner, property):
+        for part in (inner.fget, inner.fset, inner.fdel):
+            if part is not None:
+                setattr(part, _SKIPPED, True)
+    else:
+        setattr(inner, _SKIPPED, True)
+    return function
+
+
+def _profile_class(cls: type, name: str | None, args: bool) -> None:
+    for attribute, value in list(vars(cls).items()):
+        if not isinstance(value, (FunctionType, staticmethod, classmethod, property)):
+            continue
+        parts = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (value,)
+        if any(getattr(getattr(part, "__func__", part), _SKIPPED, False) for part in parts):
+            continue
+        # A static method may be one of something that is not written in Python.
+        inner = getattr(value, "__func__", value)
+        if isinstance(inner, (FunctionType, property)):
+            profiled = profile(value, name=None if name is None else f"{name}.{attribute}", args=args)
+            if profiled is not value:
+                setattr(cls, attribute, profiled)
+
+
+def _profile_one(function: Any, name: str | None, args: bool) -> Any:
+    if name is None:
+        name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__qualname__))
+    module = str(getattr(function, "__module__", None) or "")
+    if type(function) is not FunctionType:
+        # Methods, partial functions, and what is not written in Python.
+        return _core.wrap(function, None, name, module, [], False)
+    if _monitor.HAS_MONITORING:
+        names = [parameter[0] for parameter in _parameters(function)] if args else []
+        _own_code(function, name)
+        _core.put_code(function.__code__, name, module, names)
+        _monitor.add(function.__code__)
+        return function
+    parameters = _parameters(function) if args else []
+    is_suspended = bool(function.__code__.co_flags & _SUSPENDED)
+    return _core.wrap(function, function.__code__, name, module, parameters, is_suspended)
+
+
+# What code objects are recorded as, by their identity; one that goes takes its entry along.
+_names: dict[int, str] = {}
+
+
+def _own_code(function: FunctionType, name: str) -> None:
+    """Give a function a code object of its own where others of another name share it.
+
+    Functions that a decorator returns share one, and so do closures; their calls could not be told apart.
+    """
+    import weakref
+
+    code = function.__code__
+    is_wrapper = hasattr(function, "__wrapped__") or code.co_qualname != function.__qualname__
+    if is_wrapper or _names.get(id(code), name) != name:
+        code = function.__code__ = code.replace()
+    if id(code) not in _names:
+        weakref.finalize(code, _names.pop, id(code), None).atexit = False
+    _names[id(code)] = name
+
+
+def _parameters(function: FunctionType) -> list[tuple[str, int | None, bool, object]]:
+    """Return the parameters whose values are recorded: names, places, whether there is a default, and that."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    found: list[tuple[str, int | None, bool, object]] = []
+    for at, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if at == 0 and parameter.name in ("self", "cls"):
+            continue
+        place = None if parameter.kind is parameter.KEYWORD_ONLY else at
+        has_default = parameter.default is not parameter.empty
+        found.append((parameter.name, place, has_default, parameter.default if has_default else None))
+    return found
+
+

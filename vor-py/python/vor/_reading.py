@@ -1,0 +1,340 @@
+"""Captures read back: `vor.read`, and what it returns."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from vor import _command, _core, _tables
+from vor._core import CaptureError, Table
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pandas
+    import polars
+    import pyarrow
+
+# What `Capture.export` writes by the end of the file's name; the longest that fits counts.
+_FORMATS = {
+    ".pftrace": "perfetto",
+    ".perfetto-trace": "perfetto",
+    ".json": "chrome",
+    ".firefox.json": "firefox",
+    ".speedscope.json": "speedscope",
+    ".folded": "collapsed",
+    ".collapsed": "collapsed",
+    ".txt": "collapsed",
+    ".pb.gz": "pprof",
+    ".pprof": "pprof",
+    ".csv": "csv",
+    ".metrics.csv": "metrics-csv",
+    ".parquet": "parquet",
+}
+
+
+def read(path: str | os.PathLike[str]) -> Capture:
+    """Open a capture, also one that is still being written.
+
+    What it holds is read when it is asked for, and kept. Raises `vor.CaptureError`, an OSError, where there is no
+    capture; damage within one is passed over and told by `Capture.skipped`.
+    """
+    return Capture(path)
+
+
+class Capture(Sequence["Frame"]):
+    """The frames of a capture, and tables of all they hold.
+
+    A sequence of frames: ``len(capture)``, ``capture[-1]``, ``for frame in capture``. A slice, ``capture[10:20]``, is a
+    capture of these frames alone; the whole capture also has what ended after the last frame.
+
+    Tables have columns that NumPy takes without a copy, ``numpy.asarray(capture.spans["dur_ns"])``, and are taken by
+    whatever takes Arrow's streams. Times are nanoseconds since 1970 (``…_ns``), lengths nanoseconds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open a capture; `vor.read` does the same."""
+        self._path = Path(path)
+        self._core = _core.Reading(self._path)
+        # The numbers of the first and the last frame; None: everything.
+        self._numbers: tuple[int, int] | None = None
+        # What this is a slice of. Not itself where it is none: a file is closed with the last reference to it.
+        self._whole: Capture | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._frames: Table | None = None
+        self._tables: tuple[Table, Table, Table, Table] | None = None
+        self._metrics: Table | None = None
+        self._stats: Table | None = None
+
+    def _part(self, frames: Table) -> Capture:
+        part = object.__new__(Capture)
+        part._path, part._core, part._whole = self._path, self._core, self if self._whole is None else self._whole
+        part._forget()
+        part._frames = frames
+        # No frame has a number from 1 to 0.
+        part._numbers = (frames[0]["frame"], frames[-1]["frame"]) if len(frames) else (1, 0)
+        return part
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the file says of itself, as ``vor info --json`` tells it: version, process, threads, counts, whether it is closed."""
+        return self._core.info()
+
+    @property
+    def skipped(self) -> dict[str, Any]:
+        """What could not be read so far, as the command's JSON tells it: ``count`` places, ``bytes``, ``losses``, ``tail``.
+
+        Behind an index, damage shows only when its place is read; `verify` reads everything.
+        """
+        return self._core.skipped()
+
+    def verify(self) -> dict[str, Any]:
+        """Read the whole file, check every checksum, and return what is damaged, as `skipped` does."""
+        return self._core.verify()
+
+    @property
+    def frames(self) -> Table:
+        """A row per frame: ``frame`` (its number), ``start_ns``, ``dur_ns``, ``spans``, ``dropped_spans``, ``merged_marks``, ``lost_records``."""
+        if self._frames is None:
+            self._frames = self._core.frames()
+        return self._frames
+
+    def _all(self) -> tuple[Table, Table, Table, Table]:
+        if self._tables is None:
+            whole = None if self._whole is None else self._whole._tables
+            if whole is not None and self._numbers is not None:
+                spans, tasks, messages, metrics = whole
+                of = self._numbers
+                self._tables = spans.of_frames(*of), tasks.of_frames(*of), messages.of_frames(*of), metrics.of_frames(*of)
+            else:
+                self._tables = self._core.gather(self._numbers, True)
+        return self._tables
+
+    @property
+    def spans(self) -> Table:
+        """A row per span: ``thread``, ``tid``, ``frame``, ``depth``, ``name``, ``file``, ``line``, ``start_ns``, ``dur_ns``, ``self_ns``, ``args``.
+
+        They are those of ``vor export --to parquet``. Rows come as they ended, thread by thread within a batch of the recorder.
+        """
+        return self._all()[0]
+
+    @property
+    def tasks(self) -> Table:
+        """A row per task, from its first activation to its end, waiting included."""
+        return self._all()[1]
+
+    @property
+    def messages(self) -> Table:
+        """A row per message."""
+        return self._all()[2]
+
+    @property
+    def metrics(self) -> Table:
+        """A row per metric of a frame: ``frame``, ``time_ns``, ``name``, ``unit``, ``value``."""
+        if self._tables is not None or (self._whole is not None and self._whole._tables is not None):
+            return self._all()[3]
+        if self._metrics is None:
+            whole = None if self._whole is None else self._whole._metrics
+            if whole is not None and self._numbers is not None:
+                self._metrics = whole.of_frames(*self._numbers)
+            else:
+                self._metrics = self._core.gather(self._numbers, False)[3]
+        return self._metrics
+
+    def stats(self) -> Table:
+        """Return a row per scope, the largest self time first, as ``vor stats --json`` tells it: counts, sums and percentiles."""
+        if self._stats is None:
+            self._stats = self._core.stats(self._numbers)
+        return self._stats
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the spans as a DataFrame of Polars, which must be installed."""
+        return self.spans.to_polars()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the spans as a DataFrame of pandas, which must be installed."""
+        return self.spans.to_pandas()
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the spans as a Table of PyArrow, which must be installed."""
+        return self.spans.to_arrow()
+
+    def __len__(self) -> int:
+        """Return the number of frames that can be read."""
+        return len(self.frames)
+
+    @overload
+    def __getitem__(self, at: int, /) -> Frame: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> Capture: ...
+    def __getitem__(self, at: int | slice, /) -> Frame | Capture:
+        """Return a frame by its place, or a capture of the frames of a slice."""
+        if isinstance(at, slice):
+            return self._part(self.frames[at])
+        row = self.frames[at]
+        return Frame(self._part(self.frames.of_frames(row["frame"], row["frame"])), row)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Return the frames one by one."""
+        return (self[at] for at in range(len(self)))
+
+    def refresh(self) -> int:
+        """Take what was written since the capture was opened or refreshed, and return the number of frames.
+
+        Tables that were taken before stay as they are. A capture that was closed when it was opened does not grow.
+        """
+        if self._whole is not None:
+            raise ValueError(f"{self._path}: the whole capture was expected, found a slice, which stays as it is")
+        before = len(self.frames)
+        self._core.extend()
+        self._frames = self._core.frames()
+        if len(self._frames) != before or not self.info["closed"]:
+            frames, self._frames = self._frames, None
+            self._forget()
+            self._frames = frames
+        return len(self)
+
+    def follow(self, *, interval_s: float = 0.2, timeout_s: float | None = None) -> Iterator[Frame]:
+        """Yield the frames, and go on with those that come while the program still records.
+
+        It ends when the recorder has closed the file, or when nothing came for `timeout_s`.
+        """
+        at = 0
+        waited_since = time.monotonic()
+        while True:
+            while at < len(self):
+                yield self[at]
+                at += 1
+                waited_since = time.monotonic()
+            if self.refresh() > at:
+                continue
+            if self.info["closed"] or (timeout_s is not None and time.monotonic() - waited_since >= timeout_s):
+                return
+            time.sleep(interval_s)
+
+    def export(self, out: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write the capture for another program, as ``vor export`` does, in the format that the end of the name says.
+
+        ``.pftrace`` (ui.perfetto.dev), ``.json`` (Chrome), ``.firefox.json``, ``.speedscope.json``, ``.folded`` (flame
+        graphs), ``.pb.gz`` (pprof), ``.csv``, ``.metrics.csv``; or as `format` says. A slice writes its frames alone. Warns of what is left out, because it is damaged or the format
+        has no place for it.
+        """
+        out = os.fspath(out)
+        if format is None:
+            ends = [end for end in _FORMATS if out.lower().endswith(end)]
+            if not ends:
+                raise ValueError(f"{out}: a name was expected that ends in one of {', '.join(_FORMATS)}, or a format")
+            format = _FORMATS[max(ends, key=len)]
+        arguments = ["export", "--to", format, "-o", out, os.fspath(self._path)]
+        if self._numbers is not None:
+            first, last = self._numbers
+            if first > last:
+                raise ValueError(f"{self._path}: frames were expected, found none to export")
+            arguments += ["--frames", f"{first}..={last}"]
+        told = _command.run(arguments)
+        if told:
+            warnings.warn(told, stacklevel=2)
+
+    def close(self) -> None:
+        """Close the file. Tables that were read stay; what was not read can no longer be."""
+        self._core.close()
+
+    def __enter__(self) -> Capture:
+        """Return the capture, to be closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return a line with the file and the number of frames."""
+        try:
+            return f"<vor.Capture {self._path}: {len(self)} frames>"
+        except (OSError, ValueError):
+            return f"<vor.Capture {self._path}>"
+
+    def _repr_html_(self) -> str:
+        from vor import _notebook
+
+        return _notebook.html(self)
+
+
+class Frame:
+    """What lies between two marks."""
+
+    def __init__(self, part: Capture, row: dict[str, Any]) -> None:
+        """Make the frame of a capture that has no other."""
+        self._part = part
+        self._row = row
+
+    @property
+    def index(self) -> int:
+        """Its number, as the program counts."""
+        return int(self._row["frame"])
+
+    @property
+    def start_ns(self) -> int:
+        """When it began, in nanoseconds since 1970."""
+        return int(self._row["start_ns"])
+
+    @property
+    def dur_ns(self) -> int:
+        """How long it lasted, in nanoseconds."""
+        return int(self._row["dur_ns"])
+
+    @property
+    def span_count(self) -> int:
+        """How many spans ended in it."""
+        return int(self._row["spans"])
+
+    @property
+    def dropped_spans(self) -> int:
+        """How many spans were lost in it because a ring was full."""
+        return int(self._row["dropped_spans"])
+
+    @property
+    def lost_records(self) -> int:
+        """How many of its records damage took; 0: it is whole."""
+        return int(self._row["lost_records"])
+
+    @property
+    def spans(self) -> Table:
+        """The spans that ended in it, as `Capture.spans`."""
+        return self._part.spans
+
+    @property
+    def tasks(self) -> Table:
+        """The tasks that ended in it, as `Capture.tasks`."""
+        return self._part.tasks
+
+    @property
+    def messages(self) -> Table:
+        """The messages in it, as `Capture.messages`."""
+        return self._part.messages
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The values of its metrics by name."""
+        metrics = self._part.metrics
+        return dict(zip(metrics["name"], metrics["value"]))
+
+    def __repr__(self) -> str:
+        """Return a line with its number, length and number of spans."""
+        return f"<vor.Frame {self.index}: {_tables.duration(self.dur_ns)}, {self.span_count} spans>"
+
+
+__all__ = ["Capture", "CaptureError", "Frame", "Table", "read"]

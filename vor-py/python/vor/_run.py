@@ -1,0 +1,226 @@
+"""`python -m vor run`: a program with every call recorded, without a change to it.
+
+The program runs as it would alone: as `__main__`, with its own arguments and path. Recording ends with the interpreter, after the program's threads and its own exit handlers. What the program
+starts of Python joins by the environment: `_child/sitecustomize.py` stands first in `PYTHONPATH`, and each process writes a capture of its own, `run.<pid>.vor` beside `run.vor`. What it forks goes
+on by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+import types
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import NoReturn
+
+import vor
+from vor import _core, _monitor
+
+_VARIABLE = "VOR_PYTHON_RUN"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_CHILD = os.path.join(_HERE, "_child")
+# Helpers of `multiprocessing` that run no code of the program.
+_HELPERS = ("multiprocessing.resource_tracker",)
+# Captures from before are not this run's.
+_STARTED = time.time()
+
+
+@dataclass
+class Options:
+    """What is recorded, and where it goes."""
+
+    out: str = "run.vor"
+    include: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    min_us: float = 0.0
+    c_calls: bool = False
+    # The process whose capture is `out`.
+    pid: int = 0
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run what the arguments behind `python -m vor run` say, and exit as it does."""
+    parser = argparse.ArgumentParser(
+        prog="python -m vor run",
+        usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N] [--c-calls] (script.py | -m MODULE) ...",
+        description="Run a program and record every call of Python.",
+        epilog="A PLACE is a module or package, a file or a folder; the options may be given more than once.",
+    )
+    parser.add_argument("--out", default="run.vor", metavar="FILE", help="the capture (run.vor)")
+    parser.add_argument("--include", action="append", default=[], metavar="PLACE", help="record only what is here")
+    parser.add_argument("--exclude", action="append", default=[], metavar="PLACE", help="leave out what is here")
+    parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="leave out calls shorter than N us")
+    parser.add_argument("--c-calls", action="store_true", help="record calls of what is not written in Python too")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    target: list[str] = given.module if given.module is not None else given.program
+    if not target:
+        parser.error("expected a script or -m MODULE, found neither")
+    if not 0.0 <= given.min_us < 1e12:
+        parser.error(f"--min-us: expected a number of at least 0, found {given.min_us}")
+    sys.argv = target
+    try:
+        program = _module(target[0]) if given.module is not None else _script(target[0])
+        options = Options(
+            out=os.path.abspath(given.out),
+            include=[place for name in given.include for place in _places("--include", name)],
+            exclude=[place for name in given.exclude for place in _places("--exclude", name)],
+            min_us=given.min_us,
+            c_calls=given.c_calls,
+            pid=os.getpid(),
+        )
+    except _BadInput as error:
+        parser.exit(2, f"vor: {error}\n")
+    _lead_children(options)
+    _begin(options)
+    _execute(*program)
+
+
+class _BadInput(Exception):
+    """What was asked for is not there."""
+
+
+def _script(path: str) -> tuple[types.CodeType, types.ModuleType]:
+    """Return a script's code, and the module that it runs as."""
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise _BadInput(f"{path}: expected a script, found {error.strerror}") from None
+    module = types.ModuleType("__main__")
+    module.__file__ = os.path.abspath(path)
+    module.__dict__.update(__builtins__=__builtins__, __cached__=None)
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    return _compile(source, module.__file__), module
+
+
+def _compile(source: bytes, path: str) -> types.CodeType:
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        # As Python tells it, without the lines that are vor's.
+        sys.excepthook(type(error), error.with_traceback(None), None)
+        sys.exit(1)
+
+
+def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
+    """Return a module's code, and the module that it runs as; of a package the one that `-m` runs."""
+    sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise _BadInput(f"-m {name}: expected a module, found {error}") from None
+    get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
+    code = get_code(spec.name) if spec is not None and get_code is not None else None
+    if spec is None or code is None:
+        raise _BadInput(f"-m {name}: expected a module, found none of this name that can be run")
+    module = types.ModuleType("__main__")
+    module.__spec__ = spec
+    module.__package__ = spec.parent
+    module.__loader__ = spec.loader
+    module.__file__ = spec.origin
+    module.__dict__.update(__builtins__=__builtins__, __cached__=spec.cached)
+    sys.argv[0] = spec.origin or name
+    return code, module
+
+
+def _places(option: str, name: str) -> list[str]:
+    """Return where the code of a module, a file or a folder lies, as code objects name it."""
+    if name.startswith("<"):
+        return [name]
+    if os.path.exists(name) or os.sep in name:
+        return [os.path.abspath(name)]
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        raise _BadInput(f"{option}: expected a module, a file or a folder, found {name}")
+    if spec.submodule_search_locations is not None:
+        return list(spec.submodule_search_locations)
+    if spec.has_location and spec.origin is not None:
+        return [spec.origin]
+    return [f"<{spec.origin} {name}>"]
+
+
+def _lead_children(options: Options) -> None:
+    """Have processes that this one starts record as well."""
+    os.environ[_VARIABLE] = json.dumps(asdict(options))
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = _CHILD + (os.pathsep + path if path else "")
+
+
+def join() -> None:
+    """Record this process, which a recorded one has started."""
+    if any(helper in argument for argument in sys.orig_argv for helper in _HELPERS):
+        return
+    try:
+        options = Options(**json.loads(os.environ[_VARIABLE]))
+    except (KeyError, ValueError, TypeError) as error:
+        print(f"vor: {_VARIABLE}: expected what `python -m vor run` sets, found {error!r}", file=sys.stderr)
+        return
+    stem, extension = os.path.splitext(options.out)
+    options.out = f"{stem}.{os.getpid()}{extension}"
+    _begin(options)
+
+
+def _begin(options: Options) -> None:
+    vor.enable(capture=options.out)
+    # Registered before those of the program, and so called after them.
+    atexit.register(_end, options)
+    _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
+    _monitor.trace(True, options.c_calls)
+
+
+def _end(options: Options) -> None:
+    _monitor.trace(False, options.c_calls)
+    _core.trace(False, [], [], 0.0, False)
+    vor.disable()
+    vor.close_capture()
+    if os.getpid() == options.pid:
+        _tell_of_children(options.out)
+
+
+def _tell_of_children(out: str) -> None:
+    stem, extension = os.path.splitext(out)
+    folder, prefix = os.path.split(stem + ".")
+    others = [
+        entry.name
+        for entry in os.scandir(folder)
+        if entry.name.startswith(prefix)
+        and entry.name[len(prefix) : len(entry.name) - len(extension)].replace(".", "").isdigit()
+        and entry.name.endswith(extension)
+        and entry.stat().st_mtime >= _STARTED
+    ]
+    if others:
+        print(
+            f"vor: {len(others)} more processes wrote captures beside {out}; "
+            f"`vor merge {stem}{extension} {stem}.*{extension} -o all.pftrace` puts them together",
+            file=sys.stderr,
+        )
+
+
+def _execute(code: types.CodeType, module: types.ModuleType) -> NoReturn:
+    """Run the program, and exit as Python would exit."""
+    sys.modules["__main__"] = module
+    try:
+        exec(code, module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # The first lines of the traceback are those of this function.
+        trace = error.__traceback__
+        error = error.with_traceback(trace.tb_next if trace is not None else None)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1)
+    sys.exit(0)

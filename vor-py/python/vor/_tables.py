@@ -1,0 +1,145 @@
+"""What tables become: arrays and frames of other libraries, which are imported when they are asked for, and what is shown of a table."""
+
+from __future__ import annotations
+
+import html as _html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from vor._core import Column, Table
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    import polars
+    import pyarrow
+
+# Rows of a table that are shown.
+_SHOWN = 10
+
+
+def items(of: Column | Table) -> Iterator[Any]:
+    """Return the values of a column or the rows of a table one by one."""
+    return (of[at] for at in range(len(of)))
+
+
+def array(column: Column, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+    """Return a column as an array of NumPy; texts and maps as objects."""
+    import numpy
+
+    try:
+        found = numpy.asarray(memoryview(column))
+    except BufferError:
+        if copy is False:
+            raise ValueError(f"{column.name}: numbers were expected, found texts, which cannot go without a copy") from None
+        found = _objects(column)
+        copy = None
+    if dtype is not None and found.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"{column.name}: {found.dtype} was expected, found {dtype}, which cannot go without a copy")
+        return found.astype(dtype)
+    return found.copy() if copy else found
+
+
+def _objects(column: Column) -> numpy.ndarray[Any, Any]:
+    import numpy
+
+    try:
+        values = column.values
+    except TypeError:
+        found = numpy.empty(len(column), dtype=object)
+        found[:] = column.to_list()
+        return found
+    texts = numpy.empty(len(values), dtype=object)
+    texts[:] = values
+    return texts[numpy.asarray(memoryview(column.codes))]
+
+
+def to_numpy(table: Table) -> dict[str, numpy.ndarray[Any, Any]]:
+    """Return the columns by name as arrays."""
+    return {name: array(table[name]) for name in table.columns}
+
+
+def to_polars(table: Table) -> polars.DataFrame:
+    """Return the table as a DataFrame of Polars."""
+    library = _imported("polars")
+    found: polars.DataFrame = library.DataFrame(table)
+    return found
+
+
+def to_arrow(table: Table) -> pyarrow.Table:
+    """Return the table as a Table of PyArrow."""
+    library = _imported("pyarrow")
+    found: pyarrow.Table = library.table(table)
+    return found
+
+
+def to_pandas(table: Table) -> pandas.DataFrame:
+    """Return the table as a DataFrame of pandas: texts that repeat as categories, numbers of which some are missing as such."""
+    library = _imported("pandas")
+    columns: dict[str, Any] = {}
+    for name in table.columns:
+        column = table[name]
+        if column.is_coded:
+            codes = array(column.codes)
+            columns[name] = library.Categorical.from_codes(codes, categories=column.values)
+        elif column.null_count and column.kind != "map":
+            columns[name] = library.arrays.IntegerArray(array(column, copy=True), array(column.missing, dtype=bool))
+        else:
+            columns[name] = array(column)
+    found: pandas.DataFrame = library.DataFrame(columns, copy=False)
+    return found
+
+
+def _imported(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ModuleNotFoundError(f"{name} was expected, found that it is not installed: `pip install {name}`", name=name) from None
+
+
+def _rows(table: Table) -> Iterator[tuple[str, ...]]:
+    for row in range(min(len(table), _SHOWN)):
+        yield tuple(shown(name, value) for name, value in table[row].items())
+
+
+def shown(name: str, value: object) -> str:
+    """Return a value as a table shows it."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={text}" for key, text in value.items())
+    if isinstance(value, float):
+        return duration(value) if name.endswith("_ns") else f"{value:.6g}"
+    if isinstance(value, int) and name.endswith("_ns") and name not in ("start_ns", "time_ns"):
+        return duration(value)
+    return str(value)
+
+
+def duration(ns: float) -> str:
+    """Return a length of time in the unit that fits it, as the command shows it."""
+    for unit, of in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= of:
+            return f"{ns / of:.4g} {unit}"
+    return f"{ns:.4g} ns"
+
+
+def text(table: Table) -> str:
+    """Return the first rows of a table in columns."""
+    names = tuple(table.columns)
+    rows = [names, *_rows(table)]
+    widths = [min(max(len(row[at]) for row in rows), 40) for at in range(len(names))]
+    lines = ["  ".join(cell[:width].ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join([f"{len(table)} rows", *lines, *(["…"] if len(table) > _SHOWN else [])])
+
+
+def html(table: Table, caption: str | None = None) -> str:
+    """Return the first rows of a table for notebooks."""
+    head = "".join(f"<th>{_html.escape(name)}</th>" for name in table.columns)
+    body = "".join("<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>" for row in _rows(table))
+    more = f"{len(table):,} rows" if caption is None else caption
+    return f"<table><caption>{_html.escape(more)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

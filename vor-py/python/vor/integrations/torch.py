@@ -1,0 +1,127 @@
+"""Scopes of the GPU, its memory as metrics, and NVTX ranges for Nsight, by PyTorch.
+
+    from vor.integrations import torch as vor_torch
+
+    with vor_torch.scope("forward"):
+        loss = model(batch)
+    vor_torch.record_memory()
+    vor.frame_mark()
+
+What a scope starts on the GPU goes on after the scope has ended. So its time there is taken by two events in the stream, and read when both have passed: nothing waits for the GPU.
+"""
+
+# pyright takes `torch` for this file, which lies beside the import.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+import vor
+
+try:
+    import torch as _torch
+except ModuleNotFoundError as _error:
+    if _error.name != "torch":
+        raise
+    raise ModuleNotFoundError("torch was expected, found that it is not installed: `pip install torch`", name="torch") from None
+
+# Events that have not passed yet, by the metric that they are for, in the order of the stream. What is beyond this is given up: a GPU that far behind tells nothing of a frame.
+_MOST_PENDING = 4096
+_pending: deque[tuple[str, Any, Any]] = deque(maxlen=_MOST_PENDING)
+_nvtx = False
+
+
+def nvtx(on: bool = True) -> None:
+    """Have scopes of this module seen by NVIDIA's tools as NVTX ranges too, or not any more."""
+    global _nvtx
+    _nvtx = on
+
+
+class scope:
+    """A block as a span, and its time on the GPU as the metric ``gpu <name>_ms`` of the frame in which that is known.
+
+    Without a GPU it is `vor.scope`.
+    """
+
+    def __init__(self, name: str, /, **args: object) -> None:
+        """Make the block, with arguments that its span has."""
+        self._name = name
+        self._scope = vor.scope(name, **args)
+        self._begin: Any = None
+        self._range = False
+
+    def __enter__(self) -> scope:
+        """Begin the span, and mark the stream."""
+        self._scope.__enter__()
+        if vor.is_enabled() and _torch.cuda.is_available():
+            if _nvtx:
+                _torch.cuda.nvtx.range_push(self._name)
+                self._range = True
+            self._begin = _torch.cuda.Event(enable_timing=True)
+            self._begin.record()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """End the span, and mark the stream."""
+        if self._begin is not None:
+            end = _torch.cuda.Event(enable_timing=True)
+            end.record()
+            _pending.append((f"gpu {self._name}_ms", self._begin, end))
+            self._begin = None
+        if self._range:
+            self._range = False
+            _torch.cuda.nvtx.range_pop()
+        self._scope.__exit__(kind, value, trace)
+        collect()
+
+
+def collect(*, wait: bool = False) -> None:
+    """Record the times on the GPU that are known by now; with `wait` all of them, when the GPU is done.
+
+    Scopes do this by themselves; what ran several times in a frame counts together.
+    """
+    if wait and _pending:
+        _torch.cuda.synchronize()
+    known: dict[str, float] = {}
+    while _pending and _pending[0][2].query():
+        name, begin, end = _pending.popleft()
+        known[name] = known.get(name, 0.0) + float(begin.elapsed_time(end))
+    for name, elapsed_ms in known.items():
+        _add(name, elapsed_ms)
+
+
+# What each metric has in the frame that runs; a metric is its last value.
+_sums: dict[str, float] = {}
+
+
+def _add(name: str, elapsed_ms: float) -> None:
+    if name not in _sums:
+        vor.record_metric_unit(name, "ms")
+    _sums[name] = _sums.get(name, 0.0) + elapsed_ms
+    vor.record_metric(name, _sums[name])
+
+
+def frame_mark(name: str | None = None) -> None:
+    """Record what is known and the GPU's memory, and mark a frame."""
+    collect()
+    record_memory()
+    vor.frame_mark(name)
+    for metric in _sums:
+        _sums[metric] = 0.0
+
+
+def record_memory(device: Any = None) -> None:
+    """Record what PyTorch holds of a GPU's memory: ``gpu_allocated_mb`` in tensors, ``gpu_reserved_mb`` in all, in 10^6 bytes. Nothing without a GPU."""
+    if not (vor.is_enabled() and _torch.cuda.is_available()):
+        return
+    for metric, count in (
+        ("gpu_allocated_mb", _torch.cuda.memory_allocated(device)),
+        ("gpu_reserved_mb", _torch.cuda.memory_reserved(device)),
+    ):
+        vor.record_metric_unit(metric, "MB")
+        vor.record_metric(metric, count / 1e6)

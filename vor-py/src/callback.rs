@@ -1,0 +1,89 @@
+//! The C profile callback of CPython 3.11: what a thread calls at the begin and end of every function.
+//!
+//! It also comes where a generator or coroutine goes on and is suspended, and says of an exception nothing else than of a return.
+
+#![expect(
+    unsafe_code,
+    reason = "functions by the interpreter's own calling conventions"
+)]
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::monitor::{self, MIN_TICKS};
+use crate::object::{add_functions, none, positional};
+use crate::{callee, open};
+
+/// Whether threads shall have the callback, and calls of what is not written in Python are recorded too. Written when tracing begins and ends, read relaxed by the events.
+static TRACING: AtomicBool = AtomicBool::new(false);
+static C_CALLS: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    add_functions(
+        module,
+        [positional(
+            c"thread_hook",
+            thread_hook,
+            c"thread_hook(frame, event, arg, /)\n--\n\nPut the C callback in its own place, for threading.setprofile.",
+        )],
+    )
+}
+
+/// Sets the callback of this thread, or takes it away.
+pub(crate) fn set(on: bool, c_calls: bool) {
+    C_CALLS.store(c_calls, Ordering::Relaxed);
+    TRACING.store(on, Ordering::Relaxed);
+    // SAFETY: the thread holds the interpreter's lock; the function lives as long as the process.
+    unsafe { ffi::PyEval_SetProfile(on.then_some(event as ffi::Py_tracefunc), ptr::null_mut()) };
+}
+
+/// What a new thread calls first: from here on it calls [`event`].
+unsafe extern "C" fn thread_hook(
+    _: *mut ffi::PyObject,
+    _: *mut *mut ffi::PyObject,
+    _: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    if TRACING.load(Ordering::Relaxed) {
+        // SAFETY: as in `set`.
+        unsafe { ffi::PyEval_SetProfile(Some(event), ptr::null_mut()) };
+    }
+    none()
+}
+
+unsafe extern "C" fn event(
+    _: *mut ffi::PyObject,
+    frame: *mut ffi::PyFrameObject,
+    what: c_int,
+    arg: *mut ffi::PyObject,
+) -> c_int {
+    if !TRACING.load(Ordering::Relaxed) {
+        // SAFETY: as in `set`; it was switched off by another thread.
+        unsafe { ffi::PyEval_SetProfile(None, ptr::null_mut()) };
+        return 0;
+    }
+    match what {
+        ffi::PyTrace_CALL | ffi::PyTrace_RETURN => {
+            // SAFETY: the interpreter gives a frame, which keeps its code alive.
+            unsafe {
+                let code: *mut ffi::PyObject = ffi::PyFrame_GetCode(frame).cast();
+                ffi::Py_DECREF(code);
+                if what == ffi::PyTrace_CALL {
+                    monitor::begin(code);
+                } else {
+                    open::end(open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
+                }
+            }
+        }
+        ffi::PyTrace_C_CALL if C_CALLS.load(Ordering::Relaxed) => {
+            // SAFETY: the interpreter gives what is called, with its lock held.
+            callee::begin(&unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), arg) });
+        }
+        ffi::PyTrace_C_RETURN | ffi::PyTrace_C_EXCEPTION if C_CALLS.load(Ordering::Relaxed) => callee::end(),
+        _ => {}
+    }
+    0
+}

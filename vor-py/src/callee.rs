@@ -1,0 +1,66 @@
+//! Calls of what is not written in Python, for `python -m vor run --c-calls`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use vor_core::scope::loose;
+
+use crate::monitor::MIN_TICKS;
+use crate::open;
+use crate::sites::{self, Place};
+
+/// Such calls nest in themselves only through calls of Python, whose ends find their own keys; so one key does for all.
+static KEY: u64 = 0;
+
+/// Begins a call, unless what is called is written in Python.
+pub(crate) fn begin(called: &Bound<'_, PyAny>) {
+    // A name that cannot be had is the type's.
+    if let Some(name) = name(called) {
+        let site = sites::intern(Place {
+            name,
+            ..Place::default()
+        });
+        open::push(open::call_key(&raw const KEY), loose::begin(site));
+    }
+}
+
+/// Ends the innermost call that was begun.
+pub(crate) fn end() {
+    open::end(
+        open::call_key(&raw const KEY),
+        MIN_TICKS.load(std::sync::atomic::Ordering::Relaxed),
+    );
+}
+
+/// Returns what is called, as `module.name`; `None` where it is written in Python.
+fn name(called: &Bound<'_, PyAny>) -> Option<String> {
+    let kind = called.get_type();
+    let kind_name = kind.name().ok()?.to_string();
+    match kind_name.as_str() {
+        "function" => return None,
+        "method" => return name(&called.getattr("__func__").ok()?),
+        _ => {}
+    }
+    let text = |of: &Bound<'_, PyAny>, attribute: &str| {
+        let value = of.getattr(attribute).ok()?;
+        value.extract::<String>().ok()
+    };
+    let own = match kind_name.as_str() {
+        "builtin_function_or_method"
+        | "method_descriptor"
+        | "wrapper_descriptor"
+        | "method-wrapper"
+        | "classmethod_descriptor" => text(called, "__qualname__"),
+        _ if called.is_instance_of::<PyType>() => text(called, "__qualname__"),
+        // Code of the program that looks like a name is not run.
+        _ => text(kind.as_any(), "__qualname__"),
+    };
+    let module = match kind_name.as_str() {
+        "builtin_function_or_method" => text(called, "__module__"),
+        _ => None,
+    };
+    let own = own.unwrap_or(kind_name);
+    Some(match module {
+        Some(module) if module != "builtins" => format!("{module}.{own}"),
+        _ => own,
+    })
+}

@@ -1,0 +1,155 @@
+//! `vor.enable(…)`: keywords to settings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+use vor_core::config::{Config, RING_KIB_RANGE};
+use vor_core::drain;
+
+/// The keywords, as messages list them.
+const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, statistics, aggregate, print_stats, cpu_time, cpu_split, inline_drain, \
+    drain_interval_ms, max_spans_per_frame, watchdog_ms";
+
+/// Switches recording on: by the variables where there are no keywords, else by the keywords alone.
+pub(crate) fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    match keywords {
+        Some(keywords) if !keywords.is_empty() => {
+            let config = config(keywords)?;
+            py.detach(|| config.enable());
+        }
+        _ => py.detach(drain::enable),
+    }
+    Ok(())
+}
+
+fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
+    let mut config = Config::new();
+    let (mut slow, mut before) = (None, None);
+    for (key, value) in keywords {
+        let key: String = key.extract()?;
+        let given = Given {
+            name: &key,
+            value: &value,
+        };
+        // As everywhere in Python, `None` is what is meant where a keyword is left out.
+        if value.is_none() {
+            continue;
+        }
+        config = match key.as_str() {
+            "capture" => config.capture(given.path()?),
+            "spans" => config.spans(given.flag()?),
+            "every" => config.every(given.whole(1, u64::MAX)?),
+            "max_frames" => config.max_frames(given.whole(0, u64::MAX)?),
+            "slow_frames_ms" => {
+                slow = Some(given.duration_ms()?);
+                config
+            }
+            "frames_before" => {
+                before = Some(given.whole(0, 1000)? as usize);
+                config
+            }
+            "ring_kib" => {
+                let (least, most) = (*RING_KIB_RANGE.start() as u64, *RING_KIB_RANGE.end() as u64);
+                config.ring_kib(given.whole(least, most)? as usize)
+            }
+            "statistics" => config.statistics(given.flag()?),
+            "aggregate" => config.aggregate(given.flag()?),
+            "print_stats" => config.print_stats(given.flag()?),
+            "cpu_time" => config.cpu_time(given.flag()?),
+            "cpu_split" => config.cpu_split(given.flag()?),
+            "inline_drain" => config.inline_drain(given.flag()?),
+            "drain_interval_ms" => config.drain_interval(given.duration_ms()?),
+            "max_spans_per_frame" => {
+                config.max_spans_per_frame(given.whole(0, u64::from(u32::MAX))? as usize)
+            }
+            "watchdog_ms" => config.watchdog(given.duration_ms()?),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "enable: expected keywords among {KEYWORDS}; found {key}"
+                )));
+            }
+        };
+    }
+    match (slow, before) {
+        (Some(slow), before) => Ok(config.slow_frames(slow, before.unwrap_or(2))),
+        (None, Some(_)) => Err(PyValueError::new_err(
+            "enable: frames_before: expected slow_frames_ms beside it, found none",
+        )),
+        (None, None) => Ok(config),
+    }
+}
+
+/// A keyword and its value.
+struct Given<'a, 'py> {
+    name: &'a str,
+    value: &'a Bound<'py, PyAny>,
+}
+
+impl Given<'_, '_> {
+    fn wrong_type(&self, expected: &str) -> PyErr {
+        let found = self.value.get_type();
+        let found = found.name().map_or_else(|_| "?".into(), |name| name.to_string());
+        PyTypeError::new_err(format!(
+            "enable: {}: expected {expected}, found {found}",
+            self.name
+        ))
+    }
+
+    fn wrong_value(&self, expected: &str) -> PyErr {
+        let found = self
+            .value
+            .repr()
+            .map_or_else(|_| "?".into(), |repr| repr.to_string());
+        PyValueError::new_err(format!(
+            "enable: {}: expected {expected}, found {found}",
+            self.name
+        ))
+    }
+
+    fn flag(&self) -> PyResult<bool> {
+        match self.value.cast::<PyBool>() {
+            Ok(value) => Ok(value.is_true()),
+            Err(_) => Err(self.wrong_type("True or False")),
+        }
+    }
+
+    fn whole(&self, least: u64, most: u64) -> PyResult<u64> {
+        let is_whole = !self.value.is_instance_of::<PyBool>() && self.value.hasattr("__index__")?;
+        if !is_whole {
+            return Err(self.wrong_type("a whole number"));
+        }
+        let value = self.value.call_method0("__index__")?.extract::<u64>().ok();
+        let expected = || match most {
+            u64::MAX => format!("a whole number of at least {least}"),
+            _ => format!("a whole number from {least} to {most}"),
+        };
+        value
+            .filter(|value| (least..=most).contains(value))
+            .ok_or_else(|| self.wrong_value(&expected()))
+    }
+
+    fn duration_ms(&self) -> PyResult<Duration> {
+        let value = match self.value.extract::<f64>() {
+            Ok(value) if !self.value.is_instance_of::<PyBool>() => value,
+            _ => return Err(self.wrong_type("a number of milliseconds")),
+        };
+        if value > 0.0 && value < 1e12 {
+            return Ok(Duration::from_nanos((value * 1e6) as u64));
+        }
+        Err(self.wrong_value("a number of milliseconds above 0"))
+    }
+
+    fn path(&self) -> PyResult<PathBuf> {
+        let path: PathBuf = self
+            .value
+            .extract()
+            .map_err(|_| self.wrong_type("a path: str or os.PathLike"))?;
+        match path.as_os_str().is_empty() {
+            true => Err(self.wrong_value("a path")),
+            false => Ok(path),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The module itself: what the package calls once, by PyO3's conventions, and what it names.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use vor_core::callsite::MAX_ARGS;
+use vor_core::{calibrate as core_calibrate, clock, drain, metrics, thread};
+
+use crate::codes::{self, Code};
+use crate::filter::{self, Filter};
+use crate::sites::{self, Place};
+use crate::values::Value;
+use crate::wrapper::{self, Argument};
+use crate::{activation, config, functions, monitor, open, scope};
+
+/// What the package `vor` has in Rust.
+#[pymodule(gil_used = true)]
+mod _core {
+    #[pymodule_export]
+    use super::{
+        calibrate, capture_path, close_capture, command, disable, empty_span_ns, enable, flush, hooks,
+        is_enabled, put_code, record_metric_unit, trace, wrap,
+    };
+    #[pymodule_export]
+    use crate::reading::{CaptureError, Column, Reading, Table, contents};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        refuse_second_interpreter()?;
+        wrapper::make_types(py)?;
+        activation::make_type(py)?;
+        functions::add(module)?;
+        scope::add(module)?;
+        #[cfg(not(feature = "abi3"))]
+        crate::callback::add(module)?;
+        thread::name_threads_by(super::thread_name);
+        // It would name what has an underscore of its own as well; the package says what is public.
+        let _ = module.delattr("__all__");
+        Ok(())
+    }
+}
+
+/// Fails in any interpreter of the process but the first: types, tables and the recorder are one for the process, and the lock that guards them is the interpreter's.
+fn refuse_second_interpreter() -> PyResult<()> {
+    #[expect(unsafe_code, reason = "PyO3 does not tell which interpreter this is")]
+    // SAFETY: a module is made with its interpreter's lock held, and that interpreter lives as long as the call.
+    let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match number {
+        0 => Ok(()),
+        _ => Err(PyImportError::new_err(format!(
+            "vor: expected the first interpreter of the process, found number {number}: it does not support subinterpreters"
+        ))),
+    }
+}
+
+/// Switches recording on.
+#[pyfunction]
+#[pyo3(signature = (**keywords))]
+fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    config::enable(py, keywords)
+}
+
+/// Switches recording off. The calls that are open here end.
+#[pyfunction]
+fn disable(py: Python<'_>) {
+    open::forget_calls();
+    py.detach(drain::disable);
+}
+
+/// Returns whether anything is recorded.
+#[pyfunction]
+fn is_enabled() -> bool {
+    drain::is_enabled()
+}
+
+/// Brings everything that was recorded so far to the capture.
+#[pyfunction]
+fn flush(py: Python<'_>) {
+    py.detach(drain::flush);
+}
+
+/// Measures what an empty span costs here; takes about a millisecond.
+#[pyfunction]
+fn calibrate() {
+    // It records, and what records keeps the interpreter's lock: the thread may be asked for its name.
+    core_calibrate::calibrate();
+}
+
+/// Returns what an empty span costs in Rust, in nanoseconds; 0 before `calibrate()`.
+#[pyfunction]
+fn empty_span_ns() -> u64 {
+    core_calibrate::empty_span_ns()
+}
+
+/// Says in which unit a metric is.
+#[pyfunction]
+#[pyo3(signature = (name, unit, /))]
+fn record_metric_unit(name: &str, unit: &str) {
+    metrics::record_metric_unit(name, unit);
+}
+
+/// Returns the path of the capture that is being written.
+#[pyfunction]
+fn capture_path(py: Python<'_>) -> Option<PathBuf> {
+    py.detach(drain::capture_path)
+}
+
+/// Ends the capture that is being written, and returns its path.
+#[pyfunction]
+fn close_capture(py: Python<'_>) -> Option<PathBuf> {
+    py.detach(drain::close_capture)
+}
+
+/// Does what a command line of `vor` says, the name of the program first, and returns the exit code.
+#[pyfunction]
+#[pyo3(signature = (arguments, /))]
+fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| vor::command::run(arguments))
+}
+
+/// Returns what is to be registered with `sys.monitoring`, by event.
+#[pyfunction]
+#[pyo3(signature = (disable, /))]
+fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    monitor::hooks(py, disable)
+}
+
+/// Has the calls of a code object recorded as this.
+#[pyfunction]
+#[pyo3(signature = (code, name, module, args, /))]
+fn put_code(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<String>) -> PyResult<()> {
+    let args: Vec<String> = args.into_iter().take(MAX_ARGS).collect();
+    let site = sites::intern(place(code, name, module, args.clone())?);
+    codes::put(
+        code,
+        Code {
+            site: Some(site),
+            args: args.into(),
+        },
+    )
+}
+
+/// The place of a code object, or of a callable without one.
+fn place(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<String>) -> PyResult<Place> {
+    let mut place = Place {
+        name,
+        module,
+        args,
+        ..Place::default()
+    };
+    if !code.is_none() {
+        place.file = code.getattr("co_filename")?.extract()?;
+        place.line = code.getattr("co_firstlineno")?.extract()?;
+    }
+    Ok(place)
+}
+
+/// Returns a callable around another whose calls are recorded. `parameters` are names, places without keyword (`None` for those without), whether there is a default, and that.
+#[pyfunction]
+#[pyo3(signature = (function, code, name, module, parameters, is_suspended, /))]
+fn wrap<'py>(
+    function: Bound<'py, PyAny>,
+    code: &Bound<'py, PyAny>,
+    name: String,
+    module: String,
+    parameters: Vec<(String, Option<usize>, bool, Bound<'py, PyAny>)>,
+    is_suspended: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let argument = |(name, place, has_default, default): (String, _, bool, Bound<'py, PyAny>)| Argument {
+        name,
+        place,
+        default: has_default.then(|| Value::of(&default)),
+    };
+    let args: Vec<Argument> = parameters.into_iter().take(MAX_ARGS).map(argument).collect();
+    let names = args.iter().map(|argument| argument.name.clone()).collect();
+    let site = sites::intern(place(code, name, module, names)?);
+    let is_function = !code.is_none();
+    wrapper::wrap(function, site, args, is_function, is_suspended)
+}
+
+/// Begins or ends that all code is recorded which lies in `include`, if there is any, and not in `exclude`.
+#[pyfunction]
+#[pyo3(signature = (on, include, exclude, min_us, c_calls, /))]
+fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_calls: bool) {
+    filter::set(Filter { include, exclude });
+    let min_ns = if min_us > 0.0 { (min_us * 1e3) as u64 } else { 0 };
+    monitor::MIN_TICKS.store(clock::approximate_ticks(min_ns), Ordering::Relaxed);
+    codes::trace_all(on);
+    #[cfg(not(feature = "abi3"))]
+    crate::callback::set(on, c_calls);
+    // Elsewhere the package asks for these events or does not.
+    #[cfg(feature = "abi3")]
+    let _ = c_calls;
+}
+
+/// Returns what the program calls the thread, from the tables of `threading`; no code of Python runs for it.
+fn thread_name() -> Option<String> {
+    #[expect(
+        unsafe_code,
+        reason = "threads of vor's own have no interpreter's state to ask in"
+    )]
+    // SAFETY: the function may be called on any thread. Threads of Python record in functions that Python calls and that keep its lock meanwhile.
+    let py = unsafe {
+        if ffi::PyGILState_GetThisThreadState().is_null() {
+            return None;
+        }
+        Python::assume_attached()
+    };
+    let find = || -> PyResult<String> {
+        let modules = py.import("sys")?.getattr("modules")?;
+        let threading = modules.get_item("threading")?;
+        let ident = py.import("_thread")?.getattr("get_ident")?.call0()?;
+        let name = |thread: &Bound<'_, PyAny>| thread.getattr("_name")?.extract::<String>();
+        if let Ok(thread) = threading.getattr("_active")?.get_item(&ident) {
+            return name(&thread);
+        }
+        // A thread that has just been started is not among the others yet.
+        for thread in threading.getattr("_limbo")?.call_method0("values")?.try_iter()? {
+            let thread = thread?;
+            if thread.getattr("_ident")?.eq(&ident)? {
+                return name(&thread);
+            }
+        }
+        Ok(String::new())
+    };
+    let found = find().ok().filter(|name| !name.is_empty());
+    if found.is_some() {
+        return found;
+    }
+    // Before `threading` was imported there is the main thread alone.
+    let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).ok()?;
+    let has_threads = modules.contains(PyString::new(py, "threading")).unwrap_or(true);
+    (!has_threads).then(|| "MainThread".to_owned())
+}

@@ -1,0 +1,242 @@
+//! An open capture as the package `vor` sees it; what users see is `vor.Capture`, which is written in Python.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use vor_core::catalog::ThreadId;
+use vor_core::export::thread_label;
+use vor_core::reader::{Capture, Damage, FrameScan, FrameSummary};
+
+use super::column::refused;
+use super::error::failed;
+use super::gather::{Gathered, Stopped, Wanted, gather, statistics};
+use super::make;
+use super::table::Table;
+
+/// Most spans of a frame that are read at once: positions in a frame are 32-bit.
+const MAX_SPANS: usize = i32::MAX as usize;
+
+/// A capture that is open, or was.
+#[pyclass(frozen, module = "vor._core")]
+pub(crate) struct Reading {
+    path: PathBuf,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    capture: Capture,
+    /// Frames that can be read, with their places in the file; none where they were not looked for yet.
+    frames: Option<Arc<Vec<(u64, FrameSummary)>>>,
+    damage: Damage,
+}
+
+impl Reading {
+    /// Works with the open capture, without the interpreter's lock.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Path, &mut Open) -> Result<T, Stopped> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.as_mut().map(|open| work(&self.path, open))
+        });
+        match done {
+            Some(done) => done.map_err(|stopped| stopped.raise(&self.path)),
+            None => {
+                let path = self.path.display();
+                let message = format!("{path}: an open capture was expected, found a closed one");
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+}
+
+impl Open {
+    fn frames(&mut self) -> Result<Arc<Vec<(u64, FrameSummary)>>, Stopped> {
+        if let Some(frames) = &self.frames {
+            return Ok(Arc::clone(frames));
+        }
+        let mut frames = Vec::new();
+        let mut scan = FrameScan::new(0);
+        loop {
+            let place = scan.next_frame();
+            match self.capture.next_summary(&mut scan) {
+                None => break,
+                Some(Ok(summary)) => frames.push((place, summary)),
+                // Damage took it, which is told elsewhere.
+                Some(Err(error)) if error.is_corrupt() => {}
+                Some(Err(error)) => return Err(error.into()),
+            }
+        }
+        Ok(Arc::clone(self.frames.insert(Arc::new(frames))))
+    }
+
+    /// Takes note of damage; a pass that saw more of the file knows better.
+    fn note(&mut self, damage: Damage) {
+        if damage.count >= self.damage.count {
+            self.damage = damage;
+        }
+    }
+}
+
+/// Tables of spans, tasks, messages and metrics, in this order.
+type Tables = (Table, Table, Table, Table);
+
+#[pymethods]
+impl Reading {
+    #[new]
+    #[pyo3(signature = (path, /))]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let mut capture = py
+            .detach(|| Capture::open(&path))
+            .map_err(|error| failed(&path, error))?;
+        capture.set_max_spans(MAX_SPANS);
+        let open = Open {
+            frames: None,
+            damage: capture.info().damage,
+            capture,
+        };
+        Ok(Self {
+            path,
+            open: Mutex::new(Some(open)),
+        })
+    }
+
+    /// Return what a capture says of itself, as `vor info --json` tells it.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (info, catalog) = self.with(py, |_, open| {
+            Ok((open.capture.info(), Arc::clone(open.capture.catalog())))
+        })?;
+        let found = PyDict::new(py);
+        found.set_item("version", info.version)?;
+        found.set_item("file_bytes", info.file_bytes)?;
+        found.set_item("closed", info.closed)?;
+        found.set_item("indexed", info.indexed)?;
+        found.set_item("recorder", &catalog.process.recorder)?;
+        found.set_item("process", &catalog.process.name)?;
+        found.set_item("pid", catalog.process.pid)?;
+        found.set_item("host", &catalog.machine.host)?;
+        found.set_item(
+            "start_unix_ns",
+            catalog.timeline.syncs().first().map(|sync| sync.unix_ns),
+        )?;
+        found.set_item("duration_ns", info.duration_ns)?;
+        found.set_item("frames", info.frames)?;
+        found.set_item("spans", info.spans)?;
+        found.set_item("dropped_spans", info.dropped_spans)?;
+        let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
+        let threads: Vec<_> = ids
+            .map(|id| thread_label(&catalog, ThreadId(id)).into_owned())
+            .collect();
+        found.set_item("threads", threads)?;
+        Ok(found)
+    }
+
+    /// Return what could not be read so far, as the command's JSON tells it.
+    fn skipped<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let damage = self.with(py, |_, open| Ok(open.damage.clone()))?;
+        told(py, &damage)
+    }
+
+    /// Read the whole file, check every checksum, and return what is damaged.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let damage = self.with(py, |_, open| {
+            let damage = open.capture.verify()?;
+            open.note(damage.clone());
+            Ok(damage)
+        })?;
+        told(py, &damage)
+    }
+
+    /// Return the table of frames.
+    fn frames(&self, py: Python<'_>) -> PyResult<Table> {
+        self.with(py, |_, open| {
+            let frames = open.frames()?;
+            let summaries: Vec<FrameSummary> = frames.iter().map(|&(_, summary)| summary).collect();
+            Ok(make::frame_table(&summaries, open.capture.catalog()))
+        })
+    }
+
+    /// Return the tables of spans, tasks, messages and metrics: of all, or of frames by their numbers, the last one included. Without spans, the first three are empty.
+    #[pyo3(signature = (frames, with_spans, /))]
+    fn gather(&self, py: Python<'_>, frames: Option<(u64, u64)>, with_spans: bool) -> PyResult<Tables> {
+        let tables = self.with(py, |path, open| {
+            let all = open.frames()?;
+            let found = gather(path, &mut open.capture, &all, Wanted::new(frames), with_spans)?;
+            let Gathered {
+                mut columns,
+                metrics,
+                catalog,
+                damage,
+            } = found;
+            open.note(damage);
+            let tasks = make::tasks(&columns.tasks, &catalog);
+            let messages = make::messages(&columns.messages, &catalog);
+            let metrics = make::metrics(&metrics, &catalog);
+            Ok((make::spans(&mut columns, &catalog), tasks, messages, metrics))
+        });
+        let (spans, tasks, messages, metrics) = tables?;
+        Ok((
+            spans,
+            tasks.map_err(refused)?,
+            messages.map_err(refused)?,
+            metrics.map_err(refused)?,
+        ))
+    }
+
+    /// Return the table of statistics, a row per call site, the largest self time first: of all spans, or of those that ended in frames by their numbers.
+    #[pyo3(signature = (frames, /))]
+    fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
+        let table = self.with(py, |path, open| {
+            let (builder, catalog, damage) = statistics(path, &mut open.capture, Wanted::new(frames))?;
+            open.note(damage);
+            let mut rows = builder.scope_stats(&catalog);
+            rows.sort_by(|a, b| {
+                b.self_ns
+                    .cmp(&a.self_ns)
+                    .then_with(|| a.name.cmp(&b.name))
+                    .then_with(|| a.site.cmp(&b.site))
+            });
+            Ok(make::stats(&rows, &catalog))
+        });
+        table?.map_err(refused)
+    }
+
+    /// Take what was written since, and return the number of frames.
+    fn extend(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |_, open| {
+            let count = open.capture.extend()?;
+            open.frames = None;
+            let damage = open.capture.info().damage;
+            open.note(damage);
+            Ok(count)
+        })
+    }
+
+    /// Close the file. Tables that were read stay.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| *self.open.lock().unwrap_or_else(PoisonError::into_inner) = None);
+    }
+}
+
+/// Tells of damage with the words of the command's JSON.
+fn told<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
+    let loss = |loss: &vor_core::reader::Loss| -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        found.set_item("offset", loss.offset)?;
+        found.set_item("bytes", loss.bytes)?;
+        found.set_item("reason", &loss.reason)?;
+        Ok(found)
+    };
+    let found = PyDict::new(py);
+    found.set_item("count", damage.count)?;
+    found.set_item("bytes", damage.bytes)?;
+    let losses: PyResult<Vec<_>> = damage.losses.iter().map(loss).collect();
+    found.set_item("losses", PyList::new(py, losses?)?)?;
+    found.set_item("tail", damage.tail.as_ref().map(loss).transpose()?)?;
+    Ok(found)
+}

@@ -1,0 +1,401 @@
+//! A column as Python sees it: numbers by the buffer protocol, everything by Arrow's C data interface, and values one by one.
+
+#![expect(unsafe_code, reason = "the buffer protocol is one of pointers")]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::FFI_ArrowArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{DataType, Field, FieldRef};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyString, PyTuple};
+
+/// A column of a table.
+///
+/// Numbers are there without a copy for whatever takes buffers (`numpy.asarray(column)`, `memoryview(column)`), and every column is for whatever takes Arrow's arrays. Where a value is missing, a
+/// buffer holds -1, or 0 in columns without negative numbers. Texts that repeat are numbers, `column.codes`, into a list of all of them, `column.values`.
+#[pyclass(frozen, module = "vor")]
+pub(crate) struct Column {
+    field: FieldRef,
+    array: ArrayRef,
+}
+
+impl Column {
+    pub(super) fn new(field: FieldRef, array: ArrayRef) -> Self {
+        Self { field, array }
+    }
+
+    fn numbers(&self) -> Option<Numbers<'_>> {
+        numbers(&self.array)
+    }
+
+    /// Returns the value of a row.
+    fn value<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyAny>> {
+        value(py, &self.array, row)
+    }
+
+    fn is_coded(&self) -> bool {
+        matches!(self.field.data_type(), DataType::Dictionary(..))
+    }
+}
+
+/// The numbers of a column as they lie in memory.
+struct Numbers<'a> {
+    bytes: &'a [u8],
+    item_bytes: usize,
+    format: &'static CStr,
+}
+
+/// Returns the numbers of an array that has such.
+fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
+    fn of<'a, T: ArrowPrimitiveType>(array: &'a ArrayRef, format: &'static CStr) -> Option<Numbers<'a>> {
+        let values = array.as_primitive_opt::<T>()?.values();
+        Some(Numbers {
+            bytes: values.inner().as_slice(),
+            item_bytes: size_of::<T::Native>(),
+            format,
+        })
+    }
+    match array.data_type() {
+        DataType::Int32 => of::<Int32Type>(array, c"i"),
+        DataType::Int64 => of::<Int64Type>(array, c"q"),
+        DataType::UInt32 => of::<UInt32Type>(array, c"I"),
+        DataType::UInt64 => of::<UInt64Type>(array, c"Q"),
+        DataType::Float64 => of::<Float64Type>(array, c"d"),
+        _ => None,
+    }
+}
+
+/// Returns the value of a row of an array, `None` where it is missing.
+pub(super) fn value<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
+    if array.is_null(row) {
+        return Ok(py.None().into_bound(py));
+    }
+    Ok(match array.data_type() {
+        DataType::Int32 => array
+            .as_primitive::<Int32Type>()
+            .value(row)
+            .into_pyobject(py)?
+            .into_any(),
+        DataType::Int64 => array
+            .as_primitive::<Int64Type>()
+            .value(row)
+            .into_pyobject(py)?
+            .into_any(),
+        DataType::UInt32 => array
+            .as_primitive::<UInt32Type>()
+            .value(row)
+            .into_pyobject(py)?
+            .into_any(),
+        DataType::UInt64 => array
+            .as_primitive::<UInt64Type>()
+            .value(row)
+            .into_pyobject(py)?
+            .into_any(),
+        DataType::Float64 => array
+            .as_primitive::<Float64Type>()
+            .value(row)
+            .into_pyobject(py)?
+            .into_any(),
+        DataType::Utf8 => PyString::new(py, array.as_string::<i32>().value(row)).into_any(),
+        DataType::Dictionary(..) => {
+            let coded = array.as_dictionary::<Int32Type>();
+            let code = coded.keys().value(row).unsigned_abs() as usize;
+            value(py, coded.values(), code)?
+        }
+        DataType::Map(..) => {
+            let entries = array.as_map().value(row);
+            let (keys, values) = (
+                entries.column(0).as_string::<i32>(),
+                entries.column(1).as_string::<i32>(),
+            );
+            let found = PyDict::new(py);
+            for (key, value) in keys.iter().zip(values) {
+                found.set_item(key, value)?;
+            }
+            found.into_any()
+        }
+        other => {
+            return Err(PyTypeError::new_err(format!(
+                "no value of Python is known for {other}"
+            )));
+        }
+    })
+}
+
+#[pymethods]
+impl Column {
+    /// What the table calls the column.
+    #[getter]
+    fn name(&self) -> &str {
+        self.field.name()
+    }
+
+    /// How many values are missing.
+    #[getter]
+    fn null_count(&self) -> usize {
+        self.array.null_count()
+    }
+
+    /// What the values are: `int64`, `uint32` and the like, `text` or `map`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        kind(self.field.data_type())
+    }
+
+    /// Whether the values are texts that repeat, which have `codes` and `values`.
+    #[getter(is_coded)]
+    fn has_codes(&self) -> bool {
+        self.is_coded()
+    }
+
+    /// Which values are missing, as a column of 1 and 0.
+    #[getter]
+    fn missing(&self) -> Self {
+        let missing: UInt32Array = (0..self.array.len())
+            .map(|row| Some(u32::from(self.array.is_null(row))))
+            .collect();
+        let field = Field::new(self.field.name(), DataType::UInt32, false);
+        Self::new(field.into(), std::sync::Arc::new(missing))
+    }
+
+    /// Which value each row has, as a column of numbers; of a column of texts that repeat.
+    #[getter]
+    fn codes(&self) -> PyResult<Self> {
+        if !self.is_coded() {
+            let message = format!(
+                "{}: a column of texts was expected, found one of numbers",
+                self.name()
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+        let keys: ArrayRef = std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
+        let field = self.field.as_ref().clone().with_data_type(DataType::Int32);
+        Ok(Self::new(field.into(), keys))
+    }
+
+    /// All texts of the column, each once, of a column of texts that repeat.
+    #[getter]
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        if !self.is_coded() {
+            let message = format!(
+                "{}: a column of texts was expected, found one of numbers",
+                self.name()
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+        let values = self.array.as_dictionary::<Int32Type>().values();
+        let texts: PyResult<Vec<_>> = (0..values.len()).map(|row| value(py, values, row)).collect();
+        PyList::new(py, texts?)
+    }
+
+    /// Return all values as a list.
+    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for row in 0..self.array.len() {
+            list.append(self.value(py, row)?)?;
+        }
+        Ok(list)
+    }
+
+    /// Return the column as an array of NumPy; numbers are not copied.
+    fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("numpy")?.call_method1("asarray", (slf,))
+    }
+
+    fn __len__(&self) -> usize {
+        self.array.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<vor.Column {}: {} rows of {}>",
+            self.name(),
+            self.array.len(),
+            kind(self.field.data_type())
+        )
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let length = self.array.len();
+        if let Ok(slice) = at.cast::<PySlice>() {
+            let rows = contiguous(slice, length)?;
+            let array = self.array.slice(rows.start, rows.len());
+            return Ok(Bound::new(py, Self::new(FieldRef::clone(&self.field), array))?.into_any());
+        }
+        self.value(py, position(at, length)?)
+    }
+
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("vor._tables")?.call_method1("items", (slf,))
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py()
+            .import("vor._tables")?
+            .call_method1("array", (slf, dtype, copy))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, FFI_ArrowSchema::try_from(&*self.field).map_err(refused)?)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        // What is there is the only form there is, which the interface allows.
+        drop(requested_schema);
+        array_capsules(py, &self.field, &self.array)
+    }
+
+    /// Gives the numbers to whoever wants a buffer.
+    ///
+    /// # Safety
+    ///
+    /// `view` is null, or a buffer of the interpreter's to be filled in.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err(
+                "a buffer to fill in was expected, found none",
+            ));
+        }
+        let column = slf.get();
+        let Some(numbers) = column.numbers() else {
+            return Err(PyBufferError::new_err(format!(
+                "{}: a column of numbers was expected, found {}; its `codes` are numbers",
+                column.name(),
+                kind(column.field.data_type())
+            )));
+        };
+        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err("columns cannot be written to"));
+        }
+        let (item_bytes, bytes) = (numbers.item_bytes, numbers.bytes.len());
+        // Lives until the buffer is released.
+        let shape = Box::into_raw(Box::new([
+            (bytes / item_bytes) as ffi::Py_ssize_t,
+            item_bytes as ffi::Py_ssize_t,
+        ]));
+        // SAFETY: `view` is a buffer that may be written, as the caller says. The column keeps its array for as long as it lives, which is for as long as `obj` refers to it; nothing writes to
+        // an array. The format is static, and shape and strides are freed by `__releasebuffer__` only.
+        unsafe {
+            (*view).buf = numbers.bytes.as_ptr().cast_mut().cast();
+            (*view).len = bytes as ffi::Py_ssize_t;
+            (*view).itemsize = item_bytes as ffi::Py_ssize_t;
+            (*view).readonly = 1;
+            (*view).ndim = 1;
+            let wants = |flag: c_int| flags & flag == flag;
+            (*view).format = if wants(ffi::PyBUF_FORMAT) {
+                numbers.format.as_ptr().cast_mut()
+            } else {
+                ptr::null_mut()
+            };
+            (*view).shape = if wants(ffi::PyBUF_ND) {
+                shape.cast()
+            } else {
+                ptr::null_mut()
+            };
+            (*view).strides = if wants(ffi::PyBUF_STRIDES) {
+                shape.cast::<ffi::Py_ssize_t>().add(1)
+            } else {
+                ptr::null_mut()
+            };
+            (*view).suboffsets = ptr::null_mut();
+            (*view).internal = shape.cast::<c_void>();
+            (*view).obj = slf.into_ptr();
+        }
+        Ok(())
+    }
+
+    /// Frees what a buffer needed beside the numbers.
+    ///
+    /// # Safety
+    ///
+    /// `view` was filled in by `__getbuffer__`, and is given back once.
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: as the caller says: `internal` is the box that `__getbuffer__` made.
+        unsafe { drop(Box::from_raw((*view).internal.cast::<[ffi::Py_ssize_t; 2]>())) };
+    }
+}
+
+/// Returns what people call a type.
+pub(super) fn kind(of: &DataType) -> &'static str {
+    match of {
+        DataType::Int32 => "int32",
+        DataType::Int64 => "int64",
+        DataType::UInt32 => "uint32",
+        DataType::UInt64 => "uint64",
+        DataType::Float64 => "float64",
+        DataType::Utf8 | DataType::Dictionary(..) => "text",
+        _ => "map",
+    }
+}
+
+/// Returns a row from an index as Python has them, counted from the end where negative.
+pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> {
+    let index: isize = at.extract()?;
+    let row = if index < 0 {
+        length.checked_add_signed(index)
+    } else {
+        usize::try_from(index).ok()
+    };
+    row.filter(|&row| row < length)
+        .ok_or_else(|| PyIndexError::new_err(format!("a row below {length} was expected, found {index}")))
+}
+
+/// Returns the rows of a slice, which must be neighbours: a table is not copied.
+pub(super) fn contiguous(slice: &Bound<'_, PySlice>, length: usize) -> PyResult<std::ops::Range<usize>> {
+    let length = isize::try_from(length).unwrap_or(isize::MAX);
+    let indices = slice.indices(length)?;
+    if indices.step != 1 {
+        let message = format!("a slice of step 1 was expected, found {}", indices.step);
+        return Err(PyValueError::new_err(message));
+    }
+    let begin = indices.start.unsigned_abs();
+    Ok(begin..begin + indices.slicelength)
+}
+
+/// Makes the two capsules of an array.
+pub(super) fn array_capsules<'py>(
+    py: Python<'py>,
+    field: &FieldRef,
+    array: &ArrayRef,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let schema = FFI_ArrowSchema::try_from(&**field).map_err(refused)?;
+    let array = FFI_ArrowArray::new(&array.to_data());
+    let array = capsule(py, array, c"arrow_array")?;
+    PyTuple::new(py, [schema_capsule(py, schema)?, array])
+}
+
+/// Makes the capsule of a schema.
+pub(super) fn schema_capsule(py: Python<'_>, schema: FFI_ArrowSchema) -> PyResult<Bound<'_, PyCapsule>> {
+    capsule(py, schema, c"arrow_schema")
+}
+
+/// Makes a capsule by which Arrow's structs are handed over. Who takes the struct marks it as released; otherwise the capsule releases it.
+pub(super) fn capsule<'py, T: Send + 'static>(
+    py: Python<'py>,
+    value: T,
+    name: &CStr,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_destructor(py, value, Some(CString::from(name)), |value, _| drop(value))
+}
+
+/// Makes an exception of what Arrow refuses.
+pub(super) fn refused(error: arrow_schema::ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

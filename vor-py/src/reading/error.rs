@@ -1,0 +1,48 @@
+//! What reading raises.
+
+use std::io;
+use std::path::Path;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    vor,
+    CaptureError,
+    PyOSError,
+    "A capture cannot be read: it is not there, is none, or is damaged where nothing can be passed over."
+);
+
+/// Makes the exception of a file. It says the path once, whether or not the error did.
+pub(super) fn failed(path: &Path, error: vor_core::Error) -> PyErr {
+    let shown = path.display().to_string();
+    let reason = error.to_string();
+    let reason = reason
+        .strip_prefix(&shown)
+        .and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(&reason)
+        .to_owned();
+    let kind = error.is_io().then(|| io::Error::from(error).kind());
+    let errno = match kind {
+        Some(io::ErrorKind::NotFound) => Some(libc_number::NOT_FOUND),
+        Some(io::ErrorKind::PermissionDenied) => Some(libc_number::PERMISSION_DENIED),
+        Some(io::ErrorKind::IsADirectory) => Some(libc_number::IS_A_DIRECTORY),
+        _ => None,
+    };
+    let raised = CaptureError::new_err(format!("{shown}: {reason}"));
+    // An exception without them is still the right one.
+    drop(Python::attach(|py| -> PyResult<()> {
+        let value = raised.value(py);
+        value.setattr("path", path)?;
+        value.setattr("reason", reason)?;
+        value.setattr("errno", errno)
+    }));
+    raised
+}
+
+/// Numbers of errors, which are the same on every system that Python runs on.
+mod libc_number {
+    pub(super) const NOT_FOUND: i32 = 2;
+    pub(super) const PERMISSION_DENIED: i32 = 13;
+    pub(super) const IS_A_DIRECTORY: i32 = 21;
+}

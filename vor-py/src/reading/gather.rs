@@ -1,0 +1,276 @@
+//! One pass over a capture, or over some of its frames, for all that tables are made of.
+//!
+//! A few frames of a large file are sought by its index. The self time of a span is its own only if all that lies inside it was seen, so where a span began before the first of these frames, the file
+//! is read from its beginning instead, as `vor stats --frames` does.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use vor_core::Error;
+use vor_core::batch::SpanBatch;
+use vor_core::catalog::Catalog;
+use vor_core::frame::FrameSnapshot;
+use vor_core::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
+use vor_core::stats::StatsBuilder;
+
+use super::error::failed;
+
+/// How many pieces are read until somebody asks whether Ctrl-C was pressed.
+const PIECES_BETWEEN_SIGNALS: usize = 256;
+
+/// What a pass found.
+pub(super) struct Gathered {
+    pub(super) columns: Columns,
+    pub(super) metrics: Vec<MetricOf>,
+    /// Resolves all ids that were met.
+    pub(super) catalog: Arc<Catalog>,
+    /// What could not be read, as far as the pass went.
+    pub(super) damage: Damage,
+}
+
+/// A value of a frame.
+pub(super) struct MetricOf {
+    /// Number of the frame.
+    pub(super) frame: u64,
+    /// The mark that ended the frame, in nanoseconds since 1970.
+    pub(super) time_ns: i64,
+    /// Index into the catalog's columns.
+    pub(super) column: u32,
+    pub(super) value: f64,
+}
+
+/// Why a pass ended early.
+pub(super) enum Stopped {
+    Failed(Error),
+    /// A signal's handler raised.
+    Raised(PyErr),
+}
+
+impl Stopped {
+    /// Makes the exception.
+    pub(super) fn raise(self, path: &Path) -> PyErr {
+        match self {
+            Self::Failed(error) => failed(path, error),
+            Self::Raised(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Which frames are wanted: all, and what lies after the last one, or those of a range of numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    All,
+    Frames { first: u64, last: u64 },
+}
+
+impl Wanted {
+    pub(super) fn new(range: Option<(u64, u64)>) -> Self {
+        range.map_or(Self::All, |(first, last)| Self::Frames { first, last })
+    }
+
+    fn contains(self, frame: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Frames { first, last } => (first..=last).contains(&frame),
+        }
+    }
+
+    /// Returns whether all that is wanted comes after a frame.
+    fn is_after(self, frame: u64) -> bool {
+        matches!(self, Self::Frames { first, .. } if frame < first)
+    }
+
+    /// Returns whether nothing more is wanted behind a frame.
+    fn is_before(self, frame: u64) -> bool {
+        matches!(self, Self::Frames { last, .. } if frame >= last)
+    }
+}
+
+/// Asks now and then whether the pass is to end.
+#[derive(Default)]
+struct Signals {
+    pieces: usize,
+}
+
+impl Signals {
+    fn heed(&mut self) -> Result<(), Stopped> {
+        self.pieces += 1;
+        if !self.pieces.is_multiple_of(PIECES_BETWEEN_SIGNALS) {
+            return Ok(());
+        }
+        Python::attach(|py| py.check_signals()).map_err(Stopped::Raised)
+    }
+}
+
+/// Gathers what is wanted, spans included or metrics alone. `frames` are all frames of the capture that can be read, with their places in it.
+pub(super) fn gather(
+    path: &Path,
+    capture: &mut Capture,
+    frames: &[(u64, FrameSummary)],
+    wanted: Wanted,
+    with_spans: bool,
+) -> Result<Gathered, Stopped> {
+    let info = capture.info();
+    // What a file claims to hold makes no room that the file could not fill: a span takes more than a byte.
+    let room = |spans: u64| usize::try_from(spans.min(info.file_bytes)).unwrap_or(0);
+    let Wanted::Frames { first, last } = wanted else {
+        return stream(path, capture, wanted, with_spans, room(info.spans));
+    };
+    let begin = frames.partition_point(|(_, frame)| frame.index < first);
+    let end = frames
+        .partition_point(|(_, frame)| frame.index <= last)
+        .max(begin);
+    let chosen = &frames[begin..end];
+    let spans: u64 = chosen
+        .iter()
+        .fold(0, |sum: u64, (_, frame)| sum.saturating_add(frame.span_count));
+    if spans <= info.spans / 2
+        && let Some(gathered) = seek(capture, chosen, room(spans))?
+    {
+        return Ok(gathered);
+    }
+    stream(path, capture, wanted, with_spans, room(spans))
+}
+
+/// Reads from the beginning to the last frame that is wanted.
+fn stream(
+    path: &Path,
+    capture: &mut Capture,
+    wanted: Wanted,
+    with_spans: bool,
+    room: usize,
+) -> Result<Gathered, Stopped> {
+    let mut builder = ColumnsBuilder::with_room(if with_spans { room } else { 0 });
+    let mut metrics = Vec::new();
+    let (catalog, damage) = visit(path, capture, |piece| {
+        match piece {
+            Piece::Batch(batch) if with_spans => builder.add_batch(batch),
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let frame = &recovered.frame;
+                if wanted.contains(frame.index) {
+                    builder.end_frame(frame.index);
+                    push_metrics(frame, &mut metrics);
+                } else {
+                    builder.skip_frame();
+                }
+                if wanted.is_before(frame.index) {
+                    return ControlFlow::Break(());
+                }
+            }
+            Piece::Batch(_) | Piece::Frame(_) => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    if let Wanted::Frames { .. } = wanted {
+        builder.skip_frame();
+    }
+    Ok(Gathered {
+        columns: builder.finish(),
+        metrics,
+        catalog,
+        damage,
+    })
+}
+
+/// Reads frames at their places; `None` where something began before them.
+fn seek(
+    capture: &mut Capture,
+    chosen: &[(u64, FrameSummary)],
+    room: usize,
+) -> Result<Option<Gathered>, Stopped> {
+    let mut builder = ColumnsBuilder::with_room(room);
+    let mut metrics = Vec::new();
+    let mut signals = Signals::default();
+    let begin_ticks = chosen.first().map_or(0, |(_, frame)| frame.start_ticks);
+    for &(place, _) in chosen {
+        signals.heed()?;
+        let (recovered, threads) = match capture.recovered_batches(place) {
+            Ok(found) => found,
+            Err(error) if error.is_corrupt() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let frame = &recovered.frame;
+        let batch = if frame.threads.is_empty() {
+            SpanBatch {
+                catalog: Arc::clone(&frame.catalog),
+                threads,
+            }
+        } else {
+            SpanBatch::of_trees(frame)
+        };
+        let mut starts = batch.threads.iter().flat_map(|thread| &thread.start_ticks);
+        if starts.any(|&start_ticks| start_ticks < begin_ticks) {
+            return Ok(None);
+        }
+        builder.add_batch(batch);
+        builder.end_frame(frame.index);
+        push_metrics(frame, &mut metrics);
+    }
+    Ok(Some(Gathered {
+        columns: builder.finish(),
+        metrics,
+        catalog: Arc::clone(capture.catalog()),
+        damage: capture.info().damage,
+    }))
+}
+
+fn push_metrics(frame: &FrameSnapshot, metrics: &mut Vec<MetricOf>) {
+    let time_ns = frame.catalog.unix_ns(frame.end_ticks);
+    metrics.extend(frame.metrics.iter().map(|value| MetricOf {
+        frame: frame.index,
+        time_ns,
+        column: value.column,
+        value: value.value,
+    }));
+}
+
+/// Computes the statistics of what is wanted, as `vor stats` does.
+pub(super) fn statistics(
+    path: &Path,
+    capture: &mut Capture,
+    wanted: Wanted,
+) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Stopped> {
+    let mut builder = StatsBuilder::new();
+    let (catalog, damage) = visit(path, capture, |piece| {
+        match piece {
+            Piece::Batch(batch) => builder.add_batch(&batch),
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                let index = recovered.frame.index;
+                if wanted.is_after(index) {
+                    builder.restart();
+                }
+                if wanted.is_before(index) {
+                    return ControlFlow::Break(());
+                }
+            }
+            Piece::Frame(_) => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((builder, catalog, damage))
+}
+
+/// Hands every piece of a file to `use_piece` until it breaks off; returns the catalog and what could not be read.
+fn visit(
+    path: &Path,
+    capture: &mut Capture,
+    mut use_piece: impl FnMut(Piece) -> ControlFlow<()>,
+) -> Result<(Arc<Catalog>, Damage), Stopped> {
+    let mut signals = Signals::default();
+    let mut pieces = Pieces::open(path, capture)?;
+    while let Some(piece) = pieces.next_piece()? {
+        signals.heed()?;
+        if use_piece(piece).is_break() {
+            break;
+        }
+    }
+    Ok((Arc::clone(pieces.catalog()), pieces.damage()))
+}

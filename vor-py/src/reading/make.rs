@@ -1,0 +1,563 @@
+//! Tables from the columns that vor-core reads.
+//!
+//! Their columns have the names that the tables of `vor export --to parquet` have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, MapArray, PrimitiveArray,
+    StringArray, StructArray, UInt32Array, UInt64Array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
+use vor_core::batch::ArgValue;
+use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_core::export::{arg_keys, thread_label};
+use vor_core::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
+use vor_core::stats::ScopeStats;
+use vor_core::system::large_vec;
+
+use super::gather::MetricOf;
+use super::table::{FrameEnd, Lazy, Table};
+
+/// What a site is called whose declaration was lost.
+const UNKNOWN: &str = "?";
+
+/// What the columns of spans that are made when they are asked for follow from.
+struct Rows {
+    sites: Vec<u32>,
+    runs: Vec<Run>,
+    args: Vec<ArgsOf>,
+    catalog: Arc<Catalog>,
+}
+
+/// Makes the table of spans. Numbers are taken over and not copied.
+pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
+    let rows = Arc::new(Rows {
+        sites: std::mem::take(&mut columns.sites),
+        runs: std::mem::take(&mut columns.runs),
+        args: std::mem::take(&mut columns.args),
+        catalog: Arc::clone(catalog),
+    });
+    let count = rows.sites.len();
+    let mut end = 0;
+    let frames = ends(rows.runs.iter().map(|run| {
+        end += run.rows;
+        (run.frame, end)
+    }));
+    let made = |name: &str, of: DataType, is_nullable, make: fn(&Rows) -> Result<ArrayRef, ArrowError>| {
+        let rows = Arc::clone(&rows);
+        Lazy::made(name, of, is_nullable, move || make(&rows))
+    };
+    let columns = vec![
+        made("thread", coded(), false, Rows::threads),
+        made("tid", DataType::UInt32, false, Rows::thread_ids),
+        made("frame", DataType::Int64, true, Rows::frames),
+        Lazy::ready(
+            "depth",
+            numbers::<UInt32Array>(std::mem::take(&mut columns.depths)),
+            false,
+        ),
+        made("name", coded(), false, Rows::names),
+        made("file", coded(), false, Rows::files),
+        made("line", DataType::UInt32, true, Rows::lines),
+        Lazy::ready(
+            "start_ns",
+            numbers::<Int64Array>(std::mem::take(&mut columns.start_ns)),
+            false,
+        ),
+        Lazy::ready(
+            "dur_ns",
+            numbers::<Int64Array>(std::mem::take(&mut columns.dur_ns)),
+            false,
+        ),
+        Lazy::ready(
+            "self_ns",
+            numbers::<Int64Array>(std::mem::take(&mut columns.self_ns)),
+            false,
+        ),
+        made("args", args_type(), true, Rows::args),
+    ];
+    Table::new(columns, count, frames)
+}
+
+impl Rows {
+    fn names(&self) -> Result<ArrayRef, ArrowError> {
+        by_site(&self.catalog, &self.sites, |site| &site.name, UNKNOWN)
+    }
+
+    fn files(&self) -> Result<ArrayRef, ArrowError> {
+        by_site(&self.catalog, &self.sites, |site| &site.file, "")
+    }
+
+    fn lines(&self) -> Result<ArrayRef, ArrowError> {
+        Ok(lines(&self.catalog, &self.sites))
+    }
+
+    fn threads(&self) -> Result<ArrayRef, ArrowError> {
+        threads(
+            &self.catalog,
+            self.runs.iter().map(|run| (run.thread, run.rows)),
+            self.sites.len(),
+        )
+    }
+
+    fn thread_ids(&self) -> Result<ArrayRef, ArrowError> {
+        let mut ids = large_vec(self.sites.len());
+        for run in &self.runs {
+            ids.resize(ids.len() + run.rows, run.thread.0);
+        }
+        Ok(numbers::<UInt32Array>(ids))
+    }
+
+    fn frames(&self) -> Result<ArrayRef, ArrowError> {
+        Ok(frames(
+            self.runs.iter().map(|run| (run.frame, run.rows)),
+            self.sites.len(),
+        ))
+    }
+
+    /// Makes a map of texts per row, as in Parquet: arguments of one name need not be of one kind.
+    fn args(&self) -> Result<ArrayRef, ArrowError> {
+        let mut offsets: Vec<i32> = large_vec(self.sites.len() + 1);
+        let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
+        let mut known: HashMap<(u32, usize), Vec<String>> = HashMap::new();
+        let mut has_args = vec![false; if self.args.is_empty() { 0 } else { self.sites.len() }];
+        let mut count = 0_i32;
+        for args in &self.args {
+            let Some(&site) = self.sites.get(args.row) else {
+                continue;
+            };
+            offsets.resize(args.row + 1, count);
+            has_args[args.row] = !args.values.is_empty();
+            let names = known
+                .entry((site, args.values.len()))
+                .or_insert_with(|| arg_keys(self.catalog.site(SiteId(site)), args.values.len()));
+            for (name, value) in names.iter().zip(&args.values) {
+                keys.append_value(name);
+                match value {
+                    ArgValue::Str(text) => values.append_value(text),
+                    value => values.append_value(value.to_string()),
+                }
+                count = count.checked_add(1).ok_or_else(too_many)?;
+            }
+        }
+        offsets.resize(self.sites.len() + 1, count);
+        let nulls = match self.args.is_empty() {
+            true => NullBuffer::new_null(self.sites.len()),
+            false => NullBuffer::from(has_args),
+        };
+        let DataType::Map(entries, _) = args_type() else {
+            return Err(too_many());
+        };
+        let fields = entry_fields();
+        let pairs: Vec<ArrayRef> = vec![Arc::new(keys.finish()), Arc::new(values.finish())];
+        let pairs = StructArray::try_new(fields, pairs, None)?;
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        Ok(Arc::new(MapArray::try_new(
+            entries,
+            offsets,
+            pairs,
+            Some(nulls),
+            false,
+        )?))
+    }
+}
+
+fn too_many() -> ArrowError {
+    ArrowError::ComputeError(
+        "fewer than 2^31 arguments were expected, found more: take fewer frames at a time".into(),
+    )
+}
+
+/// Makes the table of tasks.
+pub(super) fn tasks(tasks: &[TaskOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+    let sites: Vec<u32> = tasks.iter().map(|task| task.site.0).collect();
+    let count = tasks.len();
+    let columns = vec![
+        Lazy::ready(
+            "thread",
+            threads(catalog, tasks.iter().map(|task| (task.thread, 1)), count)?,
+            false,
+        ),
+        Lazy::ready(
+            "tid",
+            numbers::<UInt32Array>(tasks.iter().map(|task| task.thread.0).collect()),
+            false,
+        ),
+        Lazy::ready(
+            "frame",
+            frames(tasks.iter().map(|task| (task.frame, 1)), count),
+            true,
+        ),
+        Lazy::ready(
+            "id",
+            numbers::<UInt64Array>(tasks.iter().map(|task| task.id).collect()),
+            false,
+        ),
+        Lazy::ready(
+            "name",
+            by_site(catalog, &sites, |site| &site.name, UNKNOWN)?,
+            false,
+        ),
+        Lazy::ready("file", by_site(catalog, &sites, |site| &site.file, "")?, false),
+        Lazy::ready("line", lines(catalog, &sites), true),
+        Lazy::ready(
+            "start_ns",
+            numbers::<Int64Array>(tasks.iter().map(|task| task.start_ns).collect()),
+            false,
+        ),
+        Lazy::ready(
+            "dur_ns",
+            numbers::<Int64Array>(tasks.iter().map(|task| task.dur_ns).collect()),
+            false,
+        ),
+    ];
+    Ok(Table::new(
+        columns,
+        count,
+        ends(tasks.iter().zip(1..).map(|(task, end)| (task.frame, end))),
+    ))
+}
+
+/// Makes the table of messages.
+pub(super) fn messages(messages: &[MessageOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+    let count = messages.len();
+    let texts: StringArray = messages.iter().map(|message| Some(&*message.text)).collect();
+    let columns = vec![
+        Lazy::ready(
+            "thread",
+            threads(catalog, messages.iter().map(|message| (message.thread, 1)), count)?,
+            false,
+        ),
+        Lazy::ready(
+            "tid",
+            numbers::<UInt32Array>(messages.iter().map(|message| message.thread.0).collect()),
+            false,
+        ),
+        Lazy::ready(
+            "frame",
+            frames(messages.iter().map(|message| (message.frame, 1)), count),
+            true,
+        ),
+        Lazy::ready(
+            "time_ns",
+            numbers::<Int64Array>(messages.iter().map(|message| message.time_ns).collect()),
+            false,
+        ),
+        Lazy::ready("text", Arc::new(texts), false),
+    ];
+    Ok(Table::new(
+        columns,
+        count,
+        ends(
+            messages
+                .iter()
+                .zip(1..)
+                .map(|(message, end)| (message.frame, end)),
+        ),
+    ))
+}
+
+/// Makes the table of metrics: a row per value of a frame.
+pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+    let count = metrics.len();
+    let by_column = |what: fn(&vor_core::catalog::Column) -> &str, unknown: &str| {
+        let mut texts = Texts::default();
+        let codes: Vec<i32> = catalog
+            .columns
+            .iter()
+            .map(|column| texts.code(what(column)))
+            .collect();
+        let keys = metrics
+            .iter()
+            .map(|metric| match codes.get(metric.column as usize) {
+                Some(&code) => code,
+                None => texts.code(unknown),
+            });
+        let keys = keys.collect();
+        texts.array(keys)
+    };
+    let columns = vec![
+        Lazy::ready(
+            "frame",
+            numbers::<Int64Array>(metrics.iter().map(|metric| saturated(metric.frame)).collect()),
+            false,
+        ),
+        Lazy::ready(
+            "time_ns",
+            numbers::<Int64Array>(metrics.iter().map(|metric| metric.time_ns).collect()),
+            false,
+        ),
+        Lazy::ready("name", by_column(|column| &column.metric.name, UNKNOWN)?, false),
+        Lazy::ready("unit", by_column(|column| &column.metric.unit, "")?, false),
+        Lazy::ready(
+            "value",
+            numbers::<Float64Array>(metrics.iter().map(|metric| metric.value).collect()),
+            false,
+        ),
+    ];
+    Ok(Table::new(
+        columns,
+        count,
+        ends(
+            metrics
+                .iter()
+                .zip(1..)
+                .map(|(metric, end)| (Some(metric.frame), end)),
+        ),
+    ))
+}
+
+/// Makes the table of frames.
+pub(super) fn frame_table(summaries: &[FrameSummary], catalog: &Catalog) -> Table {
+    let ints =
+        |value: &dyn Fn(&FrameSummary) -> i64| numbers::<Int64Array>(summaries.iter().map(value).collect());
+    let start = |frame: &FrameSummary| catalog.unix_ns(frame.start_ticks);
+    let columns = vec![
+        Lazy::ready("frame", ints(&|frame| saturated(frame.index)), false),
+        Lazy::ready("start_ns", ints(&start), false),
+        Lazy::ready(
+            "dur_ns",
+            ints(&|frame| catalog.unix_ns(frame.end_ticks).saturating_sub(start(frame))),
+            false,
+        ),
+        Lazy::ready("spans", ints(&|frame| saturated(frame.span_count)), false),
+        Lazy::ready(
+            "dropped_spans",
+            ints(&|frame| saturated(frame.dropped_spans)),
+            false,
+        ),
+        Lazy::ready(
+            "merged_marks",
+            ints(&|frame| saturated(frame.merged_marks)),
+            false,
+        ),
+        Lazy::ready(
+            "lost_records",
+            ints(&|frame| saturated(frame.lost_records)),
+            false,
+        ),
+    ];
+    let ends = ends(
+        summaries
+            .iter()
+            .zip(1..)
+            .map(|(frame, end)| (Some(frame.index), end)),
+    );
+    Table::new(columns, summaries.len(), ends)
+}
+
+/// Makes the table of statistics, a row per call site.
+pub(super) fn stats(rows: &[ScopeStats], catalog: &Catalog) -> Result<Table, ArrowError> {
+    let sites: Vec<u32> = rows.iter().map(|row| row.site.0).collect();
+    let ints = |value: fn(&ScopeStats) -> u64| {
+        numbers::<Int64Array>(rows.iter().map(|row| saturated(value(row))).collect())
+    };
+    let mut columns = vec![
+        Lazy::ready(
+            "name",
+            by_site(catalog, &sites, |site| &site.name, UNKNOWN)?,
+            false,
+        ),
+        Lazy::ready(
+            "module_path",
+            by_site(catalog, &sites, |site| &site.module_path, "")?,
+            false,
+        ),
+        Lazy::ready("file", by_site(catalog, &sites, |site| &site.file, "")?, false),
+        Lazy::ready("line", lines(catalog, &sites), true),
+        Lazy::ready("count", ints(|row| row.count), false),
+        Lazy::ready("total_ns", ints(|row| row.total_ns), false),
+        Lazy::ready("self_ns", ints(|row| row.self_ns), false),
+        Lazy::ready("min_ns", ints(|row| row.min_ns), false),
+        Lazy::ready(
+            "mean_ns",
+            numbers::<Float64Array>(rows.iter().map(|row| row.mean_ns).collect()),
+            false,
+        ),
+        Lazy::ready("p50_ns", ints(|row| row.p50_ns), false),
+        Lazy::ready("p95_ns", ints(|row| row.p95_ns), false),
+        Lazy::ready("p99_ns", ints(|row| row.p99_ns), false),
+        Lazy::ready("max_ns", ints(|row| row.max_ns), false),
+        Lazy::ready("child_spans", ints(|row| row.child_spans), false),
+        Lazy::ready("descendant_spans", ints(|row| row.descendant_spans), false),
+    ];
+    let cpu = |name: &str, value: fn(&ScopeStats) -> Option<u64>| {
+        let values: Int64Array = rows.iter().map(|row| value(row).map(saturated)).collect();
+        (values.null_count() < rows.len()).then(|| Lazy::ready(name, Arc::new(values), true))
+    };
+    columns.extend(cpu("cpu_ns", ScopeStats::cpu_ns));
+    columns.extend(cpu("self_cpu_ns", ScopeStats::self_cpu_ns));
+    Ok(Table::new(columns, rows.len(), Vec::new()))
+}
+
+/// Texts, each once, and their codes.
+#[derive(Default)]
+struct Texts {
+    codes: HashMap<String, i32>,
+    texts: Vec<String>,
+}
+
+impl Texts {
+    fn code(&mut self, text: &str) -> i32 {
+        if let Some(&code) = self.codes.get(text) {
+            return code;
+        }
+        let code = self.texts.len() as i32;
+        self.texts.push(text.to_owned());
+        self.codes.insert(text.to_owned(), code);
+        code
+    }
+
+    fn array(&self, keys: Vec<i32>) -> Result<ArrayRef, ArrowError> {
+        let values = Arc::new(StringArray::from_iter_values(&self.texts));
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
+            Int32Array::from(keys),
+            values,
+        )?))
+    }
+}
+
+/// Returns the type of a column of texts that repeat.
+fn coded() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+fn entry_fields() -> Fields {
+    Fields::from(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Utf8, false),
+    ])
+}
+
+fn args_type() -> DataType {
+    DataType::Map(
+        Arc::new(Field::new("entries", DataType::Struct(entry_fields()), false)),
+        false,
+    )
+}
+
+/// Makes a column of numbers without copying them.
+fn numbers<A: FromNumbers + Array + 'static>(values: Vec<A::Number>) -> ArrayRef {
+    Arc::new(A::from_numbers(values))
+}
+
+/// An array of numbers.
+trait FromNumbers {
+    type Number;
+
+    fn from_numbers(values: Vec<Self::Number>) -> Self;
+}
+
+impl<T: arrow_array::ArrowPrimitiveType> FromNumbers for PrimitiveArray<T> {
+    type Number = T::Native;
+
+    fn from_numbers(values: Vec<T::Native>) -> Self {
+        Self::new(values.into(), None)
+    }
+}
+
+/// Makes a column of a text of each row's call site.
+fn by_site(
+    catalog: &Catalog,
+    sites: &[u32],
+    text: fn(&SiteInfo) -> &str,
+    unknown: &str,
+) -> Result<ArrayRef, ArrowError> {
+    const NONE: i32 = -1;
+    let mut texts = Texts::default();
+    // Numbers of sites begin with 1. Those that were not declared are last, where there are such.
+    let declared = catalog
+        .sites
+        .iter()
+        .map(|site| site.as_deref().map_or(NONE, |site| texts.code(text(site))));
+    let mut codes: Vec<i32> = std::iter::once(NONE).chain(declared).collect();
+    let code = |codes: &[i32], site: u32| codes.get(site as usize).copied().unwrap_or(NONE);
+    let mut keys = large_vec(sites.len());
+    keys.extend(sites.iter().map(|&site| code(&codes, site)));
+    if keys.contains(&NONE) {
+        let unknown = texts.code(unknown);
+        codes
+            .iter_mut()
+            .filter(|code| **code == NONE)
+            .for_each(|code| *code = unknown);
+        keys.iter_mut()
+            .filter(|key| **key == NONE)
+            .for_each(|key| *key = unknown);
+    }
+    texts.array(keys)
+}
+
+/// Makes a column of the lines of call sites; 0 and missing where they are not known.
+fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
+    let declared = catalog
+        .sites
+        .iter()
+        .map(|site| site.as_deref().map_or(0, |site| site.line));
+    let by_site: Vec<u32> = std::iter::once(0).chain(declared).collect();
+    let mut lines = large_vec(sites.len());
+    lines.extend(
+        sites
+            .iter()
+            .map(|&site| by_site.get(site as usize).copied().unwrap_or(0)),
+    );
+    let nulls = lines
+        .contains(&0)
+        .then(|| lines.iter().map(|&line| line != 0).collect::<Vec<bool>>().into());
+    Arc::new(UInt32Array::new(lines.into(), nulls))
+}
+
+/// Makes a column of the names of threads, of so many rows each.
+fn threads(
+    catalog: &Catalog,
+    runs: impl Iterator<Item = (ThreadId, usize)>,
+    count: usize,
+) -> Result<ArrayRef, ArrowError> {
+    let mut texts = Texts::default();
+    let mut codes: HashMap<ThreadId, i32> = HashMap::new();
+    let mut keys = large_vec(count);
+    for (thread, rows) in runs {
+        let code = *codes
+            .entry(thread)
+            .or_insert_with(|| texts.code(&thread_label(catalog, thread)));
+        keys.resize(keys.len() + rows, code);
+    }
+    texts.array(keys)
+}
+
+/// Makes a column of the numbers of frames, of so many rows each; -1 and missing after the last one.
+fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize) -> ArrayRef {
+    let mut values = large_vec(count);
+    for (frame, rows) in runs.clone() {
+        values.resize(values.len() + rows, frame.map_or(-1, saturated));
+    }
+    let nulls = runs.clone().any(|(frame, _)| frame.is_none()).then(|| {
+        let mut valid = Vec::with_capacity(count);
+        for (frame, rows) in runs {
+            valid.resize(valid.len() + rows, frame.is_some());
+        }
+        NullBuffer::from(valid)
+    });
+    Arc::new(Int64Array::new(values.into(), nulls))
+}
+
+/// Returns where the rows of each frame end, from the ends of pieces.
+fn ends(pieces: impl Iterator<Item = (Option<u64>, usize)>) -> Vec<FrameEnd> {
+    let mut ends: Vec<FrameEnd> = Vec::new();
+    for (frame, end) in pieces {
+        let frame = frame.unwrap_or(u64::MAX);
+        match ends.last_mut() {
+            Some(last) if last.frame == frame => last.end = end,
+            _ => ends.push(FrameEnd { frame, end }),
+        }
+    }
+    ends
+}
+
+fn saturated(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,426 @@
+//! `vor.Scope` and `vor.scope`: a block of Python as a span.
+//!
+//! A scope's object holds its call site and its arguments, and nothing of what is open: that is on the thread's stack under the object's address. So one object may be entered again and again,
+//! in itself and by several threads.
+//!
+//! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object gives the object, which knows by the number of arguments what is asked. Methods of the usual kind would be
+//! made anew at each `with`, which takes longer than everything else about it.
+
+#![expect(
+    unsafe_code,
+    reason = "functions by the interpreter's own calling conventions"
+)]
+
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use vor_core::callsite::{CallSite, MAX_ARGS};
+use vor_core::scope::loose;
+
+use crate::object::{
+    PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise, text,
+};
+use crate::open;
+use crate::sites::{self, Place};
+use crate::values::Value;
+
+/// An object of `vor.Scope`. All fields are set where it is made, and never again.
+#[repr(C)]
+struct Object {
+    base: ffi::PyObject,
+    vectorcall: ffi::vectorcallfunc,
+    site: &'static CallSite,
+    args: Option<Box<[Value]>>,
+}
+
+static TYPE: TypeCell = TypeCell::new();
+
+/// What the type has as `__enter__` and `__exit__`.
+#[repr(C)]
+struct Itself {
+    base: ffi::PyObject,
+    vectorcall: ffi::vectorcallfunc,
+}
+
+static ITSELF: TypeCell = TypeCell::new();
+
+/// Adds `Scope` and `scope`.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let made = TYPE.make(
+        py,
+        c"vor.Scope",
+        size_of::<Object>(),
+        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
+        &[
+            (ffi::Py_tp_members, offsets([(c"__vectorcalloffset__", offset_of!(Object, vectorcall))])),
+            (ffi::Py_tp_new, new as *mut c_void),
+            (ffi::Py_tp_dealloc, dealloc as *mut c_void),
+            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
+            (ffi::Py_tp_repr, repr as *mut c_void),
+            (
+                ffi::Py_tp_doc,
+                c"Scope(name, /, **args)\n--\n\nA block as a span, for `with`, again and again, or for a function as its decorator."
+                    .as_ptr()
+                    .cast_mut()
+                    .cast(),
+            ),
+        ],
+    )?;
+    ITSELF.make(
+        py,
+        c"vor._core.ScopeMethod",
+        size_of::<Itself>(),
+        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
+        &[
+            (
+                ffi::Py_tp_members,
+                offsets([(c"__vectorcalloffset__", offset_of!(Itself, vectorcall))]),
+            ),
+            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
+            (ffi::Py_tp_descr_get, itself as *mut c_void),
+        ],
+    )?;
+    // SAFETY: the type's objects have room for an `Itself`, which is complete before anyone sees it.
+    let method = unsafe {
+        let method = ffi::PyType_GenericAlloc(ITSELF.get(), 0);
+        if !method.is_null() {
+            (&raw mut (*method.cast::<Itself>()).vectorcall).write(call_by_type);
+        }
+        Bound::from_owned_ptr_or_err(py, method)
+    }?;
+    made.setattr("__enter__", &method)?;
+    made.setattr("__exit__", &method)?;
+    module.add("Scope", made)?;
+    add_functions(
+        module,
+        [keywords(
+            c"scope",
+            scope,
+            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` is a span with an argument.",
+        )],
+    )
+}
+
+/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. All are read and written under the interpreter's lock (relaxed); a slot holds a reference to
+/// either object, so that no other can have its address.
+struct Known {
+    name: AtomicPtr<ffi::PyObject>,
+    keywords: AtomicPtr<ffi::PyObject>,
+    site: AtomicPtr<CallSite>,
+}
+
+static KNOWN: [Known; 256] = [const {
+    Known {
+        name: AtomicPtr::new(ptr::null_mut()),
+        keywords: AtomicPtr::new(ptr::null_mut()),
+        site: AtomicPtr::new(ptr::null_mut()),
+    }
+}; 256];
+
+/// Returns the call site of a name and argument names, or raises.
+///
+/// # Safety
+///
+/// `name` is alive; `keywords` is null or a tuple of `str`.
+#[inline]
+unsafe fn site_of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
+    let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
+    let known = &KNOWN[hash % KNOWN.len()];
+    if known.name.load(Ordering::Relaxed) == name && known.keywords.load(Ordering::Relaxed) == keywords {
+        // SAFETY: the slot has a name, so it has a site, which is never freed.
+        return Some(unsafe { &*known.site.load(Ordering::Relaxed) });
+    }
+    // SAFETY: as the caller says.
+    unsafe { look_up(name, keywords, known) }
+}
+
+/// As [`site_of`], for what is not known.
+///
+/// # Safety
+///
+/// As for [`site_of`].
+#[cold]
+unsafe fn look_up(
+    name: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+    known: &Known,
+) -> Option<&'static CallSite> {
+    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    let (py, name_text) = unsafe { (Python::assume_attached(), text(name)) };
+    let Some(name_text) = name_text else {
+        // SAFETY: as above.
+        let found = unsafe { Bound::from_borrowed_ptr(py, name) };
+        if !found.is_instance_of::<PyString>() {
+            let found = found
+                .get_type()
+                .name()
+                .map_or_else(|_| "?".into(), |name| name.to_string());
+            drop(PyErr::take(py));
+            raise(PyTypeError::new_err(format!(
+                "scope: expected a name as str, found {found}"
+            )));
+        }
+        return None;
+    };
+    let mut args = Vec::new();
+    if !keywords.is_null() {
+        // SAFETY: as the caller says.
+        let keywords = unsafe { Bound::from_borrowed_ptr(py, keywords) };
+        match keywords.extract::<Vec<String>>() {
+            Ok(names) => args = names,
+            Err(error) => {
+                raise(error);
+                return None;
+            }
+        }
+    }
+    if args.len() > MAX_ARGS {
+        let found = args.len();
+        raise(PyValueError::new_err(format!(
+            "scope: expected at most {MAX_ARGS} arguments, found {found}"
+        )));
+        return None;
+    }
+    let site = sites::intern(Place {
+        name: name_text.to_owned(),
+        args,
+        ..Place::default()
+    });
+    // SAFETY: both are alive or null; what the slot held before is its own, and names run no code when they go.
+    unsafe {
+        ffi::Py_INCREF(name);
+        ffi::Py_XINCREF(keywords);
+        ffi::Py_XDECREF(known.name.swap(name, Ordering::Relaxed));
+        ffi::Py_XDECREF(known.keywords.swap(keywords, Ordering::Relaxed));
+    }
+    known
+        .site
+        .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+    Some(site)
+}
+
+/// Makes an object of `vor.Scope`.
+///
+/// # Safety
+///
+/// `kind` is the type or one below it.
+#[inline]
+unsafe fn make(
+    kind: *mut ffi::PyTypeObject,
+    site: &'static CallSite,
+    args: Option<Box<[Value]>>,
+) -> *mut ffi::PyObject {
+    // SAFETY: the type's objects have room for an `Object`, whose fields are written before anyone sees it.
+    unsafe {
+        let made = ffi::PyType_GenericAlloc(kind, 0);
+        if !made.is_null() {
+            let object = made.cast::<Object>();
+            (&raw mut (*object).vectorcall).write(call);
+            (&raw mut (*object).site).write(site);
+            (&raw mut (*object).args).write(args);
+        }
+        made
+    }
+}
+
+unsafe extern "C" fn scope(
+    _: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    if count != 1 {
+        return raise(PyTypeError::new_err(format!(
+            "scope: expected one name, and arguments by keyword; found {count} without keyword"
+        )));
+    }
+    // SAFETY: the interpreter calls with one argument, and behind it a value for each keyword.
+    unsafe {
+        let Some(site) = site_of(*args, keywords) else {
+            return ptr::null_mut();
+        };
+        let values = (!keywords.is_null()).then(|| {
+            let py = Python::assume_attached();
+            let count = ffi::PyTuple_Size(keywords).unsigned_abs();
+            let values = std::slice::from_raw_parts(args.add(1), count);
+            values
+                .iter()
+                .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)))
+                .collect()
+        });
+        make(TYPE.get(), site, values)
+    }
+}
+
+unsafe extern "C" fn new(
+    kind: *mut ffi::PyTypeObject,
+    args: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter gives a tuple, and a dictionary or null.
+    unsafe {
+        let py = Python::assume_attached();
+        let made = (|| -> PyResult<_> {
+            let args = Bound::from_borrowed_ptr(py, args).cast_into::<PyTuple>()?;
+            if args.len() != 1 {
+                let found = args.len();
+                return Err(PyTypeError::new_err(format!(
+                    "Scope: expected one name, and arguments by keyword; found {found} without keyword"
+                )));
+            }
+            let mut names = ptr::null_mut();
+            let (mut kept, mut values) = (None, None);
+            if let Some(keywords) = Bound::from_borrowed_ptr_or_opt(py, keywords) {
+                let keywords = keywords.cast_into::<PyDict>()?;
+                if !keywords.is_empty() {
+                    let tuple = PyTuple::new(py, keywords.keys())?;
+                    names = tuple.as_ptr();
+                    kept = Some(tuple);
+                    values = Some(keywords.values().iter().map(|value| Value::of(&value)).collect());
+                }
+            }
+            let site = site_of(args.get_item(0)?.as_ptr(), names);
+            drop(kept);
+            Ok(site.map(|site| (site, values)))
+        })();
+        match made {
+            Ok(Some((site, values))) => make(kind, site, values),
+            // The error is set.
+            Ok(None) => ptr::null_mut(),
+            Err(error) => raise(error),
+        }
+    }
+}
+
+unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: nobody refers to the object any more; its type was counted where it was made.
+    unsafe {
+        let kind = ffi::Py_TYPE(object);
+        ptr::drop_in_place(&raw mut (*object.cast::<Object>()).args);
+        ffi::PyObject_Free(object.cast());
+        ffi::Py_DECREF(kind.cast());
+    }
+}
+
+/// Gives the object for its own `__enter__` and `__exit__`, and the method itself to who asks the type.
+unsafe extern "C" fn itself(
+    method: *mut ffi::PyObject,
+    object: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let found = if object.is_null() { method } else { object };
+    // SAFETY: the interpreter gives the method, and null or an object.
+    unsafe { ffi::Py_INCREF(found) };
+    found
+}
+
+/// Begins the span for no arguments, ends it for the three of `__exit__`, and decorates a function, which is one.
+unsafe extern "C" fn call(
+    object: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    if !keywords.is_null() {
+        return raise(PyTypeError::new_err(
+            "Scope: expected no keywords where it is called, found some",
+        ));
+    }
+    // SAFETY: the interpreter calls with an object of the type, and so many arguments.
+    unsafe {
+        match positional_count(count) {
+            0 => enter(object),
+            3 => {
+                open::end(open::block_key(object), 0);
+                none()
+            }
+            1 => decorate(object, *args),
+            found => raise(PyTypeError::new_err(format!(
+                "Scope: expected a function to decorate, found {found} arguments"
+            ))),
+        }
+    }
+}
+
+/// `Scope.__enter__(scope)` and `Scope.__exit__(scope, …)`.
+unsafe extern "C" fn call_by_type(
+    _: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let count = positional_count(count);
+    // SAFETY: the interpreter calls with so many arguments; the first is looked at before it is taken for one of the type.
+    unsafe {
+        if !matches!(count, 1 | 4) || ffi::PyObject_TypeCheck(*args, TYPE.get()) == 0 {
+            return raise(PyTypeError::new_err(
+                "Scope: expected a Scope, and the three arguments of __exit__ or none",
+            ));
+        }
+        call(*args, args.add(1), count - 1, keywords)
+    }
+}
+
+/// Begins the span.
+///
+/// # Safety
+///
+/// `object` is of the type and alive.
+#[inline(always)]
+unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    let key = open::block_key(object);
+    // SAFETY: as the caller says.
+    unsafe {
+        let scope = &*object.cast::<Object>();
+        match &scope.args {
+            None => open::push(key, loose::begin(scope.site)),
+            Some(values) => {
+                let (begun, words) = loose::begin_with(scope.site, |put| {
+                    values.iter().for_each(|value| put(value.word()));
+                });
+                open::push_with(key, begun, words);
+            }
+        }
+        ffi::Py_INCREF(object);
+    }
+    object
+}
+
+/// Returns a function, profiled under the scope's name.
+///
+/// # Safety
+///
+/// `object` is of the type, and both are alive.
+#[cold]
+unsafe fn decorate(object: *mut ffi::PyObject, function: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    unsafe {
+        let py = Python::assume_attached();
+        let name = (*object.cast::<Object>()).site.name();
+        let profiled = (|| {
+            let named = PyDict::new(py);
+            named.set_item("name", name)?;
+            let function = Bound::from_borrowed_ptr(py, function);
+            py.import("vor")?
+                .getattr("profile")?
+                .call((function,), Some(&named))
+        })();
+        profiled.map_or_else(raise, Bound::into_ptr)
+    }
+}
+
+unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter gives objects of the type.
+    let (py, name) = unsafe { (Python::assume_attached(), (*object.cast::<Object>()).site.name()) };
+    let made = PyString::new(py, name)
+        .repr()
+        .map(|name| PyString::new(py, &format!("vor.Scope({name})")));
+    made.map_or_else(raise, |text| text.into_any().into_ptr())
+}

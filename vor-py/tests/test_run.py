@@ -1,0 +1,208 @@
+"""`python -m vor run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from recorded import HAS_MONITORING, environment, start, trace
+
+PROGRAM = """
+import asyncio, multiprocessing, subprocess, sys, threading
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+class Class:
+    def method(self): return [x for x in gen(3)]
+
+def gen(n):
+    for i in range(n): yield i
+
+async def task(n):
+    await asyncio.sleep(0)
+    return n
+
+async def main():
+    return await asyncio.gather(*(task(i) for i in range(3)))
+
+def fails():
+    raise ValueError
+
+if __name__ == "__main__":
+    assert fib(10) == 55 and Class().method() == [0, 1, 2]
+    assert asyncio.run(main()) == [0, 1, 2]
+    try: fails()
+    except ValueError: pass
+    thread = threading.Thread(target=fib, args=(5,), name="worker")
+    thread.start(); thread.join()
+    print(sys.argv, __name__, __file__)
+"""
+
+
+def own(capture) -> dict[str, int]:
+    """Count the spans of the program itself."""
+    counts: dict[str, int] = {}
+    for span in capture.spans:
+        if span["file"].endswith("program.py"):
+            counts[span["name"]] = counts.get(span["name"], 0) + 1
+    return counts
+
+
+def test_every_call_is_recorded(tmp_path: Path) -> None:
+    run = trace(tmp_path, PROGRAM)
+    counts = own(run.capture)
+    counts.pop("Class.method.<locals>.<listcomp>", None)  # Until 3.11 a comprehension is a function.
+    assert counts == {
+        "<module>": 1,
+        "fib": 177 + 15,
+        "Class": 1,
+        "Class.method": 1,
+        "gen": 4,
+        "main": 2,
+        "main.<locals>.<genexpr>": 4,
+        "task": 6,
+        "fails": 1,
+    }
+    assert sum(span["name"] == "fib" and span["thread"] == "worker" for span in run.capture.spans) == 15
+    assert any(span["name"] == "gather" for span in run.capture.spans), "the standard library is recorded too"
+    assert ("Class.method", "gen") in run.capture.parents() or not HAS_MONITORING
+    assert run.done.stdout == f"['program.py'] __main__ {tmp_path / 'program.py'}\n"
+
+
+def test_places_are_included_and_excluded(tmp_path: Path) -> None:
+    run = trace(tmp_path, PROGRAM, "--include", "program.py")
+    assert all(span["file"].endswith("program.py") for span in run.capture.spans) and own(run.capture)["fib"] == 192
+    (tmp_path / "run.vor").unlink()
+    run = trace(tmp_path, PROGRAM, "--include", "asyncio", "--exclude", "asyncio.events")
+    files = {Path(span["file"]).parts[-2:] for span in run.capture.spans}
+    assert ("asyncio", "tasks.py") in files and ("asyncio", "events.py") not in files
+    assert all(file[0] == "asyncio" for file in files)
+
+
+def test_short_calls_are_left_out(tmp_path: Path) -> None:
+    run = trace(
+        tmp_path,
+        """
+        import time
+        def short(): pass
+        def long(): time.sleep(0.02)
+        for _ in range(1000): short()
+        for _ in range(3): long()
+        """,
+        "--min-us",
+        "10000",
+        "--include",
+        "program.py",
+    )
+    counts = own(run.capture)
+    assert counts["long"] == 3 and counts.get("short", 0) < 10 and counts["<module>"] == 1
+
+
+def test_calls_of_c(tmp_path: Path) -> None:
+    program = """
+        def f(values):
+            values.append(1)
+            try: len(3)
+            except TypeError: pass
+            sorted([3, 1, 2], key=g)
+            return len(values)
+        def g(x): return -x
+        for _ in range(10): f([])
+        """
+    run = trace(tmp_path, program, "--c-calls", "--include", "program.py")
+    counts = run.capture.counts
+    assert counts["f"] == 10 and counts["g"] == 30 and counts["len"] == 20
+    assert counts["list.append"] == 10 and counts["sorted"] == 10
+    assert ("f", "len") in run.capture.parents() and ("sorted", "g") in run.capture.parents()
+
+
+def test_a_module_runs_as_by_python_itself(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("import sys\nfrom . import part\nprint(part.f(), sys.argv[1:], __package__, __spec__.name)\n")
+    (package / "part.py").write_text("def f(): return 7\n")
+    for before in ([], ["-m", "vor", "run", "--out", "run.vor"]):
+        program = tmp_path / "start.py"
+        program.write_text(
+            f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, *{before!r}, '-m', 'package', 'a', '-b']))"
+        )
+        run = start(tmp_path, program.read_text())
+        assert run.done.stdout == "7 ['a', '-b'] package package.__main__\n", run.done.stderr
+    assert any(span["name"] == "f" for span in run.capture.spans)
+
+
+def test_a_program_ends_as_it_would_alone(tmp_path: Path) -> None:
+    for program in (
+        "import sys\nprint('out')\nsys.exit(3)",
+        "import sys\nsys.exit('message')",
+        "def f():\n    raise ValueError('unhandled')\nf()",
+        "import atexit\natexit.register(print, 'at the end')\nraise SystemExit",
+        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()",
+        "x = = 1",
+    ):
+        alone = start(tmp_path, program)
+        traced = start(tmp_path, program, before=["-m", "vor", "run", "--out", "run.vor"])
+        (tmp_path / "run.vor").unlink(missing_ok=True)
+        assert traced.done.stdout == alone.done.stdout
+        assert traced.done.returncode == alone.done.returncode
+        assert traced.done.stderr == alone.done.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_are_recorded(tmp_path: Path, method: str) -> None:
+    run = trace(
+        tmp_path,
+        f"""
+        import multiprocessing, subprocess, sys
+        def work(n): return leaf(n)
+        def leaf(n): return n
+        if __name__ == "__main__":
+            context = multiprocessing.get_context({method!r})
+            process = context.Process(target=work, args=(1,))
+            process.start(); process.join()
+            assert process.exitcode == 0
+            print(subprocess.run([sys.executable, "-c", "def child(): print('child')\\nchild()"], capture_output=True, text=True))
+        """,
+    )
+    assert "stdout='child\\n', stderr=''" in run.done.stdout
+    captures = run.captures
+    others = [capture for capture in captures if capture.path.name != "run.vor"]
+    assert sum(own(capture).get("leaf", 0) for capture in captures) == 1
+    assert sum(own(capture).get("leaf", 0) for capture in others) == 1, "the child has a capture of its own"
+    assert sum(capture.counts["child"] for capture in others) == 1
+    assert "vor merge" in run.done.stderr
+
+
+def test_the_environment_s_own_sitecustomize_is_still_found(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = True\n")
+    run = trace(
+        tmp_path,
+        """
+        import subprocess, sys
+        print(subprocess.run([sys.executable, "-c", "print(customized)"], capture_output=True, text=True).stdout)
+        """,
+        PYTHONPATH=str(tmp_path) + (":" + environment()["PYTHONPATH"] if "PYTHONPATH" in environment() else ""),
+    )
+    assert "True" in run.done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "expected a script or -m MODULE, found neither"),
+        (["missing.py"], "missing.py: expected a script, found No such file or directory"),
+        (["-m", "no_such_module"], "-m no_such_module: expected a module, found none of this name that can be run"),
+        (["--min-us", "-1", "x.py"], "--min-us: expected a number of at least 0, found -1.0"),
+        (["--include", "no_such_module", "program.py"], "--include: expected a module, a file or a folder, found no_such_module"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: list[str], text: str) -> None:
+    (tmp_path / "program.py").write_text("")
+    command = [sys.executable, "-m", "vor", "run", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*.vor"))
