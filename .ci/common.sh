@@ -15,7 +15,8 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 export CARGO_INCREMENTAL=0
 export CARGO_TERM_PROGRESS_WHEN=never
 export PATH=$PATH:$cache/tools/bin
-host=$(rustc -vV | sed -n 's/^host: //p')
+# Where programs were built elsewhere there may be no compiler.
+host=$(command -v rustc >/dev/null && rustc -vV | sed -n 's/^host: //p' || uname -m)
 
 step=$(basename "$0")
 

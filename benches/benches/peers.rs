@@ -5,18 +5,11 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use vor_benches::clock::bare_ticks;
+use vor_benches::clock::two_ticks;
 use vor_benches::peers::{self, Peer};
 
 /// Scopes between two times that what was recorded is thrown away.
 const CHUNK: u64 = 1000;
-
-fn two_ticks(passes: u32) {
-    for _ in 0..passes {
-        black_box(bare_ticks());
-        black_box(bare_ticks());
-    }
-}
 
 fn vor_empty(passes: u32) {
     for i in 0..passes {

@@ -89,6 +89,15 @@ fn scopes(criterion: &mut Criterion) {
             black_box(chain(i, 105));
         });
     });
+    on.bench_function("processor_time", |bencher| {
+        flushed(bencher, |i| {
+            vor::profile_scope!("measured", cpu);
+            black_box(i);
+        });
+    });
+    on.bench_function("processor_time_nested_10_deep", |bencher| {
+        flushed(bencher, measured)
+    });
     on.bench_function("phase", |bencher| {
         let mut phases = vor::profile_phase!("first");
         flushed(bencher, |i| {
@@ -97,7 +106,64 @@ fn scopes(criterion: &mut Criterion) {
         });
     });
     on.finish();
+
+    // For good, so it comes last.
+    vor::Config::new().aggregate(true).print_stats(false).enable();
+    let mut counted = criterion.benchmark_group("scope_counted");
+    counted.bench_function("two_clock_reads", |bencher| {
+        flushed(bencher, |_| {
+            black_box(bare_ticks());
+            black_box(bare_ticks());
+        });
+    });
+    counted.bench_function("empty", |bencher| {
+        flushed(bencher, |i| {
+            vor::profile_scope!("empty");
+            black_box(i);
+        });
+    });
+    counted.bench_function("nested_10_deep", |bencher| flushed(bencher, nested));
+    counted.bench_function("two_integer_arguments", |bencher| {
+        flushed(bencher, |i| {
+            vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
+            black_box(i);
+        });
+    });
+    counted.bench_function("name_made_at_run_time", |bencher| {
+        flushed(bencher, |i| {
+            let _scope = vor::scope(black_box("made at run time"));
+            black_box(i);
+        });
+    });
+    counted.bench_function("work_in_a_scope", |bencher| {
+        flushed(bencher, |i| {
+            vor::profile_scope!("work");
+            black_box(chain(i, 105));
+        });
+    });
+    counted.bench_function("phase", |bencher| {
+        let mut phases = vor::profile_phase!("first");
+        flushed(bencher, |i| {
+            vor::profile_phase!(phases, "next");
+            black_box(i);
+        });
+    });
+    counted.finish();
     vor::disable();
+}
+
+fn measured(i: u64) {
+    vor::profile_scope!("measured 1", cpu);
+    vor::profile_scope!("measured 2", cpu);
+    vor::profile_scope!("measured 3", cpu);
+    vor::profile_scope!("measured 4", cpu);
+    vor::profile_scope!("measured 5", cpu);
+    vor::profile_scope!("measured 6", cpu);
+    vor::profile_scope!("measured 7", cpu);
+    vor::profile_scope!("measured 8", cpu);
+    vor::profile_scope!("measured 9", cpu);
+    vor::profile_scope!("measured 10", cpu);
+    black_box(i);
 }
 
 fn nested(i: u64) {

@@ -1,6 +1,7 @@
 //! The floor: the processor's counter without anything around it, and the CPU time of threads.
 
 use std::cell::Cell;
+use std::hint::black_box;
 
 /// Reads the counter that a scope reads, and nothing else.
 #[cfg(target_arch = "x86_64")]
@@ -32,6 +33,15 @@ pub fn bare_ticks() -> u64 {
 #[must_use]
 pub fn bare_ticks() -> u64 {
     vor_core::clock::ticks()
+}
+
+/// The floor, `passes` times: two readings of the counter.
+#[inline(never)]
+pub fn two_ticks(passes: u32) {
+    for _ in 0..passes {
+        black_box(bare_ticks());
+        black_box(bare_ticks());
+    }
 }
 
 /// Two readings of the counter around a block, and a store: the least that a profiler of blocks can cost in a program.

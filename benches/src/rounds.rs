@@ -3,7 +3,10 @@
 //! A machine that is busy with other things slows whole stretches of time. Contestants that run within the same hundred microseconds
 //! are slowed alike, so the median of the ratios within rounds holds still where the times themselves do not.
 
+#[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
+#[cfg(target_arch = "wasm32")]
+use web_time::Instant;
 
 /// Something to time: a loop that runs its body as often as it is told.
 pub type Loop<'a> = Box<dyn FnMut(u32) + 'a>;

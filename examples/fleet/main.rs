@@ -116,7 +116,7 @@ fn export(
                 }
             }
             Event::Frame(recovered) => data.accept_frame(&recovered.frame)?,
-            Event::OpenScopes(_) => {}
+            Event::OpenScopes(_) | Event::Heap(_) => {}
             Event::Loss(loss) => return Err(format!("a whole capture was expected, found {loss:?}").into()),
         }
     }

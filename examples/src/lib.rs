@@ -1,5 +1,10 @@
 //! What the examples share: where captures go, how they end, how a table of scopes looks, and random numbers that are the same in every run.
 
+#[cfg(feature = "viz")]
+pub mod particles;
+#[cfg(feature = "viz")]
+pub mod stage;
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;

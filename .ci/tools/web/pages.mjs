@@ -1,8 +1,8 @@
-// Opens the viewer's page and the live demo in Chromium and checks what they say.
+// Opens the viewer's page, the live demo, a worker and the bench in Chromium and checks what they say.
 //
 //   node pages.mjs TOOLS CHROMIUM WORK PICTURES
 //
-// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer` and `demo`, the captures `run.vor` and `damaged.vor`, `text.vor`, which is none, and
+// TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and `bench`, the captures `run.vor` and `damaged.vor`, `text.vor`, which is none, and
 // `info.json` and `stats.json`, what the command says of the first. A line per check; the first that fails ends the program with status 1.
 import { createRequire } from 'node:module';
 import fs from 'node:fs';
@@ -39,18 +39,21 @@ function check(what, holds, found) {
   console.log(`  ${what}`);
 }
 
-/** Opens a page, notes what goes wrong in it, and runs `work` with it. */
-async function visit(address, options, body) {
+/** Opens a page, in which the script `before` runs first, notes what goes wrong in it, and calls `body` with it and the lines of vor that the console hides. */
+async function visit(address, { before = '', ...options }, body) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
+  await page.addInitScript(before);
   const errors = [];
+  const hidden = [];
   page.on('pageerror', (error) => errors.push(error.message));
   page.on('console', (message) => {
     // What the network answered is the concern of those who asked.
+    if (message.type() === 'debug' && message.text().startsWith('vor: ')) hidden.push(message.text());
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) errors.push(message.text());
   });
   await page.goto(`${origin}${address}`);
-  await body(page);
+  await body(page, hidden);
   check('nothing went wrong in the page', errors.length === 0, errors);
   await context.close();
 }
@@ -194,6 +197,90 @@ const checks = {
       await until(page, () => performance.getEntriesByType('measure').length > 500);
       await picture(page, 'web_demo_light');
     });
+  },
+  async 'a worker'() {
+    const own = path.join(work, 'worker');
+    fs.mkdirSync(own);
+    fs.writeFileSync(path.join(own, 'index.html'), '<!doctype html><title>a page with a worker</title><link rel="icon" href="data:,">');
+    // The program of the demo, which works for some frames where there is no page.
+    fs.writeFileSync(
+      path.join(own, 'worker.js'),
+      `import start from '../demo/web.js';
+       const began = performance.now();
+       await start();
+       const measures = performance.getEntriesByType('measure');
+       postMessage({
+         began, ended: performance.now(), window: typeof window,
+         measures: measures.map(({ name, startTime, duration, detail }) => ({ name, startTime, duration, detail })),
+       });`,
+    );
+    await visit('/worker/', {}, async (page) => {
+      const { began, ended, window, measures } = await page.evaluate(
+        () =>
+          new Promise((resolve, reject) => {
+            const worker = new Worker('worker.js', { type: 'module' });
+            worker.onmessage = (message) => resolve(message.data);
+            worker.onerror = (error) => reject(new Error(`the worker: ${error.message}`));
+            setTimeout(() => reject(new Error('the worker says nothing')), 30_000);
+          }),
+      );
+      check('it is a worker, without a window', window === 'undefined', window);
+      const counts = {};
+      for (const { name } of measures) counts[name] = (counts[name] ?? 0) + 1;
+      // Twenty frames that simulate once, twice, three times, once and so on, in eight slices each.
+      const expected = { work: 20, simulate: 39, spawn: 39, advance: 312 };
+      const same = Object.keys(counts).length === 4 && Object.entries(expected).every(([name, count]) => counts[name] === count);
+      check('every scope is a measure, and nothing else is', same, counts);
+
+      const end = (measure) => measure.startTime + measure.duration;
+      // Sums of floating-point milliseconds differ in the last bits.
+      const within = (inner, outer) => inner.startTime >= outer.startTime - 1e-6 && end(inner) <= end(outer) + 1e-6;
+      const of = (name, frame) => measures.filter((measure) => measure.name === name && measure.detail.frame === frame);
+      let total = 0;
+      let previous = { startTime: began, duration: 0 };
+      for (let frame = 0; frame < 20; frame += 1) {
+        const [[work], simulations] = [of('work', frame), of('simulate', frame)];
+        const inner = [...of('spawn', frame), ...of('advance', frame)];
+        const told = JSON.stringify([work, ...simulations, ...inner]);
+        const holds =
+          work?.detail.devtools.properties[0].join() === `frame,${frame}` &&
+          work.startTime >= end(previous) - 1e-6 &&
+          simulations.length === 1 + (frame % 3) &&
+          simulations.every((simulate) => within(simulate, work)) &&
+          inner.length === 9 * simulations.length &&
+          // As measures come in the order of time, each simulation has the next eight slices.
+          of('advance', frame).every((advance, i) => within(advance, simulations[Math.floor(i / 8)])) &&
+          of('spawn', frame).every((spawn, i) => within(spawn, simulations[i])) &&
+          inner.reduce((sum, { duration }) => sum + duration, 0) <= work.duration + 1e-6;
+        if (!holds) throw new Error(`frame ${frame} of the worker: found ${told}`);
+        total += work.duration;
+        previous = work;
+      }
+      check('scopes lie in their frames and in those around them', end(previous) <= ended, [previous, ended]);
+      check('they take the time that they took', total > 0 && total <= ended - began, [total, began, ended]);
+      const left = await page.evaluate(() => performance.getEntriesByType('measure').length);
+      check("the page's own timeline has none of them", left === 0, left);
+    });
+  },
+  async 'what a scope costs, and what frames hold'() {
+    const own = ['frame_ms', 'io_MB', 'io_ms'];
+    const others = 'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB (browsers do not tell it)';
+    for (const [where, address, before, rows] of [
+      ['a window', '/bench/', '', [...own, 'memory_mb']],
+      ['a window of a browser without `performance.memory`', '/bench/', 'delete Performance.prototype.memory;', own],
+      ['a worker', '/bench/?worker', '', own],
+    ]) {
+      await visit(address, { before }, async (page, hidden) => {
+        const answer = await (await page.waitForFunction(() => window.vorBench, null, { timeout: 120_000 })).jsonValue();
+        console.log(`  ${where}`);
+        for (const [name, ns, ratio] of answer.costs) console.log(`    ${name.padEnd(24)} ${ns.toFixed(1).padStart(8)} ns ${ratio.toFixed(2).padStart(6)} ×`);
+        check('all scopes are in frames, and none is dropped', answer.spans >= 101 * 3 * 25_000 && answer.dropped === 0, answer);
+        check('rows are those that the browser tells', answer.rows.join() === rows.join(), answer.rows);
+        const memory = rows.includes('memory_mb') ? '' : 'memory_mb (there is no `performance.memory`, which only windows of Chromium have), ';
+        check('one hidden line says why others are absent', hidden.join() === `vor: these rows are absent: ${memory}${others}`, hidden);
+        check("puffin has its own scopes and vor's in one frame", answer.puffin.toSorted().join() === 'of puffin,of vor', answer.puffin);
+      });
+    }
   },
 };
 

@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use vor_benches::clock::{TwoReads, bare_ticks};
-use vor_benches::rounds::{Loop, contest, keep_quiet};
+use vor_benches::clock::{TwoReads, bare_ticks, two_ticks};
+use vor_benches::rounds::{Loop, Times, contest, keep_quiet};
 use vor_benches::work::chain;
 
 use crate::Options;
@@ -15,14 +15,6 @@ const ROUNDS: usize = 2001;
 const SCOPES: u32 = 1000;
 /// Steps of the chain that makes about 200 ns.
 const WORK_STEPS: u32 = 105;
-
-/// The floor.
-pub fn two_ticks(passes: u32) {
-    for _ in 0..passes {
-        black_box(bare_ticks());
-        black_box(bare_ticks());
-    }
-}
 
 fn nothing(passes: u32) {
     for i in 0..passes {
@@ -130,13 +122,7 @@ pub fn measure(_: &Options, table: &mut Table) {
     let [floor, store, empty, args, nested, bare, scoped, tick, phase] = &times[..] else {
         return;
     };
-    table.add_noted(
-        "two clock reads (the floor)",
-        Target::None,
-        floor.median_ns(),
-        "ns",
-        format!("{quiet} quiet rounds of {ROUNDS}"),
-    );
+    add_floor(table, floor, quiet);
     table.add(
         "two clock reads and a store / two clock reads",
         Target::None,
@@ -192,6 +178,75 @@ pub fn measure(_: &Options, table: &mut Table) {
         more,
         "ns",
     );
+}
+
+fn named(passes: u32) {
+    for i in 0..passes {
+        let _scope = vor::scope(black_box("made at run time"));
+        black_box(i);
+    }
+}
+
+/// Adds the row that others are divided by.
+fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
+    table.add_noted(
+        "two clock reads (the floor)",
+        Target::None,
+        floor.median_ns(),
+        "ns",
+        format!("{quiet} quiet rounds of {ROUNDS}"),
+    );
+}
+
+/// Measures scopes that are counted and not recorded, which is for good.
+pub fn measure_counted(_: &Options, table: &mut Table) {
+    vor::Config::new().aggregate(true).print_stats(false).enable();
+    let mut contestants: [Loop<'_>; 9] = [
+        Box::new(two_ticks),
+        Box::new(empty),
+        Box::new(two_args),
+        Box::new(|passes| nested(passes / 10)),
+        Box::new(|passes| bare_work(passes / 10)),
+        Box::new(|passes| scoped_work(passes / 10)),
+        Box::new(one_tick),
+        Box::new(phases),
+        Box::new(named),
+    ];
+    let mut times = contest(ROUNDS, SCOPES, &mut contestants, usize::MAX, &mut || {});
+    let quiet = keep_quiet(&mut times);
+    let [floor, empty, args, nested, bare, scoped, tick, phase, named] = &times[..] else {
+        return;
+    };
+    add_floor(table, floor, quiet);
+    table.add("empty scope, counted", Target::None, empty.median_ns(), "ns");
+    for (what, times) in [
+        ("empty scope, counted / two clock reads", empty),
+        ("counted, nested 10 deep / two clock reads", nested),
+        ("counted, 2 integer arguments / two clock reads", args),
+    ] {
+        table.add(what, Target::AtMost(1.5), times.ratio_to(floor), "x");
+    }
+    table.add(
+        "counted, name made at run time / two clock reads",
+        Target::None,
+        named.ratio_to(floor),
+        "x",
+    );
+    // These two ran a tenth of the passes that their times were divided by.
+    let more = 10.0 * scoped.more_than_ns(bare);
+    table.add(
+        "counted, around 200 ns of work, over two clock reads",
+        Target::None,
+        more,
+        "ns",
+    );
+    table.add(
+        "counted phase / one clock read",
+        Target::None,
+        phase.ratio_to(tick),
+        "x",
+    );
+    vor::disable();
 }
 
 static COUNTER: vor::Counter = vor::Counter::new("budget_counter", "");

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `idle`, `size`, `real`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
@@ -94,6 +94,8 @@ fn main() -> ExitCode {
         ("real", real::measure),
         #[cfg(feature = "peers")]
         ("peers", peers::measure),
+        // The last one: scopes are counted for good then.
+        ("counted", hot::measure_counted),
     ];
     println!("{:<58} {:>10} {:>12}", "", "target", "measured");
     for (name, measure) in groups {

@@ -1,10 +1,11 @@
 //! Against other profilers, recording, in one run.
 
+use vor_benches::clock::two_ticks;
 use vor_benches::peers::{self, PERFETTO, PUFFIN, PUFFIN_AND_TRACING};
 use vor_benches::rounds::{Loop, contest, keep_quiet};
 
 use crate::Options;
-use crate::hot::{empty, two_args, two_ticks};
+use crate::hot::{empty, two_args};
 use crate::table::{Table, Target};
 
 const ROUNDS: usize = 401;

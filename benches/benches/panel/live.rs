@@ -30,6 +30,8 @@ pub fn benches(criterion: &mut Criterion) {
 
 /// Runs for some seconds, prints what happened, and returns how long each pass took.
 fn run() -> Vec<Duration> {
+    let memory_mb = || vor::current_memory_bytes().unwrap_or(0) as f64 / 1e6;
+    let before_mb = memory_mb();
     vor::Config::new().enable();
     let stop = AtomicBool::new(false);
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
@@ -70,7 +72,7 @@ fn run() -> Vec<Duration> {
                 held += frame.held_spans;
                 dropped += frame.dropped_spans;
             }
-            let memory_mb = vor::current_memory_bytes().unwrap_or(0) as f64 / 1e6;
+            let memory_mb = memory_mb();
             if began.elapsed() > Duration::from_secs(SECONDS / 2) {
                 lowest_mb = lowest_mb.min(memory_mb);
                 highest_mb = highest_mb.max(memory_mb);
@@ -84,11 +86,12 @@ fn run() -> Vec<Duration> {
     let mut sorted = passes.clone();
     sorted.sort_unstable();
     eprintln!(
-        "live: {:.1} M spans/s into frames, {held} of {spans} shown, {dropped} dropped; {} passes, median {:?}, p99 {:?}; {lowest_mb:.0} to {highest_mb:.0} MB in the second half",
+        "live: {:.1} M spans/s into frames, {held} of {spans} shown, {dropped} dropped; {} passes, median {:?}, p99 {:?}; {before_mb:.0} MB before, {lowest_mb:.0} to {highest_mb:.0} in the second half, {:.0} of them spans",
         spans as f64 / seconds / 1e6,
         sorted.len(),
         sorted[sorted.len() / 2],
         sorted[sorted.len() * 99 / 100],
+        state.store().span_bytes() as f64 / 1e6,
     );
     passes
 }

@@ -3,6 +3,7 @@
 //! Each picture moves by a little from pass to pass, so that nothing is only shown again. `cargo bench -p vor-benches --features panel --bench panel`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
+mod browse;
 mod flame;
 mod headless;
 mod live;
@@ -16,10 +17,12 @@ use criterion::{criterion_group, criterion_main};
 
 criterion_group!(
     benches,
+    // First, since what others leave in the heap would count as the panel's memory.
+    live::benches,
     flame::benches,
     numbers::benches,
     tables::benches,
     whole::benches,
-    live::benches
+    browse::benches
 );
 criterion_main!(benches);

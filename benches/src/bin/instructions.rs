@@ -52,14 +52,18 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let kind = args.next().unwrap_or_default();
     let passes = args.next().and_then(|text| text.parse::<u64>().ok());
+    let counts = kind == "scope-counted";
     let (run, on): (fn(u64), bool) = match kind.as_str() {
         "empty" => (counted_empty, false),
         "scope" => (counted_scope, true),
+        "scope-counted" => (counted_scope, true),
         "scope-off" => (counted_scope, false),
         "two-args" => (counted_two_args, true),
         "phase" => (counted_phase, true),
         _ => {
-            eprintln!("instructions: expected empty, scope, scope-off, two-args or phase, found `{kind}`");
+            eprintln!(
+                "instructions: expected empty, scope, scope-counted, scope-off, two-args or phase, found `{kind}`"
+            );
             return ExitCode::from(2);
         }
     };
@@ -68,7 +72,11 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     if on {
-        vor::Config::new().ring_kib(RING_KIB).enable();
+        vor::Config::new()
+            .ring_kib(RING_KIB)
+            .aggregate(counts)
+            .print_stats(false)
+            .enable();
     }
     run(passes);
     ExitCode::SUCCESS

@@ -1,0 +1,125 @@
+//! What does a scope cost of which more than the length is measured, for all scopes of the program? Beside two clock readings, in rounds that take turns.
+//!
+//! With `VOR_CPU_SOURCE=clock`, processor time comes from the thread's clock, and the floor is two readings of both clocks.
+//!
+//! A program that measures does so for good, so the modes follow each other: only lengths, then processor time too, then allocations as well.
+
+use std::hint::black_box;
+
+use vor_benches::clock::{bare_ticks, thread_cpu_ns, two_ticks};
+use vor_benches::rounds::{Loop, contest, keep_quiet};
+use vor_core::__private::init_cpu;
+use vor_core::cpu::Source;
+
+#[global_allocator]
+static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system();
+
+const ROUNDS: usize = 400;
+const SCOPES: u32 = 1000;
+
+fn both_clocks(passes: u32) {
+    for _ in 0..passes {
+        black_box((bare_ticks(), thread_cpu_ns()));
+        black_box((bare_ticks(), thread_cpu_ns()));
+    }
+}
+
+fn empty(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("empty");
+        black_box(i);
+    }
+}
+
+fn two_args(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("two_args", index = i, bytes = 4096_u64);
+        black_box(i);
+    }
+}
+
+fn of_itself(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("measured", cpu);
+        black_box(i);
+    }
+}
+
+fn bare_object(passes: u32) {
+    for i in 0..passes {
+        black_box(bare_ticks());
+        black_box(Box::new(i));
+        black_box(bare_ticks());
+    }
+}
+
+fn with_object(passes: u32) {
+    for i in 0..passes {
+        vor::profile_scope!("with object");
+        black_box(Box::new(i));
+    }
+}
+
+fn phases(passes: u32) {
+    let mut phase = vor::profile_phase!("first");
+    for i in 1..passes {
+        vor::profile_phase!(phase, "next");
+        black_box(i);
+    }
+}
+
+fn measure(mode: &str) {
+    let mut contestants: [Loop<'_>; 7] = [
+        Box::new(two_ticks),
+        Box::new(empty),
+        Box::new(of_itself),
+        Box::new(two_args),
+        Box::new(phases),
+        Box::new(bare_object),
+        Box::new(with_object),
+    ];
+    let mut times = contest(ROUNDS, SCOPES, &mut contestants, 2, &mut vor::flush);
+    let quiet = keep_quiet(&mut times);
+    println!("{mode}, ns over two clock readings, medians of {quiet} quiet rounds of {ROUNDS}:");
+    println!("  {:24} {:6.2}", "two clock readings", times[0].median_ns());
+    println!(
+        "  {:24} {:+6.2}",
+        "over it with an object",
+        times[6].more_than_ns(&times[5])
+    );
+    for (name, times_of) in [
+        "empty scope",
+        "profile_scope!(…, cpu)",
+        "two integer arguments",
+        "phase",
+    ]
+    .iter()
+    .zip(&times[1..])
+    {
+        println!("  {name:24} {:+6.2}", times_of.more_than_ns(&times[0]));
+    }
+}
+
+/// What a scope costs where each asks the system twice.
+fn measure_by_the_clock() {
+    let mut contestants: [Loop<'_>; 2] = [Box::new(both_clocks), Box::new(of_itself)];
+    let mut times = contest(ROUNDS, SCOPES, &mut contestants, 2, &mut vor::flush);
+    let quiet = keep_quiet(&mut times);
+    println!(
+        "profile_scope!(…, cpu) over two readings of both clocks, which take {:.0} ns: {:+.2} ns in {quiet} quiet rounds of {ROUNDS}",
+        times[0].median_ns(),
+        times[1].more_than_ns(&times[0]),
+    );
+}
+
+fn main() {
+    vor::Config::new().allocations(false).enable();
+    if init_cpu() == Source::Clock {
+        return measure_by_the_clock();
+    }
+    measure("lengths");
+    vor::Config::new().allocations(false).cpu_time(true).enable();
+    measure("processor time of all scopes");
+    vor::Config::new().cpu_time(true).allocations(true).enable();
+    measure("processor time and allocations of all scopes");
+}

@@ -1,0 +1,130 @@
+//! Does a server that is ill slow the program that pushes profiles to it? The processor time that a thread takes for the same work, while the server is well, is not there, stalls, resets and
+//! refuses, over the time that it takes while nothing is pushed.
+//!
+//! The stretches take turns, and the ratios within a round are told: what else the machine does is the same for all.
+
+use std::hint::black_box;
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use vor_benches::clock::thread_cpu_ns;
+use vor_benches::rounds::median;
+use vor_core::sink::pyroscope::PyroscopeSink;
+
+#[path = "../../vor-core/tests/common/server.rs"]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the tests' server, which fails by panicking"
+)]
+mod server;
+
+use server::{FINE, Mode, Server};
+
+const ROUNDS: usize = 9;
+/// How long the work of a stretch goes on; within it a failed push is tried again.
+const STRETCH: Duration = Duration::from_millis(1_500);
+/// Scopes between two looks at the clock.
+const SCOPES: u64 = 5_000;
+
+/// What is pushed to.
+enum To {
+    Nobody,
+    /// An address at which nobody listens.
+    Nothing,
+    Server(Mode),
+}
+
+/// What a stretch showed.
+struct Stretch {
+    /// Processor time per scope.
+    cpu_ns: f64,
+    sent: u64,
+    lost: u64,
+}
+
+/// Works for a while, with a scope around each small part.
+fn work() -> f64 {
+    let (begin, begin_ns) = (Instant::now(), thread_cpu_ns());
+    let mut scopes = 0;
+    while begin.elapsed() < STRETCH {
+        for n in 0..SCOPES {
+            vor::profile_scope!("query");
+            black_box((0..200).fold(n, |sum, i| black_box(sum ^ i)));
+        }
+        scopes += SCOPES;
+    }
+    (thread_cpu_ns() - begin_ns) as f64 / scopes as f64
+}
+
+fn stretch(to: &To) -> Stretch {
+    let url = match to {
+        To::Nobody => {
+            let cpu_ns = work();
+            return Stretch {
+                cpu_ns,
+                sent: 0,
+                lost: 0,
+            };
+        }
+        To::Nothing => {
+            // A port that was free a moment ago.
+            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            address.map_or_else(
+                |_| "http://127.0.0.1:1".to_owned(),
+                |address| format!("http://{address}"),
+            )
+        }
+        To::Server(mode) => Server::start(mode.clone()).url,
+    };
+    let sink = PyroscopeSink {
+        url,
+        application: "bench".to_owned(),
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(300),
+        ..PyroscopeSink::default()
+    };
+    let pushing = sink.start();
+    let cpu_ns = work();
+    Stretch {
+        cpu_ns,
+        sent: pushing.sent_profiles(),
+        lost: pushing.lost_profiles(),
+    }
+}
+
+fn main() -> ExitCode {
+    let is_test = std::env::args().any(|arg| arg == "--test" || arg == "--list");
+    vor::Config::new().enable();
+    let status = |status, headers| To::Server(Mode::Status(status, headers));
+    let all = [
+        ("nothing is pushed", To::Nobody),
+        ("well", To::Server(FINE)),
+        ("not there", To::Nothing),
+        ("stalls", To::Server(Mode::Stall)),
+        ("resets", To::Server(Mode::Reset)),
+        ("500", status("500 Internal Server Error", "")),
+        ("429", status("429 Too Many Requests", "Retry-After: 1\r\n")),
+    ];
+    let mut ratios = vec![Vec::new(); all.len()];
+    let mut counts = vec![(0, 0); all.len()];
+    let mut bare = Vec::new();
+    for _ in 0..if is_test { 1 } else { ROUNDS } {
+        let stretches: Vec<Stretch> = all.iter().map(|(_, to)| stretch(to)).collect();
+        bare.push(stretches[0].cpu_ns);
+        for (at, stretch) in stretches.iter().enumerate() {
+            ratios[at].push(stretch.cpu_ns / stretches[0].cpu_ns);
+            counts[at].0 += stretch.sent;
+            counts[at].1 += stretch.lost;
+        }
+    }
+    println!(
+        "a scope and its work take {:.0} ns of processor time; over that, a profile pushed every 20 ms:",
+        median(bare)
+    );
+    for (((name, _), ratios), (sent, lost)) in all.iter().zip(ratios).zip(counts) {
+        println!("  {name:<18} × {:.3}   {sent} sent, {lost} lost", median(ratios));
+    }
+    ExitCode::SUCCESS
+}
