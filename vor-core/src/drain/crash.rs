@@ -7,7 +7,8 @@
 //!
 //! The stack of a handler may have no more than a few kilobytes left, so a thread of its own, `vor-crash`, makes the note while the handler waits, for a second at most. It sleeps in a read from a pipe until then.
 //!
-//! A signal's handler has one note made per process, then hands on to the handler that was there before, and without one ends the process as the signal would have.
+//! A signal's handler has one note made per process, puts back the handlers that were there before, and hands on to the one of its signal; without one it ends the process as the signal would have.
+//! They are put back because the one that is handed on to may abort, and the frame of that second signal would not fit beside the first on the stack of handlers.
 
 #![expect(
     unsafe_code,
@@ -315,9 +316,26 @@ fn install() {
     });
 }
 
+/// Puts back the handlers that were there before, of those signals whose handler is still this module's.
+fn step_aside() {
+    for (index, signal) in SIGNALS.into_iter().enumerate() {
+        // SAFETY: a `sigaction` is plain memory, of which all zeros are a good one; the places of `BEFORE` are not written any more once a handler is installed; the call is allowed in a handler.
+        unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            if let Some(before) = (*BEFORE.0.get())[index]
+                && libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
+                && now.sa_sigaction == on_signal as *const () as usize
+            {
+                libc::sigaction(signal, &raw const before, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
 extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut core::ffi::c_void) {
     if !SIGNALLED.swap(true, Ordering::Relaxed) {
         ask();
+        step_aside();
     }
     let index = SIGNALS.iter().position(|one| *one == signal);
     // SAFETY: the places are not written any more once a handler is installed.
