@@ -16,11 +16,23 @@ static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system();
 
 const ROUNDS: usize = 400;
 const SCOPES: u32 = 1000;
+/// Where each asks the system twice, in rounds as short as those.
+const SLOW_ROUNDS: usize = 8_000;
+const SLOW_SCOPES: u32 = 25;
 
 fn both_clocks(passes: u32) {
     for _ in 0..passes {
         black_box((bare_ticks(), thread_cpu_ns()));
         black_box((bare_ticks(), thread_cpu_ns()));
+    }
+}
+
+/// A scope of which the length alone is recorded, and two readings of the thread's clock.
+fn scope_and_clock(passes: u32) {
+    for _ in 0..passes {
+        vor::profile_scope!("and the clock");
+        black_box(thread_cpu_ns());
+        black_box(thread_cpu_ns());
     }
 }
 
@@ -102,14 +114,28 @@ fn measure(mode: &str) {
 
 /// What a scope costs where each asks the system twice.
 fn measure_by_the_clock() {
-    let mut contestants: [Loop<'_>; 2] = [Box::new(both_clocks), Box::new(of_itself)];
-    let mut times = contest(ROUNDS, SCOPES, &mut contestants, 2, &mut vor::flush);
+    let mut contestants: [Loop<'_>; 3] = [
+        Box::new(both_clocks),
+        Box::new(scope_and_clock),
+        Box::new(of_itself),
+    ];
+    let mut times = contest(SLOW_ROUNDS, SLOW_SCOPES, &mut contestants, 80, &mut vor::flush);
     let quiet = keep_quiet(&mut times);
-    println!(
-        "profile_scope!(…, cpu) over two readings of both clocks, which take {:.0} ns: {:+.2} ns in {quiet} quiet rounds of {ROUNDS}",
-        times[0].median_ns(),
-        times[1].more_than_ns(&times[0]),
-    );
+    println!("processor time by the thread's clock, medians of {quiet} quiet rounds of {SLOW_ROUNDS}:");
+    for (name, times_of) in [
+        "two readings of both clocks",
+        "empty scope, two readings of the thread's clock",
+        "profile_scope!(…, cpu)",
+    ]
+    .iter()
+    .zip(&times)
+    {
+        println!(
+            "  {name:48} {:7.2} ns, {:+6.2} over the second",
+            times_of.median_ns(),
+            times_of.more_than_ns(&times[1])
+        );
+    }
 }
 
 fn main() {

@@ -8,7 +8,7 @@
 //!
 //! **What a reading errs by.** The clock's nanoseconds become ticks by a rate of their own (`rate`), since the calibration at the start can be hundreds of parts per million off. Reading the two
 //! takes half a microsecond or more, within which the moments of both cannot be told. So the sum is kept exactly, with sign, beside the one that is given out, which never falls: errors of readings
-//! even out instead of adding up, and a sum that moved by less than a switch takes (`LEAST_NS`) is not given out yet.
+//! even out instead of adding up, and a sum that moved by less than a switch takes (`LEAST_NS`) is not given out yet (`account`).
 //!
 //! **Why off-CPU time can come late, and exceed a span.** There is time that the counter counts, the thread's clock leaves out, and the mark does not show, since the thread is not switched: what the hypervisor
 //! takes from a virtual machine (steal time, with `CONFIG_PARAVIRT_TIME_ACCOUNTING`) and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. It is found at the next settling, in one piece, by whichever
@@ -19,6 +19,7 @@
 //! **Switches between two readings.** A span reads the time and asks for the off-CPU time as of that time. Where the thread was switched in between, the answer leaves that switch out, so it counts for the
 //! span in whose length it is, be it an inner one, an outer one or none.
 
+mod account;
 mod choose;
 mod rate;
 #[cfg(all(
@@ -41,8 +42,6 @@ mod thread_clock;
 use std::cell::Cell;
 
 use crate::clock;
-use crate::sync::Ordering;
-use crate::sync::global::{AtomicU32, AtomicU64, fence};
 
 #[doc(hidden)]
 pub use choose::{Source, init, source};
@@ -50,12 +49,10 @@ pub use thread_clock::thread_cpu_ns;
 #[doc(hidden)]
 pub use thread_clock::user_sys_ns;
 
+pub(crate) use account::Account;
+use account::LEAST_NS;
 use rseq::Word;
 
-/// The least that is given out at a time: a thread that was switched out is away for longer, and readings of the two clocks jitter by less.
-const LEAST_NS: u64 = 500;
-/// By how much the exact sum may lie below the one given out: more than an interrupt between two readings takes. It bounds what an error of the rate can hide.
-const MOST_DEBT_NS: u64 = 1_000_000;
 /// How old a mark may get before who asks with the time settles all the same: 0.01 % of the time, at a microsecond each.
 const LONGEST_MARK_NS: u64 = 10_000_000;
 /// In place of the time, by who has not read it.
@@ -69,28 +66,9 @@ thread_local! {
 struct State {
     /// Where this thread's mark stands, from the first reading on.
     word: Cell<Word>,
-    /// Ticks off the processor as given out; they never fall.
-    off_ticks: Cell<u64>,
     /// When a mark is too old.
     due_ticks: Cell<u64>,
-    /// Ticks off the processor less those given out.
-    pending_ticks: Cell<i64>,
-    /// What is left of the thread's clock in fractions of a tick; see [`rate::split`].
-    rest: Cell<u64>,
-    /// The last pair of readings, where there is one.
-    last: Cell<Option<Reading>>,
-    shown: Shown,
-}
-
-/// The last pair of readings and what was given out then, for other threads. Written by its thread, with `version` odd meanwhile, and read by others.
-#[derive(Debug)]
-pub(crate) struct Shown {
-    /// Stored with release behind the others, and before them followed by a fence; loaded with acquire.
-    version: AtomicU32,
-    /// 0 before the first. Relaxed, as those below.
-    ticks: AtomicU64,
-    cpu: AtomicU64,
-    off_ticks: AtomicU64,
+    account: Account,
 }
 
 /// The counter and the thread's clock, read together.
@@ -111,7 +89,7 @@ struct Reading {
 pub fn off_cpu_ticks() -> u64 {
     STATE.with(|state| {
         if state.word.get().stands() {
-            state.off_ticks.get()
+            state.account.given()
         } else {
             state.settle(NOT_READ)
         }
@@ -129,13 +107,23 @@ pub fn off_cpu_ticks_at(now_ticks: u64) -> u64 {
     }
 }
 
-/// As [`off_cpu_ticks_at`], `None` where that would settle.
+/// As [`off_cpu_ticks_at`], `None` where there is more to settle than a look tells, or than one reading of the thread's clock where there are no marks.
+///
+/// That reading stands here because whatever returns behind a system call is predicted wrongly: in a function of its own it takes some 10 ns more.
 #[inline(always)]
 pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
-    STATE.with(|state| {
-        let is_settled = state.word.get().stands() && now_ticks < state.due_ticks.get();
-        is_settled.then(|| state.off_ticks.get())
-    })
+    if let Some(off_ticks) = STATE.with(|state| state.marked(now_ticks)) {
+        return Some(off_ticks);
+    }
+    let terms = STATE.with(State::terms_without_marks)?;
+    if rate::is_due(now_ticks) {
+        return None;
+    }
+    let reading = Reading {
+        ticks: now_ticks,
+        cpu: thread_clock::read()?,
+    };
+    terms.settle(reading, rate::now())
 }
 
 /// Returns how many ticks of a span of `length_ticks` were off the processor, from what [`off_cpu_ticks`] said at its begin and its end; never more than its length.
@@ -150,18 +138,22 @@ impl State {
     const fn new() -> Self {
         Self {
             word: Cell::new(Word::NONE),
-            off_ticks: Cell::new(0),
             due_ticks: Cell::new(0),
-            pending_ticks: Cell::new(0),
-            rest: Cell::new(0),
-            last: Cell::new(None),
-            shown: Shown {
-                version: AtomicU32::new(0),
-                ticks: AtomicU64::new(0),
-                cpu: AtomicU64::new(0),
-                off_ticks: AtomicU64::new(0),
-            },
+            account: Account::new(),
         }
+    }
+
+    /// Returns what the mark tells, where it stands and is not too old.
+    #[inline(always)]
+    fn marked(&self, now_ticks: u64) -> Option<u64> {
+        let is_settled = self.word.get().stands() && now_ticks < self.due_ticks.get();
+        is_settled.then(|| self.account.given())
+    }
+
+    /// Returns the terms of the account of a thread that has begun one and has no mark.
+    #[inline(always)]
+    fn terms_without_marks(&self) -> Option<account::Terms> {
+        (self.word.get().is_none() && self.account.has_begun()).then(|| self.account.terms())
     }
 
     /// Sets the mark and takes account of all time up to now, or up to `now_ticks`, if that was read, where there is no mark.
@@ -169,19 +161,22 @@ impl State {
     #[inline(never)]
     // Of the C calling convention only that it cannot unwind is wanted.
     extern "C" fn settle(&self, now_ticks: u64) -> u64 {
-        let before = self.off_ticks.get();
-        let Some(last) = self.last.get() else {
+        let before = self.account.given();
+        if !self.account.has_begun() {
             self.begin();
             return before;
-        };
-        let Some(reading) = read(self.word.get(), now_ticks) else {
+        }
+        let word = self.word.get();
+        let Some(reading) = read(word, now_ticks) else {
             return before;
         };
         rate::review(reading.ticks);
-        self.last.set(Some(reading));
-        self.account(last, reading);
-        self.shown.set(reading, self.off_ticks.get());
-        let off = self.off_ticks.get();
+        let off = self.account.settle(reading, rate::now());
+        if word.is_none() {
+            return off;
+        }
+        self.due_ticks
+            .set(reading.ticks.saturating_add(rate::ticks_of_ns(LONGEST_MARK_NS)));
         let since = reading.ticks.saturating_sub(now_ticks);
         if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
             return off;
@@ -191,106 +186,30 @@ impl State {
     }
 
     /// Takes the first reading of this thread, twice: the first time takes longer than others, and all that follow would be later by that.
+    #[cold]
     fn begin(&self) {
         match source() {
             Source::Rseq => self.word.set(Word::of_this_thread()),
             Source::Clock => {}
             Source::None => return,
         }
-        for _ in 0..2 {
-            self.last.set(read(self.word.get(), NOT_READ));
+        let _ = read(self.word.get(), NOT_READ);
+        if let Some(reading) = read(self.word.get(), NOT_READ) {
+            self.account.begin(reading, rate::now());
         }
-        if let Some(reading) = self.last.get() {
-            self.shown.set(reading, self.off_ticks.get());
-        }
-    }
-
-    /// Adds the ticks between two readings that the thread's clock does not account for.
-    fn account(&self, last: Reading, now: Reading) {
-        self.due_ticks
-            .set(now.ticks.saturating_add(rate::ticks_of_ns(LONGEST_MARK_NS)));
-        let passed = now.ticks.saturating_sub(last.ticks);
-        let on = self.ticks_of_cpu(now.cpu.saturating_sub(last.cpu));
-        let clamped = |ticks: u64| i64::try_from(ticks).unwrap_or(i64::MAX);
-        let off = clamped(passed).saturating_sub(clamped(on));
-        let pending = self.pending_ticks.get().saturating_add(off);
-        let least = clamped(rate::ticks_of_ns(LEAST_NS));
-        let debt = clamped(rate::ticks_of_ns(MOST_DEBT_NS));
-        if pending >= least {
-            let given = self.off_ticks.get().saturating_add(pending.unsigned_abs());
-            self.off_ticks.set(given);
-            self.pending_ticks.set(0);
-        } else {
-            self.pending_ticks.set(pending.max(-debt));
-        }
-    }
-
-    /// Returns a difference between readings of the thread's clock in ticks. What is less than a tick is kept for the next one: there may be a million a second.
-    fn ticks_of_cpu(&self, cpu: u64) -> u64 {
-        if thread_clock::counts_ticks() {
-            return cpu;
-        }
-        let (ticks, rest) = rate::split(cpu, self.rest.get());
-        self.rest.set(rest);
-        ticks
     }
 
     /// Begins anew on what is another thread to the system, whose clock began at zero; what was given out stays.
     #[cfg(unix)]
     fn forget(&self) {
         self.word.replace(Word::NONE).clear();
-        self.pending_ticks.set(0);
-        self.last.set(None);
-    }
-}
-
-impl Shown {
-    fn set(&self, reading: Reading, off_ticks: u64) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.ticks.store(reading.ticks, Ordering::Relaxed);
-        self.cpu.store(reading.cpu, Ordering::Relaxed);
-        self.off_ticks.store(off_ticks, Ordering::Relaxed);
-        self.version.store(version.wrapping_add(2), Ordering::Release);
-    }
-
-    /// Returns what [`off_cpu_ticks`] would say now on the thread that writes this, whose number `os_id` is; to some microseconds. `None` where that thread has never asked, or the system does not
-    /// tell the time of others.
-    pub(crate) fn off_cpu_ticks(&self, os_id: u64) -> Option<u64> {
-        let (last, off_ticks) = self.read()?;
-        let ticks = clock::ticks();
-        let on = thread_clock::read_of(os_id)?.saturating_sub(last.cpu);
-        let on_ticks = if thread_clock::counts_ticks() {
-            on
-        } else {
-            rate::split(on, 0).0
-        };
-        let passed = ticks.saturating_sub(last.ticks);
-        Some(off_ticks.saturating_add(passed.saturating_sub(on_ticks)))
-    }
-
-    fn read(&self) -> Option<(Reading, u64)> {
-        // A thread that settles takes a microsecond for that and does it some hundred times a second.
-        for _ in 0..16 {
-            let version = self.version.load(Ordering::Acquire);
-            let reading = Reading {
-                ticks: self.ticks.load(Ordering::Relaxed),
-                cpu: self.cpu.load(Ordering::Relaxed),
-            };
-            let off_ticks = self.off_ticks.load(Ordering::Relaxed);
-            fence(Ordering::Acquire);
-            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return (reading.ticks != 0).then_some((reading, off_ticks));
-            }
-        }
-        None
+        self.account.end();
     }
 }
 
 /// Returns where this thread shows others what it knows of its processor time, for as long as it lives.
-pub(crate) fn own_shown() -> *const Shown {
-    STATE.with(|state| std::ptr::from_ref(&state.shown))
+pub(crate) fn own_account() -> *const Account {
+    STATE.with(|state| std::ptr::from_ref(&state.account))
 }
 
 /// Reads the counter, and then the thread's clock.

@@ -40,8 +40,13 @@ pub(super) fn measure() {
     DUE.store(ticks.saturating_add(passed), Ordering::Release);
 }
 
+/// Returns whether the rate is to be measured again.
+#[inline(always)]
+pub(super) fn is_due(now_ticks: u64) -> bool {
+    now_ticks >= DUE.load(Ordering::Relaxed)
+}
+
 /// Measures again where that is due.
-#[inline]
 pub(super) fn review(now_ticks: u64) {
     let due = DUE.load(Ordering::Relaxed);
     if now_ticks >= due
@@ -77,17 +82,22 @@ fn rate_of(ticks: u64, ns: u64) -> Option<u64> {
     u64::try_from(rate).ok().filter(|&rate| rate > 0)
 }
 
-/// Returns the length in ticks of so many nanoseconds of the raw clock.
-pub(super) fn ticks_of_ns(ns: u64) -> u64 {
-    let ticks = (u128::from(ns) * u128::from(RATE.load(Ordering::Relaxed))) >> BITS;
-    u64::try_from(ticks).unwrap_or(u64::MAX)
+/// Returns the rate: ticks per nanosecond in units of 2^-40, 0 before it is measured.
+#[inline(always)]
+pub(super) fn now() -> u64 {
+    RATE.load(Ordering::Relaxed)
 }
 
-/// Returns so many nanoseconds and a `rest` in ticks, and the new rest, in units of 2^-40.
-pub(super) fn split(ns: u64, rest: u64) -> (u64, u64) {
-    let ticks = u128::from(ns) * u128::from(RATE.load(Ordering::Relaxed)) + u128::from(rest);
-    let whole = u64::try_from(ticks >> BITS).unwrap_or(u64::MAX);
-    (whole, ticks as u64 & ((1 << BITS) - 1))
+/// Returns the length in ticks of so many nanoseconds of the raw clock.
+pub(super) fn ticks_of_ns(ns: u64) -> u64 {
+    ticks_by(now(), ns)
+}
+
+/// As [`ticks_of_ns`], by a rate that [`now`] returned.
+#[inline(always)]
+pub(super) fn ticks_by(rate: u64, ns: u64) -> u64 {
+    let ticks = (u128::from(ns) * u128::from(rate)) >> BITS;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 /// Returns the length in nanoseconds of so many ticks.

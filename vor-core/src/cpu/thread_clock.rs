@@ -19,6 +19,7 @@ mod platform;
 pub(super) use platform::system_ns;
 
 /// Reads the thread's clock, in nanoseconds, or in ticks where [`counts_ticks`].
+#[inline(always)]
 pub(super) fn read() -> Option<u64> {
     platform::read()
 }
@@ -29,6 +30,7 @@ pub(super) fn read_of(os_id: u64) -> Option<u64> {
 }
 
 /// Returns whether the thread's clock counts ticks of [`clock::ticks`](crate::clock::ticks).
+#[inline(always)]
 pub(super) fn counts_ticks() -> bool {
     platform::counts_ticks()
 }

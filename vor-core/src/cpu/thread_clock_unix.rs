@@ -4,6 +4,7 @@
 
 use std::mem::MaybeUninit;
 
+#[inline(always)]
 pub(super) fn read() -> Option<u64> {
     system_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -20,11 +21,13 @@ pub(super) fn read_of(_: u64) -> Option<u64> {
     None
 }
 
+#[inline(always)]
 pub(super) fn counts_ticks() -> bool {
     false
 }
 
 /// Reads a clock of the system.
+#[inline(always)]
 pub(in super::super) fn system_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,

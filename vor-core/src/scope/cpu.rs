@@ -45,12 +45,15 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     let is_unflagged = opened.flagged as i32 > 0;
     CpuScope {
         scope: ManuallyDrop::new(Scope::of(opened, [])),
-        off_cpu_ticks: if is_unflagged {
-            cpu::off_cpu_ticks_at(opened.start_ticks)
-        } else {
-            0
-        },
+        off_cpu_ticks: if is_unflagged { off_cpu_ticks_of(opened) } else { 0 },
     }
+}
+
+/// Returns what the thread had not run until a scope opened. Not in place, where it would stand twice.
+#[cold]
+#[inline(never)]
+fn off_cpu_ticks_of(opened: Opened) -> u64 {
+    cpu::off_cpu_ticks_at(opened.start_ticks)
 }
 
 impl Drop for CpuScope {

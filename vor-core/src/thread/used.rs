@@ -20,7 +20,7 @@ use crate::sync::global::AtomicPtr;
 #[derive(Debug)]
 pub(super) struct Ways {
     notes: AtomicPtr<Notes>,
-    cpu: AtomicPtr<cpu::Shown>,
+    cpu: AtomicPtr<cpu::Account>,
     allocated: AtomicPtr<alloc::Counters>,
 }
 
@@ -36,7 +36,7 @@ impl Ways {
     /// Leads to the calling thread's. To be called with the lock.
     pub(super) fn open(&self) {
         self.notes.store(own_notes().cast_mut(), Ordering::Relaxed);
-        self.cpu.store(cpu::own_shown().cast_mut(), Ordering::Relaxed);
+        self.cpu.store(cpu::own_account().cast_mut(), Ordering::Relaxed);
         self.allocated
             .store(alloc::own_counters().cast_mut(), Ordering::Relaxed);
     }
