@@ -32,16 +32,52 @@ const PART: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct PendingTexts {
     /// Those for one span each, by ascending key; `None` where the span has come, and neither the first nor the last is.
-    waiting: VecDeque<(u64, Option<Arc<str>>)>,
+    waiting: VecDeque<(u64, Option<Pending>)>,
     /// Those for any number of spans, each at the place that its key tells, until another one comes there.
-    kept: Vec<(u64, Arc<str>)>,
+    kept: Vec<(u64, Pending)>,
+}
+
+/// A text that was pushed.
+#[derive(Clone, Debug)]
+enum Pending {
+    Read(Arc<str>),
+    /// As it stood in its record, while nobody sees the spans.
+    Unread {
+        slots: [Slot; SHORT_SLOTS],
+        bytes: u8,
+    },
+}
+
+/// Slots of texts that may stay unread.
+const SHORT_SLOTS: usize = 4;
+
+impl Pending {
+    /// Takes note of a text of so many bytes that stands in the slots of a record.
+    fn new(more: &[Slot], bytes: usize, context: &mut Context<'_>) -> Self {
+        if !context.is_skimming || more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
+            return Self::Read(context.interner.read(more, bytes));
+        }
+        let mut slots = [[0; 2]; SHORT_SLOTS];
+        slots[..more.len()].copy_from_slice(more);
+        Self::Unread {
+            slots,
+            bytes: bytes as u8,
+        }
+    }
+
+    fn read(&self, interner: &mut Interner) -> Arc<str> {
+        match self {
+            Self::Read(text) => Arc::clone(text),
+            Self::Unread { slots, bytes } => interner.read(slots, usize::from(*bytes)),
+        }
+    }
 }
 
 /// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes with text, and what dropped spans leave behind.
 const MAX_PENDING: usize = 1 << 14;
 
 impl PendingTexts {
-    fn insert(&mut self, key: u64, text: Arc<str>) {
+    fn insert(&mut self, key: u64, text: Pending) {
         if key & KEPT_TEXT != 0 {
             self.keep(key, text);
             return;
@@ -55,17 +91,18 @@ impl PendingTexts {
         }
     }
 
-    fn keep(&mut self, key: u64, text: Arc<str>) {
+    fn keep(&mut self, key: u64, text: Pending) {
         if self.kept.is_empty() {
-            self.kept.resize_with(KEPT_TEXTS as usize, || (0, Arc::from("")));
+            let nothing = || (0, Pending::Read(Arc::from("")));
+            self.kept.resize_with(KEPT_TEXTS as usize, nothing);
         }
         self.kept[(key % KEPT_TEXTS) as usize] = (key, text);
     }
 
-    fn take(&mut self, key: u64) -> Option<Arc<str>> {
+    fn take(&mut self, key: u64, interner: &mut Interner) -> Option<Arc<str>> {
         if key & KEPT_TEXT != 0 {
             let (kept, text) = self.kept.get((key % KEPT_TEXTS) as usize)?;
-            return (*kept == key).then(|| Arc::clone(text));
+            return (*kept == key).then(|| text.read(interner));
         }
         let at = self
             .waiting
@@ -74,7 +111,7 @@ impl PendingTexts {
         let text = self.waiting[at].1.take();
         while self.waiting.pop_back_if(|last| last.1.is_none()).is_some() {}
         while self.waiting.pop_front_if(|first| first.1.is_none()).is_some() {}
-        text
+        text.map(|text| text.read(interner))
     }
 }
 
@@ -138,6 +175,8 @@ pub(super) struct Context<'a> {
     pub(super) texts: &'a mut PendingTexts,
     pub(super) interner: &'a mut Interner,
     pub(super) spare: &'a mut SpareValues,
+    /// Nobody sees what is collected, so of spans only the columns are filled, which count them, and of all else only the texts are noted that later spans may have.
+    pub(super) is_skimming: bool,
     /// What the words of records are, by site.
     pub(super) words: &'a mut dyn FnMut(SiteId) -> Words,
 }
@@ -212,15 +251,17 @@ fn take_record(
     if tag & TAG_SPECIAL != 0 {
         match Special::from_code(tag & ((1 << SITE_BITS) - 1)) {
             Some(Special::Text) => {
-                let text = context.interner.read(more, low as usize);
+                let text = Pending::new(more, low as usize, context);
                 context.texts.insert(word0, text);
             }
             Some(Special::Message) => {
                 if word0 > limit_ticks {
                     return None;
                 }
-                let text = context.interner.read(more, low as usize);
-                out.messages.push(Message { ticks: word0, text });
+                if !context.is_skimming {
+                    let text = context.interner.read(more, low as usize);
+                    out.messages.push(Message { ticks: word0, text });
+                }
             }
             Some(Special::Async) => {
                 let [id, duration_ticks] = more.first().copied().unwrap_or_default();
@@ -233,7 +274,9 @@ fn take_record(
                 if task.end_ticks() > limit_ticks {
                     return None;
                 }
-                out.async_spans.push(task);
+                if !context.is_skimming {
+                    out.async_spans.push(task);
+                }
             }
             Some(special @ (Special::Poll | Special::Step | Special::Begin)) => {
                 let [task, word] = more.first().copied().unwrap_or_default();
@@ -250,11 +293,16 @@ fn take_record(
                 if event.end_ticks() > limit_ticks {
                     return None;
                 }
-                out.task_events.push(event);
+                if !context.is_skimming {
+                    out.task_events.push(event);
+                }
             }
             Some(Special::Flow) => {
                 if word0 > limit_ticks {
                     return None;
+                }
+                if context.is_skimming {
+                    return Some(len);
                 }
                 let [flow, _] = more.first().copied().unwrap_or_default();
                 let stage = match low {
@@ -282,6 +330,14 @@ fn take_record(
     if word0.saturating_add(duration) > limit_ticks {
         return None;
     }
+    let site = SiteId(tag & ((1 << SITE_BITS) - 1));
+    let span = out.start_ticks.len() as u32;
+    out.start_ticks.push(word0);
+    out.duration_ticks.push(duration);
+    out.sites.push(site);
+    if context.is_skimming {
+        return Some(len);
+    }
     if tag & TAG_POLL != 0
         && let Some(([task, of_task], before)) = more.split_last()
     {
@@ -295,11 +351,6 @@ fn take_record(
         });
         more = before;
     }
-    let site = SiteId(tag & ((1 << SITE_BITS) - 1));
-    let span = out.start_ticks.len() as u32;
-    out.start_ticks.push(word0);
-    out.duration_ticks.push(duration);
-    out.sites.push(site);
     let Words { kinds, measures } = (context.words)(site);
     let args = args::count(kinds);
     // A span that measured nothing has no words for it.
@@ -313,7 +364,9 @@ fn take_record(
         args::decode(kinds, i, word, &mut values, |key| {
             let (texts, interner) = (&mut *context.texts, &mut *context.interner);
             match key {
-                Some(key) => texts.take(key).unwrap_or_else(|| interner.intern(LOST_TEXT)),
+                Some(key) => texts
+                    .take(key, interner)
+                    .unwrap_or_else(|| interner.intern(LOST_TEXT)),
                 None => interner.intern("None"),
             }
         });

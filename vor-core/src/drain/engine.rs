@@ -339,6 +339,9 @@ impl Engine {
     fn collect_until(&mut self, limit_ticks: u64) -> bool {
         let mut any = false;
         loop {
+            if self.frame_spans == 0 {
+                self.outputs.ask_again();
+            }
             let full = self.fill_batch(limit_ticks);
             if self.batch.threads.is_empty() {
                 return any;
@@ -354,6 +357,7 @@ impl Engine {
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
+        let is_skimming = !self.outputs.want_spans() && self.statistics.is_none();
         let words = &mut self.words;
         let mut words_of = |site: crate::catalog::SiteId| words_of(words, site);
         for source in &mut self.sources {
@@ -364,6 +368,7 @@ impl Engine {
                 texts: &mut source.texts,
                 interner: &mut self.interner,
                 spare: &mut self.spare_values,
+                is_skimming,
                 words: &mut words_of,
             };
             let take = |slots: &[_]| {
@@ -389,9 +394,6 @@ impl Engine {
 
     /// Hands the batch to everyone who takes batches.
     fn deliver(&mut self) {
-        if self.frame_spans == 0 {
-            self.outputs.ask_again();
-        }
         self.learn_sites();
         self.batch.catalog = Arc::clone(&self.catalog);
         for share in &self.batch.threads {

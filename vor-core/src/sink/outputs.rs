@@ -56,6 +56,12 @@ impl Outputs {
         self.wants_trees
     }
 
+    /// Returns whether a sink takes spans, as batches or in the trees of frames.
+    pub(crate) fn want_spans(&self) -> bool {
+        let wants = |output: &Output| output.interest.batches || output.interest.trees;
+        self.sinks.iter().any(wants)
+    }
+
     /// Returns whether a sink reads the metrics of frames.
     pub(crate) fn read_metrics(&self) -> bool {
         self.sinks.iter().any(|output| output.sink.reads_metrics())

@@ -28,7 +28,7 @@ pub(crate) use counted::{forget_counted, lock_counted_for_fork};
 pub(crate) use open::open_scopes_at_end;
 pub use open::{OpenScope, OpenThread, open_scopes};
 #[cfg(feature = "tracing")]
-pub(crate) use push::{is_kept, push_kept_text};
+pub(crate) use push::{keeps_until, kept_until, push_kept_text};
 pub(crate) use push::{push_anyhow, push_message, push_record, push_special, push_text};
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;

@@ -1,7 +1,7 @@
 //! What a thread pushes into its ring beside the hot path: records of any length, text, and what a thread leaves that has ended.
 
 use super::state::ThreadState;
-use super::{Absent, CURRENT, NUMBER, current, os_id, set_up, threads, while_busy};
+use super::{Absent, CURRENT, NUMBER, current, hot, os_id, set_up, threads, while_busy};
 #[cfg(feature = "tracing")]
 use crate::callsite::MAX_ARGS;
 use crate::catalog::ThreadInfo;
@@ -81,7 +81,7 @@ pub(crate) fn push_text(text: &str) -> u64 {
     }
 }
 
-/// Pushes text as [`push_text`] does, for any number of spans of this thread that end as long as [`is_kept`] tells so.
+/// Pushes text as [`push_text`] does, for any number of spans of this thread that end as long as [`keeps_until`] tells so.
 #[cfg(feature = "tracing")]
 pub(crate) fn push_kept_text(text: &str) -> u64 {
     let Some(state) = current().or_else(set_up) else {
@@ -95,11 +95,20 @@ pub(crate) fn push_kept_text(text: &str) -> u64 {
     }
 }
 
-/// Returns whether what [`push_kept_text`] returned on this thread will still be the text's key when the other texts of a span have been pushed.
+/// Returns up to which next key of a thread what [`push_kept_text`] returned there is still a text's key, when the other texts of a span have been pushed; 0 for what is no text's key.
 #[cfg(feature = "tracing")]
-pub(crate) fn is_kept(key: u64) -> bool {
-    let later = |state: &ThreadState| state.next_kept_key().wrapping_sub(key & !KEPT_TEXT);
-    key != 0 && current().is_some_and(|state| later(state) <= KEPT_TEXTS - MAX_ARGS as u64)
+pub(crate) fn kept_until(key: u64) -> u64 {
+    match key & !KEPT_TEXT {
+        0 => 0,
+        key => key + (KEPT_TEXTS - MAX_ARGS as u64),
+    }
+}
+
+/// Returns whether this thread's next key is not beyond that.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn keeps_until(kept_until: u64) -> bool {
+    hot().next_kept_key() <= kept_until
 }
 
 /// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.

@@ -1,7 +1,6 @@
 //! What a span does from its making to its closing, and what is recorded of it.
 
 use std::num::NonZero;
-use std::sync::atomic::fence;
 
 use parking_lot::Mutex;
 use tracing::Event;
@@ -10,15 +9,13 @@ use tracing::span::{Attributes, Id, Record};
 use super::entered::{self, Entered};
 use super::fields::{Texts, Values, Words, is_text, with_kind_of};
 use super::site::{self, Site};
-use super::table::{
-    self, HAS_LARGE_TEXT, HAS_TEXT, Place, RECORDED, Slot, UNSAMPLED, id_in, kinds_in, word_of,
-};
+use super::table::{self, HAS_LARGE_TEXT, HAS_TEXT, Place, Slot, UNSAMPLED, id_in, kinds_in, word_of};
 use super::{Instance, Sampler};
 use crate::args;
 use crate::callsite::{Kinds, MAX_ARGS};
 use crate::ring::{MAX_SITE, Special};
 use crate::scope::{self, Opened, Scope};
-use crate::sync::Ordering::{self, Relaxed};
+use crate::sync::Ordering::Relaxed;
 use crate::{clock, switch, task, thread};
 
 /// What is to be recorded of a span that is made.
@@ -86,6 +83,7 @@ fn make_slowly(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, makin
     let mut flags = 0;
     if values.has_text {
         flags = HAS_TEXT;
+        slot.kept_until.store(0, Relaxed);
     }
     if values.has_large_text {
         flags |= HAS_LARGE_TEXT;
@@ -180,14 +178,15 @@ fn end_plain(slot: &Slot, scope: Opened) -> bool {
     true
 }
 
-/// As [`end_plain`], of a span that may have a few fields that are words, and may be a task: then one record is scope and poll.
+/// As [`end_plain`], of a span that may have a few fields, whose texts this thread's ring keeps, and may be a task: then one record is scope and poll.
 #[inline(always)]
 fn end_with_more(slot: &Slot, scope: Opened) -> bool {
+    let version = slot.version();
     let word = slot.word.load(Relaxed);
     let (id, kinds) = (id_in(word), kinds_in(word));
     // While it is entered within itself, the outer time has this one in it. What was entered before it became a task is told first.
     let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
-    if !is_entered_once || word & (HAS_TEXT | RECORDED) != 0 {
+    if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
         return false;
     }
     let count = args::count(kinds);
@@ -199,11 +198,11 @@ fn end_with_more(slot: &Slot, scope: Opened) -> bool {
             0 => scope::poll_at_once(scope, id, &[poll]).is_some(),
             1..=2 => {
                 let words = pair(0);
-                is_still(slot) && scope::poll_at_once(scope, id, &[words, poll]).is_some()
+                slot.is_still(version) && scope::poll_at_once(scope, id, &[words, poll]).is_some()
             }
             3..=4 => {
                 let record = [pair(0), pair(2), poll];
-                is_still(slot) && scope::poll_at_once(scope, id, &record).is_some()
+                slot.is_still(version) && scope::poll_at_once(scope, id, &record).is_some()
             }
             _ => false,
         };
@@ -215,11 +214,13 @@ fn end_with_more(slot: &Slot, scope: Opened) -> bool {
     let end_ticks = match count {
         1..=2 => {
             let words = [pair(0)];
-            is_still(slot).then(|| scope::end_at_once(scope, id, &words))
+            slot.is_still(version)
+                .then(|| scope::end_at_once(scope, id, &words))
         }
         3..=4 => {
             let words = [pair(0), pair(2)];
-            is_still(slot).then(|| scope::end_at_once(scope, id, &words))
+            slot.is_still(version)
+                .then(|| scope::end_at_once(scope, id, &words))
         }
         _ => None,
     };
@@ -238,11 +239,10 @@ fn leave_once(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     slot.once_end.store(end_ticks, Relaxed);
 }
 
-/// Returns whether the words that were read of a slot are of one piece: who records a field says so before it writes.
+/// Returns whether the keys among a span's words are those of texts that this thread's ring keeps.
 #[inline(always)]
-fn is_still(slot: &Slot) -> bool {
-    fence(Ordering::Acquire);
-    slot.flags(RECORDED) == 0
+fn are_texts_kept(slot: &Slot) -> bool {
+    slot.teller.load(Relaxed) == entered::number() && thread::keeps_until(slot.kept_until.load(Relaxed))
 }
 
 #[inline(never)]
@@ -306,8 +306,9 @@ struct Closed {
 /// Ends a scope with the fields that its span has now. Its record may tell of the poll that it is, by the id of the task and of its site.
 fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Closed> {
     let read = || -> [u64; MAX_ARGS] { std::array::from_fn(|arg| slot.words[arg].load(Relaxed)) };
+    let version = slot.version();
     let (mut word, mut words) = (slot.word.load(Relaxed), read());
-    if word & (HAS_TEXT | RECORDED) != 0 || !is_still(slot) {
+    if word & HAS_TEXT != 0 || !slot.is_still(version) {
         let texts = slot.texts.lock();
         word = slot.word.load(Relaxed);
         if let Some(texts) = &*texts {
@@ -346,13 +347,19 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
 fn push_texts(slot: &Slot, kinds: Kinds, texts: &Texts) {
     let teller = entered::number();
     let is_teller = slot.teller.load(Relaxed) == teller;
-    slot.teller.store(teller, Relaxed);
-    for arg in (0..args::count(kinds)).filter(|arg| is_text(kinds, *arg)) {
-        if !is_teller || !thread::is_kept(slot.words[arg].load(Relaxed)) {
-            let key = thread::push_kept_text(texts.get(arg));
-            slot.words[arg].store(key, Relaxed);
+    slot.rewrite(|| {
+        slot.teller.store(teller, Relaxed);
+        let mut kept_until = u64::MAX;
+        for arg in (0..args::count(kinds)).filter(|arg| is_text(kinds, *arg)) {
+            let mut key = slot.words[arg].load(Relaxed);
+            if !is_teller || !thread::keeps_until(thread::kept_until(key)) {
+                key = thread::push_kept_text(texts.get(arg));
+                slot.words[arg].store(key, Relaxed);
+            }
+            kept_until = kept_until.min(thread::kept_until(key));
         }
-    }
+        slot.kept_until.store(kept_until, Relaxed);
+    });
 }
 
 /// Records fields of a span that was made before.
@@ -370,25 +377,27 @@ pub(crate) fn record(slot: &Slot, values: &Record<'_>) {
     }
     let (new_kinds, given) = (new.kinds, new.given);
     let large_text = if new.has_large_text { HAS_LARGE_TEXT } else { 0 };
+    let has_text = if new.has_text { HAS_TEXT } else { 0 };
     drop(new);
     let mut new_texts = new_texts.into_inner();
     let mut texts = slot.texts.lock();
-    let word = slot.word.load(Relaxed) | RECORDED;
-    slot.word.store(word, Relaxed);
-    fence(Ordering::Release);
-    let mut kinds = kinds_in(word);
-    for arg in (0..MAX_ARGS).filter(|arg| given & 1 << arg != 0) {
-        kinds = with_kind_of(kinds, arg, new_kinds);
-        slot.words[arg].store(words[arg].load(Relaxed), Relaxed);
-        if let Some(new) = &mut new_texts
-            && is_text(kinds, arg)
-        {
-            // Its word is 0 now, which is the key of no text.
-            texts.get_or_insert_default().swap(arg, new);
+    let word = slot.word.load(Relaxed);
+    slot.rewrite(|| {
+        let mut kinds = kinds_in(word);
+        for arg in (0..MAX_ARGS).filter(|arg| given & 1 << arg != 0) {
+            kinds = with_kind_of(kinds, arg, new_kinds);
+            slot.words[arg].store(words[arg].load(Relaxed), Relaxed);
+            if let Some(new) = &mut new_texts
+                && is_text(kinds, arg)
+            {
+                // Its word is 0 now, which is the key of no text.
+                texts.get_or_insert_default().swap(arg, new);
+                slot.kept_until.store(0, Relaxed);
+            }
         }
-    }
-    let flags = word & (HAS_TEXT | HAS_LARGE_TEXT | RECORDED) | large_text;
-    slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
+        let flags = word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
+        slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
+    });
 }
 
 /// Notes that its maker entered a span for so long.

@@ -21,7 +21,7 @@ use crate::callsite::{Kinds, MAX_ARGS};
 use crate::drain::report;
 use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 use crate::thread;
 
 /// A span from its making to its closing.
@@ -46,8 +46,8 @@ pub(crate) struct Slot {
     pub(super) site: AtomicU32,
     /// The id of its site as it was when the span became a task: what that is called.
     pub(super) task_id: AtomicU32,
-    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags above, and the kinds in the high half. Written by its maker, and by
-    /// those that record fields, under the lock of the texts.
+    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags above, and the kinds in the high half. Written by its maker, and later as
+    /// the words are.
     pub(super) word: AtomicU64,
     /// Begin and end of the one time that its maker entered it, 0 where that has been told as a poll of its task. Written by the maker, and by who closes.
     pub(super) once_start: AtomicU64,
@@ -56,21 +56,23 @@ pub(crate) struct Slot {
     pub(super) task: AtomicU64,
     /// Begin of the task, 0 where that is not known. Only ever becomes less.
     pub(super) task_start: AtomicU64,
-    /// Words of the arguments. Written by the maker, and later by those that record fields, under the lock of the texts and after [`RECORDED`] is set.
+    /// Odd while what follows is written anew; see [`rewrite`](Self::rewrite).
+    version: AtomicU32,
+    /// The thread in whose ring the texts stand whose keys are among the words. Written as the words are.
+    pub(super) teller: AtomicU32,
+    /// Up to which next key that thread's ring keeps all of those texts; 0 where it does not.
+    pub(super) kept_until: AtomicU64,
+    /// Words of the arguments. Written by the maker, and later under the lock of the texts by [`rewrite`](Self::rewrite).
     pub(super) words: Words,
     pub(super) texts: Mutex<Option<Box<Texts>>>,
-    /// The thread in whose ring the texts stand whose keys are among the words. Written and read under the lock of the texts, and by the maker.
-    pub(super) teller: AtomicU32,
 }
 
 /// The span is not recorded, and what is made in it is not either.
 pub(super) const UNSAMPLED: u64 = 1 << 24;
 /// Some argument is a text.
 pub(super) const HAS_TEXT: u64 = 1 << 25;
-/// Fields were recorded after the span was made, so the arguments are read under the lock.
-pub(super) const RECORDED: u64 = 1 << 26;
 /// The memory of its texts is more than the next span shall keep.
-pub(super) const HAS_LARGE_TEXT: u64 = 1 << 27;
+pub(super) const HAS_LARGE_TEXT: u64 = 1 << 26;
 
 /// Returns the id in a slot's word.
 #[inline]
@@ -105,9 +107,11 @@ impl Slot {
             once_end: AtomicU64::new(0),
             task: AtomicU64::new(0),
             task_start: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            teller: AtomicU32::new(0),
+            kept_until: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; MAX_ARGS],
             texts: Mutex::new(None),
-            teller: AtomicU32::new(0),
         }
     }
 
@@ -142,6 +146,28 @@ impl Slot {
     #[inline]
     pub(super) fn leave(&self) {
         self.key.store(0, Ordering::Release);
+    }
+
+    /// Has `write` change the word, the words of the arguments and what is known of their texts, so that who reads them meanwhile finds that out. To be called under the lock of the texts.
+    pub(super) fn rewrite(&self, write: impl FnOnce()) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        write();
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// Returns the version of what is going to be read without the lock.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns whether what was read since [`version`](Self::version) is of one piece.
+    #[inline(always)]
+    pub(super) fn is_still(&self, version: u32) -> bool {
+        fence(Ordering::Acquire);
+        version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version
     }
 
     /// Returns the span's bits of `mask` among its flags.
