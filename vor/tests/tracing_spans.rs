@@ -393,6 +393,45 @@ fn texts_of_spans_that_are_entered_again_are_theirs_however_many_there_are() {
 }
 
 #[test]
+fn fields_that_are_recorded_together_are_seen_together() {
+    const TIMES: u64 = 2_000;
+    both(
+        || {
+            let dispatch = tracing::dispatcher::get_default(Clone::clone);
+            let span = info_span!("torn", text = "0", number = 0_u64, last = 0_u64);
+            let enter = || (0..TIMES).for_each(|_| span.in_scope(|| {}));
+            thread::scope(|threads| {
+                threads.spawn(|| tracing::dispatcher::with_default(&dispatch, enter));
+                threads.spawn(|| {
+                    tracing::dispatcher::with_default(&dispatch, || {
+                        for i in 1..=TIMES {
+                            tracing::record_all!(span, text = i.to_string().as_str(), number = i, last = i);
+                        }
+                    });
+                });
+                enter();
+            });
+            span.in_scope(|| {});
+        },
+        |kept| {
+            let torn = kept.called("torn");
+            assert_eq!((torn.len() as u64, kept.dropped), (2 * TIMES + 1, 0));
+            for span in &torn {
+                let value = span.args[1].trim_start_matches("number=");
+                let expected = [
+                    format!("text={value}"),
+                    format!("number={value}"),
+                    format!("last={value}"),
+                ];
+                assert_eq!(span.args, expected);
+            }
+            let last = torn.iter().map(|span| span.args[1].as_str());
+            assert!(last.into_iter().any(|number| number == format!("number={TIMES}")));
+        },
+    );
+}
+
+#[test]
 fn self_time_is_right_where_a_span_is_entered_many_times() {
     for dispatch in [layer(), subscriber()] {
         record(&dispatch, || {
