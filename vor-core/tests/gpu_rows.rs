@@ -72,6 +72,22 @@ impl Driver {
         }
     }
 
+    /// Returns how often `function` was called while the driver was asked for what changes quickly: between the first such question of card 0 and the last one of the last card.
+    fn calls_in_fast_polls(&self, last_card: usize, function: &str) -> u64 {
+        type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
+        let names = [
+            "nvmlDeviceGetUtilizationRates 0",
+            &format!("nvmlDeviceGetTotalEnergyConsumption {last_card}"),
+            function,
+        ];
+        let [first, last, function] = names.map(|name| CString::new(name).unwrap());
+        // SAFETY: as above.
+        unsafe {
+            let between = self.0.get::<Between>(b"vor_test_nvml_calls_between\0").unwrap();
+            between(first.as_ptr(), last.as_ptr(), function.as_ptr())
+        }
+    }
+
     fn samples(&self) -> u64 {
         // SAFETY: as above.
         unsafe {
@@ -178,7 +194,11 @@ fn a_card_says_all_that_it_has() {
     let test = "a_card_says_all_that_it_has";
     let Some(part) = role() else {
         let folder = library();
-        for (part, begin) in [("without counters", ""), ("with counters", "gpm on")] {
+        for (part, begin) in [
+            ("without counters", ""),
+            ("with counters", "gpm on"),
+            ("with counters and NVLink", "gpm on;nvlink on"),
+        ] {
             let output = run(&mut with_driver(test, part, folder.path(), begin));
             assert_eq!(vor_lines(&output), Vec::<String>::new());
         }
@@ -191,12 +211,18 @@ fn a_card_says_all_that_it_has() {
     });
     let mut expected = ALL.to_vec();
     expected.push(("pcie", 30.72, "MB/s"));
-    if part == "with counters" {
+    if part != "without counters" {
         expected.extend([
             ("gpu_sm", 62.5, "%"),
             ("gpu_sm_occupancy", 63.5, "%"),
             ("gpu_tensor", 65.5, "%"),
             ("gpu_dram", 70.5, "%"),
+        ]);
+    }
+    if part == "with counters and NVLink" {
+        expected.extend([
+            ("gpu_nvlink_rx", 3000.0, "MB/s"),
+            ("gpu_nvlink_tx", 5000.0, "MB/s"),
         ]);
     }
     for (name, value, unit) in &expected {
@@ -214,6 +240,34 @@ fn a_card_says_all_that_it_has() {
     let [fast, slow, turns] = ["UtilizationRates", "Temperature", "PcieThroughput"]
         .map(|name| driver.calls(&format!("nvmlDeviceGet{name}")));
     assert!(slow <= fast / 10 + 1 && turns <= fast, "{fast} {slow} {turns}");
+}
+
+/// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times a second, which so are asked as often as without.
+#[test]
+fn what_takes_long_is_asked_between_polls() {
+    let test = "what_takes_long_is_asked_between_polls";
+    if role().is_none() {
+        let folder = library();
+        let begin = "gpus 3;delay nvmlDeviceGetPcieThroughput 20";
+        run(&mut with_driver(test, "child", folder.path(), begin));
+        return;
+    }
+    let frames = begin();
+    let driver = Driver::new();
+    let [fast, slow] = ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"];
+    frames.until(|rows| rows.get("gpu2_pcie").is_some() && driver.calls(slow) >= 6);
+    assert_eq!(driver.calls_in_fast_polls(2, "nvmlDeviceGetPcieThroughput"), 0);
+    // The same look finds all of what is asked then, while the thread goes on.
+    let (before, found, after) = (
+        driver.calls(fast),
+        driver.calls_in_fast_polls(2, fast),
+        driver.calls(fast),
+    );
+    assert!(found + 3 >= before && found <= after, "{before} {found} {after}");
+    // One direction of one card at a time.
+    let turns = driver.calls("nvmlDeviceGetPcieThroughput");
+    let polls = driver.calls(fast).div_ceil(3);
+    assert!((6..=polls).contains(&turns), "{turns} in {polls} polls");
 }
 
 #[test]
@@ -531,7 +585,7 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
             "nothing_is_asked_while_nobody_reads_metrics",
             "child",
             folder.path(),
-            "",
+            "gpm on",
         ));
         return;
     }
@@ -548,11 +602,12 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
     assert!(!has_poller() && !maps.contains("libnvidia-ml"));
     let frames = Frames::default();
     let handle = drain::add_sink("frames", frames.clone());
-    frames.until(|rows| rows.get("gpu_util").is_some());
+    frames.until(|rows| rows.get("gpu_util").is_some() && rows.get("gpu_sm").is_some());
     assert!(has_poller());
     drop(handle);
     let driver = Driver::new();
-    let calls = || driver.calls("nvmlDeviceGetUtilizationRates");
+    // The counters of Hopper among it, of which a sample costs the card something.
+    let calls = || driver.calls("nvmlDeviceGetUtilizationRates") + driver.calls("nvmlGpmSampleGet");
     settle();
     let after = calls();
     settle();
