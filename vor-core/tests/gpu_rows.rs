@@ -255,7 +255,7 @@ fn what_takes_long_is_asked_between_polls() {
     let test = "what_takes_long_is_asked_between_polls";
     if role().is_none() {
         let folder = library();
-        let begin = "gpus 3;delay nvmlDeviceGetPcieThroughput 20";
+        let begin = "gpus 3;note calls;delay nvmlDeviceGetPcieThroughput 20";
         run(&mut with_driver(test, "child", folder.path(), begin));
         return;
     }

@@ -1,7 +1,7 @@
 //! A driver's library for tests: cards whose values are known, that fail, hang and get lost on demand.
 //!
 //! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on, in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION
-//! MILLISECONDS`, `lost CARD`, `found CARD`, `gpm on`, `nvlink on`. Card N has the values that stand beside `card` below.
+//! MILLISECONDS`, `lost CARD`, `found CARD`, `gpm on`, `nvlink on`, `note calls`. Card N has the values that stand beside `card` below.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_uint, c_ulonglong, c_void};
@@ -82,6 +82,8 @@ struct State {
     lost: HashSet<usize>,
     gpm: bool,
     nvlink: bool,
+    /// Whether `sequence` is kept.
+    notes: bool,
     /// The functions that were called of cards, each with the card's number, in turn.
     sequence: Vec<String>,
     /// Samples that were made and not freed, with the number of the one that was taken into each.
@@ -112,6 +114,7 @@ impl State {
             ["found", card] => drop(self.lost.remove(&card.parse().unwrap())),
             ["gpm", "on"] => self.gpm = true,
             ["nvlink", "on"] => self.nvlink = true,
+            ["note", "calls"] => self.notes = true,
             _ => panic!("no command: {command}"),
         }
     }
@@ -169,7 +172,9 @@ fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
 fn card(function: &str, device: Device) -> Result<usize, c_int> {
     let mut now = enter(function)?;
     let number = device.addr().wrapping_sub(FIRST);
-    now.sequence.push(format!("{function} {number}"));
+    if now.notes {
+        now.sequence.push(format!("{function} {number}"));
+    }
     match number {
         _ if number >= now.gpus => Err(INVALID_ARGUMENT),
         _ if now.lost.contains(&number) => Err(LOST),
