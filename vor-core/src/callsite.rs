@@ -250,6 +250,12 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns whether nobody holds the registry: for the last thread of a process.
+#[cfg(windows)]
+pub(crate) fn is_open() -> bool {
+    crate::drain::alone::is_open(&REGISTRY)
+}
+
 /// As [`lock`], for who must not wait: tries a few times. `None` where it is held all the while.
 #[cfg(unix)]
 pub(crate) fn try_lock(tries: u32, pause: std::time::Duration) -> Option<MutexGuard<'static, Registry>> {

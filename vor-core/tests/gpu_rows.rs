@@ -72,6 +72,22 @@ impl Driver {
         }
     }
 
+    /// Returns how often `function` was called while the driver was asked for what changes quickly: between the first such question of card 0 and the last one of the last card.
+    fn calls_in_fast_polls(&self, last_card: usize, function: &str) -> u64 {
+        type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
+        let names = [
+            "nvmlDeviceGetUtilizationRates 0",
+            &format!("nvmlDeviceGetTotalEnergyConsumption {last_card}"),
+            function,
+        ];
+        let [first, last, function] = names.map(|name| CString::new(name).unwrap());
+        // SAFETY: as above.
+        unsafe {
+            let between = self.0.get::<Between>(b"vor_test_nvml_calls_between\0").unwrap();
+            between(first.as_ptr(), last.as_ptr(), function.as_ptr())
+        }
+    }
+
     fn samples(&self) -> u64 {
         // SAFETY: as above.
         unsafe {
@@ -149,6 +165,13 @@ impl Frames {
     }
 }
 
+/// What a child told to who looks for reasons.
+fn debug_lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().filter(|line| line.starts_with("DEBUG vor"));
+    lines.map(str::to_owned).collect()
+}
+
 fn begin() -> Frames {
     let frames = Frames::default();
     Config::new().sink("frames", frames.clone()).enable();
@@ -178,7 +201,11 @@ fn a_card_says_all_that_it_has() {
     let test = "a_card_says_all_that_it_has";
     let Some(part) = role() else {
         let folder = library();
-        for (part, begin) in [("without counters", ""), ("with counters", "gpm on")] {
+        for (part, begin) in [
+            ("without counters", ""),
+            ("with counters", "gpm on"),
+            ("with counters and NVLink", "gpm on;nvlink on"),
+        ] {
             let output = run(&mut with_driver(test, part, folder.path(), begin));
             assert_eq!(vor_lines(&output), Vec::<String>::new());
         }
@@ -191,12 +218,18 @@ fn a_card_says_all_that_it_has() {
     });
     let mut expected = ALL.to_vec();
     expected.push(("pcie", 30.72, "MB/s"));
-    if part == "with counters" {
+    if part != "without counters" {
         expected.extend([
             ("gpu_sm", 62.5, "%"),
             ("gpu_sm_occupancy", 63.5, "%"),
             ("gpu_tensor", 65.5, "%"),
             ("gpu_dram", 70.5, "%"),
+        ]);
+    }
+    if part == "with counters and NVLink" {
+        expected.extend([
+            ("gpu_nvlink_rx", 3000.0, "MB/s"),
+            ("gpu_nvlink_tx", 5000.0, "MB/s"),
         ]);
     }
     for (name, value, unit) in &expected {
@@ -214,6 +247,34 @@ fn a_card_says_all_that_it_has() {
     let [fast, slow, turns] = ["UtilizationRates", "Temperature", "PcieThroughput"]
         .map(|name| driver.calls(&format!("nvmlDeviceGet{name}")));
     assert!(slow <= fast / 10 + 1 && turns <= fast, "{fast} {slow} {turns}");
+}
+
+/// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times a second, which so are asked as often as without.
+#[test]
+fn what_takes_long_is_asked_between_polls() {
+    let test = "what_takes_long_is_asked_between_polls";
+    if role().is_none() {
+        let folder = library();
+        let begin = "gpus 3;note calls;delay nvmlDeviceGetPcieThroughput 20";
+        run(&mut with_driver(test, "child", folder.path(), begin));
+        return;
+    }
+    let frames = begin();
+    let driver = Driver::new();
+    let [fast, slow] = ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"];
+    frames.until(|rows| rows.get("gpu2_pcie").is_some() && driver.calls(slow) >= 6);
+    assert_eq!(driver.calls_in_fast_polls(2, "nvmlDeviceGetPcieThroughput"), 0);
+    // The same look finds all of what is asked then, while the thread goes on.
+    let (before, found, after) = (
+        driver.calls(fast),
+        driver.calls_in_fast_polls(2, fast),
+        driver.calls(fast),
+    );
+    assert!(found + 3 >= before && found <= after, "{before} {found} {after}");
+    // One direction of one card at a time.
+    let turns = driver.calls("nvmlDeviceGetPcieThroughput");
+    let polls = driver.calls(fast).div_ceil(3);
+    assert!((6..=polls).contains(&turns), "{turns} in {polls} polls");
 }
 
 #[test]
@@ -325,12 +386,8 @@ fn without_a_card_there_are_no_rows_and_one_event_says_why() {
             let output = run(command.envs(list.map(|list| ("CUDA_VISIBLE_DEVICES", list))));
             assert_eq!(vor_lines(&output), Vec::<String>::new());
             if cfg!(feature = "tracing") {
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                let events: Vec<&str> = text
-                    .lines()
-                    .filter(|line| line.starts_with("DEBUG vor"))
-                    .collect();
-                assert_eq!(events.len(), 1, "{text}");
+                let events = debug_lines(&output);
+                assert_eq!(events.len(), 1, "{output:?}");
                 assert!(
                     events[0].contains("there are no GPU rows: ") && events[0].contains(reason),
                     "{events:?}"
@@ -392,21 +449,8 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
             vec!["gpu_pcie_tx", "gpu_pcie_rx", "pcie"],
         ),
     ];
-    let Some(part) = role() else {
-        let folder = library();
-        // Every second one each time.
-        for (part, code) in [("0", 3), ("1", 13)] {
-            let lacking = functions.iter().skip(part.parse().unwrap()).step_by(2);
-            let begin: Vec<String> = lacking
-                .map(|(function, _)| format!("error {function} {code}"))
-                .collect();
-            let output = run(&mut with_driver(test, part, folder.path(), &begin.join(";")));
-            assert_eq!(vor_lines(&output), Vec::<String>::new());
-        }
-        return;
-    };
-    let lacking: usize = part.parse().unwrap();
-    let expected = |is_lacking: bool| {
+    // Every second one each time.
+    let expected = |lacking: usize, is_lacking: bool| {
         let of = move |(number, (_, rows)): (usize, &(&str, Vec<&'static str>))| {
             let rows = rows.clone();
             if (number % 2 == lacking) == is_lacking {
@@ -417,14 +461,65 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
         };
         functions.iter().enumerate().flat_map(of).collect::<Vec<_>>()
     };
+    let Some(part) = role() else {
+        let folder = library();
+        for (lacking, code, why) in [
+            (
+                0,
+                3,
+                "the requested operation is not available on the target device",
+            ),
+            (1, 13, "a function couldn't be found in a shared library"),
+        ] {
+            let functions = functions.iter().skip(lacking).step_by(2);
+            let begin: Vec<String> = functions
+                .map(|(function, _)| format!("error {function} {code}"))
+                .collect();
+            let part = lacking.to_string();
+            let output = run(&mut with_driver(test, &part, folder.path(), &begin.join(";")));
+            assert_eq!(vor_lines(&output), Vec::<String>::new());
+            if cfg!(feature = "tracing") {
+                let events = debug_lines(&output);
+                let told = events[0].split_once(": these rows are absent: ").unwrap();
+                assert!(
+                    told.0.contains("GPU-00000000-") && events.len() == 1,
+                    "{events:?}"
+                );
+                let mut told: BTreeSet<&str> = told.1.split([',', '(', ')']).map(str::trim).collect();
+                let reasons = [
+                    why,
+                    "the requested operation is not available on the target device",
+                    "",
+                ];
+                assert!(told.contains(why), "{events:?}");
+                told.retain(|told| !reasons.contains(told));
+                let counters = [
+                    "gpu_sm",
+                    "gpu_sm_occupancy",
+                    "gpu_tensor",
+                    "gpu_dram",
+                    "gpu_nvlink_tx",
+                    "gpu_nvlink_rx",
+                ];
+                let expected: BTreeSet<&str> = expected(lacking, true).into_iter().chain(counters).collect();
+                assert_eq!(told, expected);
+            }
+        }
+        return;
+    };
+    #[cfg(feature = "tracing")]
+    debug_events::each(|text| println!("\nDEBUG vor {text}"));
+    let lacking: usize = part.parse().unwrap();
     let frames = begin();
     let driver = Driver::new();
     // Long enough for whatever is asked once a second to be asked again.
     let last = frames.until(|rows| {
-        expected(false).iter().all(|name| rows.get(name).is_some())
+        expected(lacking, false)
+            .iter()
+            .all(|name| rows.get(name).is_some())
             && driver.calls("nvmlDeviceGetTemperature") + driver.calls("nvmlDeviceGetEncoderUtilization") >= 3
     });
-    for name in expected(true) {
+    for name in expected(lacking, true) {
         assert_eq!(last.get(name), None, "{name}");
     }
     for (_, (function, rows)) in functions
@@ -436,6 +531,56 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
         let most = if rows.contains(&"pcie") { 2 } else { 1 };
         assert!((1..=most).contains(&driver.calls(function)), "{function}");
     }
+}
+
+/// An old driver's library does not export what came later.
+#[test]
+fn functions_that_an_old_driver_does_not_have_are_absent_rows() {
+    let test = "functions_that_an_old_driver_does_not_have_are_absent_rows";
+    if role().is_none() {
+        let folder = library();
+        let path = folder.path().join("libnvidia-ml.so.1");
+        let mut bytes = std::fs::read(&path).unwrap();
+        for function in [
+            b"nvmlDeviceGetMemoryInfo_v2\0".as_slice(),
+            b"nvmlGpmQueryDeviceSupport\0",
+        ] {
+            // Under another name, so that whoever looks for it does not find it.
+            let places: Vec<usize> = (0..bytes.len() - function.len())
+                .filter(|at| bytes[*at..].starts_with(function))
+                .collect();
+            assert!(!places.is_empty());
+            places.into_iter().for_each(|at| bytes[at] = b'x');
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let output = run(&mut with_driver(test, "child", folder.path(), "gpm on"));
+        assert_eq!(vor_lines(&output), Vec::<String>::new());
+        if cfg!(feature = "tracing") {
+            let events = debug_lines(&output);
+            assert_eq!(events.len(), 1, "{events:?}");
+            for told in [
+                "rows are absent: gpu_mem, gpu_mem_total (function symbol failed to load",
+                "nvmlDeviceGetMemoryInfo_v2",
+                "gpu_sm, gpu_sm_occupancy, gpu_tensor, gpu_dram, gpu_nvlink_tx, gpu_nvlink_rx (function symbol failed to load",
+                "nvmlGpmQueryDeviceSupport",
+            ] {
+                assert!(events[0].contains(told), "{told}: {events:?}");
+            }
+        }
+        return;
+    }
+    #[cfg(feature = "tracing")]
+    debug_events::each(|text| println!("\nDEBUG vor {text}"));
+    let frames = begin();
+    let driver = Driver::new();
+    let last =
+        frames.until(|rows| rows.get("pcie").is_some() && driver.calls("nvmlDeviceGetTemperature") >= 3);
+    let absent = ["gpu_mem", "gpu_mem_total", "gpu_sm", "gpu_dram"];
+    assert!(absent.iter().all(|name| last.get(name).is_none()), "{last:?}");
+    assert_eq!(
+        (last.get("gpu_util"), last.get("gpu_mem_own")),
+        (Some(10.0), Some(300.0))
+    );
 }
 
 #[test]
@@ -531,7 +676,7 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
             "nothing_is_asked_while_nobody_reads_metrics",
             "child",
             folder.path(),
-            "",
+            "gpm on",
         ));
         return;
     }
@@ -548,11 +693,12 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
     assert!(!has_poller() && !maps.contains("libnvidia-ml"));
     let frames = Frames::default();
     let handle = drain::add_sink("frames", frames.clone());
-    frames.until(|rows| rows.get("gpu_util").is_some());
+    frames.until(|rows| rows.get("gpu_util").is_some() && rows.get("gpu_sm").is_some());
     assert!(has_poller());
     drop(handle);
     let driver = Driver::new();
-    let calls = || driver.calls("nvmlDeviceGetUtilizationRates");
+    // The counters of Hopper among it, of which a sample costs the card something.
+    let calls = || driver.calls("nvmlDeviceGetUtilizationRates") + driver.calls("nvmlGpmSampleGet");
     settle();
     let after = calls();
     settle();

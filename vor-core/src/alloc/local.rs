@@ -259,6 +259,19 @@ pub(crate) fn stay_untracked() {
     own().set_state(State::Untracked);
 }
 
+/// Returns whether nobody holds a lock of this module: for the last thread of a process.
+#[cfg(windows)]
+pub(super) fn is_open() -> bool {
+    THREADS.is_open()
+}
+
+/// Counts nothing on this thread any more, and takes no lock at its end: for the last thread of a process, where a lock is held by one that is gone.
+#[cfg(windows)]
+pub(crate) fn stay_inside() {
+    own().is_linked.set(false);
+    own().set_state(State::Inside);
+}
+
 fn in_state<R>(state: State, work: impl FnOnce() -> R) -> R {
     struct Restore(State);
     impl Drop for Restore {

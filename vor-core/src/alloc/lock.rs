@@ -67,6 +67,12 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Returns whether nobody holds the lock.
+    #[cfg(windows)]
+    pub(super) fn is_open(&self) -> bool {
+        !self.held.load(Ordering::Acquire)
+    }
+
     /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork) gives it back, in the parent and in the child.
     #[cfg(unix)]
     pub(super) fn take_for_fork(&self) {

@@ -22,6 +22,8 @@ mod lock;
 mod snapshot;
 
 pub use allocator::{DEFAULT_SAMPLE_BYTES, TrackingAllocator};
+#[cfg(windows)]
+pub(crate) use local::stay_inside;
 pub use local::{AllocCounts, process_allocations, thread_allocations, untracked};
 pub(crate) use local::{Counters, Counts, is_installed, own_counters, stay_untracked};
 pub(crate) use snapshot::keeps_heap;
@@ -35,6 +37,12 @@ static HEAP: AtomicU64 = AtomicU64::new(0);
 
 /// Every object.
 const EXACT: u64 = u64::MAX;
+
+/// Returns whether nobody holds a lock of the allocator: for the last thread of a process.
+#[cfg(windows)]
+pub(crate) fn is_open() -> bool {
+    sampled::is_open() && stacks::is_open() && local::is_open()
+}
 
 /// Begins this thread's samples anew from a seed, so that tests of estimates can be repeated.
 #[doc(hidden)]

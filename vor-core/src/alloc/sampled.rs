@@ -168,3 +168,8 @@ pub(super) fn take_locks_for_fork() {
 pub(super) fn release_locks_after_fork() {
     SHARD.iter().for_each(Lock::release_after_fork);
 }
+
+#[cfg(windows)]
+pub(super) fn is_open() -> bool {
+    SHARD.iter().all(Lock::is_open)
+}

@@ -75,3 +75,8 @@ pub(super) fn take_lock_for_fork() {
 pub(super) fn release_lock_after_fork() {
     STACKS.release_after_fork();
 }
+
+#[cfg(windows)]
+pub(super) fn is_open() -> bool {
+    STACKS.is_open()
+}

@@ -1,4 +1,6 @@
 //! What happens when the program ends without a word: the sinks are finished at a normal exit, and flushed at a panic.
+//!
+//! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see [`alone`].
 
 #![cfg_attr(
     any(unix, windows),
@@ -8,9 +10,15 @@
 use std::sync::Once;
 
 #[cfg(any(unix, windows))]
-use super::{lock_engine, pass, printing, signals};
+use super::{alone, lock_engine, pass, printing, signals};
+#[cfg(any(unix, windows))]
+use crate::sync::{Ordering, global::AtomicBool};
 #[cfg(any(unix, windows))]
 use crate::{gpu, switch, thread};
+
+/// Whether the end has been dealt with. Set by who does; nothing hangs on it.
+#[cfg(any(unix, windows))]
+static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Registers for the end of the process and for panics, once.
 pub(super) fn install() {
@@ -33,32 +41,48 @@ pub(super) fn install() {
 
 #[cfg(any(unix, windows))]
 fn at_exit() {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     unsafe extern "C" {
         fn atexit(callback: extern "C" fn()) -> core::ffi::c_int;
     }
-    extern "C" fn finish() {
-        // A panic must not cross into the C library, and there is no one left to tell.
-        let _ = catch_unwind(AssertUnwindSafe(super::exit::finish));
+    extern "C" fn callback() {
+        finish_quietly();
     }
-    // SAFETY: `atexit` is in every C library, and `finish` is a function without captures that does not unwind.
-    unsafe { atexit(finish) };
+    // SAFETY: `atexit` is in every C library, and `callback` is a function without captures that does not unwind.
+    unsafe { atexit(callback) };
+    #[cfg(windows)]
+    alone::watch();
 }
 
 #[cfg(not(any(unix, windows)))]
 fn at_exit() {}
 
-/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is one.
+/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and there is no one left to tell.
 #[cfg(any(unix, windows))]
-pub(super) fn finish() {
-    if thread::is_busy() || switch::is_forked() {
+pub(super) fn finish_quietly() {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(finish));
+}
+
+/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is one. Of a process's last thread, only those sinks are finished that
+/// need no other.
+#[cfg(any(unix, windows))]
+fn finish() {
+    let is_alone = alone::is_last_thread();
+    if is_alone && !alone::is_possible() {
+        alone::end_without_a_word();
+        return;
+    }
+    if thread::is_busy() || switch::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
         return;
     }
     thread::while_busy(|| {
-        gpu::stop();
+        if !is_alone {
+            gpu::stop();
+        }
         if let Some(engine) = &mut *lock_engine() {
             signals::without_signals(|| {
+                if is_alone {
+                    engine.outputs.give_up_others();
+                }
                 engine.keep_ended();
                 pass(engine);
                 engine.take_heap(true);

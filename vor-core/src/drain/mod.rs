@@ -3,6 +3,8 @@
 //! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`. The engine behind one lock does the
 //! rest, on the thread `vor-drain`, or on the caller's in `flush()` and where there are no threads.
 
+#[cfg(any(unix, windows))]
+pub(crate) mod alone;
 mod collect;
 #[cfg(unix)]
 pub(crate) mod crash;
@@ -25,10 +27,10 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::measure::Measures;
 use crate::metrics::{self, Taken};
-use crate::sink::FrameSink;
 use crate::sink::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "puffin")]
 use crate::sink::puffin::PuffinFeed;
+use crate::sink::{FrameSink, Outputs};
 use crate::stats::{ScopeStats, ThreadStats};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
@@ -310,7 +312,7 @@ fn open_capture(settings: &mut Settings) {
             with_settings(settings, |engine| {
                 // What ended before is not in it.
                 pass(engine);
-                engine.outputs.add(number, name, Box::new(sink));
+                engine.outputs.add_file(number, name, Box::new(sink));
             });
             settings.opened = Some((number, path));
         }
@@ -570,8 +572,20 @@ pub(crate) fn wake(urgent: bool) {
 /// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be on: the sink then waits. From inside a sink
 /// nothing can be added.
 pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
+    add(name.into(), Box::new(sink), Outputs::add)
+}
+
+/// As [`add_sink`], for a sink that writes a file of its own and needs no other thread for that.
+pub(crate) fn add_file_sink(name: String, sink: impl FrameSink + 'static) -> SinkHandle {
+    add(name, Box::new(sink), Outputs::add_file)
+}
+
+fn add(
+    name: String,
+    sink: Box<dyn FrameSink>,
+    to: fn(&mut Outputs, u64, String, Box<dyn FrameSink>),
+) -> SinkHandle {
     let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
-    let name = name.into();
     if thread::is_busy() {
         // The engine is locked by this very thread.
         report::line(&format!(
@@ -582,7 +596,7 @@ pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> Sink
     thread::while_busy(|| {
         with_engine(|engine| {
             pass(engine);
-            engine.outputs.add(number, name, Box::new(sink));
+            to(&mut engine.outputs, number, name, sink);
         })
     });
     SinkHandle { number }

@@ -58,7 +58,21 @@ fn write(line: &[u8]) {
     crate::js::warn(String::from_utf8_lossy(line).trim_end());
 }
 
-#[cfg(not(any(unix, all(target_arch = "wasm32", target_os = "unknown"))))]
+#[cfg(windows)]
+fn write(line: &[u8]) {
+    use std::os::windows::io::AsHandle;
+    // There is nobody left to tell.
+    let _ = if super::alone::is_last_thread() {
+        // Who held the standard library's lock is gone.
+        let stderr = std::io::stderr().as_handle().try_clone_to_owned();
+        stderr.and_then(|stderr| std::fs::File::from(stderr).write_all(line))
+    } else {
+        // It turns text into what a console shows.
+        std::io::stderr().write_all(line)
+    };
+}
+
+#[cfg(not(any(unix, windows, all(target_arch = "wasm32", target_os = "unknown"))))]
 fn write(line: &[u8]) {
     // There is nobody left to tell.
     let _ = std::io::stderr().write_all(line);

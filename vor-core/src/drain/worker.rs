@@ -75,6 +75,12 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
     locked(&WORKER)
 }
 
+/// Returns whether nobody holds the lock: for the last thread of a process.
+#[cfg(windows)]
+pub(super) fn is_open() -> bool {
+    super::alone::is_open(&WORKER)
+}
+
 pub(super) fn wake(urgent: bool) {
     let due = ASLEEP.load(Ordering::SeqCst) || (urgent && !CALLED.load(Ordering::Relaxed));
     if due

@@ -18,5 +18,10 @@ pub(crate) fn stop() {}
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {}
 
+#[cfg(windows)]
+pub(crate) const fn is_open() -> bool {
+    true
+}
+
 #[cfg(unix)]
 pub(crate) fn forget() {}

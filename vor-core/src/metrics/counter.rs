@@ -42,6 +42,12 @@ pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
     blocks()
 }
 
+/// Returns whether nobody holds the list of blocks: for the last thread of a process.
+#[cfg(windows)]
+pub(super) fn are_blocks_open() -> bool {
+    crate::drain::alone::is_open(&BLOCKS)
+}
+
 impl Block {
     /// Returns a block that no other thread adds to.
     fn take() -> &'static Self {

@@ -79,6 +79,15 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     (histograms, metrics)
 }
 
+/// Returns whether nobody holds one of the locks: for the last thread of a process.
+#[cfg(windows)]
+pub(crate) fn is_open() -> bool {
+    let is_open = crate::drain::alone::is_open::<Metrics>;
+    is_open(&METRICS)
+        && counter::are_blocks_open()
+        && (metrics().histograms.iter()).all(|(histogram, _)| crate::drain::alone::is_open(&histogram.values))
+}
+
 /// Forgets what was recorded since the last mark: for the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget() {

@@ -9,7 +9,10 @@
 use std::sync::Arc;
 
 use super::{FrameSink, Guard, Interest, Sink};
+use rustc_hash::FxHashMap;
+
 use crate::Error;
+use crate::catalog::SiteId;
 use crate::frame::FrameSnapshot;
 
 /// Most spans of a frame that become measures, the longest first: so many take about a millisecond, and no panel shows more of a frame.
@@ -55,10 +58,32 @@ impl Sink for BrowserSink {
 struct Measures {
     /// What to measure of a frame.
     chosen: Vec<Chosen>,
-    /// Measures that were made since the buffer was emptied last.
-    kept: usize,
-    /// Which call sites have some of them.
-    sites: rustc_hash::FxHashMap<crate::catalog::SiteId, Arc<str>>,
+    kept: Kept,
+}
+
+/// The measures that are in the page's buffer.
+#[derive(Debug, Default)]
+struct Kept {
+    /// How many were made since the buffer was emptied last.
+    count: usize,
+    /// The names of which there are some, by call site.
+    names: FxHashMap<SiteId, Arc<str>>,
+}
+
+impl Kept {
+    /// Sees to it that so many more are not too many: where they would be, `clear` is called with every name of which there are some.
+    fn make_room(&mut self, more: usize, mut clear: impl FnMut(&str)) {
+        if self.count + more > MAX_MEASURES_KEPT {
+            self.names.drain().for_each(|(_, name)| clear(&name));
+            self.count = 0;
+        }
+    }
+
+    /// Notes one that was made.
+    fn add(&mut self, site: SiteId, name: &str) {
+        self.count += 1;
+        self.names.entry(site).or_insert_with(|| Arc::from(name));
+    }
 }
 
 /// A span of a frame.
@@ -107,9 +132,13 @@ fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<Chosen>) {
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 impl Measures {
-    fn measure(&mut self, _: &FrameSnapshot) {
-        self.sites.clear();
-        self.kept = 0;
+    /// There is no timeline, so none is left in it.
+    fn measure(&mut self, frame: &FrameSnapshot) {
+        self.kept.make_room(self.chosen.len(), |_| ());
+        for chosen in &self.chosen {
+            let span = &frame.threads[chosen.thread].spans[chosen.span];
+            self.kept.add(span.site, frame.catalog.site_name(span.site));
+        }
     }
 }
 
@@ -121,10 +150,7 @@ impl Measures {
 
         // Ticks are nanoseconds of `performance.now()`.
         let ms = |ticks: u64| ticks as f64 / 1e6;
-        if self.kept + self.chosen.len() > MAX_MEASURES_KEPT {
-            self.sites.drain().for_each(|(_, name)| clear_measures(&name));
-            self.kept = 0;
-        }
+        self.kept.make_room(self.chosen.len(), clear_measures);
         // Spans without arguments share one of their thread.
         let mut shared: Option<(usize, Detail)> = None;
         let catalog = &frame.catalog;
@@ -152,10 +178,7 @@ impl Measures {
                 &own
             };
             if detail.measure(&site.name, ms(span.start_ticks), ms(span.end_ticks())) {
-                self.kept += 1;
-                self.sites
-                    .entry(span.site)
-                    .or_insert_with(|| Arc::from(&*site.name));
+                self.kept.add(span.site, &site.name);
             }
         }
     }
@@ -199,5 +222,31 @@ mod tests {
     #[test]
     fn of_equally_long_spans_those_around_others_are_chosen() {
         assert_eq!(chosen(&[&[4, 4, 4, 4], &[4]], 2), [(0, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn the_page_never_has_more_than_so_many_measures() {
+        let mut page: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
+        let mut kept = Kept::default();
+        let (mut made, mut cleared) = (0, 0);
+        for frame in 0..1000_usize {
+            // Names come and go, as do the sizes of frames.
+            let names: Vec<String> = (0..frame % (MAX_MEASURES_PER_FRAME + 1))
+                .map(|i| format!("scope {}", (frame * 7 + i) % 300))
+                .collect();
+            kept.make_room(names.len(), |name| {
+                cleared += page.remove(name).expect("only names that are there are cleared");
+            });
+            for name in &names {
+                let number: u32 = name["scope ".len()..].parse().expect("a number");
+                kept.add(SiteId(number), name);
+                *page.entry(name.clone()).or_default() += 1;
+            }
+            made += names.len();
+            let left: usize = page.values().sum();
+            assert_eq!(left, made - cleared);
+            assert!(left <= MAX_MEASURES_KEPT, "frame {frame}: {left}");
+        }
+        assert!(made > 10 * MAX_MEASURES_KEPT, "it came to that many times");
     }
 }

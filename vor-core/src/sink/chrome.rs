@@ -57,7 +57,7 @@ impl Sink for ChromeTraceSink {
                 if !switch::is_on() {
                     drain::enable();
                 }
-                Guard::new(drain::add_sink(
+                Guard::new(drain::add_file_sink(
                     format!("the Chrome trace {}", self.path.display()),
                     exporter,
                 ))

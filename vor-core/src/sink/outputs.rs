@@ -22,16 +22,32 @@ struct Output {
     name: String,
     number: u64,
     interest: Interest,
+    /// Whether it writes a file of its own, and needs no other thread and no lock for that.
+    #[cfg_attr(
+        not(any(unix, windows)),
+        expect(dead_code, reason = "in a browser no program ends alone")
+    )]
+    is_file: bool,
     sink: Box<dyn FrameSink>,
 }
 
 impl Outputs {
     pub(crate) fn add(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
+        self.push(number, name, sink, false);
+    }
+
+    /// Adds a sink that writes a file of its own, and needs no other thread and no lock for that.
+    pub(crate) fn add_file(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
+        self.push(number, name, sink, true);
+    }
+
+    fn push(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>, is_file: bool) {
         let interest = sink.interest();
         self.sinks.push(Output {
             name,
             number,
             interest,
+            is_file,
             sink,
         });
         self.settle();
@@ -104,6 +120,17 @@ impl Outputs {
     pub(crate) fn finish(&mut self) {
         self.each(|_| true, |output| output.sink.finish());
         self.sinks.clear();
+        self.settle();
+    }
+
+    /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not dropped: that may wait as well.
+    #[cfg(any(unix, windows))]
+    pub(crate) fn give_up_others(&mut self) {
+        let (files, others) = std::mem::take(&mut self.sinks)
+            .into_iter()
+            .partition(|output| output.is_file);
+        self.sinks = files;
+        std::mem::forget::<Vec<Output>>(others);
         self.settle();
     }
 

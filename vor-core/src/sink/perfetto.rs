@@ -64,7 +64,7 @@ impl Sink for PerfettoSink {
                     drain::enable();
                 }
                 let name = format!("the Perfetto trace {}", self.path.display());
-                Guard::new(drain::add_sink(name, exporter))
+                Guard::new(drain::add_file_sink(name, exporter))
             }
             Err(error) => {
                 report::line(&format!("{error}; no Perfetto trace is written"));

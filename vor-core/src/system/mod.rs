@@ -133,10 +133,15 @@ pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
         ("disk_read_MB", sample.disk_read_bytes),
         ("disk_write_MB", sample.disk_write_bytes),
     ];
+    let absent = rows.into_iter().filter(|(_, value)| value.is_none());
+    tell_absent(absent.map(|(row, _)| (row.to_owned(), platform::why_absent(row))))
+}
+
+/// Says which rows are absent, each given with its reason; those that follow each other share one. `None` where there are none.
+pub(crate) fn tell_absent(rows: impl IntoIterator<Item = (String, String)>) -> Option<String> {
     let mut told = String::new();
     let mut last = None;
-    for (row, _) in rows.iter().filter(|(_, value)| value.is_none()) {
-        let why = platform::why_absent(row);
+    for (row, why) in rows {
         if let Some(before) = last.replace(why.clone())
             && before != why
         {
@@ -145,7 +150,7 @@ pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
         if !told.is_empty() {
             told += ", ";
         }
-        told += row;
+        told += &row;
     }
     Some(format!("these rows are absent: {told} ({})", last?))
 }

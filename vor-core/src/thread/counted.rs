@@ -340,6 +340,12 @@ pub(crate) fn lock_counted_for_fork() -> impl std::any::Any {
     ended()
 }
 
+/// Returns whether nobody holds the sums of ended threads: for the last thread of a process.
+#[cfg(windows)]
+pub(super) fn is_open() -> bool {
+    crate::drain::alone::is_open(&ENDED)
+}
+
 /// Forgets what was counted: for the child of a fork.
 #[cfg(unix)]
 pub(crate) fn forget_counted() {

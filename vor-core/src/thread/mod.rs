@@ -170,6 +170,19 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     threads()
 }
 
+/// Returns whether nobody holds one of the locks: for the last thread of a process.
+#[cfg(windows)]
+pub(crate) fn is_open() -> bool {
+    drain::alone::is_open(&THREADS) && counted::is_open()
+}
+
+/// Has this thread record nothing and leave its state where it is when it ends: for the last thread of a process, where a lock is held by one that is gone.
+#[cfg(windows)]
+pub(crate) fn stay_behind() {
+    CURRENT.set(Absent::Busy.stand_in());
+    let _ = OWNED.try_with(|cell| std::mem::forget(cell.take()));
+}
+
 impl Threads {
     fn take_state(&mut self, number: u32) -> Arc<ThreadState> {
         let spare = self.spare.pop();
@@ -278,6 +291,8 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         #[cfg(not(target_arch = "wasm32"))]
         crate::sink::samply::thread_began(info.os_id);
         nvtx::name_thread(&info);
+        #[cfg(windows)]
+        drain::alone::watch_thread();
         let mut threads = threads();
         let number = threads.add_info(info);
         NUMBER.set(number + 1);

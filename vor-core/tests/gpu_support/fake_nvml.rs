@@ -1,7 +1,7 @@
 //! A driver's library for tests: cards whose values are known, that fail, hang and get lost on demand.
 //!
 //! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on, in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION
-//! MILLISECONDS`, `lost CARD`, `found CARD`, `gpm on`. Card N has the values that stand beside `card` below.
+//! MILLISECONDS`, `lost CARD`, `found CARD`, `gpm on`, `nvlink on`, `note calls`. Card N has the values that stand beside `card` below.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_uint, c_ulonglong, c_void};
@@ -81,6 +81,11 @@ struct State {
     calls: HashMap<String, u64>,
     lost: HashSet<usize>,
     gpm: bool,
+    nvlink: bool,
+    /// Whether `sequence` is kept.
+    notes: bool,
+    /// The functions that were called of cards, each with the card's number, in turn.
+    sequence: Vec<String>,
     /// Samples that were made and not freed, with the number of the one that was taken into each.
     samples: HashMap<usize, u64>,
     next_sample: u64,
@@ -108,6 +113,8 @@ impl State {
             ["lost", card] => drop(self.lost.insert(card.parse().unwrap())),
             ["found", card] => drop(self.lost.remove(&card.parse().unwrap())),
             ["gpm", "on"] => self.gpm = true,
+            ["nvlink", "on"] => self.nvlink = true,
+            ["note", "calls"] => self.notes = true,
             _ => panic!("no command: {command}"),
         }
     }
@@ -123,6 +130,17 @@ pub extern "C" fn vor_test_nvml(command: In) {
 #[unsafe(no_mangle)]
 pub extern "C" fn vor_test_nvml_calls(function: In) -> u64 {
     state().calls.get(function.get()).copied().unwrap_or(0)
+}
+
+/// Returns how often a function was called, of whichever card, between a call of `first` and the next one of `last`; both are followed by the number of a card.
+#[unsafe(no_mangle)]
+pub extern "C" fn vor_test_nvml_calls_between(first: In, last: In, function: In) -> u64 {
+    let (mut is_between, mut calls) = (false, 0);
+    for called in &state().sequence {
+        is_between = called == first.get() || is_between && called != last.get();
+        calls += u64::from(called.split(' ').next() == Some(function.get()) && (is_between || called == last.get()));
+    }
+    calls
 }
 
 /// Returns how many samples of counters there are.
@@ -152,8 +170,11 @@ fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
 
 /// As `enter`, for a function of a card, whose number it returns.
 fn card(function: &str, device: Device) -> Result<usize, c_int> {
-    let now = enter(function)?;
+    let mut now = enter(function)?;
     let number = device.addr().wrapping_sub(FIRST);
+    if now.notes {
+        now.sequence.push(format!("{function} {number}"));
+    }
     match number {
         _ if number >= now.gpus => Err(INVALID_ARGUMENT),
         _ if now.lost.contains(&number) => Err(LOST),
@@ -437,9 +458,11 @@ pub extern "C" fn nvmlGpmMetricsGet(mut request: Out<GpmMetrics>) -> c_int {
         return INVALID_ARGUMENT;
     }
     for metric in &mut request.metrics[..request.count as usize] {
-        // What takes NVLink is not supported: most cards have none.
+        // What takes NVLink is not supported: most cards have none. Where there is one, it is bytes per second.
         (metric.code, metric.value) = match metric.id {
-            60 | 61 => (NOT_SUPPORTED, 0.0),
+            60 | 61 if !now.nvlink => (NOT_SUPPORTED, 0.0),
+            60 => (OK, 3e9),
+            61 => (OK, 5e9),
             id => (OK, 60.5 + f64::from(id)),
         };
     }

@@ -58,6 +58,12 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     latest()
 }
 
+/// Returns whether nobody holds the lock: for the last thread of a process.
+#[cfg(windows)]
+pub(crate) fn is_open() -> bool {
+    crate::drain::alone::is_open(&LATEST)
+}
+
 /// Begins anew with so many cards.
 pub(super) fn begin(cards: usize) {
     *latest() = vec![Card::new(); cards];

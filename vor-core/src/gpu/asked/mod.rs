@@ -28,6 +28,8 @@ mod cards;
 /// Public for the bench of a poll.
 pub use cards::Cards;
 pub(crate) use latest::GpuRows;
+#[cfg(windows)]
+pub(crate) use latest::is_open;
 #[cfg(unix)]
 pub(crate) use latest::lock_for_fork;
 #[cfg(unix)]

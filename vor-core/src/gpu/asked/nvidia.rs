@@ -3,11 +3,11 @@
 use super::latest;
 use super::nvml::{self, Answer, Gpu};
 use super::poller::asking;
-use super::rows::Pace;
+use super::rows::{Pace, Row};
 use super::tell_why_none;
 use super::visible;
-use crate::clock;
 use crate::drain::report;
+use crate::{clock, system};
 
 /// The visible cards, at least one, and what was told of them.
 #[derive(Debug)]
@@ -17,11 +17,12 @@ pub struct Cards {
     turn: usize,
 }
 
-/// What was told on stderr of a card, each once.
+/// What was told of a card, each once: on stderr, and which rows it does not have to who looks for that.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     lost: bool,
     troubled: bool,
+    absent: bool,
 }
 
 impl Cards {
@@ -50,8 +51,18 @@ impl Cards {
 
     /// Asks all cards for what changes quickly, and for what changes slowly if that is due; looks for those that were lost where `retries` says so.
     pub fn poll(&mut self, is_slow: bool, retries: bool) {
+        let of = self.cards.len();
+        // By then each was asked for everything.
+        let has_asked_all = is_slow && self.turn >= 2 * of;
         for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
             asking(|| poll_one(number, gpu, told, is_slow, retries));
+            if has_asked_all && !gpu.is_lost() && !std::mem::replace(&mut told.absent, true) {
+                let name = |row: Row| row.names(number, of).swap_remove(0);
+                let absent = gpu.absent().map(|(row, why)| (name(row), why.to_owned()));
+                if let Some(absent) = system::tell_absent(absent) {
+                    report::detail(&format!("{}: {absent}", gpu.name()));
+                }
+            }
         }
     }
 

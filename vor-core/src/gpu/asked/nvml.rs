@@ -12,7 +12,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 use nvml_wrapper::{Device, Nvml};
 
-use super::rows::{COUNT, Row};
+use super::rows::{ALL, COUNT, Row};
 use super::visible::Visible;
 
 /// The counters that Hopper and later cards have, and what turns them into their rows' units.
@@ -80,8 +80,8 @@ pub(super) struct Gpu {
     visible: Visible,
     uuid: String,
     device: Option<Device<'static>>,
-    /// Rows that the card does not have.
-    lacks: [bool; COUNT],
+    /// Why the card does not have a row, as the driver says it.
+    lacks: [Option<String>; COUNT],
     /// What it said last.
     pub(super) values: [Option<f64>; COUNT],
     /// Its energy counter, in millijoules.
@@ -140,7 +140,7 @@ impl Gpu {
             visible,
             uuid,
             device: None,
-            lacks: [false; COUNT],
+            lacks: [const { None }; COUNT],
             values: [None; COUNT],
             energy_mj: None,
             sample: None,
@@ -169,6 +169,20 @@ impl Gpu {
     /// Returns what messages call it.
     pub(super) fn name(&self) -> &str {
         if self.uuid.is_empty() { "a GPU" } else { &self.uuid }
+    }
+
+    /// Returns the rows that the card does not have, each with the reason.
+    pub(super) fn absent(&self) -> impl Iterator<Item = (Row, &str)> {
+        ALL.into_iter().filter_map(|row| {
+            let asked = match row {
+                Row::MemTotal => Row::Mem,
+                Row::ThrottlePower | Row::ThrottleThermal => Row::Throttle,
+                Row::Pcie if self.lacks[Row::PcieTx as usize].is_some() => Row::PcieTx,
+                Row::Pcie => Row::PcieRx,
+                asked => asked,
+            };
+            Some((row, self.lacks[asked as usize].as_deref()?))
+        })
     }
 
     /// Asks for what changes quickly.
@@ -248,7 +262,11 @@ impl Gpu {
     fn ask(&mut self, row: Row, ask: impl FnOnce(&Device<'static>) -> Result<f64, NvmlError>) {
         let value = &mut self.values[row as usize];
         *value = None;
-        let Some(device) = self.device.as_ref().filter(|_| !self.lacks[row as usize]) else {
+        let Some(device) = self
+            .device
+            .as_ref()
+            .filter(|_| self.lacks[row as usize].is_none())
+        else {
             return;
         };
         if self.answer == Answer::Lost {
@@ -257,7 +275,7 @@ impl Gpu {
         match ask(device) {
             Ok(found) => *value = Some(found),
             Err(error) => match kind_of(&error) {
-                Kind::Lasting => self.lacks[row as usize] = true,
+                Kind::Lasting => self.lacks[row as usize] = Some(error.to_string()),
                 Kind::Nothing => (),
                 Kind::Trouble => self.fail(Answer::Troubled, error),
                 Kind::Lost => self.fail(Answer::Lost, error),
@@ -284,10 +302,14 @@ impl Gpu {
             self.values[row as usize] = None;
         }
         let Some(device) = &self.device else { return };
-        if !*self
-            .has_gpm
-            .get_or_insert_with(|| device.gpm_support().unwrap_or(false))
-        {
+        if self.has_gpm.is_none() {
+            match device.gpm_support() {
+                Ok(true) => self.has_gpm = Some(true),
+                Ok(false) => return self.lack_counters(&NvmlError::NotSupported),
+                Err(error) => return self.lack_counters(&error),
+            }
+        }
+        if self.has_gpm != Some(true) {
             return;
         }
         let sample = match device.gpm_sample() {
@@ -295,7 +317,7 @@ impl Gpu {
             Err(error) => {
                 self.sample = None;
                 match kind_of(&error) {
-                    Kind::Lasting => self.has_gpm = Some(false),
+                    Kind::Lasting => self.lack_counters(&error),
                     Kind::Nothing => (),
                     Kind::Trouble => self.fail(Answer::Troubled, error),
                     Kind::Lost => self.fail(Answer::Lost, error),
@@ -308,11 +330,27 @@ impl Gpu {
             let found = gpm_metrics_get(self.nvml, before, &sample, &ids).unwrap_or_default();
             for ((_, row, factor), found) in GPM.iter().zip(found) {
                 // A card without NVLink has the other counters.
-                let value = found.ok().map(|found| found.value * factor);
+                let value = match found {
+                    Ok(found) => Some(found.value * factor),
+                    Err(error) => {
+                        if matches!(kind_of(&error), Kind::Lasting) {
+                            self.lacks[*row as usize] = Some(error.to_string());
+                        }
+                        None
+                    }
+                };
                 self.values[*row as usize] = value.filter(|value| value.is_finite());
             }
         }
         self.sample = Some(sample);
+    }
+
+    /// Asks for no counters any more.
+    fn lack_counters(&mut self, why: &NvmlError) {
+        self.has_gpm = Some(false);
+        for (_, row, _) in GPM {
+            self.lacks[row as usize] = Some(why.to_string());
+        }
     }
 }
 
