@@ -14,7 +14,7 @@
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -108,9 +108,10 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )
 }
 
-/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. All are read and written under the interpreter's lock (relaxed); a slot holds a reference to
-/// either object, so that no other can have its address.
+/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. A slot holds a reference to either object, so that no other can have its address. Fields are read and written by any
+/// thread (relaxed) between two readings or writings of `turn`, which is odd while they change: what was read while it did is not used.
 struct Known {
+    turn: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
@@ -118,11 +119,57 @@ struct Known {
 
 static KNOWN: [Known; 256] = [const {
     Known {
+        turn: AtomicUsize::new(0),
         name: AtomicPtr::new(ptr::null_mut()),
         keywords: AtomicPtr::new(ptr::null_mut()),
         site: AtomicPtr::new(ptr::null_mut()),
     }
 }; 256];
+
+impl Known {
+    /// Returns the site, if these are what the slot holds.
+    #[inline(always)]
+    fn get(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let is_it =
+            self.name.load(Ordering::Relaxed) == name && self.keywords.load(Ordering::Relaxed) == keywords;
+        let site = self.site.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if !is_it || !turn.is_multiple_of(2) || self.turn.load(Ordering::Relaxed) != turn {
+            return None;
+        }
+        // SAFETY: the slot had a name in this turn, so it had a site, which is never freed.
+        Some(unsafe { &*site })
+    }
+
+    /// Has the slot hold these, unless another thread is changing it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`site_of`].
+    unsafe fn set(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject, site: &'static CallSite) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let mine = turn.is_multiple_of(2)
+            && (self.turn)
+                .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !mine {
+            return;
+        }
+        fence(Ordering::Release);
+        // SAFETY: both are alive or null, as the caller says; what the slot held before is its own.
+        unsafe {
+            ffi::Py_INCREF(name);
+            ffi::Py_XINCREF(keywords);
+            let name = self.name.swap(name, Ordering::Relaxed);
+            let keywords = self.keywords.swap(keywords, Ordering::Relaxed);
+            self.site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+            self.turn.store(turn + 2, Ordering::Release);
+            ffi::Py_XDECREF(name);
+            ffi::Py_XDECREF(keywords);
+        }
+    }
+}
 
 /// Returns the call site of a name and argument names, or raises.
 ///
@@ -133,9 +180,8 @@ static KNOWN: [Known; 256] = [const {
 unsafe fn site_of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
     let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
     let known = &KNOWN[hash % KNOWN.len()];
-    if known.name.load(Ordering::Relaxed) == name && known.keywords.load(Ordering::Relaxed) == keywords {
-        // SAFETY: the slot has a name, so it has a site, which is never freed.
-        return Some(unsafe { &*known.site.load(Ordering::Relaxed) });
+    if let Some(site) = known.get(name, keywords) {
+        return Some(site);
     }
     // SAFETY: as the caller says.
     unsafe { look_up(name, keywords, known) }
@@ -152,7 +198,7 @@ unsafe fn look_up(
     keywords: *mut ffi::PyObject,
     known: &Known,
 ) -> Option<&'static CallSite> {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let (py, name_text) = unsafe { (Python::assume_attached(), text(name)) };
     let Some(name_text) = name_text else {
         // SAFETY: as above.
@@ -193,16 +239,8 @@ unsafe fn look_up(
         args,
         ..Place::default()
     });
-    // SAFETY: both are alive or null; what the slot held before is its own, and names run no code when they go.
-    unsafe {
-        ffi::Py_INCREF(name);
-        ffi::Py_XINCREF(keywords);
-        ffi::Py_XDECREF(known.name.swap(name, Ordering::Relaxed));
-        ffi::Py_XDECREF(known.keywords.swap(keywords, Ordering::Relaxed));
-    }
-    known
-        .site
-        .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+    // SAFETY: as the caller says.
+    unsafe { known.set(name, keywords, site) };
     Some(site)
 }
 
@@ -400,7 +438,7 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// `object` is of the type, and both are alive.
 #[cold]
 unsafe fn decorate(object: *mut ffi::PyObject, function: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     unsafe {
         let py = Python::assume_attached();
         let name = (*object.cast::<Object>()).site.name();
