@@ -1,7 +1,7 @@
 //! `vor.Scope` and `vor.scope`: a block of Python as a span.
 //!
 //! A scope's object holds its call site and its arguments, and nothing of what is open: that is on the thread's stack under the object's address. So one object may be entered again and again,
-//! in itself and by several threads.
+//! in itself and by several threads. What `vor.scope` made last under a name is given again when nobody else has it any more.
 //!
 //! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object gives the object, which knows by the number of arguments what is asked. Methods of the usual kind would be
 //! made anew at each `with`, which takes longer than everything else about it.
@@ -115,6 +115,8 @@ struct Known {
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
+    /// The object that was made last for the name where it is without arguments, and a reference to it; or null. Who has the interpreter's lock reads and writes it; where there is no lock, nobody does.
+    object: AtomicPtr<ffi::PyObject>,
 }
 
 static KNOWN: [Known; 256] = [const {
@@ -123,10 +125,18 @@ static KNOWN: [Known; 256] = [const {
         name: AtomicPtr::new(ptr::null_mut()),
         keywords: AtomicPtr::new(ptr::null_mut()),
         site: AtomicPtr::new(ptr::null_mut()),
+        object: AtomicPtr::new(ptr::null_mut()),
     }
 }; 256];
 
 impl Known {
+    /// Returns the slot for a name and argument names.
+    #[inline(always)]
+    fn of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> &'static Self {
+        let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
+        &KNOWN[hash % KNOWN.len()]
+    }
+
     /// Returns the site, if these are what the slot holds.
     #[inline(always)]
     fn get(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
@@ -164,9 +174,50 @@ impl Known {
             let name = self.name.swap(name, Ordering::Relaxed);
             let keywords = self.keywords.swap(keywords, Ordering::Relaxed);
             self.site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+            let object = self.object.swap(ptr::null_mut(), Ordering::Relaxed);
             self.turn.store(turn + 2, Ordering::Release);
+            ffi::Py_XDECREF(object);
             ffi::Py_XDECREF(name);
             ffi::Py_XDECREF(keywords);
+        }
+    }
+
+    /// Returns a new reference to an object for the slot's name without arguments, at its site.
+    ///
+    /// # Safety
+    ///
+    /// The thread is attached to the interpreter.
+    #[inline(always)]
+    unsafe fn object(&self, site: &'static CallSite) -> *mut ffi::PyObject {
+        // Without a lock, somebody else might be given it at the same time.
+        if cfg!(Py_GIL_DISABLED) {
+            // SAFETY: as the caller says.
+            return unsafe { make(TYPE.get(), site, None) };
+        }
+        let object = self.object.load(Ordering::Relaxed);
+        // SAFETY: what is there is alive, since there is a reference to it here; if that is the only one, nobody has entered it.
+        unsafe {
+            if !object.is_null() && ffi::Py_REFCNT(object) == 1 {
+                ffi::Py_INCREF(object);
+                return object;
+            }
+            self.make_object(site)
+        }
+    }
+
+    /// As [`object`](Self::object), of an object that is made and kept.
+    ///
+    /// # Safety
+    ///
+    /// As for [`object`](Self::object).
+    #[cold]
+    unsafe fn make_object(&self, site: &'static CallSite) -> *mut ffi::PyObject {
+        // SAFETY: as the caller says.
+        unsafe {
+            let made = make(TYPE.get(), site, None);
+            ffi::Py_XINCREF(made);
+            ffi::Py_XDECREF(self.object.swap(made, Ordering::Relaxed));
+            made
         }
     }
 }
@@ -178,8 +229,7 @@ impl Known {
 /// `name` is alive; `keywords` is null or a tuple of `str`.
 #[inline]
 unsafe fn site_of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
-    let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
-    let known = &KNOWN[hash % KNOWN.len()];
+    let known = Known::of(name, keywords);
     if let Some(site) = known.get(name, keywords) {
         return Some(site);
     }
@@ -284,16 +334,16 @@ unsafe extern "C" fn scope(
         let Some(site) = site_of(*args, keywords) else {
             return ptr::null_mut();
         };
-        let values = (!keywords.is_null()).then(|| {
-            let py = Python::assume_attached();
-            let count = ffi::PyTuple_Size(keywords).unsigned_abs();
-            let values = std::slice::from_raw_parts(args.add(1), count);
-            values
-                .iter()
-                .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)))
-                .collect()
-        });
-        make(TYPE.get(), site, values)
+        if keywords.is_null() {
+            return Known::of(*args, keywords).object(site);
+        }
+        let py = Python::assume_attached();
+        let count = ffi::PyTuple_Size(keywords).unsigned_abs();
+        let values = std::slice::from_raw_parts(args.add(1), count);
+        let values = values
+            .iter()
+            .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)));
+        make(TYPE.get(), site, Some(values.collect()))
     }
 }
 
