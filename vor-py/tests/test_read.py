@@ -414,6 +414,32 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    done = start(
+        tmp_path,
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        shell.run_line_magic("load_ext", "vor")
+        cell = "def f(n):\\n    return n and f(n - 1)\\nf(4)"
+        capture = shell.run_cell_magic("vor", "", cell)
+        assert list(capture.spans["name"]).count("f") == 5, list(capture.spans["name"])
+        # What IPython shows of the result, by its own formatters.
+        shown, _ = shell.display_formatter.format(capture)
+        assert "<svg" in shown["text/html"] and "<table>" in shown["text/html"] and "cell.vor" in shown["text/html"]
+        shown, _ = shell.display_formatter.format(capture.spans)
+        assert shown["text/html"].startswith("<table>") and "rows" in shown["text/plain"]
+        result = shell.run_cell("%%vor\\nraise ValueError('in the cell')")
+        assert result.result is None
+        import vor
+        assert not vor.is_enabled()
+        """,
+        IPYTHONDIR=str(tmp_path / "ipython"),
+    ).done
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
 def test_references_and_memory_stay(path: Path) -> None:
     def resident_kib() -> int:
         with open("/proc/self/statm") as file:
