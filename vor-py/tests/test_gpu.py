@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded import record
@@ -33,7 +34,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def gpu_rows(folder: Path, **variables: str) -> dict[str, tuple[float, str]]:
+def gpu_rows(folder: Path, **variables: Any) -> dict[str, tuple[float, str]]:
     """Return the last value of each row of a GPU, with its unit."""
     capture = record(folder, PROGRAM, **variables).capture
     rows: dict[str, tuple[float, str]] = {}

@@ -22,9 +22,16 @@ _codes: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
 # Whose turn it is to change what is above, or what is known of code. A thread may come here again in its turn: the collector may run code that is decorated.
 turn = RLock()
-if hasattr(os, "register_at_fork"):
+
+
+def _in_child() -> None:
+    global turn
     # Who had the turn is not in the child.
-    os.register_at_fork(after_in_child=turn._at_fork_reinit)
+    turn = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 if sys.version_info >= (3, 12):
     _EVENTS = sys.monitoring.events
