@@ -10,6 +10,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -22,15 +23,15 @@ use crate::object::{Py_am_send, TypeCell, methods, no_args, offsets, positional,
 use crate::open;
 use crate::values::Value;
 
-/// The object. All fields but `weak` and `values` are set where it is made, and `inner` is taken away by the garbage collector.
+/// The object. All fields but `weak` and `values` are set where it is made and not changed after that, but `inner` is taken away by the garbage collector.
 #[repr(C)]
 struct Activation {
     base: ffi::PyObject,
     weak: *mut ffi::PyObject,
     inner: *mut ffi::PyObject,
     site: &'static CallSite,
-    /// What the function was called with, until the first activation takes it.
-    values: Option<Vec<Value>>,
+    /// What the function was called with, a box, until the first activation takes it (acquire); null after that. Without an interpreter's lock two threads may resume the object at once, of which one is refused.
+    values: AtomicPtr<Vec<Value>>,
 }
 
 static TYPE: TypeCell = TypeCell::new();
@@ -85,7 +86,7 @@ pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
 ///
 /// # Safety
 ///
-/// `inner` is a reference that the caller owns, and the thread holds the interpreter's lock.
+/// `inner` is a reference that the caller owns, and the thread is attached to the interpreter.
 pub(crate) unsafe fn around(
     inner: *mut ffi::PyObject,
     site: &'static CallSite,
@@ -100,7 +101,8 @@ pub(crate) unsafe fn around(
         }
         let object = made.cast::<Activation>();
         (&raw mut (*object).site).write(site);
-        (&raw mut (*object).values).write(values);
+        let values = values.map_or(ptr::null_mut(), |values| Box::into_raw(Box::new(values)));
+        (&raw mut (*object).values).write(AtomicPtr::new(values));
         (&raw mut (*object).inner).write(inner);
         made
     }
@@ -115,6 +117,24 @@ pub(crate) unsafe fn around(
 unsafe fn inner(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as the caller says.
     unsafe { (*object.cast::<Activation>()).inner }
+}
+
+/// Takes what the function was called with, which only the first activation finds.
+///
+/// # Safety
+///
+/// As for [`inner`].
+#[inline]
+unsafe fn take_values(object: *mut ffi::PyObject) -> Option<Vec<Value>> {
+    // SAFETY: as the caller says; what is not null is a box of `around`, and whoever swaps it out has it.
+    unsafe {
+        let values = &(*object.cast::<Activation>()).values;
+        if values.load(Ordering::Relaxed).is_null() {
+            return None;
+        }
+        let values = values.swap(ptr::null_mut(), Ordering::Acquire);
+        (!values.is_null()).then(|| *Box::from_raw(values))
+    }
 }
 
 /// A span that is open around an activation.
@@ -132,11 +152,8 @@ impl Span {
     /// As for [`inner`].
     #[inline]
     unsafe fn begin(object: *mut ffi::PyObject) -> Self {
-        // SAFETY: as the caller says; the interpreter's lock is held, so nobody else takes the values.
-        let (site, values) = unsafe {
-            let activation = object.cast::<Activation>();
-            ((*activation).site, (*activation).values.take())
-        };
+        // SAFETY: as the caller says.
+        let (site, values) = unsafe { ((*object.cast::<Activation>()).site, take_values(object)) };
         let height = open::height();
         let (scope, args) = match values {
             None => (loose::begin(site), ArgWords::default()),
@@ -182,7 +199,7 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 ///
 /// # Safety
 ///
-/// `value` is alive, and the thread holds the interpreter's lock.
+/// `value` is alive, and the thread is attached to the interpreter.
 unsafe fn stop_with(value: *mut ffi::PyObject) {
     // SAFETY: as the caller says.
     unsafe {
@@ -270,8 +287,8 @@ unsafe fn awaitable(
         if returned.is_null() {
             return returned;
         }
-        let activation = object.cast::<Activation>();
-        around(returned, (*activation).site, (*activation).values.take())
+        let values = take_values(object);
+        around(returned, (*object.cast::<Activation>()).site, values)
     }
 }
 
@@ -310,7 +327,7 @@ unsafe extern "C" fn close(object: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
 ///
 /// `inner` is alive.
 unsafe fn is_suspended(inner: *mut ffi::PyObject) -> bool {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let inner = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), inner) };
     let asked = |name: &str| inner.getattr(name).and_then(|answer| answer.is_truthy());
     asked("gi_suspended")
@@ -450,7 +467,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
             ffi::PyObject_ClearWeakRefs(object);
         }
         let_go(object);
-        ptr::drop_in_place(&raw mut (*activation).values);
+        drop(take_values(object));
         let kind = ffi::Py_TYPE(object);
         ffi::PyObject_GC_Del(object.cast());
         ffi::Py_DECREF(kind.cast());

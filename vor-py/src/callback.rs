@@ -37,7 +37,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(crate) fn set(on: bool, c_calls: bool) {
     C_CALLS.store(c_calls, Ordering::Relaxed);
     TRACING.store(on, Ordering::Relaxed);
-    // SAFETY: the thread holds the interpreter's lock; the function lives as long as the process.
+    // SAFETY: the thread is attached to the interpreter; the function lives as long as the process.
     unsafe { ffi::PyEval_SetProfile(on.then_some(event as ffi::Py_tracefunc), ptr::null_mut()) };
 }
 
@@ -79,7 +79,7 @@ unsafe extern "C" fn event(
             }
         }
         ffi::PyTrace_C_CALL if C_CALLS.load(Ordering::Relaxed) => {
-            // SAFETY: the interpreter gives what is called, with its lock held.
+            // SAFETY: the interpreter gives what is called, on a thread that is attached to it.
             callee::begin(&unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), arg) });
         }
         ffi::PyTrace_C_RETURN | ffi::PyTrace_C_EXCEPTION if C_CALLS.load(Ordering::Relaxed) => callee::end(),

@@ -119,7 +119,7 @@ unsafe extern "C" fn record_io(
 ///
 /// `object` is alive.
 unsafe fn whole(what: &str, object: *mut ffi::PyObject) -> Option<u64> {
-    // SAFETY: as the caller says; who calls holds the interpreter's lock.
+    // SAFETY: as the caller says; who calls is attached to the interpreter.
     let object = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), object) };
     // What has an `__index__` is a whole number, NumPy's among them.
     match object

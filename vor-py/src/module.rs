@@ -18,7 +18,7 @@ use crate::wrapper::{self, Argument};
 use crate::{activation, config, functions, monitor, open, scope};
 
 /// What the package `vor` has in Rust.
-#[pymodule(gil_used = true)]
+#[pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
     use super::{
@@ -36,9 +36,10 @@ mod _core {
         refuse_second_interpreter()?;
         wrapper::make_types(py)?;
         activation::make_type(py)?;
+        monitor::make_type(py)?;
         functions::add(module)?;
         scope::add(module)?;
-        #[cfg(not(feature = "abi3"))]
+        #[cfg(not(Py_3_12))]
         crate::callback::add(module)?;
         thread::name_threads_by(super::thread_name);
         // It would name what has an underscore of its own as well; the package says what is public.
@@ -47,10 +48,10 @@ mod _core {
     }
 }
 
-/// Fails in any interpreter of the process but the first: types, tables and the recorder are one for the process, and the lock that guards them is the interpreter's.
+/// Fails in any interpreter of the process but the first: types, tables and the recorder are one for the process, and have references to objects of one interpreter.
 fn refuse_second_interpreter() -> PyResult<()> {
     #[expect(unsafe_code, reason = "PyO3 does not tell which interpreter this is")]
-    // SAFETY: a module is made with its interpreter's lock held, and that interpreter lives as long as the call.
+    // SAFETY: a module is made by a thread that is attached to its interpreter, which lives as long as the call.
     let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
     match number {
         0 => Ok(()),
@@ -89,7 +90,7 @@ fn flush(py: Python<'_>) {
 /// Measures what an empty span costs here; takes about a millisecond.
 #[pyfunction]
 fn calibrate() {
-    // It records, and what records keeps the interpreter's lock: the thread may be asked for its name.
+    // It records, and what records stays attached to the interpreter: the thread may be asked for its name.
     core_calibrate::calibrate();
 }
 
@@ -193,10 +194,10 @@ fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_ca
     let min_ns = if min_us > 0.0 { (min_us * 1e3) as u64 } else { 0 };
     monitor::MIN_TICKS.store(clock::approximate_ticks(min_ns), Ordering::Relaxed);
     codes::trace_all(on);
-    #[cfg(not(feature = "abi3"))]
+    #[cfg(not(Py_3_12))]
     crate::callback::set(on, c_calls);
     // Elsewhere the package asks for these events or does not.
-    #[cfg(feature = "abi3")]
+    #[cfg(Py_3_12)]
     let _ = c_calls;
 }
 
@@ -206,7 +207,7 @@ fn thread_name() -> Option<String> {
         unsafe_code,
         reason = "threads of vor's own have no interpreter's state to ask in"
     )]
-    // SAFETY: the function may be called on any thread. Threads of Python record in functions that Python calls and that keep its lock meanwhile.
+    // SAFETY: the function may be called on any thread. Threads of Python record in functions that Python calls, and stay attached to it meanwhile.
     let py = unsafe {
         if ffi::PyGILState_GetThisThreadState().is_null() {
             return None;
@@ -222,7 +223,12 @@ fn thread_name() -> Option<String> {
             return name(&thread);
         }
         // A thread that has just been started is not among the others yet.
-        for thread in threading.getattr("_limbo")?.call_method0("values")?.try_iter()? {
+        for thread in threading
+            .getattr("_limbo")?
+            .call_method0("copy")?
+            .call_method0("values")?
+            .try_iter()?
+        {
             let thread = thread?;
             if thread.getattr("_ident")?.eq(&ident)? {
                 return name(&thread);

@@ -40,30 +40,33 @@ struct Hook {
 
 static TYPE: TypeCell = TypeCell::new();
 
-/// `sys.monitoring.DISABLE`, which lives as long as the process. Written once by [`hooks`], under the interpreter's lock, before any event comes.
+/// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`], always with this object, before any event comes.
 static DISABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
 /// Calls shorter than this many ticks leave no record. Written when tracing begins, read relaxed by every end.
 pub(crate) static MIN_TICKS: AtomicU64 = AtomicU64::new(0);
 
+/// Makes the type of the objects to be registered.
+pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
+    TYPE.make(
+        py,
+        c"vor._core.Hook",
+        size_of::<Hook>(),
+        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
+        &[
+            (
+                ffi::Py_tp_members,
+                offsets([(c"__vectorcalloffset__", offset_of!(Hook, vectorcall))]),
+            ),
+            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
+        ],
+    )?;
+    Ok(())
+}
+
 /// Makes the objects to be registered, by the names of their events.
 pub(crate) fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let had = DISABLE.swap(disable.clone().into_ptr(), Ordering::Relaxed);
-    if TYPE.get().is_null() {
-        TYPE.make(
-            py,
-            c"vor._core.Hook",
-            size_of::<Hook>(),
-            ffi::Py_TPFLAGS_HAVE_VECTORCALL,
-            &[
-                (
-                    ffi::Py_tp_members,
-                    offsets([(c"__vectorcalloffset__", offset_of!(Hook, vectorcall))]),
-                ),
-                (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
-            ],
-        )?;
-    }
     // SAFETY: what was there before was counted here.
     unsafe { ffi::Py_XDECREF(had) };
     let all = PyDict::new(py);
@@ -104,10 +107,10 @@ fn disable() -> *mut ffi::PyObject {
 ///
 /// # Safety
 ///
-/// `code` is a code object, and the thread holds the interpreter's lock.
+/// `code` is a code object, and the thread is attached to the interpreter.
 #[inline(always)]
 pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
-    // SAFETY: as the caller says; the lock is not given up while what is found is in use.
+    // SAFETY: as the caller says; a code object lives as long as the call of it.
     match unsafe { codes::find(code.addr()) } {
         Some(Code {
             site: Some(site),
@@ -197,7 +200,7 @@ unsafe extern "C" fn start(
     _: usize,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls with the code object first, and holds its lock.
+    // SAFETY: the interpreter calls with the code object first, on a thread that is attached to it.
     if unsafe { begin(*args) } {
         none()
     } else {

@@ -29,7 +29,7 @@ pub(crate) fn positional_count(count: usize) -> usize {
     count & (usize::MAX >> 1)
 }
 
-/// A type of this module. Written once by [`make`](Self::make) under the interpreter's lock (release), read by whoever makes an object of it (acquire).
+/// A type of this module. Written once by [`make`](Self::make) where the module is made (release), read by whoever makes an object of it (acquire).
 pub(crate) struct TypeCell(AtomicPtr<ffi::PyTypeObject>);
 
 impl TypeCell {
@@ -210,7 +210,7 @@ pub(crate) unsafe fn visit_held(
 
 /// Sets an error and returns the null that says so.
 pub(crate) fn raise(error: PyErr) -> *mut ffi::PyObject {
-    // SAFETY: this is called in functions of the interpreter's, whose thread holds its lock.
+    // SAFETY: this is called in functions of the interpreter's, whose thread is attached to it.
     unsafe { error.restore(Python::assume_attached()) };
     std::ptr::null_mut()
 }
@@ -222,7 +222,7 @@ pub(crate) fn none() -> *mut ffi::PyObject {
     unsafe {
         let none = ffi::Py_None();
         // From 3.12 on it is immortal, and need not be counted.
-        if cfg!(not(feature = "abi3")) {
+        if cfg!(not(Py_3_12)) {
             ffi::Py_INCREF(none);
         }
         none

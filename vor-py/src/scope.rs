@@ -1,7 +1,7 @@
 //! `vor.Scope` and `vor.scope`: a block of Python as a span.
 //!
 //! A scope's object holds its call site and its arguments, and nothing of what is open: that is on the thread's stack under the object's address. So one object may be entered again and again,
-//! in itself and by several threads.
+//! in itself and by several threads. What `vor.scope` made last under a name is given again when nobody else has it any more.
 //!
 //! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object gives the object, which knows by the number of arguments what is asked. Methods of the usual kind would be
 //! made anew at each `with`, which takes longer than everything else about it.
@@ -14,7 +14,7 @@
 use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -108,21 +108,119 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )
 }
 
-/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. All are read and written under the interpreter's lock (relaxed); a slot holds a reference to
-/// either object, so that no other can have its address.
+/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. A slot holds a reference to either object, so that no other can have its address. Fields are read and written by any
+/// thread (relaxed) between two readings or writings of `turn`, which is odd while they change: what was read while it did is not used.
 struct Known {
+    turn: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
+    /// The object that was made last for the name where it is without arguments, and a reference to it; or null. Who has the interpreter's lock reads and writes it; where there is no lock, nobody does.
+    object: AtomicPtr<ffi::PyObject>,
 }
 
 static KNOWN: [Known; 256] = [const {
     Known {
+        turn: AtomicUsize::new(0),
         name: AtomicPtr::new(ptr::null_mut()),
         keywords: AtomicPtr::new(ptr::null_mut()),
         site: AtomicPtr::new(ptr::null_mut()),
+        object: AtomicPtr::new(ptr::null_mut()),
     }
 }; 256];
+
+impl Known {
+    /// Returns the slot for a name and argument names.
+    #[inline(always)]
+    fn of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> &'static Self {
+        let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
+        &KNOWN[hash % KNOWN.len()]
+    }
+
+    /// Returns the site, if these are what the slot holds.
+    #[inline(always)]
+    fn get(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let is_it =
+            self.name.load(Ordering::Relaxed) == name && self.keywords.load(Ordering::Relaxed) == keywords;
+        let site = self.site.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if !is_it || !turn.is_multiple_of(2) || self.turn.load(Ordering::Relaxed) != turn {
+            return None;
+        }
+        // SAFETY: the slot had a name in this turn, so it had a site, which is never freed.
+        Some(unsafe { &*site })
+    }
+
+    /// Has the slot hold these, unless another thread is changing it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`site_of`].
+    unsafe fn set(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject, site: &'static CallSite) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let mine = turn.is_multiple_of(2)
+            && (self.turn)
+                .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !mine {
+            return;
+        }
+        fence(Ordering::Release);
+        // SAFETY: both are alive or null, as the caller says; what the slot held before is its own.
+        unsafe {
+            ffi::Py_INCREF(name);
+            ffi::Py_XINCREF(keywords);
+            let name = self.name.swap(name, Ordering::Relaxed);
+            let keywords = self.keywords.swap(keywords, Ordering::Relaxed);
+            self.site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+            let object = self.object.swap(ptr::null_mut(), Ordering::Relaxed);
+            self.turn.store(turn + 2, Ordering::Release);
+            ffi::Py_XDECREF(object);
+            ffi::Py_XDECREF(name);
+            ffi::Py_XDECREF(keywords);
+        }
+    }
+
+    /// Returns a new reference to an object for the slot's name without arguments, at its site.
+    ///
+    /// # Safety
+    ///
+    /// The thread is attached to the interpreter.
+    #[inline(always)]
+    unsafe fn object(&self, site: &'static CallSite) -> *mut ffi::PyObject {
+        // Without a lock, somebody else might be given it at the same time.
+        if cfg!(Py_GIL_DISABLED) {
+            // SAFETY: as the caller says.
+            return unsafe { make(TYPE.get(), site, None) };
+        }
+        let object = self.object.load(Ordering::Relaxed);
+        // SAFETY: what is there is alive, since there is a reference to it here; if that is the only one, nobody has entered it.
+        unsafe {
+            if !object.is_null() && ffi::Py_REFCNT(object) == 1 {
+                ffi::Py_INCREF(object);
+                return object;
+            }
+            self.make_object(site)
+        }
+    }
+
+    /// As [`object`](Self::object), of an object that is made and kept.
+    ///
+    /// # Safety
+    ///
+    /// As for [`object`](Self::object).
+    #[cold]
+    unsafe fn make_object(&self, site: &'static CallSite) -> *mut ffi::PyObject {
+        // SAFETY: as the caller says.
+        unsafe {
+            let made = make(TYPE.get(), site, None);
+            ffi::Py_XINCREF(made);
+            ffi::Py_XDECREF(self.object.swap(made, Ordering::Relaxed));
+            made
+        }
+    }
+}
 
 /// Returns the call site of a name and argument names, or raises.
 ///
@@ -131,11 +229,9 @@ static KNOWN: [Known; 256] = [const {
 /// `name` is alive; `keywords` is null or a tuple of `str`.
 #[inline]
 unsafe fn site_of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
-    let hash = (name.addr() >> 4) ^ (keywords.addr() >> 5);
-    let known = &KNOWN[hash % KNOWN.len()];
-    if known.name.load(Ordering::Relaxed) == name && known.keywords.load(Ordering::Relaxed) == keywords {
-        // SAFETY: the slot has a name, so it has a site, which is never freed.
-        return Some(unsafe { &*known.site.load(Ordering::Relaxed) });
+    let known = Known::of(name, keywords);
+    if let Some(site) = known.get(name, keywords) {
+        return Some(site);
     }
     // SAFETY: as the caller says.
     unsafe { look_up(name, keywords, known) }
@@ -152,7 +248,7 @@ unsafe fn look_up(
     keywords: *mut ffi::PyObject,
     known: &Known,
 ) -> Option<&'static CallSite> {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     let (py, name_text) = unsafe { (Python::assume_attached(), text(name)) };
     let Some(name_text) = name_text else {
         // SAFETY: as above.
@@ -193,16 +289,8 @@ unsafe fn look_up(
         args,
         ..Place::default()
     });
-    // SAFETY: both are alive or null; what the slot held before is its own, and names run no code when they go.
-    unsafe {
-        ffi::Py_INCREF(name);
-        ffi::Py_XINCREF(keywords);
-        ffi::Py_XDECREF(known.name.swap(name, Ordering::Relaxed));
-        ffi::Py_XDECREF(known.keywords.swap(keywords, Ordering::Relaxed));
-    }
-    known
-        .site
-        .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+    // SAFETY: as the caller says.
+    unsafe { known.set(name, keywords, site) };
     Some(site)
 }
 
@@ -246,16 +334,16 @@ unsafe extern "C" fn scope(
         let Some(site) = site_of(*args, keywords) else {
             return ptr::null_mut();
         };
-        let values = (!keywords.is_null()).then(|| {
-            let py = Python::assume_attached();
-            let count = ffi::PyTuple_Size(keywords).unsigned_abs();
-            let values = std::slice::from_raw_parts(args.add(1), count);
-            values
-                .iter()
-                .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)))
-                .collect()
-        });
-        make(TYPE.get(), site, values)
+        if keywords.is_null() {
+            return Known::of(*args, keywords).object(site);
+        }
+        let py = Python::assume_attached();
+        let count = ffi::PyTuple_Size(keywords).unsigned_abs();
+        let values = std::slice::from_raw_parts(args.add(1), count);
+        let values = values
+            .iter()
+            .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)));
+        make(TYPE.get(), site, Some(values.collect()))
     }
 }
 
@@ -400,7 +488,7 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// `object` is of the type, and both are alive.
 #[cold]
 unsafe fn decorate(object: *mut ffi::PyObject, function: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter.
     unsafe {
         let py = Python::assume_attached();
         let name = (*object.cast::<Object>()).site.name();

@@ -236,7 +236,7 @@ unsafe fn arguments(
     count: usize,
     keywords: *mut ffi::PyObject,
 ) -> Vec<Value> {
-    // SAFETY: as the caller says, whose thread holds the interpreter's lock; names of keywords are `str`.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter; names of keywords are `str`.
     unsafe {
         let py = Python::assume_attached();
         let count = positional_count(count);

@@ -78,6 +78,43 @@ def test_polars(capture: vor.Capture) -> None:
     assert dict(sums) == {row["name"]: row["self_ns"] for row in expected(capture.stats())}
 
 
+# Of one thread, whose scopes have neither places nor arguments, and of two with all of that: only the first has columns of one value.
+ALIKE = """
+    block = vor.Scope("block")
+    for step in range(1000):
+        for _ in range(80):
+            with block: pass
+        vor.frame_mark()
+"""
+UNLIKE = """
+    import threading
+    @vor.profile(args=True)
+    def f(n): return n
+    def work():
+        for n in range(40_000): f(n)
+    thread = threading.Thread(target=work, name="other")
+    thread.start()
+    work()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("program, one_value", [(ALIKE, {"thread", "tid", "file", "line", "args"}), (UNLIKE, set())])
+def test_polars_of_many_rows(tmp_path: Path, program: str, one_value: set[str]) -> None:
+    polars = pytest.importorskip("polars")
+    spans = vor.read(record(tmp_path, program).capture.path).spans
+    varying, constant = spans._apart()
+    assert set(constant.columns) == one_value and set(varying.columns) == set(spans.columns) - one_value
+    for table in (spans, spans[70:70_000]):
+        frame, as_it_is = table.to_polars(), polars.DataFrame(table)
+        assert frame.schema == as_it_is.schema and frame.equals(as_it_is)
+        for name in one_value:
+            assert frame[name].n_unique() == 1 and frame[name].len() == len(table)
+        assert frame.filter(polars.col("thread") == "MainThread").height == table["thread"].to_list().count("MainThread")
+        assert frame[100:200].equals(as_it_is[100:200]) and frame.sort("start_ns").equals(as_it_is.sort("start_ns"))
+    assert len(spans) == 80_000
+
+
 def test_pyarrow(capture: vor.Capture) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     for table in tables(capture):

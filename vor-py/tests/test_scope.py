@@ -100,6 +100,32 @@ def test_a_scope_is_a_context_manager() -> None:
     vor.Scope.__exit__(vor.Scope.__enter__(s), None, None, None)
 
 
+def test_an_object_is_given_again_only_when_nobody_has_it(tmp_path: Path) -> None:
+    first, second = vor.scope("again"), vor.scope("again")
+    assert first is not second, "each may be open at its own time"
+    run = record(
+        tmp_path,
+        """
+        def block():
+            with vor.scope("block"):
+                yield 1
+        # The first is suspended within its block while the second begins and ends one of the same name.
+        first, second = block(), block()
+        next(first)
+        next(second)
+        first.close()
+        second.close()
+        kept = [vor.scope("block") for _ in range(100)]
+        for scope in kept: scope.__enter__()
+        for scope in reversed(kept): scope.__exit__(None, None, None)
+        """,
+    )
+    both = run.capture.counts + run.capture.tasks
+    assert both == {"block": 102}
+    spans = run.capture.named("block") + run.capture.contents["tasks"]
+    assert len({span["start"] for span in spans}) == 102, "each has its own begin"
+
+
 @pytest.mark.parametrize("make", [vor.scope, vor.Scope])
 def test_wrong_arguments(make) -> None:
     with pytest.raises(TypeError, match="expected a name as str, found int"):

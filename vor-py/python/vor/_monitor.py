@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
+
+# Not `threading`, which is imported by programs that have threads.
+from _thread import RLock
 from types import CodeType
 
 from vor import _core
@@ -15,6 +19,19 @@ _tool: int | None = None
 _is_on = False
 _is_tracing = False
 _codes: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+# Whose turn it is to change what is above, or what is known of code. A thread may come here again in its turn: the collector may run code that is decorated.
+turn = RLock()
+
+
+def _in_child() -> None:
+    global turn
+    # Who had the turn is not in the child.
+    turn = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 if sys.version_info >= (3, 12):
     _EVENTS = sys.monitoring.events
@@ -42,9 +59,10 @@ if sys.version_info >= (3, 12):
 
     def add(code: CodeType) -> None:
         """Have the calls of this code told while recording is on."""
-        _codes.add(code)
-        if _is_on:
-            _switch_codes([code], True)
+        with turn:
+            _codes.add(code)
+            if _is_on:
+                _switch_codes([code], True)
 
     def _switch_codes(codes: list[CodeType], on: bool) -> None:
         tool = _take_tool()
@@ -56,20 +74,22 @@ if sys.version_info >= (3, 12):
     def switch(on: bool) -> None:
         """Switch the events of all code that was added on or off."""
         global _is_on
-        if _is_on != on:
-            _is_on = on
-            if _codes:
-                _switch_codes(list(_codes), on)
-                if not on and not _is_tracing and _tool is not None:
-                    sys.monitoring.set_events(_tool, 0)
+        with turn:
+            if _is_on != on:
+                _is_on = on
+                if _codes:
+                    _switch_codes(list(_codes), on)
+                    if not on and not _is_tracing and _tool is not None:
+                        sys.monitoring.set_events(_tool, 0)
 
     def trace(on: bool, c_calls: bool) -> None:
         """Switch the events of all code on or off."""
         global _is_tracing
-        _is_tracing = on
-        events = _LOCAL | _GLOBAL | (_C_CALLS if c_calls else 0)
-        kept = _GLOBAL if _is_on and _codes else 0
-        sys.monitoring.set_events(_take_tool(), events if on else kept)
+        with turn:
+            _is_tracing = on
+            events = _LOCAL | _GLOBAL | (_C_CALLS if c_calls else 0)
+            kept = _GLOBAL if _is_on and _codes else 0
+            sys.monitoring.set_events(_take_tool(), events if on else kept)
 
 else:
 

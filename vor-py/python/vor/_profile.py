@@ -90,9 +90,11 @@ def _profile_one(function: Any, name: str | None, args: bool) -> Any:
         return _core.wrap(function, None, name, module, [], False)
     if _monitor.HAS_MONITORING:
         names = [parameter[0] for parameter in _parameters(function)] if args else []
-        _own_code(function, name)
-        _core.put_code(function.__code__, name, module, names)
-        _monitor.add(function.__code__)
+        # Another thread may be decorating a function that shares the code.
+        with _monitor.turn:
+            _own_code(function, name)
+            _core.put_code(function.__code__, name, module, names)
+            _monitor.add(function.__code__)
         return function
     parameters = _parameters(function) if args else []
     is_suspended = bool(function.__code__.co_flags & _SUSPENDED)

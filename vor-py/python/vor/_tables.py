@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # Rows of a table that are shown.
 _SHOWN = 10
 
+# A table of so many rows is worth a second look at which of its columns have one value.
+_MANY = 1 << 16
+
 
 def items(of: Column | Table) -> Iterator[Any]:
     """Return the values of a column or the rows of a table one by one."""
@@ -63,7 +66,12 @@ def to_numpy(table: Table) -> dict[str, numpy.ndarray[Any, Any]]:
 def to_polars(table: Table) -> polars.DataFrame:
     """Return the table as a DataFrame of Polars."""
     library = _imported("polars")
-    found: polars.DataFrame = library.DataFrame(table)
+    varying, constant = table._apart() if len(table) >= _MANY else (table, None)
+    found: polars.DataFrame = library.DataFrame(varying)
+    if constant is not None and constant.columns:
+        # One value for all rows, which Polars keeps as such.
+        row = library.DataFrame(constant)
+        found = found.with_columns(library.lit(row[name]).first().alias(name) for name in row.columns).select(table.columns)
     return found
 
 

@@ -11,8 +11,8 @@ use arrow_array::{
     Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, MapArray, PrimitiveArray,
     StringArray, StructArray, UInt32Array, UInt64Array,
 };
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field, Fields};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use vor_core::batch::ArgValue;
 use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_core::export::{arg_keys, thread_label};
@@ -52,9 +52,10 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
         let rows = Arc::clone(&rows);
         Lazy::made(name, of, is_nullable, move || make(&rows))
     };
+    let constant = rows.constants();
     let columns = vec![
-        made("thread", coded(), false, Rows::threads),
-        made("tid", DataType::UInt32, false, Rows::thread_ids),
+        made("thread", coded(), false, Rows::threads).with_constant(constant.thread),
+        made("tid", DataType::UInt32, false, Rows::thread_ids).with_constant(constant.tid),
         made("frame", DataType::Int64, true, Rows::frames),
         Lazy::ready(
             "depth",
@@ -62,8 +63,8 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
             false,
         ),
         made("name", coded(), false, Rows::names),
-        made("file", coded(), false, Rows::files),
-        made("line", DataType::UInt32, true, Rows::lines),
+        made("file", coded(), false, Rows::files).with_constant(constant.file),
+        made("line", DataType::UInt32, true, Rows::lines).with_constant(constant.line),
         Lazy::ready(
             "start_ns",
             numbers::<Int64Array>(std::mem::take(&mut columns.start_ns)),
@@ -79,9 +80,19 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
             numbers::<Int64Array>(std::mem::take(&mut columns.self_ns)),
             false,
         ),
-        made("args", args_type(), true, Rows::args),
+        made("args", args_type(), true, Rows::args).with_constant(constant.args),
     ];
     Table::new(columns, count, frames)
+}
+
+/// One row of each column of which it is known that all rows are the same: of a program with one thread, or whose scopes have no place or no arguments.
+#[derive(Default)]
+struct Constants {
+    thread: Option<ArrayRef>,
+    tid: Option<ArrayRef>,
+    file: Option<ArrayRef>,
+    line: Option<ArrayRef>,
+    args: Option<ArrayRef>,
 }
 
 impl Rows {
@@ -105,6 +116,32 @@ impl Rows {
         )
     }
 
+    fn constants(&self) -> Constants {
+        let Some((&site, run)) = self.sites.first().zip(self.runs.first()) else {
+            return Constants::default();
+        };
+        // What is asked of one row is made as of all.
+        let row = Self {
+            sites: vec![site],
+            runs: vec![Run { rows: 1, ..*run }],
+            args: Vec::new(),
+            catalog: Arc::clone(&self.catalog),
+        };
+        let made = |is_constant: bool, make: fn(&Self) -> Result<ArrayRef, ArrowError>| {
+            is_constant.then(|| make(&row).ok()).flatten()
+        };
+        let is_one_thread = self.runs.iter().all(|other| other.thread == run.thread);
+        // Sites whose declaration was lost have neither file nor line.
+        let mut sites = self.catalog.sites.iter().flatten();
+        Constants {
+            thread: made(is_one_thread, Self::threads),
+            tid: made(is_one_thread, Self::thread_ids),
+            file: made(sites.clone().all(|site| site.file.is_empty()), Self::files),
+            line: made(sites.all(|site| site.line == 0), Self::lines),
+            args: made(self.args.is_empty(), Self::args),
+        }
+    }
+
     fn thread_ids(&self) -> Result<ArrayRef, ArrowError> {
         let mut ids = large_vec(self.sites.len());
         for run in &self.runs {
@@ -122,10 +159,20 @@ impl Rows {
 
     /// Makes a map of texts per row, as in Parquet: arguments of one name need not be of one kind.
     fn args(&self) -> Result<ArrayRef, ArrowError> {
+        if self.args.is_empty() {
+            // Memory that is zero from the beginning, and that nobody touches before it is looked at.
+            let offsets = vec![0_i32; self.sites.len() + 1];
+            return maps(
+                offsets,
+                StringArray::new_null(0),
+                StringArray::new_null(0),
+                NullBuffer::new_null(self.sites.len()),
+            );
+        }
         let mut offsets: Vec<i32> = large_vec(self.sites.len() + 1);
         let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
         let mut known: HashMap<(u32, usize), Vec<String>> = HashMap::new();
-        let mut has_args = vec![false; if self.args.is_empty() { 0 } else { self.sites.len() }];
+        let mut has_args = vec![false; self.sites.len()];
         let mut count = 0_i32;
         for args in &self.args {
             let Some(&site) = self.sites.get(args.row) else {
@@ -146,25 +193,27 @@ impl Rows {
             }
         }
         offsets.resize(self.sites.len() + 1, count);
-        let nulls = match self.args.is_empty() {
-            true => NullBuffer::new_null(self.sites.len()),
-            false => NullBuffer::from(has_args),
-        };
-        let DataType::Map(entries, _) = args_type() else {
-            return Err(too_many());
-        };
-        let fields = entry_fields();
-        let pairs: Vec<ArrayRef> = vec![Arc::new(keys.finish()), Arc::new(values.finish())];
-        let pairs = StructArray::try_new(fields, pairs, None)?;
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        Ok(Arc::new(MapArray::try_new(
-            entries,
+        maps(
             offsets,
-            pairs,
-            Some(nulls),
-            false,
-        )?))
+            keys.finish(),
+            values.finish(),
+            NullBuffer::from(has_args),
+        )
     }
+}
+
+/// Makes a column of maps of texts, of so many pairs each as the offsets say.
+fn maps(
+    offsets: Vec<i32>,
+    keys: StringArray,
+    values: StringArray,
+    nulls: NullBuffer,
+) -> Result<ArrayRef, ArrowError> {
+    let pairs: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(values)];
+    let pairs = StructArray::try_new(entry_fields(), pairs, None)?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let maps = MapArray::try_new(entries(), offsets, pairs, Some(nulls), false)?;
+    Ok(Arc::new(maps))
 }
 
 fn too_many() -> ArrowError {
@@ -434,11 +483,12 @@ fn entry_fields() -> Fields {
     ])
 }
 
+fn entries() -> FieldRef {
+    Arc::new(Field::new("entries", DataType::Struct(entry_fields()), false))
+}
+
 fn args_type() -> DataType {
-    DataType::Map(
-        Arc::new(Field::new("entries", DataType::Struct(entry_fields()), false)),
-        false,
-    )
+    DataType::Map(entries(), false)
 }
 
 /// Makes a column of numbers without copying them.
@@ -507,7 +557,7 @@ fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
     );
     let nulls = lines
         .contains(&0)
-        .then(|| lines.iter().map(|&line| line != 0).collect::<Vec<bool>>().into());
+        .then(|| NullBuffer::new(BooleanBuffer::collect_bool(lines.len(), |row| lines[row] != 0)));
     Arc::new(UInt32Array::new(lines.into(), nulls))
 }
 
@@ -536,11 +586,11 @@ fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize
         values.resize(values.len() + rows, frame.map_or(-1, saturated));
     }
     let nulls = runs.clone().any(|(frame, _)| frame.is_none()).then(|| {
-        let mut valid = Vec::with_capacity(count);
+        let mut valid = BooleanBufferBuilder::new(count);
         for (frame, rows) in runs {
-            valid.resize(valid.len() + rows, frame.is_some());
+            valid.append_n(rows, frame.is_some());
         }
-        NullBuffer::from(valid)
+        NullBuffer::new(valid.finish())
     });
     Arc::new(Int64Array::new(values.into(), nulls))
 }

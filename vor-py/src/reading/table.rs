@@ -23,7 +23,7 @@ const MIN_PARALLEL_ROWS: usize = 1 << 18;
 /// `table["name"]` is a column, `table[7]` a row as a dictionary, `table[10:20]` a table of some of the rows. Nothing of it is copied.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Table {
-    columns: Arc<Vec<Lazy>>,
+    columns: Arc<[Arc<Lazy>]>,
     rows: Range<usize>,
     frames: Arc<Vec<FrameEnd>>,
 }
@@ -45,6 +45,8 @@ pub(super) struct Lazy {
     field: FieldRef,
     array: OnceLock<ArrayRef>,
     make: Option<Maker>,
+    /// One row, where it is known that all rows are like it.
+    constant: Option<ArrayRef>,
 }
 
 impl Lazy {
@@ -54,6 +56,7 @@ impl Lazy {
             field: Arc::new(Field::new(name, array.data_type().clone(), is_nullable)),
             array: OnceLock::from(array),
             make: None,
+            constant: None,
         }
     }
 
@@ -68,7 +71,13 @@ impl Lazy {
             field: Arc::new(Field::new(name, of, is_nullable)),
             array: OnceLock::new(),
             make: Some(Box::new(make)),
+            constant: None,
         }
+    }
+
+    /// Says that all rows are like this one, if there is one.
+    pub(super) fn with_constant(self, constant: Option<ArrayRef>) -> Self {
+        Self { constant, ..self }
     }
 
     fn get(&self) -> Result<&ArrayRef, arrow_schema::ArrowError> {
@@ -86,7 +95,7 @@ impl Lazy {
 impl Table {
     pub(super) fn new(columns: Vec<Lazy>, rows: usize, frames: Vec<FrameEnd>) -> Self {
         Self {
-            columns: Arc::new(columns),
+            columns: columns.into_iter().map(Arc::new).collect(),
             rows: 0..rows,
             frames: Arc::new(frames),
         }
@@ -164,6 +173,31 @@ impl Table {
         let within = |row: usize| row.clamp(self.rows.start, self.rows.end);
         let begin = within(begin);
         self.part(begin..within(end).max(begin))
+    }
+
+    /// Return the columns whose rows may differ, and one row of those of which all rows are the same. The latter need no memory for each row where they go.
+    fn _apart(&self) -> (Self, Self) {
+        let (constant, varying): (Vec<_>, Vec<_>) = self
+            .columns
+            .iter()
+            .map(Arc::clone)
+            .partition(|column| column.constant.is_some());
+        let row = |column: Arc<Lazy>| {
+            let row = column.constant.as_ref().map(Arc::clone);
+            row.map(|row| Lazy {
+                field: FieldRef::clone(&column.field),
+                array: OnceLock::from(row),
+                make: None,
+                constant: None,
+            })
+        };
+        let varying = Self {
+            columns: varying.into(),
+            rows: self.rows.clone(),
+            frames: Arc::clone(&self.frames),
+        };
+        let constant = constant.into_iter().filter_map(row).collect();
+        (varying, Self::new(constant, 1, Vec::new()))
     }
 
     fn __len__(&self) -> usize {
