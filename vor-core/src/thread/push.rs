@@ -1,7 +1,7 @@
 //! What a thread pushes into its ring beside the hot path: records of any length, text, and what a thread leaves that has ended.
 
 use super::state::ThreadState;
-use super::{Absent, CURRENT, NUMBER, current, hot, os_id, set_up, threads, while_busy};
+use super::{Absent, CURRENT, NUMBER, current, os_id, set_up, threads, while_busy};
 #[cfg(feature = "tracing")]
 use crate::callsite::MAX_ARGS;
 use crate::catalog::ThreadInfo;
@@ -108,7 +108,7 @@ pub(crate) fn kept_until(key: u64) -> u64 {
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn keeps_until(kept_until: u64) -> bool {
-    hot().next_kept_key() <= kept_until
+    super::hot().next_kept_key() <= kept_until
 }
 
 /// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.
