@@ -226,7 +226,10 @@ fn left_by(how: &str) -> Left {
     if let Ok(trace) = std::fs::read_to_string(folder.path().join(TRACE)) {
         let trace = serde_json::from_str::<serde_json::Value>(&trace);
         assert_eq!(how, "exit");
-        assert!(trace.is_ok() || !left.closed, "the trace is ended, too: {trace:?}");
+        assert!(
+            trace.is_ok() || !left.closed,
+            "the trace is ended, too: {trace:?}"
+        );
     }
     left
 }
