@@ -192,6 +192,15 @@ impl Stack {
     }
 }
 
+impl Drop for Stack {
+    /// The thread ends. Calls whose ends were missed, and after which it recorded nothing more, are not open.
+    fn drop(&mut self) {
+        if self.switched_off != SWITCHED_OFF.load(Ordering::Relaxed) {
+            self.drop_calls();
+        }
+    }
+}
+
 #[inline(always)]
 fn with<R: Default>(act: impl FnOnce(&mut Stack) -> R) -> R {
     let done = STACK.try_with(|stack| {

@@ -157,6 +157,31 @@ def test_functions_come_and_go(tmp_path: Path) -> None:
     assert counts == {"work.<locals>.closure": 7 * 150}
 
 
+def test_a_call_that_ends_while_recording_is_off_is_not_open(tmp_path: Path) -> None:
+    run = record(
+        tmp_path,
+        """
+        import threading
+        begun, go_on = threading.Event(), threading.Event()
+        @vor.profile
+        def waits():
+            begun.set()
+            go_on.wait()
+        thread = threading.Thread(target=waits)
+        thread.start()
+        begun.wait()
+        vor.disable()
+        go_on.set()
+        thread.join()
+        vor.enable()
+        with vor.scope("later"): pass
+        """,
+    )
+    assert run.capture.open == []
+    assert run.capture.counts.get("waits", 0) <= 1
+    assert run.capture.counts["later"] == 1
+
+
 def test_recording_is_switched_off_and_on_meanwhile(tmp_path: Path) -> None:
     run = record(
         tmp_path,
