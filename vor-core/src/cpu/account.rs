@@ -2,31 +2,29 @@
 //!
 //! Nothing is added up from reading to reading, so nothing is lost between them: the exact sum is one subtraction from where the account began, and what was given out follows it.
 
-use std::cell::Cell;
-
 use super::{Reading, rate, thread_clock};
 use crate::clock;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicU32, AtomicU64, fence};
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 /// The least that is given out at a time: a thread that was switched out is away for longer, and readings of the two clocks jitter by less.
 pub(super) const LEAST_NS: u64 = 500;
 /// By how much the exact sum may lie below the one given out: more than an interrupt between two readings takes. It bounds what an error of the rate can hide.
 const MOST_DEBT_NS: u64 = 1_000_000;
 
-/// Ticks off the processor, of one thread. It alone writes, and others may read.
+/// Ticks off the processor, of one thread. It alone writes, and others may read what is given out and, with its version, where it began; the rest is the thread's own. All is relaxed but the version.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Ticks as given out; they never fall. Relaxed.
+    /// Ticks as given out; they never fall.
     off_ticks: AtomicU64,
-    has_begun: Cell<bool>,
+    has_begun: AtomicBool,
     /// As it was when the account last began anew, as told by [`rate::now`], and [`LEAST_NS`] and [`MOST_DEBT_NS`] by it.
-    rate: Cell<u64>,
-    least_ticks: Cell<i64>,
-    most_debt_ticks: Cell<i64>,
+    rate: AtomicU64,
+    least_ticks: AtomicU64,
+    most_debt_ticks: AtomicU64,
     /// Odd while the next two are written. Stored with release behind them, and before them followed by a fence; loaded with acquire.
     version: AtomicU32,
-    /// Ticks less off-CPU ticks, and the thread's clock, where the account began. Relaxed.
+    /// Ticks less off-CPU ticks, and the thread's clock, where the account began.
     begin_ticks: AtomicU64,
     begin_cpu: AtomicU64,
 }
@@ -45,10 +43,10 @@ impl Account {
     pub(super) const fn new() -> Self {
         Self {
             off_ticks: AtomicU64::new(0),
-            has_begun: Cell::new(false),
-            rate: Cell::new(0),
-            least_ticks: Cell::new(0),
-            most_debt_ticks: Cell::new(0),
+            has_begun: AtomicBool::new(false),
+            rate: AtomicU64::new(0),
+            least_ticks: AtomicU64::new(0),
+            most_debt_ticks: AtomicU64::new(0),
             version: AtomicU32::new(0),
             begin_ticks: AtomicU64::new(0),
             begin_cpu: AtomicU64::new(0),
@@ -63,7 +61,7 @@ impl Account {
 
     #[inline(always)]
     pub(super) fn has_begun(&self) -> bool {
-        self.has_begun.get()
+        self.has_begun.load(Ordering::Relaxed)
     }
 
     /// Begins at a reading, at which what was given out is exact.
@@ -74,7 +72,7 @@ impl Account {
     /// Forgets where it began; what was given out stays.
     #[cfg(unix)]
     pub(super) fn end(&self) {
-        self.has_begun.set(false);
+        self.has_begun.store(false, Ordering::Relaxed);
     }
 
     /// Takes account of all up to a reading, and returns what is given out by now.
@@ -94,9 +92,9 @@ impl Account {
         Terms {
             begin: self.begin_reading(),
             given: self.given(),
-            rate: self.rate.get(),
-            least_ticks: self.least_ticks.get(),
-            most_debt_ticks: self.most_debt_ticks.get(),
+            rate: self.rate.load(Ordering::Relaxed),
+            least_ticks: self.least_ticks.load(Ordering::Relaxed) as i64,
+            most_debt_ticks: self.most_debt_ticks.load(Ordering::Relaxed) as i64,
         }
     }
 
@@ -104,26 +102,27 @@ impl Account {
     /// rate, and what lies behind stays as the old one told it.
     #[cold]
     fn settle_more(&self, reading: Reading, rate: u64) -> u64 {
-        let given = self.given();
-        let exact = self.terms().exact(reading);
-        let pending = exact.wrapping_sub(given) as i64;
-        if pending >= self.least_ticks.get() {
+        let terms = self.terms();
+        let exact = terms.exact(reading);
+        let pending = exact.wrapping_sub(terms.given) as i64;
+        if pending >= terms.least_ticks {
             self.off_ticks.store(exact, Ordering::Relaxed);
         }
-        let least = given.wrapping_sub(self.most_debt_ticks.get() as u64);
-        if pending < -self.most_debt_ticks.get() {
+        if pending < -terms.most_debt_ticks {
+            let least = terms.given.wrapping_sub(terms.most_debt_ticks as u64);
             self.begin_with(reading, least, rate);
-        } else if rate != self.rate.get() {
+        } else if rate != terms.rate {
             self.begin_with(reading, exact, rate);
         }
         self.given()
     }
 
     fn begin_with(&self, reading: Reading, exact: u64, rate: u64) {
-        let clamped = |ns| i64::try_from(rate::ticks_by(rate, ns)).unwrap_or(i64::MAX);
-        self.rate.set(rate);
-        self.least_ticks.set(clamped(LEAST_NS));
-        self.most_debt_ticks.set(clamped(MOST_DEBT_NS));
+        let clamped = |ns| rate::ticks_by(rate, ns).min(i64::MAX as u64);
+        self.rate.store(rate, Ordering::Relaxed);
+        self.least_ticks.store(clamped(LEAST_NS), Ordering::Relaxed);
+        self.most_debt_ticks
+            .store(clamped(MOST_DEBT_NS), Ordering::Relaxed);
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -131,7 +130,7 @@ impl Account {
             .store(reading.ticks.wrapping_sub(exact), Ordering::Relaxed);
         self.begin_cpu.store(reading.cpu, Ordering::Relaxed);
         self.version.store(version.wrapping_add(2), Ordering::Release);
-        self.has_begun.set(true);
+        self.has_begun.store(true, Ordering::Relaxed);
     }
 
     #[inline(always)]
