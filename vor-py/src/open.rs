@@ -177,11 +177,14 @@ impl Stack {
         entry.has_args().then(|| self.args.pop()).flatten()
     }
 
-    /// Forgets the calls from before recording was switched off, outermost last, so that the core's stack is as high as it was before them.
+    /// Forgets the calls from before recording was switched off, outermost last, so that the core's stack is as high as it was before them. Blocks in them are put aside; those around them stay, since their ends are told.
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
-        while let Some(top) = self.entries.pop() {
+        let around = self.entries.iter().take_while(|entry| entry.is_block()).count();
+        while self.entries.len() > around
+            && let Some(top) = self.entries.pop()
+        {
             self.take_args(top);
             if top.is_block() {
                 self.put_aside(top);
@@ -193,11 +196,9 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// The thread ends. Calls whose ends were missed, and after which it recorded nothing more, are not open.
+    /// The thread ends, and with it every call on it: those whose ends were missed are not open.
     fn drop(&mut self) {
-        if self.switched_off != SWITCHED_OFF.load(Ordering::Relaxed) {
-            self.drop_calls();
-        }
+        self.drop_calls();
     }
 }
 

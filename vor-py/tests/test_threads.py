@@ -182,6 +182,40 @@ def test_a_call_that_ends_while_recording_is_off_is_not_open(tmp_path: Path) -> 
     assert run.capture.counts["later"] == 1
 
 
+def test_a_block_that_recording_is_switched_off_and_on_in_is_one_span(tmp_path: Path) -> None:
+    run = record(
+        tmp_path,
+        """
+        import threading
+        begun, go_on = threading.Event(), threading.Event()
+        @vor.profile
+        def waits():
+            begun.set()
+            go_on.wait()
+        @vor.profile
+        def after(): pass
+        def work():
+            with vor.scope("block", number=7):
+                waits()
+                after()
+            after()
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        vor.disable()
+        vor.enable()
+        go_on.set()
+        thread.join()
+        vor.flush()
+        """,
+    )
+    assert run.capture.open == []
+    (block,) = run.capture.named("block")
+    assert block["args"] == {"number": 7}
+    first, second = run.capture.named("after")
+    assert block["start"] <= first["start"] <= first["end"] <= block["end"] <= second["start"]
+
+
 def test_recording_is_switched_off_and_on_meanwhile(tmp_path: Path) -> None:
     run = record(
         tmp_path,
