@@ -4,35 +4,13 @@
 //
 // TOOLS has playwright-core in its node_modules. WORK holds the pages in `viewer`, `demo` and `bench`, the captures `run.vor` and `damaged.vor`, `text.vor`, which is none, and
 // `info.json` and `stats.json`, what the command says of the first. A line per check; the first that fails ends the program with status 1.
-import { createRequire } from 'node:module';
 import fs from 'node:fs';
-import http from 'node:http';
 import path from 'node:path';
 
+import { start, started } from './browser.mjs';
+
 const [tools, executablePath, folder, pictures] = process.argv.slice(2);
-const work = path.resolve(folder);
-const { chromium } = createRequire(path.resolve(tools) + '/')('playwright-core');
-
-const kinds = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
-
-/** Serves a folder on loopback, without anything that a plain static server does not do. */
-const server = http.createServer((request, response) => {
-  const wanted = decodeURIComponent(request.url.split('?')[0]);
-  const file = path.join(work, wanted.endsWith('/') ? `${wanted}index.html` : wanted);
-  if (!file.startsWith(work + path.sep) || !fs.existsSync(file)) {
-    response.writeHead(404);
-    return response.end();
-  }
-  response.writeHead(200, { 'content-type': kinds[path.extname(file)] ?? 'application/octet-stream' });
-  fs.createReadStream(file).pipe(response);
-});
-await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
-const origin = `http://127.0.0.1:${server.address().port}`;
-
-const browser = await chromium.launch({
-  executablePath,
-  args: ['--no-sandbox', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--ignore-gpu-blocklist'],
-});
+const { work, origin, browser, stop } = await start({ tools, executablePath, folder });
 
 function check(what, holds, found) {
   if (!holds) throw new Error(`${what}: found ${JSON.stringify(found)}`);
@@ -64,6 +42,20 @@ async function picture(page, name) {
   console.log(`  picture ${file}`);
 }
 
+/** Returns the colours that the page shows at some places, each as red, green and blue. */
+async function colours(page, places) {
+  const png = (await page.screenshot()).toString('base64');
+  return page.evaluate(
+    async ([png, places]) => {
+      const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
+      const canvas = new OffscreenCanvas(picture.width, picture.height).getContext('2d');
+      canvas.drawImage(picture, 0, 0);
+      return places.map(([x, y]) => [...canvas.getImageData(x, y, 1, 1).data.slice(0, 3)].join());
+    },
+    [png, places],
+  );
+}
+
 /** Lets go of files over the page, as a user does with the mouse. */
 async function drop(page, ...files) {
   const contents = files.map((file) => [path.basename(file), fs.readFileSync(file).toString('base64')]);
@@ -78,7 +70,6 @@ async function drop(page, ...files) {
   await page.dispatchEvent('canvas', 'drop', { dataTransfer: data });
 }
 
-const started = (page) => page.waitForFunction(() => window.vorViz?.passes > 0, null, { timeout: 60_000 });
 const until = (page, holds, argument) => page.waitForFunction(holds, argument, { timeout: 30_000 });
 const state = (page) => page.evaluate(() => ({ ...window.vorViz, scopes: window.vorViz.scopes() }));
 const shows = (name) => (page) =>
@@ -115,6 +106,9 @@ const checks = {
       await drop(page, path.join(work, 'run.vor'));
       await checkRun(page);
       await picture(page, 'web_viewer_dark');
+      // Both are cleared and not drawn: below the names of tracks, and below the spans.
+      const grounds = await colours(page, [[60, 500], [610, 500]]);
+      check('panel and chart have their grounds', grounds.join(' ') === '27,27,27 20,20,20', grounds);
       // What cannot be read leaves what is shown.
       await drop(page, path.join(work, 'text.vor'));
       await until(page, () => window.vorViz.problem !== null);
@@ -294,6 +288,5 @@ try {
   console.error(`FAILED: ${error.message}`);
   status = 1;
 }
-await browser.close();
-server.close();
+await stop();
 process.exit(status);

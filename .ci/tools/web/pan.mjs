@@ -1,18 +1,18 @@
-// Measures how often Chromium shows a page while its pointer drags: pages without the viewer, the empty viewer, and the viewer with a capture that it is given.
+// Measures how soon the viewer's page shows a capture that is dropped on it, and how often Chromium shows pages while a pointer drags over them: pages without the viewer, the empty viewer, and the viewer with
+// the capture.
 //
 //   node pan.mjs TOOLS CHROMIUM WORK CAPTURE
 //
-// TOOLS has playwright-core in its node_modules, WORK holds the page in `viewer`; `.ci/web` makes both. Prints a line per page: milliseconds between frames while the pointer drags for some seconds (median,
-// and the slowest of a hundred), and for the capture how long it took from the request to a settled picture. Nothing is checked: a processor that draws what a GPU should is as fast as it is.
-import { createRequire } from 'node:module';
+// TOOLS has playwright-core in its node_modules, WORK holds the page in `viewer`; `.ci/web` makes both. The capture is linked into WORK. Prints a line per page: milliseconds between frames while the pointer drags for
+// some seconds (median, and the slowest of a hundred), and how much of the processors' time a frame took in the process that draws and in the one that the page runs in. Nothing is checked: a processor
+// that draws what a GPU should is as fast as it is.
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
-import http from 'node:http';
 import path from 'node:path';
 
+import { start, started } from './browser.mjs';
+
 const [tools, executablePath, folder, capture] = process.argv.slice(2);
-const work = path.resolve(folder);
-const { chromium } = createRequire(path.resolve(tools) + '/')('playwright-core');
-const kinds = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 
 /** A page with a canvas and nothing else; `draw` is done in each frame. */
 const bare = (draw) => `<!doctype html><style>body{margin:0}canvas{width:100vw;height:100vh}</style><canvas width="1280" height="800"></canvas><script>
@@ -25,37 +25,47 @@ const made = {
   '/nothing/': '<!doctype html><body style="height:100vh">',
   '/cleared/': bare('grey = (grey + 0.01) % 1; gl.clearColor(grey, grey, grey, 1); gl.clear(gl.COLOR_BUFFER_BIT)'),
 };
-
-const server = http.createServer((request, response) => {
-  const wanted = decodeURIComponent(request.url.split('?')[0]);
-  if (made[wanted]) return response.writeHead(200, { 'content-type': 'text/html' }).end(made[wanted]);
-  const file = wanted === '/viewer/run.vor' ? capture : path.join(work, wanted.endsWith('/') ? `${wanted}index.html` : wanted);
-  if (!fs.existsSync(file)) return response.writeHead(404).end();
-  response.writeHead(200, { 'content-type': kinds[path.extname(file)] ?? 'application/octet-stream' });
-  fs.createReadStream(file).pipe(response);
-});
-await new Promise((listening) => server.listen(0, '127.0.0.1', listening));
-const origin = `http://127.0.0.1:${server.address().port}`;
-
-const browser = await chromium.launch({
-  executablePath,
-  args: ['--no-sandbox', '--use-angle=swiftshader', '--enable-unsafe-swiftshader', '--ignore-gpu-blocklist'],
-});
+const { work, origin, browser, stop } = await start({ tools, executablePath, folder, made });
+const linked = path.join(work, 'run.vor');
+fs.rmSync(linked, { force: true });
+fs.symlinkSync(path.resolve(capture), linked);
 
 const SECONDS = 5;
 
-/** Drags over the page, and prints the time between its frames. */
+/** CPU time that this browser's processes of a kind have used, in milliseconds: Linux counts it in hundredths of a second. */
+function cpuMs(kind) {
+  const children = (pid) => {
+    try {
+      return execFileSync('pgrep', ['-P', pid]).toString().trim().split('\n').flatMap((child) => [child, ...children(child)]);
+    } catch {
+      return [];
+    }
+  };
+  let ticks = 0;
+  for (const pid of children(String(process.pid))) {
+    try {
+      if (!fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`--type=${kind}`)) continue;
+      const fields = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+      ticks += Number(fields[11]) + Number(fields[12]);
+    } catch {
+      // It has ended.
+    }
+  }
+  return ticks * 10;
+}
+const used = () => ['gpu-process', 'renderer'].map(cpuMs);
+
+/** Opens a page, drags over it, and prints the time between its frames. */
 async function drag(what, address, ready) {
   const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
-  const begin = performance.now();
   await page.goto(`${origin}${address}`);
   await ready(page);
-  const loaded = performance.now() - begin;
   await page.evaluate(() => {
     window.shown = [];
     const note = (time) => { window.shown.push(time); requestAnimationFrame(note); };
     requestAnimationFrame(note);
   });
+  const before = used();
   await page.mouse.move(640, 300);
   await page.mouse.down();
   const end = performance.now() + SECONDS * 1000;
@@ -64,18 +74,42 @@ async function drag(what, address, ready) {
     await page.waitForTimeout(4);
   }
   await page.mouse.up();
+  const after = used();
   const shown = await page.evaluate(() => window.shown);
   const between = shown.slice(1).map((time, i) => time - shown[i]).sort((a, b) => a - b);
   const at = (share) => (between[Math.floor(between.length * share)] ?? NaN).toFixed(1);
-  console.log(`${what.padEnd(32)} ${at(0.5).padStart(6)} ms, slowest of a hundred ${at(0.99).padStart(6)} ms, ${shown.length} frames; ready after ${(loaded / 1000).toFixed(2)} s`);
+  const [drawing, running] = after.map((ms, i) => ((ms - before[i]) / shown.length).toFixed(1));
+  console.log(
+    `${what.padEnd(32)} ${at(0.5).padStart(6)} ms, slowest of a hundred ${at(0.99).padStart(6)} ms, ` +
+      `${((shown.length - 1) / (shown.at(-1) - shown[0]) * 1000).toFixed(1)} frames a second; CPU time a frame: drawing ${drawing} ms, the page ${running} ms`,
+  );
   await page.context().close();
 }
 
-const started = (page) => page.waitForFunction(() => window.vorViz?.passes > 0, null, { timeout: 60_000 });
+const settled = () => window.vorViz?.settled && window.vorViz.frames > 0;
+
+/** Drops the capture on the open page, and prints the time until its picture is complete. */
+async function drop(page) {
+  await started(page);
+  const took = await page.evaluate(async (holds) => {
+    const isThere = new Function(`return (${holds})()`);
+    const file = new File([await (await fetch('/run.vor')).blob()], 'run.vor');
+    const data = new DataTransfer();
+    data.items.add(file);
+    const canvas = document.querySelector('canvas');
+    const begin = performance.now();
+    canvas.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
+    return new Promise((done) => {
+      const look = () => (isThere() ? done(performance.now() - begin) : requestAnimationFrame(look));
+      requestAnimationFrame(look);
+    });
+  }, settled.toString());
+  const { frames, spans } = await page.evaluate(() => ({ ...window.vorViz }));
+  console.log(`${frames} frames and ${spans} spans are shown ${(took / 1000).toFixed(2)} s after they were dropped`);
+}
+
 await drag('a page without a canvas', '/nothing/', async () => {});
 await drag('a canvas that is cleared', '/cleared/', async () => {});
 await drag('the viewer, empty', '/viewer/', started);
-await drag('the viewer with the capture', '/viewer/?url=run.vor', (page) =>
-  page.waitForFunction(() => window.vorViz?.settled && window.vorViz.frames > 0, null, { timeout: 60_000 }));
-await browser.close();
-server.close();
+await drag('the viewer with the capture', '/viewer/', drop);
+await stop();

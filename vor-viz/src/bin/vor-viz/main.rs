@@ -19,6 +19,9 @@ mod viewer;
 #[cfg(not(target_arch = "wasm32"))]
 mod window;
 #[cfg(target_arch = "wasm32")]
+#[path = "web/fills.rs"]
+mod fills;
+#[cfg(target_arch = "wasm32")]
 #[path = "web/page.rs"]
 mod page;
 #[cfg(not(target_arch = "wasm32"))]

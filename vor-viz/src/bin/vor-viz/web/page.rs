@@ -32,6 +32,7 @@ use wasm_bindgen_futures::spawn_local;
 use web_time::{Duration, Instant};
 
 use crate::chooser::Chooser;
+use crate::fills;
 use crate::viewer::Viewer;
 
 /// Most spans that are looked at for their names.
@@ -68,7 +69,9 @@ async fn run() -> Result<(), JsValue> {
         .filter_map(|address| address.as_string())
         .collect();
     let status = Status::new(&window)?;
+    let drawn_on = canvas.clone();
     let create = move |creation: &eframe::CreationContext<'_>| {
+        fills::clear_large(&creation.egui_ctx, &drawn_on);
         let chooser = Chooser::new(&creation.egui_ctx, addresses);
         let app: Box<dyn eframe::App> = Box::new(App {
             viewer: Viewer::new(Vec::new(), chooser),
@@ -108,6 +111,10 @@ impl eframe::App for App {
             self.title = title;
         }
         self.status.update(&self.viewer, began);
+    }
+
+    fn clear_color(&self, visuals: &egui::Visuals) -> [f32; 4] {
+        fills::ground(visuals).to_normalized_gamma_f32()
     }
 }
 
