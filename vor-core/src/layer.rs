@@ -11,7 +11,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::traced::{self, AlwaysSample, Instance, Making, Sampler};
+use crate::traced::{self, AlwaysSample, Instance, Making, Sampler, steps};
 use crate::{drain, thread};
 
 /// Records the spans of `tracing` as scopes and its events as messages, while recording is on.
@@ -122,36 +122,26 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
             with_tasks: self.with_tasks,
             is_sampled,
         };
-        let key = id.into_u64();
-        if let Some((_, slot)) = traced::claim_near(key, instance) {
-            traced::make(slot, key, attributes, making);
-        }
+        steps::registered::make(id.into_u64(), attributes, instance, making);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
-        if let Some((_, slot)) = traced::find_near(id.into_u64(), self.instance) {
-            traced::record(slot, values);
-        }
+        steps::registered::record(id.into_u64(), self.instance, values);
     }
 
     #[inline]
     fn on_enter(&self, id: &Id, _: Context<'_, S>) {
-        let key = id.into_u64();
-        if let Some((_, slot)) = traced::find_near(key, self.instance) {
-            traced::enter(slot, key, self.instance);
-        }
+        steps::registered::enter(id.into_u64(), self.instance);
     }
 
     #[inline]
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        traced::exit(id.into_u64(), self.instance);
+        steps::exit(id.into_u64(), self.instance);
     }
 
     #[inline]
     fn on_close(&self, id: Id, _: Context<'_, S>) {
-        if let Some((place, slot)) = traced::find_near(id.into_u64(), self.instance) {
-            traced::close(place, slot);
-        }
+        steps::registered::close(id.into_u64(), self.instance);
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {

@@ -11,9 +11,8 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_core::Interest;
 use tracing_core::span::Current;
 
-use crate::sync::Ordering;
-use crate::traced::{self, AlwaysSample, Instance, Making, Sampler};
-use crate::{drain, thread};
+use crate::drain;
+use crate::traced::{self, AlwaysSample, Instance, Making, Sampler, steps};
 
 /// Records the spans of `tracing` as scopes and its events as messages, as `TracingLayer` does, at half of the cost: for programs that need
 /// no other layer.
@@ -111,29 +110,6 @@ impl<P: fmt::Debug> fmt::Debug for TracingSubscriber<P> {
     }
 }
 
-impl<P: Sampler> TracingSubscriber<P> {
-    #[inline(never)]
-    fn new_any_span(&self, attributes: &Attributes<'_>) -> Id {
-        // A busy thread is in the tap, and the span is a scope already.
-        if thread::is_busy() {
-            return Id::from_u64(UNFOLLOWED);
-        }
-        let instance = self.instance;
-        let is_sampled = traced::is_sampled(&self.sampler, instance, attributes, traced::find);
-        let making = Making {
-            with_tasks: self.with_tasks,
-            is_sampled,
-        };
-        match traced::claim_next(instance) {
-            Some((key, slot)) => {
-                traced::make(slot, key, attributes, making);
-                Id::from_u64(key)
-            }
-            None => Id::from_u64(UNFOLLOWED),
-        }
-    }
-}
-
 /// The id of spans that are not followed: none that the table gives is so large.
 const UNFOLLOWED: u64 = u64::MAX;
 
@@ -158,19 +134,16 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
 
     #[inline]
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        if self.sampler.is_always()
-            && !self.with_tasks
-            && let Some(key) = traced::make_at_once(attributes, self.instance)
-        {
-            return Id::from_non_zero_u64(key);
-        }
-        self.new_any_span(attributes)
+        let instance = self.instance;
+        let making = Making {
+            with_tasks: self.with_tasks,
+            is_sampled: traced::is_sampled(&self.sampler, instance, attributes, traced::find),
+        };
+        Id::from_u64(steps::own::make(attributes, instance, making).unwrap_or(UNFOLLOWED))
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        if let Some((_, slot)) = traced::find(id.into_u64(), self.instance) {
-            traced::record(slot, values);
-        }
+        steps::own::record(id.into_u64(), self.instance, values);
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -191,36 +164,22 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
 
     #[inline]
     fn enter(&self, id: &Id) {
-        let key = id.into_u64();
-        if let Some((_, slot)) = traced::find(key, self.instance) {
-            traced::enter(slot, key, self.instance);
-        }
+        steps::own::enter(id.into_u64(), self.instance);
     }
 
     #[inline]
     fn exit(&self, id: &Id) {
-        traced::exit(id.into_u64(), self.instance);
+        steps::exit(id.into_u64(), self.instance);
     }
 
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some((_, slot)) = traced::find(id.into_u64(), self.instance) {
-            slot.handles.fetch_add(1, Ordering::Relaxed);
-        }
+        steps::own::hold(id.into_u64(), self.instance);
         id.clone()
     }
 
     #[inline]
     fn try_close(&self, id: Id) -> bool {
-        let Some((place, slot)) = traced::find(id.into_u64(), self.instance) else {
-            return false;
-        };
-        // Who has the only handle is alone with it; then nothing has to be counted.
-        let is_last =
-            slot.handles.load(Ordering::Acquire) == 1 || slot.handles.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last {
-            traced::close(place, slot);
-        }
-        is_last
+        steps::own::let_go(id.into_u64(), self.instance)
     }
 
     fn current_span(&self) -> Current {

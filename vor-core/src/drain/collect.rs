@@ -22,7 +22,7 @@ pub(super) const MAX_SPANS: usize = 1 << 16;
 const LOST_TEXT: &str = "(lost: the ring was full)";
 
 /// Slots looked at together: they stay in the first-level cache for the passes over them.
-const RUN: usize = 512;
+pub(super) const RUN: usize = 512;
 /// Slots that are asked one by one whether they are plain spans, before others are asked together.
 const FIRST: usize = 4;
 /// Slots that are asked together whether they are plain spans.
@@ -39,7 +39,7 @@ pub(super) struct PendingTexts {
 
 /// A text that was pushed.
 #[derive(Clone, Debug)]
-enum Pending {
+pub(super) enum Pending {
     Read(Arc<str>),
     /// As it stood in its record, while nobody sees the spans.
     Unread {
@@ -52,10 +52,10 @@ enum Pending {
 const SHORT_SLOTS: usize = 4;
 
 impl Pending {
-    /// Takes note of a text of so many bytes that stands in the slots of a record.
-    fn new(more: &[Slot], bytes: usize, context: &mut Context<'_>) -> Self {
-        if !context.is_skimming || more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
-            return Self::Read(context.interner.read(more, bytes));
+    /// Takes note of a text of so many bytes that stands in the slots of a record; a short one is not read yet.
+    pub(super) fn unread(more: &[Slot], bytes: usize, interner: &mut Interner) -> Self {
+        if more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
+            return Self::Read(interner.read(more, bytes));
         }
         let mut slots = [[0; 2]; SHORT_SLOTS];
         slots[..more.len()].copy_from_slice(more);
@@ -77,7 +77,7 @@ impl Pending {
 const MAX_PENDING: usize = 1 << 14;
 
 impl PendingTexts {
-    fn insert(&mut self, key: u64, text: Pending) {
+    pub(super) fn insert(&mut self, key: u64, text: Pending) {
         if key & KEPT_TEXT != 0 {
             self.keep(key, text);
             return;
@@ -99,7 +99,7 @@ impl PendingTexts {
         self.kept[(key % KEPT_TEXTS) as usize] = (key, text);
     }
 
-    fn take(&mut self, key: u64, interner: &mut Interner) -> Option<Arc<str>> {
+    pub(super) fn take(&mut self, key: u64, interner: &mut Interner) -> Option<Arc<str>> {
         if key & KEPT_TEXT != 0 {
             let (kept, text) = self.kept.get((key % KEPT_TEXTS) as usize)?;
             return (*kept == key).then(|| text.read(interner));
@@ -175,8 +175,6 @@ pub(super) struct Context<'a> {
     pub(super) texts: &'a mut PendingTexts,
     pub(super) interner: &'a mut Interner,
     pub(super) spare: &'a mut SpareValues,
-    /// Nobody sees what is collected, so of spans only the columns are filled, which count them, and of all else only the texts are noted that later spans may have.
-    pub(super) is_skimming: bool,
     /// What the words of records are, by site.
     pub(super) words: &'a mut dyn FnMut(SiteId) -> Words,
 }
@@ -207,7 +205,7 @@ pub(super) fn collect(
 }
 
 /// Returns how many slots from the first on are plain spans that ended by `limit_ticks`.
-fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
+pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     let is_plain = |slot: &&Slot| {
         slot[1] >> (32 + SITE_BITS) == 0 && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
     };
@@ -251,17 +249,15 @@ fn take_record(
     if tag & TAG_SPECIAL != 0 {
         match Special::from_code(tag & ((1 << SITE_BITS) - 1)) {
             Some(Special::Text) => {
-                let text = Pending::new(more, low as usize, context);
+                let text = Pending::Read(context.interner.read(more, low as usize));
                 context.texts.insert(word0, text);
             }
             Some(Special::Message) => {
                 if word0 > limit_ticks {
                     return None;
                 }
-                if !context.is_skimming {
-                    let text = context.interner.read(more, low as usize);
-                    out.messages.push(Message { ticks: word0, text });
-                }
+                let text = context.interner.read(more, low as usize);
+                out.messages.push(Message { ticks: word0, text });
             }
             Some(Special::Async) => {
                 let [id, duration_ticks] = more.first().copied().unwrap_or_default();
@@ -274,9 +270,7 @@ fn take_record(
                 if task.end_ticks() > limit_ticks {
                     return None;
                 }
-                if !context.is_skimming {
-                    out.async_spans.push(task);
-                }
+                out.async_spans.push(task);
             }
             Some(special @ (Special::Poll | Special::Step | Special::Begin)) => {
                 let [task, word] = more.first().copied().unwrap_or_default();
@@ -293,16 +287,11 @@ fn take_record(
                 if event.end_ticks() > limit_ticks {
                     return None;
                 }
-                if !context.is_skimming {
-                    out.task_events.push(event);
-                }
+                out.task_events.push(event);
             }
             Some(Special::Flow) => {
                 if word0 > limit_ticks {
                     return None;
-                }
-                if context.is_skimming {
-                    return Some(len);
                 }
                 let [flow, _] = more.first().copied().unwrap_or_default();
                 let stage = match low {
@@ -335,9 +324,6 @@ fn take_record(
     out.start_ticks.push(word0);
     out.duration_ticks.push(duration);
     out.sites.push(site);
-    if context.is_skimming {
-        return Some(len);
-    }
     if tag & TAG_POLL != 0
         && let Some(([task, of_task], before)) = more.split_last()
     {

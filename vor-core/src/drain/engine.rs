@@ -20,8 +20,8 @@ use crate::system::machine;
 use crate::thread::{self, SiteSums, ThreadState};
 
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
-use super::heap;
 use super::sampler::FrameSampler;
+use super::{heap, skim};
 
 /// A mark that waits for the worker.
 #[derive(Debug)]
@@ -342,6 +342,9 @@ impl Engine {
             if self.frame_spans == 0 {
                 self.outputs.ask_again();
             }
+            if !self.outputs.want_spans() && self.statistics.is_none() {
+                return self.skim_until(limit_ticks) || any;
+            }
             let full = self.fill_batch(limit_ticks);
             if self.batch.threads.is_empty() {
                 return any;
@@ -354,10 +357,32 @@ impl Engine {
         }
     }
 
+    /// As [`collect_until`](Self::collect_until), while nobody looks at spans.
+    fn skim_until(&mut self, limit_ticks: u64) -> bool {
+        let (mut spans, mut slots_passed) = (0, 0);
+        for source in &mut self.sources {
+            let (texts, interner) = (&mut source.texts, &mut self.interner);
+            let take = |slots: &[_]| {
+                let passed = skim::skim(slots, limit_ticks, texts, interner, &mut spans);
+                slots_passed += passed;
+                passed
+            };
+            let dropped = source.state.ring.dropped();
+            #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
+            // SAFETY: the engine is behind one lock, so this is the only thread that consumes.
+            unsafe {
+                source.state.ring.consume(take)
+            };
+            self.frame_dropped += dropped - source.dropped_seen;
+            source.dropped_seen = dropped;
+        }
+        self.frame_spans += spans;
+        slots_passed > 0
+    }
+
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
-        let is_skimming = !self.outputs.want_spans() && self.statistics.is_none();
         let words = &mut self.words;
         let mut words_of = |site: crate::catalog::SiteId| words_of(words, site);
         for source in &mut self.sources {
@@ -368,7 +393,6 @@ impl Engine {
                 texts: &mut source.texts,
                 interner: &mut self.interner,
                 spare: &mut self.spare_values,
-                is_skimming,
                 words: &mut words_of,
             };
             let take = |slots: &[_]| {

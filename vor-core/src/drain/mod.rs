@@ -16,6 +16,7 @@ mod printing;
 pub(crate) mod report;
 mod sampler;
 pub(crate) mod signals;
+mod skim;
 mod watchdog;
 mod worker;
 

@@ -4,7 +4,7 @@
 //! deeper. Spans are mostly left in the opposite order, but nothing is made of it: an entry is looked for from the top on.
 
 use std::cell::{Cell, RefCell};
-use std::num::NonZero;
+use std::thread::LocalKey;
 
 use super::Instance;
 use super::table::Slot;
@@ -31,7 +31,7 @@ impl Entered {
 }
 
 /// Entries of the array.
-const SHALLOW: usize = 32;
+const SHALLOW_ENTRIES: usize = 32;
 
 /// An entry of the array. Each part is loaded as it was stored: a processor gives back at once what it is just storing, but not two of them in one.
 pub(super) struct Entry {
@@ -59,16 +59,9 @@ impl Entry {
         self.key.get() == key && self.instance.get() == instance
     }
 
-    /// Returns where its span is kept, unless that was closed before it was left.
-    #[inline(always)]
-    pub(super) fn slot(&self) -> Option<&'static Slot> {
-        let slot = self.slot.get()?;
-        slot.is_of(self.key.get(), self.instance.get()).then_some(slot)
-    }
-
     /// Returns the scope.
     #[inline(always)]
-    pub(super) fn scope(&self) -> Opened {
+    fn scope(&self) -> Opened {
         let both = self.flagged_and_place.get();
         Opened {
             start_ticks: self.start_ticks.get(),
@@ -77,6 +70,7 @@ impl Entry {
         }
     }
 
+    #[inline(always)]
     fn get(&self) -> Option<Entered> {
         Some(Entered {
             key: self.key.get(),
@@ -97,41 +91,51 @@ impl Entry {
     }
 }
 
-struct Stack {
-    depth: Cell<usize>,
-    /// The span that this thread has made last, 0 once it has entered one.
-    made: Cell<u64>,
-    /// This thread's number among those that make spans, 0 before it has made one.
-    maker: Cell<u32>,
-    shallow: [Entry; SHALLOW],
-}
-
+// Cells of their own, which are read in place; so is what is done with them in short closures.
 thread_local! {
-    static STACK: Stack = const {
-        Stack {
-            depth: Cell::new(0),
-            made: Cell::new(0),
-            maker: Cell::new(0),
-            shallow: [const { Entry::new() }; SHALLOW],
-        }
-    };
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+
+    /// The span that this thread has made last, 0 once it has entered one.
+    static MADE: Cell<u64> = const { Cell::new(0) };
+
+    /// This thread's number among those that make spans, 0 before it has made one.
+    static MAKER: Cell<u32> = const { Cell::new(0) };
+
+    static SHALLOW: [Entry; SHALLOW_ENTRIES] = const { [const { Entry::new() }; SHALLOW_ENTRIES] };
 
     /// What is deeper than the array.
     static DEEP: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Sets a cell in place: its own `set` is a function where it is called often.
+#[inline(always)]
+fn set<T>(cell: &'static LocalKey<Cell<T>>, value: T) {
+    cell.with(|cell| cell.set(value));
+}
+
 /// Puts a span on the stack.
 pub(super) fn push(entered: Entered) {
-    STACK.with(|stack| {
-        let depth = stack.depth.get();
-        match stack.shallow.get(depth) {
-            Some(entry) => {
-                entry.set(entered);
-                stack.depth.set(depth + 1);
-            }
-            None => push_deep(entered),
+    let depth = DEPTH.get();
+    match shallow().get(depth) {
+        Some(entry) => {
+            entry.set(entered);
+            set(&DEPTH, depth + 1);
         }
-    });
+        None => push_deep(entered),
+    }
+}
+
+/// Returns this thread's array.
+#[inline(always)]
+fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
+    #[expect(
+        unsafe_code,
+        reason = "what works on the array in a closure becomes a function, called through two others: half as much again for a span that is entered and left"
+    )]
+    // SAFETY: the array has no destructor, so it is there as long as the thread is, and what refers to its cells cannot go to another thread.
+    unsafe {
+        &*SHALLOW.with(std::ptr::from_ref)
+    }
 }
 
 #[cold]
@@ -146,73 +150,54 @@ fn push_deep(entered: Entered) {
     let _ = thread::while_busy(|| DEEP.try_with(push));
 }
 
-/// Puts a span on the stack whose scope `open` opens, if the thread made it, the array has room for it, and it is either the span that the thread made last, and
-/// has entered none since, or a `known_task`. Returns whether it did; where it did not, nothing has changed.
-#[inline(always)]
-pub(super) fn push_own(
-    key: u64,
-    instance: Instance,
-    slot: &'static Slot,
-    is_known_task: impl FnOnce() -> bool,
-    open: impl FnOnce() -> Option<Opened>,
-) -> bool {
-    STACK.with(|stack| {
-        let depth = stack.depth.get();
-        let Some(entry) = stack.shallow.get(depth) else {
-            return false;
-        };
-        if stack.maker.get() != slot.maker.load(Ordering::Relaxed)
-            || (stack.made.get() != key && !is_known_task())
-        {
-            return false;
-        }
-        let Some(scope) = open() else {
-            return false;
-        };
-        stack.made.set(0);
-        entry.set(Entered {
-            key,
-            instance,
-            slot,
-            scope,
-        });
-        stack.depth.set(depth + 1);
-        true
-    })
+/// Room for one more span on the stack.
+pub(super) struct Room {
+    depth: usize,
+    entry: &'static Entry,
 }
 
-/// Shows `end` the span that was entered last, and takes it from the stack if that returns `true`. `false` where it is another one than is asked for, or was made by
-/// another thread, or when `end` says so.
+/// Returns room for a span that the thread made, if it either made it last and has entered none since, or it is known to be a task, and if there is some in the array.
 #[inline(always)]
-pub(super) fn take_own_top(key: u64, instance: Instance, end: impl FnOnce(&Slot, Opened) -> bool) -> bool {
-    STACK.with(|stack| {
-        let top = stack.depth.get().wrapping_sub(1);
-        // Above the array's last entry there may be more.
-        let Some(entry) = stack.shallow[..SHALLOW - 1].get(top) else {
-            return false;
-        };
-        if !entry.is_of(key, instance) {
-            return false;
-        }
-        let Some(slot) = entry.slot() else {
-            return false;
-        };
-        let is_taken = stack.maker.get() == slot.maker.load(Ordering::Relaxed) && end(slot, entry.scope());
-        if is_taken {
-            stack.depth.set(top);
-        }
-        is_taken
-    })
+pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<Room> {
+    let depth = DEPTH.get();
+    let entry = shallow().get(depth)?;
+    let is_own = MAKER.get() == slot.maker.load(Ordering::Relaxed);
+    let is_next = MADE.get() == key || slot.task.load(Ordering::Relaxed) != 0;
+    (is_own && is_next).then_some(Room { depth, entry })
+}
+
+impl Room {
+    /// Puts the span there, with its open scope.
+    #[inline(always)]
+    pub(super) fn take(self, entered: Entered) {
+        set(&MADE, 0);
+        self.entry.set(entered);
+        set(&DEPTH, self.depth + 1);
+    }
+}
+
+/// Returns the slot and the open scope of a span, if it was entered last and this thread made it.
+#[inline(always)]
+pub(super) fn own_top(key: u64, instance: Instance) -> Option<(&'static Slot, Opened)> {
+    // Above the array's last entry there may be more.
+    let entry = shallow()[..SHALLOW_ENTRIES - 1].get(DEPTH.get().wrapping_sub(1))?;
+    let slot = entry.slot.get()?;
+    let is_own_top = entry.is_of(key, instance)
+        && slot.is_of(key, instance)
+        && MAKER.get() == slot.maker.load(Ordering::Relaxed);
+    is_own_top.then(|| (slot, entry.scope()))
+}
+
+/// Takes from the stack what [`own_top`] returned.
+#[inline(always)]
+pub(super) fn pop_own_top() {
+    set(&DEPTH, DEPTH.get().wrapping_sub(1));
 }
 
 /// Takes the innermost entry of a span from the stack.
 pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
-    STACK.with(|stack| take_from(stack, key, instance))
-}
-
-fn take_from(stack: &Stack, key: u64, instance: Instance) -> Option<Entered> {
-    let depth = stack.depth.get();
-    if depth == SHALLOW {
+    let depth = DEPTH.get();
+    if depth == SHALLOW_ENTRIES {
         let deep = DEEP.try_with(|deep| {
             let mut deep = deep.try_borrow_mut().ok()?;
             let at = deep.iter().rposition(|entered| entered.is_of(key, instance))?;
@@ -222,62 +207,57 @@ fn take_from(stack: &Stack, key: u64, instance: Instance) -> Option<Entered> {
             return Some(entered);
         }
     }
-    let shallow = &stack.shallow[..depth];
-    let at = shallow.iter().rposition(|entry| entry.is_of(key, instance))?;
-    let taken = shallow[at].get();
+    let entries = &shallow()[..depth];
+    let at = entries.iter().rposition(|entry| entry.is_of(key, instance))?;
+    let taken = entries[at].get();
     for i in at + 1..depth {
-        if let Some(entered) = shallow[i].get() {
-            shallow[i - 1].set(entered);
+        if let Some(entered) = entries[i].get() {
+            entries[i - 1].set(entered);
         }
     }
     // The deepest of the array comes from the vector again, so that this is empty before the array is not full.
     let next = match depth {
-        SHALLOW => DEEP.try_with(|deep| {
+        SHALLOW_ENTRIES => DEEP.try_with(|deep| {
             let mut deep = deep.try_borrow_mut().ok()?;
             (!deep.is_empty()).then(|| deep.remove(0))
         }),
         _ => Ok(None),
     };
     match next {
-        Ok(Some(entered)) => shallow[depth - 1].set(entered),
-        _ => stack.depth.set(depth - 1),
+        Ok(Some(entered)) => entries[depth - 1].set(entered),
+        _ => set(&DEPTH, depth - 1),
     }
     taken
 }
 
 /// Returns whether this thread has entered a span and not left it.
 pub(super) fn has(key: u64, instance: Instance) -> bool {
-    STACK.with(|stack| {
-        let shallow = &stack.shallow[..stack.depth.get()];
-        shallow.iter().any(|entry| entry.is_of(key, instance))
-    }) || DEEP
-        .try_with(|deep| {
-            deep.try_borrow()
-                .is_ok_and(|deep| deep.iter().any(|entered| entered.is_of(key, instance)))
-        })
-        .unwrap_or(false)
+    let mut entries = shallow()[..DEPTH.get()].iter();
+    entries.any(|entry| entry.is_of(key, instance))
+        || DEEP
+            .try_with(|deep| {
+                deep.try_borrow()
+                    .is_ok_and(|deep| deep.iter().any(|entered| entered.is_of(key, instance)))
+            })
+            .unwrap_or(false)
 }
 
 /// Returns the innermost span that this thread has entered and not left.
-#[inline]
+#[inline(never)]
 pub(crate) fn current(instance: Instance) -> Option<(u64, &'static Slot)> {
-    STACK.with(|stack| {
-        let depth = stack.depth.get();
-        let deep = if depth == SHALLOW {
-            current_deep(instance)
-        } else {
-            None
-        };
-        let (key, slot) = deep.or_else(|| {
-            let shallow = &stack.shallow[..depth];
-            let entry = shallow
-                .iter()
-                .rev()
-                .find(|entry| entry.instance.get() == instance)?;
-            Some((entry.key.get(), entry.slot.get()?))
-        })?;
-        slot.is_of(key, instance).then_some((key, slot))
-    })
+    let depth = DEPTH.get();
+    let deep = if depth == SHALLOW_ENTRIES {
+        current_deep(instance)
+    } else {
+        None
+    };
+    let entries = || {
+        let mut entries = shallow()[..depth].iter().rev();
+        let entry = entries.find(|entry| entry.instance.get() == instance)?;
+        Some((entry.key.get(), entry.slot.get()?))
+    };
+    let (key, slot) = deep.or_else(entries)?;
+    slot.is_of(key, instance).then_some((key, slot))
 }
 
 #[cold]
@@ -293,41 +273,35 @@ fn current_deep(instance: Instance) -> Option<(u64, &'static Slot)> {
 /// Notes the span that this thread has made.
 #[inline(always)]
 pub(super) fn note_made(key: u64) {
-    STACK.with(|stack| stack.made.set(key));
-}
-
-/// Returns this thread's [`number`], if it has one.
-#[inline(always)]
-pub(super) fn known_number() -> Option<NonZero<u32>> {
-    STACK.with(|stack| NonZero::new(stack.maker.get()))
+    set(&MADE, key);
 }
 
 /// Returns this thread's number among those that make spans or tell of them; no other thread ever has it.
 #[inline(always)]
 pub(super) fn number() -> u32 {
-    STACK.with(|stack| match stack.maker.get() {
-        0 => new_number(stack),
+    match MAKER.get() {
+        0 => new_number(),
         number => number,
-    })
+    }
 }
 
 #[cold]
-fn new_number(stack: &Stack) -> u32 {
+fn new_number() -> u32 {
     /// Any thread takes from it (relaxed): all that counts is that no number is taken twice.
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    stack.maker.set(number);
+    set(&MAKER, number);
     number
 }
 
 /// Returns whether this thread has this number.
 #[inline]
 pub(super) fn is_maker(number: u32) -> bool {
-    STACK.with(|stack| stack.maker.get() == number)
+    MAKER.get() == number
 }
 
 /// Returns whether this is the span that this thread has made last, and has entered none since; from now on it has.
 #[inline]
 pub(super) fn is_fresh(key: u64) -> bool {
-    STACK.with(|stack| stack.made.replace(0) == key)
+    MADE.replace(0) == key
 }

@@ -1,7 +1,5 @@
 //! What a span does from its making to its closing, and what is recorded of it.
 
-use std::num::NonZero;
-
 use parking_lot::Mutex;
 use tracing::Event;
 use tracing::span::{Attributes, Id, Record};
@@ -9,11 +7,13 @@ use tracing::span::{Attributes, Id, Record};
 use super::entered::{self, Entered};
 use super::fields::{Texts, Values, Words, is_text, with_kind_of};
 use super::site::{self, Site};
-use super::table::{self, HAS_LARGE_TEXT, HAS_TEXT, Place, Slot, UNSAMPLED, id_in, kinds_in, word_of};
+use super::table::{
+    self, HAS_LARGE_TEXT, HAS_TEXT, Place, Slot, UNSAMPLED, id_in, kinds_in, pairs_in, word_of,
+};
 use super::{Instance, Sampler};
 use crate::args;
 use crate::callsite::{Kinds, MAX_ARGS};
-use crate::ring::{MAX_SITE, Special};
+use crate::ring::Special;
 use crate::scope::{self, Opened, Scope};
 use crate::sync::Ordering::Relaxed;
 use crate::{clock, switch, task, thread};
@@ -26,52 +26,39 @@ pub(crate) struct Making {
     pub(crate) is_sampled: bool,
 }
 
-/// Makes a span under an id of our own, where its site makes plain scopes and has no fields, and all that it needs is at hand; returns the id. `None` where nothing
-/// has been done, and [`make`] is to be called.
-#[inline(always)]
-pub(crate) fn make_at_once(attributes: &Attributes<'_>, instance: Instance) -> Option<NonZero<u64>> {
-    let (number, id) = Site::plain_of(attributes)?;
-    // A busy thread is in the tap, and the span is a scope already.
-    if thread::is_busy() || !switch::are_names_fast() {
-        return None;
-    }
-    let maker = entered::known_number()?;
-    let (key, slot) = table::claim_at_once(instance)?;
-    slot.maker.store(maker.get(), Relaxed);
-    slot.entered.store(0, Relaxed);
-    slot.handles.store(1, Relaxed);
-    slot.site.store(number, Relaxed);
-    slot.word.store(word_of(id, 0, 0), Relaxed);
-    entered::note_made(key.get());
-    Some(key)
-}
-
 /// Describes a span that is new in its slot.
 ///
 /// Here and at the other steps of a span's life, what most spans need stands in a function that calls nothing; where anything is not as it mostly is, that leaves
 /// all of it to another function, and has changed nothing that this would not change.
 #[inline(always)]
-pub(crate) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
+pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
+    // First: where the site is new, its fields may make spans of their own.
+    let site = Site::of(attributes);
     entered::note_made(key);
     slot.maker.store(entered::number(), Relaxed);
     slot.entered.store(0, Relaxed);
     slot.handles.store(1, Relaxed);
     if making.is_sampled
         && !making.with_tasks
-        && let Some((number, id)) = Site::plain_of(attributes)
+        && let Some((number, id)) = site.and_then(Site::plain)
         && switch::are_names_fast()
     {
         slot.site.store(number, Relaxed);
         slot.word.store(word_of(id, 0, 0), Relaxed);
         return;
     }
-    make_slowly(slot, key, attributes, making);
+    make_slowly(slot, key, attributes, making, site);
 }
 
 /// As [`make`], for a span with fields, or one that is not recorded.
-#[inline(never)]
-fn make_slowly(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
-    let site = Site::of(attributes);
+#[inline(always)]
+fn make_slowly(
+    slot: &'static Slot,
+    key: u64,
+    attributes: &Attributes<'_>,
+    making: Making,
+    site: Option<&'static Site>,
+) {
     slot.site
         .store(site.map_or(u32::MAX, |site| site.number), Relaxed);
     let Some(site) = site.filter(|_| making.is_sampled) else {
@@ -80,9 +67,9 @@ fn make_slowly(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, makin
     };
     let mut values = Values::new(site, site.kinds_of_nothing, &slot.words, &slot.texts);
     attributes.record(&mut values);
-    let mut flags = 0;
+    let mut flags = site.flags;
     if values.has_text {
-        flags = HAS_TEXT;
+        flags |= HAS_TEXT;
         slot.kept_until.store(0, Relaxed);
     }
     if values.has_large_text {
@@ -109,15 +96,19 @@ fn begin_task(slot: &Slot, key: u64, id: u32) {
 }
 
 /// Opens a scope for a span that is entered.
-#[inline]
-pub(crate) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
+#[inline(always)]
+pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
     let word = slot.word.load(Relaxed);
-    let is_known_task = || slot.task.load(Relaxed) != 0;
-    let open = || {
-        let is_recorded = word & UNSAMPLED == 0;
-        is_recorded.then(|| scope::open_at_once(id_in(word))).flatten()
-    };
-    if entered::push_own(key, instance, slot, is_known_task, open) {
+    if word & UNSAMPLED == 0
+        && let Some(room) = entered::room_for_own(key, slot)
+        && let Some(scope) = scope::open_at_once(id_in(word))
+    {
+        room.take(Entered {
+            key,
+            instance,
+            slot,
+            scope,
+        });
         slot.entered.store(slot.entered.load(Relaxed) + 1, Relaxed);
     } else {
         enter_slowly(slot, key, instance);
@@ -148,101 +139,76 @@ fn enter_slowly(slot: &'static Slot, key: u64, instance: Instance) {
 }
 
 /// Ends the scope of a span that is left.
-#[inline]
-pub(crate) fn exit(key: u64, instance: Instance) {
-    if !entered::take_own_top(key, instance, end_plain) {
-        exit_with_more(key, instance);
-    }
-}
-
-/// As [`exit`], of a span that has fields or is a task.
-#[inline(never)]
-fn exit_with_more(key: u64, instance: Instance) {
-    if !entered::take_own_top(key, instance, end_with_more) {
-        exit_slowly(key, instance);
-    }
-}
-
-/// Ends the scope of a span without fields that its maker has entered this once.
 #[inline(always)]
-fn end_plain(slot: &Slot, scope: Opened) -> bool {
-    let word = slot.word.load(Relaxed);
-    let is_plain = slot.task.load(Relaxed) | slot.once_end.load(Relaxed) == 0;
-    if !is_plain || word > MAX_SITE.into() || slot.entered.load(Relaxed) != 1 {
-        return false;
+pub(super) fn exit(key: u64, instance: Instance) {
+    match entered::own_top(key, instance) {
+        Some((slot, scope)) if end_at_once(slot, scope) => entered::pop_own_top(),
+        _ => exit_slowly(key, instance),
     }
-    let Some(end_ticks) = scope::end_at_once(scope, id_in(word), &[]) else {
-        return false;
-    };
-    leave_once(slot, scope.start_ticks, end_ticks);
-    true
 }
 
-/// As [`end_plain`], of a span that may have a few fields, whose texts this thread's ring keeps, and may be a task: then one record is scope and poll.
+/// Ends the scope of a span that its maker has entered this once, and that has few fields, whose texts this thread's ring keeps. Where it is a task, one record is scope and poll.
 #[inline(always)]
-fn end_with_more(slot: &Slot, scope: Opened) -> bool {
+fn end_at_once(slot: &Slot, scope: Opened) -> bool {
     let version = slot.version();
     let word = slot.word.load(Relaxed);
-    let (id, kinds) = (id_in(word), kinds_in(word));
     // While it is entered within itself, the outer time has this one in it. What was entered before it became a task is told first.
     let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
     if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
         return false;
     }
-    let count = args::count(kinds);
+    let id = id_in(word);
     let pair = |i: usize| [slot.words[i].load(Relaxed), slot.words[i + 1].load(Relaxed)];
+    let is_still = || slot.is_still(version);
     let task = slot.task.load(Relaxed);
-    if task != 0 {
-        let poll = [task, slot.task_id.load(Relaxed).into()];
-        let has_ended = match count {
-            0 => scope::poll_at_once(scope, id, &[poll]).is_some(),
-            1..=2 => {
-                let words = pair(0);
-                slot.is_still(version) && scope::poll_at_once(scope, id, &[words, poll]).is_some()
+    if task == 0 {
+        let end_ticks = match pairs_in(word) {
+            0 => scope::end_at_once(scope, id, &[]),
+            1 => {
+                let words = [pair(0)];
+                is_still()
+                    .then(|| scope::end_at_once(scope, id, &words))
+                    .flatten()
             }
-            3..=4 => {
+            2 => {
+                let words = [pair(0), pair(2)];
+                is_still()
+                    .then(|| scope::end_at_once(scope, id, &words))
+                    .flatten()
+            }
+            _ => None,
+        };
+        let Some(end_ticks) = end_ticks else {
+            return false;
+        };
+        slot.once_start.store(scope.start_ticks, Relaxed);
+        slot.once_end.store(end_ticks, Relaxed);
+    } else {
+        let poll = [task, slot.task_id.load(Relaxed).into()];
+        let has_ended = match pairs_in(word) {
+            0 => scope::poll_at_once(scope, id, &[poll]).is_some(),
+            1 => {
+                let words = pair(0);
+                is_still() && scope::poll_at_once(scope, id, &[words, poll]).is_some()
+            }
+            2 => {
                 let record = [pair(0), pair(2), poll];
-                slot.is_still(version) && scope::poll_at_once(scope, id, &record).is_some()
+                is_still() && scope::poll_at_once(scope, id, &record).is_some()
             }
             _ => false,
         };
-        if has_ended {
-            slot.entered.store(0, Relaxed);
+        if !has_ended {
+            return false;
         }
-        return has_ended;
     }
-    let end_ticks = match count {
-        1..=2 => {
-            let words = [pair(0)];
-            slot.is_still(version)
-                .then(|| scope::end_at_once(scope, id, &words))
-        }
-        3..=4 => {
-            let words = [pair(0), pair(2)];
-            slot.is_still(version)
-                .then(|| scope::end_at_once(scope, id, &words))
-        }
-        _ => None,
-    };
-    let Some(end_ticks) = end_ticks.flatten() else {
-        return false;
-    };
-    leave_once(slot, scope.start_ticks, end_ticks);
-    true
-}
-
-/// Notes that a span is left, which was entered this once and may be no task.
-#[inline(always)]
-fn leave_once(slot: &Slot, start_ticks: u64, end_ticks: u64) {
     slot.entered.store(0, Relaxed);
-    slot.once_start.store(start_ticks, Relaxed);
-    slot.once_end.store(end_ticks, Relaxed);
+    true
 }
 
 /// Returns whether the keys among a span's words are those of texts that this thread's ring keeps.
 #[inline(always)]
 fn are_texts_kept(slot: &Slot) -> bool {
-    slot.teller.load(Relaxed) == entered::number() && thread::keeps_until(slot.kept_until.load(Relaxed))
+    entered::is_maker(slot.teller.load(Relaxed)) && thread::keeps_until(slot.kept_until.load(Relaxed))
 }
 
 #[inline(never)]
@@ -363,7 +329,7 @@ fn push_texts(slot: &Slot, kinds: Kinds, texts: &Texts) {
 }
 
 /// Records fields of a span that was made before.
-pub(crate) fn record(slot: &Slot, values: &Record<'_>) {
+pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     let site = site::numbered(slot.site.load(Relaxed)).filter(|site| site.arg_count > 0);
     let Some(site) = site.filter(|_| slot.is_sampled()) else {
         return;
@@ -395,7 +361,7 @@ pub(crate) fn record(slot: &Slot, values: &Record<'_>) {
                 slot.kept_until.store(0, Relaxed);
             }
         }
-        let flags = word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
+        let flags = site.flags | word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
         slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
     });
 }
@@ -465,8 +431,8 @@ fn push_poll(slot: &Slot, task: u64, start_ticks: u64, end_ticks: u64) {
 }
 
 /// Ends a span, and leaves its slot to the next one.
-#[inline]
-pub(crate) fn close(place: Place, slot: &'static Slot) {
+#[inline(always)]
+pub(super) fn close(place: Place, slot: &'static Slot) {
     let was_entered_once = slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) != 0;
     if !was_entered_once || slot.flags(HAS_LARGE_TEXT) != 0 {
         return close_task(place, slot);
@@ -512,7 +478,8 @@ pub(crate) fn is_sampled(
     attributes: &Attributes<'_>,
     find: impl Fn(u64, Instance) -> Option<(Place, &'static Slot)>,
 ) -> bool {
-    if sampler.is_always() {
+    // What a busy thread makes is not followed anyway.
+    if sampler.is_always() || thread::is_busy() {
         return true;
     }
     let parent = if attributes.is_contextual() {

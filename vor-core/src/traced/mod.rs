@@ -23,6 +23,7 @@ mod fields;
 mod life;
 mod sampler;
 mod site;
+pub(crate) mod steps;
 mod table;
 #[cfg(feature = "tracing-layer")]
 mod near;
@@ -31,11 +32,11 @@ pub use sampler::{AlwaysSample, Probabilistic, Sampler};
 
 pub(crate) use entered::current;
 pub(crate) use event::{is_heard, is_mark, record as record_event};
-pub(crate) use life::{Making, close, enter, exit, is_event_sampled, is_sampled, make, make_at_once, record};
+pub(crate) use life::{Making, is_event_sampled, is_sampled};
 #[cfg(feature = "tracing-layer")]
-pub(crate) use near::{claim_near, find_near};
+pub(crate) use near::find_near;
 pub(crate) use site::metadata_of;
-pub(crate) use table::{claim_next, find};
+pub(crate) use table::find;
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;

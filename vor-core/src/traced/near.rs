@@ -22,22 +22,26 @@ fn home_places(key: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Takes a slot for a span of a registry. `None` where the table is full, which is said once.
-#[inline]
-pub(crate) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
-    AT_HOME.with(|home| {
-        let at = key as usize % HOME;
-        if let Some(slot) = home.slots.get().get(at)
-            && home.hinted.get() == thread_bits(key) + 1
-            && slot.claim_own(key, instance)
-        {
-            return Some((home.first.get() + at as Place, slot));
-        }
-        claim_near_slowly(home, key, instance)
-    })
+#[inline(always)]
+pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    let (slots, first, hinted) = AT_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
+    let at = key as usize % HOME;
+    if let Some(slot) = slots.get(at)
+        && hinted == thread_bits(key) + 1
+        && slot.claim_own(key, instance)
+    {
+        return Some((first + at as Place, slot));
+    }
+    claim_near_slowly(key, instance)
 }
 
 #[cold]
-fn claim_near_slowly(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+#[inline(never)]
+fn claim_near_slowly(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    AT_HOME.with(|home| claim_near_at(home, key, instance))
+}
+
+fn claim_near_at(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     if home.slots.get().is_empty() {
         move_in(home);
     }
@@ -56,15 +60,14 @@ fn claim_near_slowly(home: &AtHome, key: u64, instance: Instance) -> Option<(Pla
 }
 
 /// Finds a span of a registry by its id.
-#[inline]
+#[inline(always)]
 pub(crate) fn find_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
-    AT_HOME.with(|home| {
-        let at = key as usize % HOME;
-        match home.slots.get().get(at) {
-            Some(slot) if slot.is_of(key, instance) => Some((home.first.get() + at as Place, slot)),
-            _ => find_far(key, instance),
-        }
-    })
+    let (slots, first) = AT_HOME.with(|home| (home.slots.get(), home.first.get()));
+    let at = key as usize % HOME;
+    match slots.get(at) {
+        Some(slot) if slot.is_of(key, instance) => Some((first + at as Place, slot)),
+        _ => find_far(key, instance),
+    }
 }
 
 #[inline(never)]

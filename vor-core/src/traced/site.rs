@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::Attributes;
 
 use super::fields::kinds_of_nothing;
-use super::table::Slot;
+use super::table::{Slot, flags_of};
 use crate::callsite::{CallSite, Kinds, MAX_ARGS};
 use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
@@ -29,6 +29,8 @@ pub(super) struct Site {
     pub(super) number: u32,
     /// How many fields become arguments.
     pub(super) arg_count: usize,
+    /// What the words of its spans have of that.
+    pub(super) flags: u64,
     /// Their kinds while no field has a value.
     pub(super) kinds_of_nothing: Kinds,
     /// The field that is the site's name, and so no argument.
@@ -87,31 +89,23 @@ fn place_of(key: usize) -> usize {
 
 impl Site {
     /// Returns the site of a span. `None` once there are more sites than the directory takes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(attributes: &Attributes<'_>) -> Option<&'static Self> {
         let key = std::ptr::from_ref(attributes.metadata()) as usize;
-        let place = place_of(key);
-        RECENT.with(|recent| {
-            let (of, site) = recent[place].get();
-            if of == key {
-                return site;
-            }
-            let site = Self::find(key, attributes);
-            recent[place].set((key, site));
-            site
-        })
+        let (of, site) = RECENT.with(|recent| recent[place_of(key)].get());
+        if of == key {
+            return site;
+        }
+        let site = Self::find(key, attributes);
+        RECENT.with(|recent| recent[place_of(key)].set((key, site)));
+        site
     }
 
-    /// Returns the number and the id of the site of a span, if this thread has used it before, it has no fields, and its spans are plain scopes. The id is for spans of which
-    /// nothing but the length is measured.
-    #[inline]
-    pub(super) fn plain_of(attributes: &Attributes<'_>) -> Option<(u32, u32)> {
-        let key = std::ptr::from_ref(attributes.metadata()) as usize;
-        RECENT.with(|recent| {
-            let (of, site) = recent[place_of(key)].get();
-            let plain = site.filter(|_| of == key)?.plain.load(Ordering::Relaxed);
-            (plain != 0).then_some(((plain >> 32) as u32, plain as u32))
-        })
+    /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes. The id is for spans of which nothing but the length is measured.
+    #[inline(always)]
+    pub(super) fn plain(&self) -> Option<(u32, u32)> {
+        let plain = self.plain.load(Ordering::Relaxed);
+        (plain != 0).then_some(((plain >> 32) as u32, plain as u32))
     }
 
     /// Returns whether a span of it was no plain scope.
@@ -207,6 +201,7 @@ impl Site {
             metadata,
             number: 0,
             arg_count,
+            flags: flags_of(arg_count),
             kinds_of_nothing: kinds_of_nothing(arg_count),
             name_field,
             makes_tasks: AtomicBool::new(false),

@@ -10,7 +10,6 @@
 //! [`near`](super::near).
 
 use std::cell::Cell;
-use std::num::NonZero;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
@@ -73,6 +72,20 @@ pub(super) const UNSAMPLED: u64 = 1 << 24;
 pub(super) const HAS_TEXT: u64 = 1 << 25;
 /// The memory of its texts is more than the next span shall keep.
 pub(super) const HAS_LARGE_TEXT: u64 = 1 << 26;
+
+/// Where the flags tell how many pairs of words the arguments take.
+const PAIRS_SHIFT: u32 = 27;
+
+/// Returns the flags of spans with so many arguments.
+pub(super) fn flags_of(arg_count: usize) -> u64 {
+    (arg_count.min(MAX_ARGS).div_ceil(2) as u64) << PAIRS_SHIFT
+}
+
+/// Returns how many pairs of words the arguments take that a slot's word is for.
+#[inline(always)]
+pub(super) fn pairs_in(word: u64) -> u64 {
+    word >> PAIRS_SHIFT & 7
+}
 
 /// Returns the id in a slot's word.
 #[inline]
@@ -378,35 +391,41 @@ fn key_of(made: u64, place: Place) -> u64 {
 
 /// Takes the slot that this thread left last, if it is at its home and free; returns it and the id that it makes for a span. `None` where nothing has been done.
 #[inline(always)]
-pub(super) fn claim_at_once(instance: Instance) -> Option<(NonZero<u64>, &'static Slot)> {
-    AT_HOME.with(|home| {
+fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
+    let (slots, first, at, made) = AT_HOME.with(|home| {
         let at = home.next.get() as usize % HOME;
-        let slot = home.slots.get().get(at)?;
-        let made = home.made.get() + 1;
-        let key = NonZero::new(key_of(made, home.first.get() + at as Place))?;
-        if !slot.claim_own(key.get(), instance) {
-            return None;
-        }
+        (home.slots.get(), home.first.get(), at, home.made.get() + 1)
+    });
+    let slot = slots.get(at)?;
+    let key = key_of(made, first + at as Place);
+    if !slot.claim_own(key, instance) {
+        return None;
+    }
+    AT_HOME.with(|home| {
         home.made.set(made);
         home.next.set(at as u32 + 1);
-        Some((key, slot))
-    })
+    });
+    Some((key, slot))
 }
 
 /// Takes any slot, and returns the id that it makes for a span. `None` where the table is full, which is said once.
-pub(crate) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
-    if let Some((key, slot)) = claim_at_once(instance) {
-        return Some((key.get(), slot));
+#[inline(always)]
+pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
+    if let Some(claimed) = claim_at_once(instance) {
+        return Some(claimed);
     }
-    AT_HOME.with(|home| {
-        let made = home.made.get() + 1;
-        home.made.set(made);
-        claim_next_slowly(home, made, instance)
-    })
+    claim_next_slowly(instance)
 }
 
 #[cold]
-fn claim_next_slowly(home: &AtHome, made: u64, instance: Instance) -> Option<(u64, &'static Slot)> {
+#[inline(never)]
+fn claim_next_slowly(instance: Instance) -> Option<(u64, &'static Slot)> {
+    AT_HOME.with(|home| claim_next_at(home, instance))
+}
+
+fn claim_next_at(home: &AtHome, instance: Instance) -> Option<(u64, &'static Slot)> {
+    let made = home.made.get() + 1;
+    home.made.set(made);
     if home.slots.get().is_empty() {
         move_in(home);
     }
@@ -432,14 +451,12 @@ pub(crate) fn find(key: u64, instance: Instance) -> Option<(Place, &'static Slot
 }
 
 /// Has this thread look here for its next slot, where that is at its home.
-#[inline]
+#[inline(always)]
 pub(super) fn prefer(place: Place) {
-    AT_HOME.with(|home| {
-        let at = place.wrapping_sub(home.first.get());
-        if (at as usize) < HOME {
-            home.next.set(at);
-        }
-    });
+    let at = place.wrapping_sub(AT_HOME.with(|home| home.first.get()));
+    if (at as usize) < HOME {
+        AT_HOME.with(|home| home.next.set(at));
+    }
 }
 
 #[cfg(all(test, not(loom)))]
