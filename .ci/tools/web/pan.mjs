@@ -56,26 +56,29 @@ function cpuMs(kind) {
 const used = () => ['gpu-process', 'renderer'].map(cpuMs);
 
 /** Opens a page, drags over it, and prints the time between its frames. */
-async function drag(what, address, ready) {
+async function drag(what, address, ready, moves = false) {
   const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
   await page.goto(`${origin}${address}`);
   await ready(page);
+  await page.mouse.move(640, 300);
+  const chart = { x: 170, y: 225, width: 400, height: 110 };
+  const still = moves && (await page.screenshot({ clip: chart }));
   await page.evaluate(() => {
     window.shown = [];
     const note = (time) => { window.shown.push(time); requestAnimationFrame(note); };
     requestAnimationFrame(note);
   });
   const before = used();
-  await page.mouse.move(640, 300);
   await page.mouse.down();
   const end = performance.now() + SECONDS * 1000;
   for (let step = 0; performance.now() < end; step++) {
     await page.mouse.move(640 + 300 * Math.sin(step / 20), 300);
     await page.waitForTimeout(4);
   }
-  await page.mouse.up();
   const after = used();
   const shown = await page.evaluate(() => window.shown);
+  if (moves && still.equals(await page.screenshot({ clip: chart }))) throw new Error(`${what}: the chart does not move`);
+  await page.mouse.up();
   const between = shown.slice(1).map((time, i) => time - shown[i]).sort((a, b) => a - b);
   const at = (share) => (between[Math.floor(between.length * share)] ?? NaN).toFixed(1);
   const [drawing, running] = after.map((ms, i) => ((ms - before[i]) / shown.length).toFixed(1));
@@ -88,7 +91,7 @@ async function drag(what, address, ready) {
 
 const settled = () => window.vorViz?.settled && window.vorViz.frames > 0;
 
-/** Drops the capture on the open page, and prints the time until its picture is complete. */
+/** Drops the capture on the open page, prints the time until its picture is complete, and shows part of all frames that are held in place of one. */
 async function drop(page) {
   await started(page);
   const took = await page.evaluate(async (holds) => {
@@ -105,11 +108,14 @@ async function drop(page) {
     });
   }, settled.toString());
   const { frames, spans } = await page.evaluate(() => ({ ...window.vorViz }));
+  await page.mouse.move(640, 300);
+  for (const key of ['Escape', 'w', 'w', 'w']) await page.keyboard.press(key);
+  await page.waitForTimeout(500);
   console.log(`${frames} frames and ${spans} spans are shown ${(took / 1000).toFixed(2)} s after they were dropped`);
 }
 
 await drag('a page without a canvas', '/nothing/', async () => {});
 await drag('a canvas that is cleared', '/cleared/', async () => {});
 await drag('the viewer, empty', '/viewer/', started);
-await drag('the viewer with the capture', '/viewer/', drop);
+await drag('the viewer, panning', '/viewer/', drop, true);
 await stop();
