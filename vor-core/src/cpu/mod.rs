@@ -115,15 +115,15 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     if let Some(off_ticks) = STATE.with(|state| state.marked(now_ticks)) {
         return Some(off_ticks);
     }
-    let terms = STATE.with(State::terms_without_marks)?;
-    if rate::is_due(now_ticks) {
+    if !STATE.with(State::is_without_marks) || rate::is_due(now_ticks) {
         return None;
     }
     let reading = Reading {
         ticks: now_ticks,
         cpu: thread_clock::read()?,
     };
-    terms.settle(reading, rate::now())
+    // Behind the system call, over which registers would be kept in memory.
+    STATE.with(|state| state.account.settle_at_once(reading, rate::now()))
 }
 
 /// Returns how many ticks of a span of `length_ticks` were off the processor, from what [`off_cpu_ticks`] said at its begin and its end; never more than its length.
@@ -150,10 +150,10 @@ impl State {
         is_settled.then(|| self.account.given())
     }
 
-    /// Returns the terms of the account of a thread that has begun one and has no mark.
+    /// Returns whether this thread has begun its account, and has no mark.
     #[inline(always)]
-    fn terms_without_marks(&self) -> Option<account::Terms> {
-        (self.word.get().is_none() && self.account.has_begun()).then(|| self.account.terms())
+    fn is_without_marks(&self) -> bool {
+        self.word.get().is_none() && self.account.has_begun()
     }
 
     /// Sets the mark and takes account of all time up to now, or up to `now_ticks`, if that was read, where there is no mark.

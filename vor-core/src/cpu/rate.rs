@@ -100,6 +100,12 @@ pub(super) fn ticks_by(rate: u64, ns: u64) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
+/// As [`ticks_by`], modulo 2⁶⁴.
+#[inline(always)]
+pub(super) fn wrapping_ticks_by(rate: u64, ns: u64) -> u64 {
+    ((u128::from(ns) * u128::from(rate)) >> BITS) as u64
+}
+
 /// Returns the length in nanoseconds of so many ticks.
 pub(super) fn ns_of_ticks(ticks: u64) -> u64 {
     let ns = (u128::from(ticks) << BITS).checked_div(u128::from(RATE.load(Ordering::Relaxed)));
