@@ -382,6 +382,8 @@ def test_the_viewer_is_started_or_said_to_be_missing(path: Path, tmp_path: Path,
 
 
 def test_a_cell_is_recorded(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     done = start(
         tmp_path,
         """
@@ -398,6 +400,7 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
         vor.load_ipython_extension(shell)
         cell = "def f(n):\\n    return n and f(n - 1)\\nf(4)\\n"
         capture = shell.magic("", cell)
+        assert capture.path.exists()
         assert sorted(capture.spans["name"]).count("f") == 5, list(capture.spans["name"])
         assert "cell" in list(capture.spans["name"])
         capture = shell.magic("--scopes kept.vor", cell + "import vor\\nwith vor.scope('block'): pass\\n")
@@ -411,8 +414,10 @@ def test_a_cell_is_recorded(tmp_path: Path) -> None:
             else:
                 raise AssertionError(wrong)
         """,
+        TMPDIR=str(temporary),
     ).done
     assert done.returncode == 0, done.stderr
+    assert list(temporary.iterdir()) == [], "a capture that was given no name goes with the interpreter"
 
 
 def test_a_cell_of_ipython_is_recorded(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _magic(ipython: Any) -> Any:
         %%vor [--scopes] [FILE]
 
         Every call of Python is recorded, or with --scopes only what is marked by `vor.profile` and `vor.scope`. The
-        capture is kept as FILE, if one is given, and is the result of the cell.
+        capture is the result of the cell, and is kept as FILE; without one, it goes with the interpreter.
         """
         import shlex
 
@@ -92,7 +92,9 @@ def _magic(ipython: Any) -> Any:
 
 def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
     """Record what `run` does into a capture of its own, and return it; None where `run` says that it failed."""
+    import atexit
     import os
+    import shutil
     import tempfile
 
     import vor
@@ -101,6 +103,8 @@ def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
     if vor.is_enabled():
         raise RuntimeError(f"%%vor: expected that nothing is recorded, found that {vor.capture_path()} is; vor.disable() ends that")
     folder = None if out is not None else tempfile.mkdtemp(prefix="vor-")
+    if folder is not None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = out if folder is None else os.path.join(folder, "cell.vor")
     vor.enable(capture=path)
     here = os.path.dirname(os.path.abspath(__file__))
