@@ -3,19 +3,18 @@
 //! The buckets of [`Histogram`](vor_core::stats::Histogram) are 1/32 of their time wide. Neighbours are put together until a bar has some points of width; a bar's height is the number of
 //! calls, so that what is seen is how many calls took about so long.
 
-use egui::{
-    Align2, Mesh, Rangef, Rect, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, pos2, vec2,
-};
+use egui::{Align2, RichText, Role, Sense, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
+use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
 
 use super::sums::ScopeRow;
 use crate::theme::Theme;
 use crate::units;
 
 /// Least width of a bar, in points.
-const BAR_WIDTH: f32 = 5.0;
+const BAR_WIDTH: f64 = 5.0;
 
 /// Least distance of two times that are written below, in points.
-const LABEL_DISTANCE: f32 = 64.0;
+const LABEL_DISTANCE: f64 = 64.0;
 
 /// Calls that took from `low_ns` up to, but not, `end_ns`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,120 +24,131 @@ struct Bar {
     count: u64,
 }
 
-/// Where times lie.
+/// Part of the height above the longest bar, for the names of lines.
+const HEADROOM: f64 = 0.2;
+
+/// What the name of a line takes, in points, with room behind it.
+const NAME_WIDTH: f64 = 24.0;
+
+/// Least part of the height that a bar takes: a single call among millions shall be seen.
+const LEAST_PART: f64 = 0.015;
+
+/// Which times are shown, as powers of ten, and on how many points.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     low: f64,
     high: f64,
-    x: Rangef,
+    width: f64,
 }
 
 impl Axis {
-    fn new(row: &ScopeRow, x: Rangef) -> Self {
+    fn new(row: &ScopeRow, width: f32) -> Self {
         // Some room at both ends, at least a factor of two in all.
-        let low = (row.min_ns.max(1) as f64).log10();
-        let high = (row.max_ns.max(1) as f64 + 1.0).log10();
+        let low = log(row.min_ns.max(1) as f64);
+        let high = log(row.max_ns.max(1) as f64 + 1.0);
         let room = ((high - low) * 0.04).max(0.15 - (high - low) / 2.0).max(0.01);
         Self {
             low: (low - room).max(-0.3),
             high: high + room,
-            x,
+            width: f64::from(width),
         }
     }
 
-    fn x(&self, ns: f64) -> f32 {
-        let part = (ns.max(0.5).log10() - self.low) / (self.high - self.low);
-        self.x.min + part as f32 * self.x.span()
+    /// Returns how much of the axis a point takes.
+    fn point(&self) -> f64 {
+        (self.high - self.low) / self.width
     }
 
     /// Returns round times, as many as can be written beside one another.
     fn marks(&self) -> Vec<f64> {
         let decades = self.high - self.low;
-        let room = (self.x.span() / LABEL_DISTANCE).max(1.0);
-        let steps: &[f64] = match f64::from(room) / decades.max(1e-9) {
+        let room = (self.width / LABEL_DISTANCE).max(1.0);
+        let steps: &[f64] = match room / decades.max(1e-9) {
             marks if marks >= 12.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
             marks if marks >= 4.0 => &[1.0, 2.0, 5.0],
             marks if marks >= 2.0 => &[1.0, 3.0],
             _ => &[1.0],
         };
-        let every = ((decades / f64::from(room)).ceil() as i32).max(1);
+        let every = ((decades / room).ceil() as i32).max(1);
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let decades = (first..=last).filter(|decade| decade.rem_euclid(every) == 0);
         let marks = decades.flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)));
         marks
-            .filter(|ns| *ns >= 1.0 && (self.low..=self.high).contains(&ns.log10()))
+            .filter(|ns| *ns >= 1.0 && (self.low..=self.high).contains(&log(*ns)))
             .collect()
     }
+}
+
+/// Returns where a time lies on the axis.
+fn log(ns: f64) -> f64 {
+    ns.max(0.5).log10()
 }
 
 /// Shows the histogram of a row.
 pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
     let size = size.max(vec2(40.0, 40.0));
-    let (rect, response) = ui.allocate_exact_size(size, Sense::HOVER);
-    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, format!("histogram of {}", row.name)));
-    let painter = ui.painter_at(rect);
-    let font = TextStyle::Small.resolve(ui.style());
-    let plot = Rect::from_min_max(rect.min, pos2(rect.right(), rect.bottom() - 16.0));
-    painter.rect_filled(plot, 0.0, theme.ground);
-    let axis = Axis::new(row, plot.x_range());
-    for ns in axis.marks() {
-        let x = painter.round_to_pixel_center(axis.x(ns));
-        painter.vline(x, plot.y_range(), Stroke::new(1.0, theme.grid));
-        let place = pos2(
-            x.clamp(rect.left() + 20.0, (rect.right() - 20.0).max(rect.left() + 20.0)),
-            rect.bottom(),
-        );
-        painter.text(
-            place,
-            Align2::CENTER_BOTTOM,
-            units::duration(ns),
-            font.clone(),
-            theme.weak_text,
-        );
-    }
+    let axis = Axis::new(row, size.x);
     let bars = bars(row, &axis);
-    let most = bars.iter().map(|bar| bar.count).max().unwrap_or(1).max(1);
-    let top = plot.top() + 18.0;
-    let pointer = response.hover_pos();
-    let mut hit = None;
-    let mut mesh = Mesh::default();
-    for bar in &bars {
-        let (left, right) = (axis.x(bar.low_ns), axis.x(bar.end_ns));
-        // The square root would lie; but a single call among millions shall be seen.
-        let height = ((plot.bottom() - top) * (bar.count as f64 / most as f64) as f32).max(1.5);
-        let right = (right - 1.0).max(left + 1.0);
-        let area = Rect::from_min_max(pos2(left, plot.bottom() - height), pos2(right, plot.bottom()));
-        let under_pointer = pointer.is_some_and(|at| (left..right + 1.0).contains(&at.x));
-        if under_pointer {
-            hit = Some(*bar);
-        }
-        mesh.add_colored_rect(area, if under_pointer { theme.text } else { theme.line });
-    }
-    painter.add(Shape::mesh(mesh));
-    let mut free_from = f32::NEG_INFINITY;
-    for (name, ns) in [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)] {
-        let x = painter.round_to_pixel_center(axis.x(ns as f64 + 0.5));
-        painter.vline(
-            x,
-            Rangef::new(plot.top() + 14.0, plot.bottom()),
-            Stroke::new(1.0, theme.warn),
-        );
-        // Where they are close to each other, one name would cover the next.
-        let width = painter
-            .layout_no_wrap(name.to_owned(), font.clone(), theme.text)
-            .size()
-            .x;
-        let left = (x - width / 2.0).max(free_from).max(plot.left() + 2.0);
-        painter.text(
-            pos2(left, plot.top() + 1.0),
-            Align2::LEFT_TOP,
-            name,
-            font.clone(),
-            theme.text,
-        );
-        free_from = left + width + 5.0;
-    }
-    if let Some(bar) = hit {
+    let most = bars.iter().map(|bar| bar.count).max().unwrap_or(1).max(1) as f64;
+    let top = most / (1.0 - HEADROOM);
+    let ground = ui.painter().add(Shape::Noop);
+    let marks = axis.marks();
+    let step_size = (axis.high - axis.low) / marks.len().max(1) as f64;
+    let grid = move |_| {
+        let mark = |ns: &f64| GridMark {
+            value: log(*ns),
+            step_size,
+        };
+        marks.iter().map(mark).collect()
+    };
+    let shown = Plot::new("vor histogram")
+        .width(size.x)
+        .height(size.y)
+        .min_size(size)
+        .sense(Sense::HOVER)
+        .allow_drag(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_axis_zoom_drag(false)
+        .allow_double_click_reset(false)
+        .show_x(false)
+        .show_y(false)
+        .show_background(false)
+        .show_axes([true, false])
+        .show_grid([true, false])
+        .grid_color(theme.grid)
+        .x_grid_spacer(grid)
+        .x_axis_formatter(|mark, _| units::duration(10_f64.powf(mark.value)))
+        .show(ui, |plot| {
+            plot.set_plot_bounds(PlotBounds::from_min_max([axis.low, 0.0], [axis.high, top]));
+            let is_over = plot.response().hovered();
+            let pointer = plot.pointer_coordinate().filter(|_| is_over);
+            let pointed = bars
+                .iter()
+                .find(|bar| pointer.is_some_and(|at| (log(bar.low_ns)..log(bar.end_ns)).contains(&at.x)));
+            plot.bar_chart(chart(&axis, &bars, pointed, most, theme));
+            let mut free_from = axis.low;
+            for (name, ns) in [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)] {
+                let x = log(ns as f64 + 0.5);
+                plot.vline(VLine::new(name, x).stroke(Stroke::new(1.0, theme.warn)));
+                // Where they are close to each other, one name would cover the next.
+                let left = (x + 3.0 * axis.point()).max(free_from);
+                let place = PlotPoint::new(left, top);
+                let text = RichText::new(name).small();
+                let text = Text::new(format!("name of {name}"), place, text);
+                plot.text(text.color(theme.text).anchor(Align2::LEFT_TOP));
+                free_from = left + NAME_WIDTH * axis.point();
+            }
+            pointed.copied()
+        });
+    let frame = *shown.transform.frame();
+    ui.painter()
+        .set(ground, Shape::rect_filled(frame, 0.0, theme.ground));
+    let name = format!("histogram of {}", row.name);
+    let response = shown.response;
+    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &name));
+    if let Some(bar) = shown.inner {
         let share = bar.count as f64 / row.count.max(1) as f64 * 100.0;
         let [low, end] = [bar.low_ns, bar.end_ns].map(units::duration);
         response.on_hover_ui_at_pointer(|ui| {
@@ -148,9 +158,30 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
     }
 }
 
+/// Returns the bars as the plot takes them.
+fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Theme) -> BarChart {
+    let drawn = bars.iter().map(|bar| {
+        let (left, right) = (log(bar.low_ns), log(bar.end_ns));
+        // A point of ground between bars.
+        let width = (right - left - axis.point()).max(axis.point());
+        // The square root would lie.
+        let height = (bar.count as f64).max(most * LEAST_PART);
+        let color = if pointed == Some(bar) {
+            theme.text
+        } else {
+            theme.line
+        };
+        egui_plot::Bar::new(left + width / 2.0, height)
+            .width(width)
+            .fill(color)
+            .stroke(Stroke::NONE)
+    });
+    BarChart::new("calls", drawn.collect())
+}
+
 /// Returns the bars, ascending. As many neighbouring buckets make one as it takes to be wide enough.
 fn bars(row: &ScopeRow, axis: &Axis) -> Vec<Bar> {
-    let octave = axis.x(2e3) - axis.x(1e3);
+    let octave = 2_f64.log10() / axis.point();
     let together = (BAR_WIDTH * 32.0 / octave.max(1e-3)).ceil().min(1024.0) as usize;
     // Powers of two, so that no bar reaches from one octave to the next with a bucket more than others.
     let together = together.max(1).next_power_of_two();
