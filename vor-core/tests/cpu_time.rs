@@ -118,8 +118,8 @@ fn work_counts_and_waiting_does_not() {
             black_box(burn(STEPS));
             std::thread::sleep(wait);
         });
-        // The system counts the waiting from when it is asked for it, and takes the thread from the processor a little later.
-        let has_waited = u128::from(span.off_ns + BOUND_NS) >= wait.as_nanos();
+        // The system counts the waiting from when it is asked for it, and on a busy machine takes the thread from the processor some microseconds later: then another round tells.
+        let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
         ensure(has_waited && span.agrees() && span.clock_ns > 1_000_000, &span)
     });
 }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -157,58 +158,46 @@ def test_functions_come_and_go(tmp_path: Path) -> None:
     assert counts == {"work.<locals>.closure": 7 * 150}
 
 
+def switched(work: str, meanwhile: str) -> str:
+    """Return a program whose thread runs `work`, in which a profiled call of `waits` lasts until `meanwhile` is done."""
+    return f"""
+import threading
+begun, go_on = threading.Event(), threading.Event()
+@vor.profile
+def waits():
+    begun.set()
+    go_on.wait()
+@vor.profile
+def after(): pass
+def work():
+{textwrap.indent(textwrap.dedent(work).strip(), "    ")}
+thread = threading.Thread(target=work)
+thread.start()
+begun.wait()
+{meanwhile}
+go_on.set()
+thread.join()
+vor.enable()
+with vor.scope("later"): pass
+vor.flush()
+"""
+
+
 def test_a_call_that_ends_while_recording_is_off_is_not_open(tmp_path: Path) -> None:
-    run = record(
-        tmp_path,
-        """
-        import threading
-        begun, go_on = threading.Event(), threading.Event()
-        @vor.profile
-        def waits():
-            begun.set()
-            go_on.wait()
-        thread = threading.Thread(target=waits)
-        thread.start()
-        begun.wait()
-        vor.disable()
-        go_on.set()
-        thread.join()
-        vor.enable()
-        with vor.scope("later"): pass
-        """,
-    )
+    run = record(tmp_path, switched("waits()", "vor.disable()"))
     assert run.capture.open == []
     assert run.capture.counts.get("waits", 0) <= 1
     assert run.capture.counts["later"] == 1
 
 
 def test_a_block_that_recording_is_switched_off_and_on_in_is_one_span(tmp_path: Path) -> None:
-    run = record(
-        tmp_path,
-        """
-        import threading
-        begun, go_on = threading.Event(), threading.Event()
-        @vor.profile
-        def waits():
-            begun.set()
-            go_on.wait()
-        @vor.profile
-        def after(): pass
-        def work():
-            with vor.scope("block", number=7):
-                waits()
-                after()
+    work = """
+        with vor.scope("block", number=7):
+            waits()
             after()
-        thread = threading.Thread(target=work)
-        thread.start()
-        begun.wait()
-        vor.disable()
-        vor.enable()
-        go_on.set()
-        thread.join()
-        vor.flush()
-        """,
-    )
+        after()
+    """
+    run = record(tmp_path, switched(work, "vor.disable(); vor.enable()"))
     assert run.capture.open == []
     (block,) = run.capture.named("block")
     assert block["args"] == {"number": 7}

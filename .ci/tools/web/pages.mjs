@@ -101,12 +101,21 @@ const checks = {
     });
   },
   async 'a dropped capture'() {
-    await visit('/viewer/', { colorScheme: 'dark' }, async (page) => {
+    // Counts what is cleared within a scissor.
+    const before = `window.cleared = 0;
+      const { clear } = WebGL2RenderingContext.prototype;
+      WebGL2RenderingContext.prototype.clear = function (mask) {
+        if (this.isEnabled(this.SCISSOR_TEST)) window.cleared++;
+        return clear.call(this, mask);
+      };`;
+    await visit('/viewer/', { colorScheme: 'dark', before }, async (page) => {
       await started(page);
       await drop(page, path.join(work, 'run.vor'));
       await checkRun(page);
       await picture(page, 'web_viewer_dark');
-      // Both are cleared and not drawn: below the names of tracks, and below the spans.
+      // Drawn, they take the processor more than all else: the panel's ground, below the names of tracks, is what the page is cleared with, and those of charts are cleared too.
+      const cleared = await page.evaluate(() => window.cleared / window.vorViz.passes);
+      check('grounds of charts are cleared and not drawn', cleared > 1, cleared);
       const grounds = await colours(page, [[60, 500], [610, 500]]);
       check('panel and chart have their grounds', grounds.join(' ') === '27,27,27 20,20,20', grounds);
       // What cannot be read leaves what is shown.

@@ -13,6 +13,7 @@ use crate::clock::{self, Synchroniser, Timeline};
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::gpu::GpuRows;
 use crate::metrics::{self, Taken};
+use crate::ring::Slot;
 use crate::sink::Outputs;
 use crate::stats::{self, Rate, ScopeStats, StatsBuilder, ThreadStats};
 use crate::switch;
@@ -362,19 +363,12 @@ impl Engine {
         let (mut spans, mut slots_passed) = (0, 0);
         for source in &mut self.sources {
             let (texts, interner) = (&mut source.texts, &mut self.interner);
-            let take = |slots: &[_]| {
+            let take = |slots: &[Slot]| {
                 let passed = skim::skim(slots, limit_ticks, texts, interner, &mut spans);
                 slots_passed += passed;
                 passed
             };
-            let dropped = source.state.ring.dropped();
-            #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
-            // SAFETY: the engine is behind one lock, so this is the only thread that consumes.
-            unsafe {
-                source.state.ring.consume(take)
-            };
-            self.frame_dropped += dropped - source.dropped_seen;
-            source.dropped_seen = dropped;
+            self.frame_dropped += consume(&source.state, &mut source.dropped_seen, take);
         }
         self.frame_spans += spans;
         slots_passed > 0
@@ -388,25 +382,18 @@ impl Engine {
         for source in &mut self.sources {
             let mut share = self.spare.pop().unwrap_or_default();
             share.thread = source.state.id();
-            let dropped = source.state.ring.dropped();
             let mut context = Context {
                 texts: &mut source.texts,
                 interner: &mut self.interner,
                 spare: &mut self.spare_values,
                 words: &mut words_of,
             };
-            let take = |slots: &[_]| {
+            let take = |slots: &[Slot]| {
                 let taken = collect::collect(slots, limit_ticks, &mut share, &mut context);
                 full |= share.len() >= collect::MAX_SPANS;
                 taken
             };
-            #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
-            // SAFETY: the engine is behind one lock, so this is the only thread that consumes.
-            unsafe {
-                source.state.ring.consume(take)
-            };
-            share.dropped_spans = dropped - source.dropped_seen;
-            source.dropped_seen = dropped;
+            share.dropped_spans = consume(&source.state, &mut source.dropped_seen, take);
             if share.is_empty() {
                 self.spare.push(share);
             } else {
@@ -540,6 +527,18 @@ impl Engine {
             true
         });
     }
+}
+
+/// Gives the engine's `take` what a thread has published; returns how many records the thread has dropped since it was asked last.
+fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]) -> usize) -> u64 {
+    // Before the slots: what is dropped later is for the next time.
+    let dropped = state.ring.dropped();
+    #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
+    // SAFETY: only the engine's passes call this, and the engine is behind one lock, so this is the only thread that consumes.
+    unsafe {
+        state.ring.consume(take)
+    };
+    dropped - std::mem::replace(dropped_seen, dropped)
 }
 
 /// Returns what the words of a site's records are, asking the registry for the sites that came since.

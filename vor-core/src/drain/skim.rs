@@ -45,7 +45,11 @@ pub(super) fn skim(
                     at += len;
                     continue;
                 }
-                _ => 0,
+                Some(Special::Message | Special::Begin | Special::Step | Special::Flow) => 0,
+                None => {
+                    at += len;
+                    continue;
+                }
             }
         };
         if word0.saturating_add(duration) > limit_ticks {
@@ -64,7 +68,7 @@ mod tests {
     use crate::batch::ThreadBatch;
     use crate::callsite::Words;
     use crate::drain::collect::{self, Context, SpareValues};
-    use crate::ring::{TAG_POLL, word1};
+    use crate::ring::{MAX_SITE, TAG_POLL, word1};
 
     fn special(what: Special, ticks: u64, low: u64, second: Slot) -> [Slot; 2] {
         let tag = TAG_SPECIAL | 1 << SITE_BITS | what as u32;
@@ -85,6 +89,7 @@ mod tests {
         records.push(special(Special::Message, 250, 2, [0x4849, 0]).into());
         records.push(special(Special::Flow, 251, 0, [5, 0]).into());
         records.push(vec![[260, word1(5, long)], [1, 0]]);
+        records.push(vec![[u64::MAX, word1(0, TAG_SPECIAL | MAX_SITE)]]);
         records.push(vec![[1 << 33, word1(3, 2)]]);
         records
     }

@@ -28,7 +28,7 @@ pub(crate) struct Making {
 
 /// Describes a span that is new in its slot.
 ///
-/// Here and at the other steps of a span's life, what most spans need stands in a function that calls nothing; where anything is not as it mostly is, that leaves
+/// Here and at the other steps of a span's life, what most spans need stands in one function, into which what it calls is put; where anything is not as it mostly is, that leaves
 /// all of it to another function, and has changed nothing that this would not change.
 #[inline(always)]
 pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
@@ -47,12 +47,12 @@ pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, m
         slot.word.store(word_of(id, 0, 0), Relaxed);
         return;
     }
-    make_slowly(slot, key, attributes, making, site);
+    make_with_fields(slot, key, attributes, making, site);
 }
 
 /// As [`make`], for a span with fields, or one that is not recorded.
 #[inline(always)]
-fn make_slowly(
+fn make_with_fields(
     slot: &'static Slot,
     key: u64,
     attributes: &Attributes<'_>,

@@ -3,7 +3,7 @@
 //! The buckets of [`Histogram`](vor_core::stats::Histogram) are 1/32 of their time wide. Neighbours are put together until a bar has some points of width; a bar's height is the number of
 //! calls, so that what is seen is how many calls took about so long.
 
-use egui::{Align2, RichText, Role, Sense, Shape, Stroke, Ui, Vec2, WidgetInfo, vec2};
+use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
 
 use super::sums::ScopeRow;
@@ -26,9 +26,6 @@ struct Bar {
 
 /// Part of the height above the longest bar, for the names of lines.
 const HEADROOM: f64 = 0.2;
-
-/// What the name of a line takes, in points, with room behind it.
-const NAME_WIDTH: f64 = 24.0;
 
 /// Least part of the height that a bar takes: a single call among millions shall be seen.
 const LEAST_PART: f64 = 0.015;
@@ -101,6 +98,10 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
         };
         marks.iter().map(mark).collect()
     };
+    // The names of lines are as wide as each other.
+    let font = TextStyle::Small.resolve(ui.style());
+    let name = ui.painter().layout_no_wrap("p99".to_owned(), font, theme.text);
+    let name_width = f64::from(name.size().x) + 5.0;
     let shown = Plot::new("vor histogram")
         .width(size.x)
         .height(size.y)
@@ -138,7 +139,7 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
                 let text = RichText::new(name).small();
                 let text = Text::new(format!("name of {name}"), place, text);
                 plot.text(text.color(theme.text).anchor(Align2::LEFT_TOP));
-                free_from = left + NAME_WIDTH * axis.point();
+                free_from = left + name_width * axis.point();
             }
             pointed.copied()
         });
