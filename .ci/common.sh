@@ -67,6 +67,12 @@ need_cargo() {
     say "installed $2 with cargo"
 }
 
+# bring_to FOLDER: makes it a checkout of this one's last commit, and writes no file there that is as it should be; false where that cannot be done.
+bring_to() {
+    [ -d "$1/.git" ] || { rm -rf "$1" && git init -q "$1"; } || return 1
+    git -C "$1" fetch -q --depth 1 "file://$PWD" HEAD && git -C "$1" checkout -q --force --detach FETCH_HEAD && git -C "$1" clean -qfdx
+}
+
 # std_source: makes -Zbuild-std work for what is run after it; false where the standard library's source cannot be had.
 std_source() {
     local settings

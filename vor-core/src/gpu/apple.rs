@@ -1,8 +1,9 @@
 //! What macOS says of a GPU, read from its property lists: the half that needs no macOS.
 //!
-//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose keys differ from driver to driver. Energy comes from the counters of IOReport: a
-//! list of channels, each with a group, a name, a unit and a number. None of it is documented, so nothing is taken for granted: what is missing or of another kind than it was seen to
-//! be is no value.
+//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose keys differ from driver to driver: a chip of Apple's, a card of AMD's and Intel's in a
+//! processor each tell of their work and of their memory in words of their own. Energy comes from the counters of IOReport: a list of channels, each with a group, a name, a unit and a
+//! number; Macs with processors of Intel's have none, but a card of AMD's says in its dictionary what it draws. None of it is documented, so nothing is taken for granted: what is missing
+//! or of another kind than it was seen to be is no value.
 
 use std::collections::BTreeMap;
 
@@ -43,17 +44,32 @@ pub(super) struct Statistics {
     pub(super) renderer_pct: Option<f64>,
     /// Memory in use, in bytes.
     pub(super) mem_bytes: Option<f64>,
+    /// Power drawn, in watts.
+    pub(super) power_w: Option<f64>,
+    /// Temperature of the chip, in degrees Celsius.
+    pub(super) temp_c: Option<f64>,
 }
+
+/// No GPU has so many bytes: drivers were seen to count below zero, which reads as nearly 2^64.
+const IMPLAUSIBLE_BYTES: f64 = (1u64 << 53) as f64;
 
 /// Reads the dictionary `PerformanceStatistics` of an accelerator.
 pub(super) fn statistics(performance: &Property) -> Statistics {
     let number = |key| performance.get(key)?.number().filter(|value| *value >= 0.0);
     // A driver that counts beyond the whole time measures something else.
     let percent = |key| number(key).filter(|value| *value <= 100.0);
+    let bytes = |key| number(key).filter(|value| *value < IMPLAUSIBLE_BYTES);
+    // Of a sensor that a card lacks, its driver says 0.
+    let sensed = |key| number(key).filter(|value| *value > 0.0);
     Statistics {
-        util_pct: percent("Device Utilization %"),
+        util_pct: percent("Device Utilization %").or_else(|| percent("GPU Activity(%)")),
         renderer_pct: percent("Renderer Utilization %"),
-        mem_bytes: number("In use system memory"),
+        // A chip of Apple's; a card with memory of its own; a GPU that has none, and so says 0 of it.
+        mem_bytes: bytes("In use system memory")
+            .or_else(|| bytes("inUseVidMemoryBytes").filter(|value| *value > 0.0))
+            .or_else(|| bytes("inUseSysMemoryBytes")),
+        power_w: sensed("Total Power(W)"),
+        temp_c: sensed("Temperature(C)"),
     }
 }
 
@@ -89,11 +105,15 @@ mod tests {
 
     use super::*;
 
-    /// The keys that the driver of an M1 has, in the notation of `ioreg -r -c IOAccelerator`.
-    const M1: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=3411165184,"Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"Renderer Utilization %"=9,"TiledSceneBytes"=655360,"Device Utilization %"=12,"SplitSceneCount"=0,"Allocated PB Size"=85327872,"In use system memory"=538558464}"#;
-
-    /// Those of an older driver, which says other things.
-    const OLDER: &str = r#"{"CommandBufferRenderCount"=1,"hardwareWaitTime"=0,"Device Utilization %"=3,"gartUsedBytes"=30801920,"textureCount"=521}"#;
+    /// What `ioreg -r -c IOAccelerator` said of GPUs on real Macs, as their owners published it: shortened to what a reader could take for what it looks for, and to some of the rest.
+    const M3_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=16749051904,"Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"Renderer Utilization %"=11,"TiledSceneBytes"=1441792,"Device Utilization %"=16,"SplitSceneCount"=0,"Allocated PB Size"=89915392,"In use system memory"=568164352}"#;
+    const M1_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=14511046656,"Tiler Utilization %"=34,"recoveryCount"=0,"Renderer Utilization %"=34,"Device Utilization %"=34,"In use system memory"=7688503296}"#;
+    /// A phone's, which knows no memory.
+    const PHONE: &str = r#"{"CommandBufferRenderCount"=1,"Device Utilization %"=0,"Renderer Utilization %"=0,"SplitSceneCount"=0,"TiledSceneBytes"=217088,"Tiler Utilization %"=0,"gartUsedBytes"=30801920,"hardwareWaitTime"=0,"recoveryCount"=0,"textureCount"=521}"#;
+    /// Graphics of a processor of Intel's, which has no memory of its own.
+    const INTEL: &str = r#"{"gartUsedBytes"=33492992,"gartSizeBytes"=7516192768,"gartFreeBytes"=7482699776,"gartCacheBytes"=33554432,"Device Utilization % at cur p-state"=0,"Device Utilization %"=0,"Device Unit 0 Utilization %"=0,"Device Unit 2 Utilization %"=0,"inUseVidMemoryBytes"=0,"inUseSysMemoryBytes"=33492992,"orphanedReusableVidMemoryBytes"=0,"textureCount"=52}"#;
+    /// A card of AMD's, at rest.
+    const RADEON: &str = r#"{"Core Clock(MHz)"=48,"GPU Activity(%)"=2,"Fan Speed(RPM)"=0,"Temperature(C)"=57,"Total Power(W)"=15}"#;
 
     /// Reads a dictionary in the notation of `ioreg`: numbers, texts in quotes, and dictionaries.
     fn parse(text: &str) -> Property {
@@ -133,17 +153,41 @@ mod tests {
 
     #[test]
     fn recorded_statistics_are_read() {
-        let m1 = Statistics {
-            util_pct: Some(12.0),
-            renderer_pct: Some(9.0),
-            mem_bytes: Some(538_558_464.0),
+        let none = Statistics::default();
+        let apples = |util, renderer, mem: f64| Statistics {
+            util_pct: Some(util),
+            renderer_pct: Some(renderer),
+            mem_bytes: Some(mem),
+            ..none
         };
-        assert_eq!(statistics(&parse(M1)), m1);
-        let older = Statistics {
-            util_pct: Some(3.0),
-            ..Statistics::default()
+        assert_eq!(statistics(&parse(M3_PRO)), apples(16.0, 11.0, 568_164_352.0));
+        assert_eq!(statistics(&parse(M1_PRO)), apples(34.0, 34.0, 7_688_503_296.0));
+        let phone = Statistics {
+            util_pct: Some(0.0),
+            renderer_pct: Some(0.0),
+            ..none
         };
-        assert_eq!(statistics(&parse(OLDER)), older);
+        assert_eq!(statistics(&parse(PHONE)), phone);
+        let intel = Statistics {
+            util_pct: Some(0.0),
+            mem_bytes: Some(33_492_992.0),
+            ..none
+        };
+        assert_eq!(statistics(&parse(INTEL)), intel);
+        let radeon = Statistics {
+            util_pct: Some(2.0),
+            power_w: Some(15.0),
+            temp_c: Some(57.0),
+            ..none
+        };
+        assert_eq!(statistics(&parse(RADEON)), radeon);
+    }
+
+    #[test]
+    fn a_card_with_memory_of_its_own_tells_of_that() {
+        let text =
+            r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"vramUsedBytes"=2147483648}"#;
+        assert_eq!(statistics(&parse(text)).mem_bytes, Some(1_073_741_824.0));
     }
 
     #[test]
@@ -158,18 +202,26 @@ mod tests {
             r#"{"Device Utilization %"=inf}"#,
             r#"{"device utilization %"=12}"#,
             r#"{"In use system memory"=Yes}"#,
+            // These three were seen on Macs: graphics of Intel's that were three times busy, a count of bytes that fell below zero, and a card without sensors.
+            r#"{"Device Utilization %"=308}"#,
+            r#"{"In use system memory"=18446744071562067968}"#,
+            r#"{"Temperature(C)"=0,"Total Power(W)"=0}"#,
         ] {
             assert_eq!(statistics(&parse(text)), Statistics::default(), "{text}");
         }
-        for property in [Property::Other, Property::Integer(12), Property::Text(M1.into())] {
+        for property in [
+            Property::Other,
+            Property::Integer(12),
+            Property::Text(M3_PRO.into()),
+        ] {
             assert_eq!(statistics(&property), Statistics::default());
         }
         // One that is wrong leaves the others.
         let text = r#"{"Device Utilization %"="x","Renderer Utilization %"=9.5,"In use system memory"=0}"#;
         let expected = Statistics {
-            util_pct: None,
             renderer_pct: Some(9.5),
             mem_bytes: Some(0.0),
+            ..Statistics::default()
         };
         assert_eq!(statistics(&parse(text)), expected);
     }
@@ -213,6 +265,22 @@ mod tests {
         }
     }
 
+    /// Names and units of an M1 Ultra's channels that speak of a GPU, and of some of the 321 others, as its owner published them: the GPU's counter has a finer unit than the rest.
+    #[test]
+    fn the_gpus_energy_is_found_among_recorded_channels() {
+        let channels = [
+            channel("Energy Model", "DIE_0_CPU Energy", "mJ", 5000),
+            channel("Energy Model", "DIE_1_CPU Energy", "mJ", 4000),
+            channel("Energy Model", "GPU0_0", "mJ", 20),
+            channel("Energy Model", "GPU SRAM0_0", "mJ", 30),
+            channel("Energy Model", "ANE0_0", "mJ", 0),
+            channel("Energy Model", "DRAM0_1", "mJ", 900),
+            channel("Energy Model", "PCIe Port 0 Energy", "uJ", 10),
+            channel("Energy Model", "GPU Energy", "nJ", 1_250_000_000),
+        ];
+        assert_eq!(gpu_joules(&channels), Some(1.25));
+    }
+
     fn any_property() -> impl Strategy<Value = Property> {
         let leaf = prop_oneof![
             any::<i64>().prop_map(Property::Integer),
@@ -224,6 +292,8 @@ mod tests {
             let key = prop_oneof![
                 Just("Device Utilization %".to_owned()),
                 Just("In use system memory".to_owned()),
+                Just("inUseVidMemoryBytes".to_owned()),
+                Just("Total Power(W)".to_owned()),
                 ".{0,5}"
             ];
             prop::collection::btree_map(key, inner, 0..4).prop_map(Property::Dictionary)
@@ -237,7 +307,8 @@ mod tests {
             for percent in [found.util_pct, found.renderer_pct].into_iter().flatten() {
                 prop_assert!((0.0..=100.0).contains(&percent));
             }
-            prop_assert!(found.mem_bytes.is_none_or(|bytes| bytes.is_finite() && bytes >= 0.0));
+            prop_assert!(found.mem_bytes.is_none_or(|bytes| (0.0..IMPLAUSIBLE_BYTES).contains(&bytes)));
+            prop_assert!(found.power_w.is_none_or(|watts| watts.is_finite() && watts > 0.0));
         }
     }
 }

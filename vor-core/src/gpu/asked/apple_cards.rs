@@ -73,7 +73,9 @@ impl Cards {
         self.values[Row::Util as usize] = found.util_pct;
         self.values[Row::Sm as usize] = found.renderer_pct;
         self.values[Row::Mem as usize] = found.mem_bytes.map(|bytes| bytes / 1e6);
-        self.values[Row::Power as usize] = self.energy.as_mut().and_then(Energy::watts);
+        let counted = self.energy.as_mut().and_then(Energy::watts);
+        self.values[Row::Power as usize] = counted.or(found.power_w);
+        self.values[Row::Temp as usize] = found.temp_c;
         for pace in [Pace::Fast, Pace::Slow] {
             latest::publish(number, pace, &self.values, None, clock::ticks());
         }
