@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 use vor_benches::captures;
 use vor_benches::process::{peak_resident_kib, resident_kib};
 use vor_benches::spans::Shape;
@@ -20,16 +20,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn benches(criterion: &mut Criterion) {
     // Filters choose by name, so that the capture is only written where it is asked for.
+    let mut capture = None;
     criterion.bench_function("browse", |bencher| {
         bencher.iter_custom(|passes| {
-            let whole = run().unwrap();
+            let (_, path) = capture.get_or_insert_with(|| large().unwrap());
+            let whole = run(path).unwrap();
             whole * u32::try_from(passes).unwrap_or(u32::MAX)
         });
     });
 }
 
-/// Jumps about in a capture, prints how long that took, and returns the median time until a window was whole.
-fn run() -> Result<Duration, Box<dyn Error>> {
+/// Makes the capture, and returns the folder that keeps it.
+fn large() -> Result<(TempDir, PathBuf), Box<dyn Error>> {
     let folder = tempdir()?;
     // One that is kept saves its making.
     let kept = std::env::var_os("VOR_BROWSE_FILE").map(PathBuf::from);
@@ -37,10 +39,15 @@ fn run() -> Result<Duration, Box<dyn Error>> {
     if !path.exists() {
         make(&path)?;
     }
+    Ok((folder, path))
+}
+
+/// Jumps about in a capture, prints how long that took, and returns the median time until a window was whole.
+fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let before_kib = resident_kib().unwrap_or(0);
     let ctx = egui::Context::default();
     let begin = Instant::now();
-    let mut replay = ReplayState::open(&path)?;
+    let mut replay = ReplayState::open(path)?;
     let opened = begin.elapsed();
     poll_until(
         &mut replay,

@@ -13,16 +13,21 @@ mod synthetic;
 mod tables;
 mod whole;
 
-use criterion::{criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group, criterion_main};
 
+// First, since what others leave in the heap would count as the panel's memory.
+criterion_group! { name = first; config = few_runs(); targets = live::benches }
 criterion_group!(
-    benches,
-    // First, since what others leave in the heap would count as the panel's memory.
-    live::benches,
+    passes,
     flame::benches,
     numbers::benches,
     tables::benches,
-    whole::benches,
-    browse::benches
+    whole::benches
 );
-criterion_main!(benches);
+criterion_group! { name = last; config = few_runs(); targets = browse::benches }
+criterion_main!(first, passes, last);
+
+/// For what takes seconds and tells more than a time.
+fn few_runs() -> Criterion {
+    Criterion::default().sample_size(10)
+}
