@@ -50,10 +50,13 @@ macro_rules! profile_scope {
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! profile_scope {
-    ($name:expr $(, cpu)? $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
+    ($name:expr $(, @category = $category:expr)? $(, @color = $color:expr)? $(, $key:ident = $value:expr)* $(,)?) => {
         if false {
             $(let _ = &$value;)*
         }
+    };
+    ($name:expr, cpu $($rest:tt)*) => {
+        $crate::profile_scope!($name $($rest)*)
     };
 }
 

@@ -1,4 +1,5 @@
 //! Allocations of scopes, in a program with the allocator that counts.
+#![cfg(not(feature = "off"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod measured;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use gpu_support::tool_log::{self, Range, Thread};
 use gpu_support::{build, child, role, run, vor_lines};
 use random::Random;
+use vor_core::batch::ArgValue;
 use vor_core::config::Config;
 use vor_core::frame::FrameSnapshot;
 use vor_core::sink::FrameSink;
@@ -291,6 +292,44 @@ fn guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order() {
         ("last", 0),
     ];
     assert_eq!(names(only_thread(&log)), expected);
+}
+
+#[test]
+fn what_a_scope_was_given_is_recorded_beside_its_range() {
+    if role().is_some() {
+        let frames = Frames::default();
+        Config::new().sink("frames", frames.clone()).enable();
+        // So many that the ring's pages end behind each kind of record.
+        for n in 0..2000_u64 {
+            profile_scope!("none");
+            profile_scope!("one", a = n);
+            profile_scope!("two", a = n, b = n + 1);
+            profile_scope!("three", a = n, b = n + 1, c = n + 2);
+            profile_scope!("five", a = n, b = n + 1, c = n + 2, d = n + 3, e = n + 4);
+        }
+        drain::frame_mark();
+        drain::flush();
+        let frames = frames.0.lock().unwrap();
+        let mut seen = BTreeMap::new();
+        for tree in frames.iter().flat_map(|frame| &frame.threads) {
+            for span in &tree.spans {
+                let name = frames[0].catalog.site_name(span.site);
+                let of_name: &mut Vec<_> = seen.entry(name).or_default();
+                let from = of_name.len() as u64;
+                let count = ["none", "one", "two", "three", "", "five"]
+                    .iter()
+                    .position(|known| *known == name)
+                    .unwrap() as u64;
+                let expected: Vec<_> = (from..from + count).map(ArgValue::U64).collect();
+                assert_eq!(tree.args(span), expected, "{name} {from}");
+                of_name.push(span.site);
+            }
+        }
+        assert_eq!(seen.values().map(Vec::len).collect::<Vec<_>>(), [2000; 5]);
+        return;
+    }
+    let (log, _) = with_tool("what_a_scope_was_given_is_recorded_beside_its_range");
+    assert_eq!(only_thread(&log).ranges.len(), 10_000);
 }
 
 #[test]

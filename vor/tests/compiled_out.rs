@@ -28,6 +28,9 @@ impl vor::FrameSink for Fails {
 #[vor::profile(args(n))]
 fn measured(n: u64) -> u64 {
     vor::profile_scope!("inside", n = n);
+    vor::profile_scope!("shown", @category = "io", @color = 0x12_34_56, n = n, text = "text",);
+    vor::profile_scope!("processor time", cpu);
+    vor::profile_scope!("processor time", cpu, @category = "io", n = n);
     let mut phases = vor::profile_phase!("one");
     vor::profile_phase!(phases, "two");
     vor::message!("at {n}");

@@ -1,6 +1,6 @@
 //! Puffin is fed while its scopes are on, as it was by vor 0.2.1, and left alone while they are off.
 
-#![cfg(feature = "puffin")]
+#![cfg(all(feature = "puffin", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -4,9 +4,11 @@
 //! (the thread's state, a place on the stack, an id for the site) or comes with it (measures, a `tracing` span) sends a scope the way of the module `cold`.
 
 use super::cold::{Opened, RANGED, Record};
+use super::word;
 use crate::args::Number;
 use crate::callsite::{CallSite, Kinds};
-use crate::ring::{MAX_SITE, word1};
+use crate::ring::{MAX_SITE, SITE_BITS, word1};
+use crate::thread::ThreadState;
 use crate::{args, clock, nvtx, thread};
 
 /// Opens a scope of a site that is registered and of which nothing is measured, at the tick `at` or now.
@@ -46,20 +48,26 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     }
     let end_ticks = clock::hardware_ticks();
     let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
-    match u32::try_from(duration_ticks) {
-        Ok(low) if words.is_empty() => {
-            thread::push_record(
-                state,
-                &[[opened.start_ticks, word1(low, opened.flagged & MAX_SITE)]],
-            );
+    let tag = opened.flagged & MAX_SITE;
+    // What is put together in memory and then copied from there waits for itself, which the processor cannot hide. So the usual records are never in memory but in the ring.
+    match (u32::try_from(duration_ticks), words) {
+        (Ok(low), []) => thread::push_record(state, &[[opened.start_ticks, word1(low, tag)]]),
+        (Ok(low), [first, rest @ ..]) if rest.len() <= 1 => {
+            let head = [opened.start_ticks, word1(low, tag | 1 << SITE_BITS)];
+            thread::push_record(state, &[head, [*first, word(rest, 0)]]);
         }
-        _ => {
-            let record = Record::new(opened, duration_ticks, [words, &[]]);
-            thread::push_record(state, record.slots());
-        }
+        _ => push_unusual(state, opened, duration_ticks, words),
     }
     // After the record: whoever sees the scope closed also sees it.
     state.pop_innermost(opened.place);
     nvtx::pop(1);
     Some(end_ticks)
+}
+
+/// Records a span that has many arguments or is long. Out of line, since it needs room and registers that the usual one does without.
+#[cold]
+#[inline(never)]
+fn push_unusual(state: &ThreadState, opened: Opened, duration_ticks: u64, words: &[u64]) {
+    let record = Record::new(opened, duration_ticks, [words, &[]]);
+    thread::push_record(state, record.slots());
 }
