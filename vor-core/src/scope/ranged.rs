@@ -4,10 +4,10 @@
 //! (the thread's state, a place on the stack, an id for the site) or comes with it (measures, a `tracing` span) sends a scope the way of the module `cold`.
 
 use super::cold::{Opened, RANGED, Record};
-use super::word;
+use super::{begin_record, publish};
 use crate::args::Number;
 use crate::callsite::{CallSite, Kinds};
-use crate::ring::{MAX_SITE, SITE_BITS, word1};
+use crate::ring::MAX_SITE;
 use crate::thread::ThreadState;
 use crate::{args, clock, nvtx, thread};
 
@@ -46,16 +46,12 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     if !state.is_innermost(opened.place, opened.start_ticks) {
         return None;
     }
+    // Put together in memory and copied from there it would wait for itself, which the processor cannot hide.
+    let begun = begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words);
     let end_ticks = clock::hardware_ticks();
     let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
-    let tag = opened.flagged & MAX_SITE;
-    // What is put together in memory and then copied from there waits for itself, which the processor cannot hide. So the usual records are never in memory but in the ring.
-    match (u32::try_from(duration_ticks), words) {
-        (Ok(low), []) => thread::push_record(state, &[[opened.start_ticks, word1(low, tag)]]),
-        (Ok(low), [first, rest @ ..]) if rest.len() <= 1 => {
-            let head = [opened.start_ticks, word1(low, tag | 1 << SITE_BITS)];
-            thread::push_record(state, &[head, [*first, word(rest, 0)]]);
-        }
+    match (begun, u32::try_from(duration_ticks)) {
+        (Some(begun), Ok(low)) => publish(state, begun, low),
         _ => push_unusual(state, opened, duration_ticks, words),
     }
     // After the record: whoever sees the scope closed also sees it.
@@ -64,7 +60,7 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     Some(end_ticks)
 }
 
-/// Records a span that has many arguments or is long. Out of line, since it needs room and registers that the usual one does without.
+/// Records a span that is long, or does not fit under the ring's limit.
 #[cold]
 #[inline(never)]
 fn push_unusual(state: &ThreadState, opened: Opened, duration_ticks: u64, words: &[u64]) {
