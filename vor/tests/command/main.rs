@@ -74,6 +74,16 @@ fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
     Run::from(vor().arg(subcommand).arg(path).args(options).output().unwrap())
 }
 
+/// Writes two thirds of a capture, which end within a record: of two neighbouring places at most one lies between two.
+fn tear(path: &Path, bytes: &[u8]) {
+    let cut = bytes.len() * 2 / 3;
+    let is_torn = (cut..cut + 2).any(|cut| {
+        std::fs::write(path, &bytes[..cut]).unwrap();
+        run("check", path, &[]).code != 0
+    });
+    assert!(is_torn);
+}
+
 /// Returns a capture of the predecessor.
 fn v2(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

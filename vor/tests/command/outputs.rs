@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::recording::recording;
-use crate::{Run, run, v2, vor};
+use crate::{Run, run, tear, v2, vor};
 
 /// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {
@@ -206,12 +206,7 @@ fn a_damaged_capture_is_exported_as_far_as_it_is_intact() {
         fewer += usize::from(spans < recording.spans.len());
     }
     assert!(fewer > 0, "some damage takes spans");
-    // Of two neighbouring places at most one lies between records, where nothing is torn.
-    let tears = |cut: &usize| {
-        std::fs::write(&path, &recording.bytes[..*cut]).unwrap();
-        run("check", &path, &[]).code != 0
-    };
-    assert!([len * 2 / 3, len * 2 / 3 + 1].iter().any(tears));
+    tear(&path, &recording.bytes);
     let out = folder.path().join("out.csv");
     for format in ["chrome", "csv", "metrics-csv"] {
         let torn = run("export", &path, &["--to", format, "-o", out.to_str().unwrap()]);
