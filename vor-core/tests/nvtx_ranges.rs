@@ -316,11 +316,8 @@ fn what_a_scope_was_given_is_recorded_beside_its_range() {
                 let name = frames[0].catalog.site_name(span.site);
                 let of_name: &mut Vec<_> = seen.entry(name).or_default();
                 let from = of_name.len() as u64;
-                let count = ["none", "one", "two", "three", "", "five"]
-                    .iter()
-                    .position(|known| *known == name)
-                    .unwrap() as u64;
-                let expected: Vec<_> = (from..from + count).map(ArgValue::U64).collect();
+                let args = BTreeMap::from([("none", 0), ("one", 1), ("two", 2), ("three", 3), ("five", 5)]);
+                let expected: Vec<_> = (from..from + args[name]).map(ArgValue::U64).collect();
                 assert_eq!(tree.args(span), expected, "{name} {from}");
                 of_name.push(span.site);
             }

@@ -1,6 +1,6 @@
 //! The way of scopes that an NVTX tool takes as well, and nobody else: out of line, and as short as that allows.
 //!
-//! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing reads the clock, records the span and pops the range. What is missing
+//! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing writes the record, reads the clock for its length, and pops the range. What is missing
 //! (the thread's state, a place on the stack, an id for the site) or comes with it (measures, a `tracing` span) sends a scope the way of the module `cold`.
 
 use super::cold::{Opened, RANGED, Record};
@@ -46,7 +46,7 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     if !state.is_innermost(opened.place, opened.start_ticks) {
         return None;
     }
-    // Put together in memory and copied from there it would wait for itself, which the processor cannot hide.
+    // Straight into the ring: put together elsewhere and copied from there it would wait for itself, which the processor cannot hide.
     let begun = begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words);
     let end_ticks = clock::hardware_ticks();
     let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
