@@ -42,18 +42,22 @@ fn measure() {
     let mut cards = Cards::find().expect("the library has a card");
     let driver = Driver::new();
     // Rows are declared at their first values, and counters need two samples.
-    (0..3).for_each(|_| cards.poll(true, false));
+    let poll = |cards: &mut Cards| {
+        cards.ask_fast(false);
+        cards.ask_slow();
+    };
+    (0..3).for_each(|_| poll(&mut cards));
     let cards = std::cell::RefCell::new(cards);
     let mut contestants: Vec<Loop<'_>> = vec![
         Box::new(|passes| (0..passes).for_each(|_| driver.fast())),
-        Box::new(|passes| (0..passes).for_each(|_| cards.borrow_mut().poll(false, false))),
+        Box::new(|passes| (0..passes).for_each(|_| cards.borrow_mut().ask_fast(false))),
         Box::new(|passes| {
             for _ in 0..passes {
                 driver.fast();
                 driver.slow();
             }
         }),
-        Box::new(|passes| (0..passes).for_each(|_| cards.borrow_mut().poll(true, false))),
+        Box::new(|passes| (0..passes).for_each(|_| poll(&mut cards.borrow_mut()))),
     ];
     let times = contest(ROUNDS, PASSES, &mut contestants, usize::MAX, &mut || ());
     for (name, library, poll) in [

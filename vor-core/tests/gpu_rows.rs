@@ -178,7 +178,7 @@ fn begin() -> Frames {
     frames
 }
 
-const ALL: [(&str, f64, &str); 15] = [
+const ALL: [(&str, f64, &str); 13] = [
     ("gpu_util", 10.0, "%"),
     ("gpu_power", 100.0, "W"),
     ("gpu_mem", 1000.0, "MB"),
@@ -192,8 +192,6 @@ const ALL: [(&str, f64, &str); 15] = [
     ("gpu_throttle_thermal", 0.0, ""),
     ("gpu_encoder", 30.0, "%"),
     ("gpu_decoder", 50.0, "%"),
-    ("gpu_pcie_tx", 10.24, "MB/s"),
-    ("gpu_pcie_rx", 20.48, "MB/s"),
 ];
 
 #[test]
@@ -217,8 +215,20 @@ fn a_card_says_all_that_it_has() {
         rows.get("pcie").is_some() && rows.get("gpu_energy").is_some() && counters
     });
     let mut expected = ALL.to_vec();
-    expected.push(("pcie", 30.72, "MB/s"));
-    if part != "without counters" {
+    if part == "without counters" {
+        // The driver's unit is 1024 bytes.
+        expected.extend([
+            ("gpu_pcie_tx", 10.24, "MB/s"),
+            ("gpu_pcie_rx", 20.48, "MB/s"),
+            ("pcie", 30.72, "MB/s"),
+        ]);
+    } else {
+        // That of the counters is 1024 * 1024 bytes.
+        expected.extend([
+            ("gpu_pcie_tx", 262.144, "MB/s"),
+            ("gpu_pcie_rx", 524.288, "MB/s"),
+            ("pcie", 786.432, "MB/s"),
+        ]);
         expected.extend([
             ("gpu_sm", 62.5, "%"),
             ("gpu_sm_occupancy", 63.5, "%"),
@@ -228,8 +238,8 @@ fn a_card_says_all_that_it_has() {
     }
     if part == "with counters and NVLink" {
         expected.extend([
-            ("gpu_nvlink_rx", 3000.0, "MB/s"),
-            ("gpu_nvlink_tx", 5000.0, "MB/s"),
+            ("gpu_nvlink_rx", 3145.728, "MB/s"),
+            ("gpu_nvlink_tx", 5242.88, "MB/s"),
         ]);
     }
     for (name, value, unit) in &expected {
@@ -247,6 +257,77 @@ fn a_card_says_all_that_it_has() {
     let [fast, slow, turns] = ["UtilizationRates", "Temperature", "PcieThroughput"]
         .map(|name| driver.calls(&format!("nvmlDeviceGet{name}")));
     assert!(slow <= fast / 10 + 1 && turns <= fast, "{fast} {slow} {turns}");
+    // Where PCIe is counted, nobody waits while the driver watches the bus.
+    assert_eq!(turns == 0, part != "without counters", "{turns}");
+}
+
+/// Not all cards that count count PCIe, and some cards' counters stand still at times.
+#[test]
+fn what_is_not_counted_is_asked_for_or_absent() {
+    let test = "what_is_not_counted_is_asked_for_or_absent";
+    if role().is_none() {
+        let folder = library();
+        let begin = "gpm on;gpm lacks 20;gpm lacks 21";
+        let output = run(&mut with_driver(test, "child", folder.path(), begin));
+        assert_eq!(vor_lines(&output), Vec::<String>::new());
+        return;
+    }
+    let frames = begin();
+    let last = frames.until(|rows| rows.get("pcie").is_some() && rows.get("gpu_sm").is_some());
+    assert_eq!((last.get("pcie"), last.get("gpu_sm")), (Some(30.72), Some(62.5)));
+    let driver = Driver::new();
+    driver.tell("gpm stuck");
+    // The card says that a kernel ran.
+    let last = frames.until(|rows| rows.get("gpu_sm").is_none());
+    let counters = ["gpu_sm", "gpu_sm_occupancy", "gpu_tensor", "gpu_dram"];
+    assert_eq!(counters.map(|name| last.get(name)), [None; 4]);
+    assert_eq!(
+        (last.get("pcie"), last.get("gpu_util")),
+        (Some(30.72), Some(10.0))
+    );
+    driver.tell("gpm on");
+    frames.until(|rows| rows.get("gpu_sm") == Some(62.5));
+}
+
+/// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a processor is taken, and the rows are there nevertheless.
+#[test]
+fn what_takes_processor_time_is_asked_more_seldom() {
+    let test = "what_takes_processor_time_is_asked_more_seldom";
+    if role().is_none() {
+        let folder = library();
+        let begin = "spin nvmlDeviceGetPowerUsage 1;spin nvmlDeviceGetPcieThroughput 20";
+        let output = run(&mut with_driver(test, "child", folder.path(), begin));
+        assert_eq!(vor_lines(&output), Vec::<String>::new());
+        if cfg!(feature = "tracing") {
+            let events = debug_lines(&output);
+            let seldom = events
+                .iter()
+                .filter(|event| event.contains("asking the GPUs takes "));
+            assert_eq!(seldom.count(), 2, "{events:?}");
+        }
+        return;
+    }
+    #[cfg(feature = "tracing")]
+    debug_events::each(|text| println!("\nDEBUG vor {text}"));
+    let frames = begin();
+    let driver = Driver::new();
+    let [fast, turns] = ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetPcieThroughput"];
+    frames.until(|rows| rows.get("gpu_power").is_some());
+    let begin = Instant::now();
+    let before = frames.0.lock().unwrap().len();
+    let last = frames.until(|_| begin.elapsed() > Duration::from_secs(8));
+    assert_eq!(
+        (last.get("gpu_power"), last.get("gpu_util")),
+        (Some(100.0), Some(10.0))
+    );
+    let gaps = frames.0.lock().unwrap()[before..]
+        .iter()
+        .filter(|rows| rows.get("gpu_power").is_none())
+        .count();
+    assert_eq!(gaps, 0);
+    // Of 80 polls without a bound: one a second, and more of them until it is known what one takes. Of the bus: one in 25 seconds at first, and in 100 later.
+    let (fast, turns) = (driver.calls(fast), driver.calls(turns));
+    assert!((4..=16).contains(&fast) && turns == 1, "{fast} {turns}");
 }
 
 /// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times a second, which so are asked as often as without.

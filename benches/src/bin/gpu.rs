@@ -1,7 +1,7 @@
 //! What `.ci/gpu` runs on a machine with an NVIDIA card, to hold vor's rows and ranges against it.
 //!
-//! `gpu load SECONDS` keeps the card busy; `gpu rows SECONDS` prints the mean of each row, and what the thread that asks for them took; `gpu launches` prints what it takes to launch a kernel,
-//! alone and in a scope. The card is driven through the driver's own library, so no toolkit is needed.
+//! `gpu load SECONDS` keeps the card busy; `gpu copies SECONDS` keeps its bus busy and prints how much went over it; `gpu rows SECONDS` prints the mean of each row, and what the thread that
+//! asks for them took; `gpu polls` prints what asking takes; `gpu launches` prints what it takes to launch a kernel, alone and in a scope. The card is driven through the driver's own library, so no toolkit is needed.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use libloading::Library;
 use vor_benches::rounds::{Loop, contest};
+use vor_core::__private::Cards;
 use vor_core::config::Config;
+use vor_core::cpu::thread_cpu_ns;
 use vor_core::frame::FrameSnapshot;
 use vor_core::sink::{FrameSink, Interest};
 use vor_core::{drain, profile_scope};
@@ -31,9 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     match task.as_str() {
         "load" => load(seconds()?),
+        "copies" => copies(seconds()?),
         "rows" => rows(seconds()?),
+        "polls" => polls(),
         "launches" => launches(),
-        _ => Err(format!("load SECONDS, rows SECONDS or launches was expected, found `{task}`").into()),
+        _ => Err(format!(
+            "load SECONDS, copies SECONDS, rows SECONDS, polls or launches was expected, found `{task}`"
+        )
+        .into()),
     }
 }
 
@@ -46,6 +53,51 @@ fn load(length: Duration) -> Result<(), Box<dyn Error>> {
         card.launch(2048, 1_000_000)?;
         card.wait()?;
     }
+    Ok(())
+}
+
+/// Copies to the card, and prints how many MB a second.
+fn copies(length: Duration) -> Result<(), Box<dyn Error>> {
+    let card = Card::new()?;
+    let from = vec![1_u8; ROOM];
+    let begin = Instant::now();
+    let mut bytes = 0.0;
+    while begin.elapsed() < length {
+        card.copy(&from)?;
+        bytes += from.len() as f64;
+    }
+    println!("copied_mb_s {:.1}", bytes / 1e6 / begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Asks the cards some times for what they are asked ten times a second, once a second and in turns, and prints the means of what that takes.
+fn polls() -> Result<(), Box<dyn Error>> {
+    const TIMES: u32 = 30;
+    /// Counters need some time between two samples.
+    const PAUSE: Duration = Duration::from_millis(150);
+    let mut cards = Cards::find().ok_or("a card was expected, none is there")?;
+    let mut measure = |name: &str, ask: fn(&mut Cards)| {
+        // The first time takes longer.
+        ask(&mut cards);
+        let (mut wall, mut cpu_ns) = (Duration::ZERO, 0);
+        for _ in 0..TIMES {
+            std::thread::sleep(PAUSE);
+            let (begin, before_ns) = (Instant::now(), thread_cpu_ns());
+            ask(&mut cards);
+            wall += begin.elapsed();
+            cpu_ns += thread_cpu_ns()
+                .zip(before_ns)
+                .map_or(0, |(after, before)| after - before);
+        }
+        println!(
+            "{name} {:.1} us of processor time, {:.1} us in all",
+            cpu_ns as f64 / 1e3 / f64::from(TIMES),
+            wall.as_secs_f64() * 1e6 / f64::from(TIMES)
+        );
+    };
+    measure("fast", |cards| cards.ask_fast(false));
+    measure("slow", Cards::ask_slow);
+    measure("turn", Cards::take_turn);
     Ok(())
 }
 
@@ -181,6 +233,9 @@ again:
 }
 ";
 
+/// Bytes that are allocated on the card: so many that this process's own memory shows.
+const ROOM: usize = 256 << 20;
+
 type Launch = unsafe extern "C" fn(
     *mut c_void,
     c_uint,
@@ -199,6 +254,7 @@ type Launch = unsafe extern "C" fn(
 struct Card {
     launch: Launch,
     synchronize: unsafe extern "C" fn() -> c_int,
+    copy: unsafe extern "C" fn(u64, *const c_void, usize) -> c_int,
     kernel: *mut c_void,
     /// An address on the card.
     place: u64,
@@ -233,11 +289,11 @@ impl Card {
             done("cuModuleGetFunction", find(&mut kernel, module, c"spin".as_ptr()))?;
             let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = *library.get(b"cuMemAlloc_v2")?;
             let mut place = 0;
-            // So much that this process's own memory shows.
-            done("cuMemAlloc", allocate(&mut place, 256 << 20))?;
+            done("cuMemAlloc", allocate(&mut place, ROOM))?;
             Ok(Self {
                 launch: *library.get(b"cuLaunchKernel")?,
                 synchronize: *library.get(b"cuCtxSynchronize")?,
+                copy: *library.get(b"cuMemcpyHtoD_v2")?,
                 kernel,
                 place,
                 _library: library,
@@ -266,6 +322,15 @@ impl Card {
             )
         };
         done("cuLaunchKernel", code)
+    }
+
+    /// Copies to the card, and waits for it.
+    fn copy(&self, from: &[u8]) -> Result<(), Box<dyn Error>> {
+        let length = from.len().min(ROOM);
+        // SAFETY: so many bytes are readable here, and are allocated on the card.
+        done("cuMemcpyHtoD", unsafe {
+            (self.copy)(self.place, from.as_ptr().cast(), length)
+        })
     }
 
     /// Waits for everything that was started.

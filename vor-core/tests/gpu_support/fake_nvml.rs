@@ -1,7 +1,8 @@
 //! A driver's library for tests: cards whose values are known, that fail, hang and get lost on demand.
 //!
 //! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on, in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION
-//! MILLISECONDS`, `lost CARD`, `found CARD`, `gpm on`, `nvlink on`, `note calls`. Card N has the values that stand beside `card` below.
+//! MILLISECONDS` (asleep), `spin FUNCTION MILLISECONDS` (in a loop), `lost CARD`, `found CARD`, `gpm on`, `gpm stuck`, `gpm lacks METRIC`, `nvlink on`, `note calls`. Card N has the values
+//! that stand beside `card` below.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_uint, c_ulonglong, c_void};
@@ -78,9 +79,13 @@ struct State {
     gpus: usize,
     errors: HashMap<String, c_int>,
     delays: HashMap<String, u64>,
+    spins: HashMap<String, u64>,
     calls: HashMap<String, u64>,
     lost: HashSet<usize>,
     gpm: bool,
+    /// Whether its counters stand still.
+    gpm_stuck: bool,
+    gpm_lacks: HashSet<c_uint>,
     nvlink: bool,
     /// Whether `sequence` is kept.
     notes: bool,
@@ -112,7 +117,10 @@ impl State {
             ["delay", function, ms] => drop(self.delays.insert(function.into(), ms.parse().unwrap())),
             ["lost", card] => drop(self.lost.insert(card.parse().unwrap())),
             ["found", card] => drop(self.lost.remove(&card.parse().unwrap())),
-            ["gpm", "on"] => self.gpm = true,
+            ["spin", function, ms] => drop(self.spins.insert(function.into(), ms.parse().unwrap())),
+            ["gpm", "on"] => (self.gpm, self.gpm_stuck) = (true, false),
+            ["gpm", "stuck"] => self.gpm_stuck = true,
+            ["gpm", "lacks", metric] => drop(self.gpm_lacks.insert(metric.parse().unwrap())),
             ["nvlink", "on"] => self.nvlink = true,
             ["note", "calls"] => self.notes = true,
             _ => panic!("no command: {command}"),
@@ -149,6 +157,17 @@ pub extern "C" fn vor_test_nvml_samples() -> u64 {
     state().samples.len() as u64
 }
 
+/// The processor time of the thread.
+fn thread_cpu_ns() -> u64 {
+    unsafe extern "C" {
+        fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
+    }
+    let mut time = [0; 2];
+    // SAFETY: the pointer is to as many bytes as a `timespec` has on systems of 64 bits, and the clock with number 3 is the thread's.
+    unsafe { clock_gettime(3, &mut time) };
+    time[0] as u64 * 1_000_000_000 + time[1] as u64
+}
+
 /// What every call begins with: it is counted, waits, and fails if that was asked for.
 fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
     let mut now = state();
@@ -159,6 +178,12 @@ fn enter(function: &str) -> Result<MutexGuard<'static, State>, c_int> {
     if let Some(&ms) = now.delays.get(function).filter(|ms| **ms > 0) {
         drop(now);
         std::thread::sleep(Duration::from_millis(ms));
+        now = state();
+    }
+    if let Some(&ms) = now.spins.get(function).filter(|ms| **ms > 0) {
+        drop(now);
+        let end_ns = thread_cpu_ns() + ms * 1_000_000;
+        while thread_cpu_ns() < end_ns {}
         now = state();
     }
     match now.errors.get(function).copied().unwrap_or(OK) {
@@ -458,11 +483,15 @@ pub extern "C" fn nvmlGpmMetricsGet(mut request: Out<GpmMetrics>) -> c_int {
         return INVALID_ARGUMENT;
     }
     for metric in &mut request.metrics[..request.count as usize] {
-        // What takes NVLink is not supported: most cards have none. Where there is one, it is bytes per second.
+        // What takes NVLink is not supported: most cards have none. Bytes are in MiB per second.
         (metric.code, metric.value) = match metric.id {
             60 | 61 if !now.nvlink => (NOT_SUPPORTED, 0.0),
-            60 => (OK, 3e9),
-            61 => (OK, 5e9),
+            id if now.gpm_lacks.contains(&id) => (NOT_SUPPORTED, 0.0),
+            _ if now.gpm_stuck => (OK, 0.0),
+            60 => (OK, 3000.0),
+            61 => (OK, 5000.0),
+            20 => (OK, 250.0),
+            21 => (OK, 500.0),
             id => (OK, 60.5 + f64::from(id)),
         };
     }

@@ -57,15 +57,22 @@ impl Cards {
         })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.accelerators.len()
+    }
+
     /// Asks all GPUs. All of their rows change quickly, and none gets lost.
-    pub fn poll(&mut self, _is_slow: bool, _retries: bool) {
+    pub fn ask_fast(&mut self, _retries: bool) {
         for number in 0..self.accelerators.len() {
             asking(|| self.poll_one(number));
         }
     }
 
+    /// Nothing that a GPU says changes slowly.
+    pub fn ask_slow(&mut self) {}
+
     /// Nothing that a GPU says takes long.
-    pub(super) fn take_turn(&mut self) {}
+    pub fn take_turn(&mut self) {}
 
     fn poll_one(&mut self, number: usize) {
         let performance = property(self.accelerators[number], "PerformanceStatistics");

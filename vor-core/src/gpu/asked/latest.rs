@@ -1,6 +1,7 @@
 //! What the poller learned last, and what a frame takes of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::energy::{EnergyLine, Told};
 use super::poller;
@@ -19,13 +20,25 @@ pub(super) struct Card {
     energy: Option<EnergyLine>,
 }
 
-/// The visible cards, in their order. The poller writes, frames read; neither does anything else under the lock.
-static LATEST: Mutex<Vec<Card>> = Mutex::new(Vec::new());
+/// What is known of all of them.
+#[derive(Debug)]
+pub(super) struct Latest {
+    /// The visible cards, in their order.
+    cards: Vec<Card>,
+    /// How long values count, by pace.
+    fresh_ns: [u64; 3],
+}
 
-/// How long values count, by pace.
+/// The poller writes, frames read; neither does anything else under the lock.
+static LATEST: Mutex<Latest> = Mutex::new(Latest {
+    cards: Vec::new(),
+    fresh_ns: FRESH_NS,
+});
+
+/// How long values count at least, by pace.
 const FRESH_NS: [u64; 3] = [1_000_000_000, 3_000_000_000, 3_000_000_000];
-/// How much longer those count that are asked for in turns, per card.
-const TURN_NS: u64 = 200_000_000;
+/// How long they count at most: what is older says nothing of a frame.
+const MOST_NS: u64 = 10_000_000_000;
 
 impl Card {
     const fn new() -> Self {
@@ -37,18 +50,13 @@ impl Card {
         }
     }
 
-    fn is_fresh(&self, pace: Pace, now_ticks: u64, cards: usize) -> bool {
-        let of_turns = if pace == Pace::Turns {
-            TURN_NS * cards as u64
-        } else {
-            0
-        };
-        let age_ns = clock::approximate_ns(now_ticks.saturating_sub(self.asked_ticks[pace as usize]));
-        age_ns < FRESH_NS[pace as usize] + of_turns
+    fn is_fresh(&self, pace: Pace, now_ticks: u64, fresh_ns: &[u64; 3]) -> bool {
+        let age_ticks = now_ticks.saturating_sub(self.asked_ticks[pace as usize]);
+        clock::approximate_ns(age_ticks) < fresh_ns[pace as usize]
     }
 }
 
-pub(super) fn latest() -> MutexGuard<'static, Vec<Card>> {
+pub(super) fn latest() -> MutexGuard<'static, Latest> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -66,7 +74,16 @@ pub(crate) fn is_open() -> bool {
 
 /// Begins anew with so many cards.
 pub(super) fn begin(cards: usize) {
-    *latest() = vec![Card::new(); cards];
+    latest().cards = vec![Card::new(); cards];
+}
+
+/// Says how often values are asked for, by pace: one of which two answers were missed still counts.
+pub(super) fn keep(intervals: [Duration; 3]) {
+    let mut latest = latest();
+    for (number, interval) in intervals.into_iter().enumerate() {
+        let three_ns = u64::try_from(interval.as_nanos() * 3).unwrap_or(u64::MAX);
+        latest.fresh_ns[number] = three_ns.clamp(FRESH_NS[number], MOST_NS);
+    }
 }
 
 /// Leaves the values of one pace of a card, and the reading of its energy counter in millijoules. A row that has its first value is declared first.
@@ -77,9 +94,11 @@ pub(super) fn publish(
     energy_mj: Option<u64>,
     ticks: u64,
 ) {
-    let mut cards = latest();
-    let count = cards.len();
-    let Some(card) = cards.get_mut(number) else { return };
+    let mut known = latest();
+    let count = known.cards.len();
+    let Some(card) = known.cards.get_mut(number) else {
+        return;
+    };
     let mut new = Vec::new();
     for row in ALL.into_iter().filter(|row| row.pace() == pace) {
         let value = values[row as usize];
@@ -92,14 +111,14 @@ pub(super) fn publish(
         card.energy = energy_mj.map(|counter_mj| EnergyLine::with(card.energy, ticks, counter_mj));
     }
     card.asked_ticks[pace as usize] = ticks;
-    drop(cards);
+    drop(known);
     // The metrics have a lock of their own.
     for row in new {
         let mut columns = [None; 2];
         for (column, name) in columns.iter_mut().zip(row.names(number, count)) {
             *column = metrics::declare_system(&name, row.unit());
         }
-        if let Some(card) = latest().get_mut(number) {
+        if let Some(card) = latest().cards.get_mut(number) {
             card.columns[row as usize] = columns;
         }
     }
@@ -108,7 +127,7 @@ pub(super) fn publish(
 /// Says that a card tells nothing now.
 #[cfg(not(target_os = "macos"))]
 pub(super) fn silence(number: usize) {
-    if let Some(card) = latest().get_mut(number) {
+    if let Some(card) = latest().cards.get_mut(number) {
         card.values = [None; COUNT];
         card.energy = None;
     }
@@ -124,12 +143,12 @@ impl GpuRows {
     /// Returns the values of a frame that ended at `end_ticks`, by the column among those that [`metrics`] declares, in no order.
     pub(crate) fn take(&mut self, end_ticks: u64) -> Vec<(u32, f64)> {
         poller::look(end_ticks);
-        let cards = latest();
+        let known = latest();
         let mut taken = Vec::new();
-        self.told.resize_with(cards.len(), Told::default);
-        for (card, told) in cards.iter().zip(&mut self.told) {
+        self.told.resize_with(known.cards.len(), Told::default);
+        for (card, told) in known.cards.iter().zip(&mut self.told) {
             for row in ALL {
-                let is_fresh = card.is_fresh(row.pace(), end_ticks, cards.len());
+                let is_fresh = card.is_fresh(row.pace(), end_ticks, &known.fresh_ns);
                 let value = match (row, &card.energy) {
                     (Row::Energy, Some(line)) if is_fresh => told.take(line, end_ticks),
                     (Row::Energy, _) => {

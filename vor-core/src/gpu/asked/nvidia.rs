@@ -49,13 +49,42 @@ impl Cards {
         found.map_err(|reason| tell_why_none(&reason)).ok()
     }
 
-    /// Asks all cards for what changes quickly, and for what changes slowly if that is due; looks for those that were lost where `retries` says so.
-    pub fn poll(&mut self, is_slow: bool, retries: bool) {
+    pub(super) fn count(&self) -> usize {
+        self.cards.len()
+    }
+
+    /// Asks all cards for what changes quickly; looks for those that were lost where `retries` says so.
+    pub fn ask_fast(&mut self, retries: bool) {
+        for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
+            asking(|| {
+                if gpu.is_lost() && !(retries && gpu.find()) {
+                    return tell_lost(gpu, told);
+                }
+                let answer = gpu.ask_fast();
+                settle(number, gpu, told, &[Pace::Fast], answer);
+            });
+        }
+    }
+
+    /// Asks all cards for what changes slowly.
+    pub fn ask_slow(&mut self) {
         let of = self.cards.len();
         // By then each was asked for everything.
-        let has_asked_all = is_slow && self.turn >= 2 * of;
+        let has_asked_all = self.turn >= 2 * of;
         for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
-            asking(|| poll_one(number, gpu, told, is_slow, retries));
+            if gpu.is_lost() {
+                continue;
+            }
+            asking(|| {
+                let answer = gpu.ask_slow();
+                // What is counted needs no turn.
+                let paces: &[Pace] = if gpu.counts_pcie() {
+                    &[Pace::Slow, Pace::Turns]
+                } else {
+                    &[Pace::Slow]
+                };
+                settle(number, gpu, told, paces, answer);
+            });
             if has_asked_all && !gpu.is_lost() && !std::mem::replace(&mut told.absent, true) {
                 let name = |row: Row| row.names(number, of).swap_remove(0);
                 let absent = gpu.absent().map(|(row, why)| (name(row), why.to_owned()));
@@ -67,33 +96,21 @@ impl Cards {
     }
 
     /// Asks the next card for what takes long: one direction of PCIe.
-    pub(super) fn take_turn(&mut self) {
+    pub fn take_turn(&mut self) {
         let (number, is_receiving) = (self.turn / 2 % self.cards.len(), self.turn % 2 == 1);
         self.turn = self.turn.wrapping_add(1);
-        if let Some((gpu, told)) = self.cards.get_mut(number).filter(|(gpu, _)| !gpu.is_lost()) {
+        let card = self.cards.get_mut(number);
+        if let Some((gpu, told)) = card.filter(|(gpu, _)| !gpu.is_lost() && !gpu.counts_pcie()) {
             asking(|| {
                 let answer = gpu.ask_pcie(is_receiving);
-                settle(number, gpu, told, Pace::Turns, answer);
+                settle(number, gpu, told, &[Pace::Turns], answer);
             });
         }
     }
 }
 
-fn poll_one(number: usize, gpu: &mut Gpu, told: &mut Reported, is_slow: bool, retries: bool) {
-    if gpu.is_lost() && !(retries && gpu.find()) {
-        tell_lost(gpu, told);
-        return;
-    }
-    let answer = gpu.ask_fast();
-    settle(number, gpu, told, Pace::Fast, answer);
-    if is_slow && !gpu.is_lost() {
-        let answer = gpu.ask_slow();
-        settle(number, gpu, told, Pace::Slow, answer);
-    }
-}
-
 /// Leaves what a card said where frames find it, and tells of what went wrong, once each.
-fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, pace: Pace, answer: Answer) {
+fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, paces: &[Pace], answer: Answer) {
     match answer {
         Answer::Told => (),
         Answer::Troubled => {
@@ -111,7 +128,9 @@ fn settle(number: usize, gpu: &mut Gpu, told: &mut Reported, pace: Pace, answer:
             return latest::silence(number);
         }
     }
-    latest::publish(number, pace, &gpu.values, gpu.energy_mj, clock::ticks());
+    for pace in paces {
+        latest::publish(number, *pace, &gpu.values, gpu.energy_mj, clock::ticks());
+    }
 }
 
 fn tell_lost(gpu: &Gpu, told: &mut Reported) {

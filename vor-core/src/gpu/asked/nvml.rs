@@ -10,20 +10,29 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
+use nvml_wrapper::struct_wrappers::gpm::GpmMetricResult;
 use nvml_wrapper::{Device, Nvml};
 
 use super::rows::{ALL, COUNT, Row};
 use super::visible::Visible;
 
-/// The counters that Hopper and later cards have, and what turns them into their rows' units.
-const GPM: [(GpmMetricId, Row, f64); 6] = [
+/// The counters that Hopper and later cards have, and what turns them into their rows' units. By NVIDIA's `nvml.h` those of bytes are in MiB/s.
+const GPM: [(GpmMetricId, Row, f64); 8] = [
     (GpmMetricId::SmUtil, Row::Sm, 1.0),
     (GpmMetricId::SmOccupancy, Row::SmOccupancy, 1.0),
     (GpmMetricId::AnyTensorUtil, Row::Tensor, 1.0),
     (GpmMetricId::DramBwUtil, Row::Dram, 1.0),
-    (GpmMetricId::NvlinkTotalTxPerSec, Row::NvlinkTx, 1e-6),
-    (GpmMetricId::NvlinkTotalRxPerSec, Row::NvlinkRx, 1e-6),
+    (GpmMetricId::NvlinkTotalTxPerSec, Row::NvlinkTx, MIB / 1e6),
+    (GpmMetricId::NvlinkTotalRxPerSec, Row::NvlinkRx, MIB / 1e6),
+    (GpmMetricId::PcieTxPerSec, Row::PcieTx, MIB / 1e6),
+    (GpmMetricId::PcieRxPerSec, Row::PcieRx, MIB / 1e6),
 ];
+const MIB: f64 = 1_048_576.0;
+
+/// Whether cards tell a row in another way as well, and better: counters miss nothing, and nobody waits for them.
+const fn is_of_pcie(row: Row) -> bool {
+    matches!(row, Row::PcieTx | Row::PcieRx)
+}
 
 /// Loads the driver's library, for good: it stays until the process ends.
 ///
@@ -90,6 +99,8 @@ pub(super) struct Gpu {
     sample: Option<GpmSample<'static>>,
     /// Whether it has such counters.
     has_gpm: Option<bool>,
+    /// Whether those of PCIe are not among them.
+    lacks_pcie_counters: bool,
     answer: Answer,
     /// The last error that was neither lasting nor of no account.
     pub(super) error: Option<NvmlError>,
@@ -145,6 +156,7 @@ impl Gpu {
             energy_mj: None,
             sample: None,
             has_gpm: None,
+            lacks_pcie_counters: false,
             answer: Answer::Told,
             error: None,
         };
@@ -253,9 +265,18 @@ impl Gpu {
         self.ask(row, |device| {
             Ok(f64::from(device.pcie_throughput(counter)?) * 1024.0 / 1e6)
         });
+        self.add_up_pcie();
+        self.settle()
+    }
+
+    fn add_up_pcie(&mut self) {
         let of = |row: Row| self.values[row as usize];
         self.values[Row::Pcie as usize] = of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
-        self.settle()
+    }
+
+    /// Returns whether PCIe is among what [`ask_slow`](Self::ask_slow) asks for, and so need not be asked for otherwise.
+    pub(super) fn counts_pcie(&self) -> bool {
+        self.has_gpm == Some(true) && !self.lacks_pcie_counters
     }
 
     /// Asks for one row. Its value is `None` where there is no answer.
@@ -298,8 +319,8 @@ impl Gpu {
 
     /// Asks for the counters of Hopper and later: what they grew by since they were last asked.
     fn ask_counters(&mut self) {
-        for (_, row, _) in GPM {
-            self.values[row as usize] = None;
+        for (_, row, _) in GPM.iter().filter(|(_, row, _)| !is_of_pcie(*row)) {
+            self.values[*row as usize] = None;
         }
         let Some(device) = &self.device else { return };
         if self.has_gpm.is_none() {
@@ -325,31 +346,50 @@ impl Gpu {
                 return;
             }
         };
-        if let Some(before) = &self.sample {
+        if let Some(before) = self.sample.replace(sample)
+            && let Some(after) = &self.sample
+        {
             let ids = GPM.map(|(id, _, _)| id);
-            let found = gpm_metrics_get(self.nvml, before, &sample, &ids).unwrap_or_default();
-            for ((_, row, factor), found) in GPM.iter().zip(found) {
+            let found = gpm_metrics_get(self.nvml, &before, after, &ids).unwrap_or_default();
+            self.take_counters(found);
+        }
+    }
+
+    /// Takes what the counters grew by, in the order of [`GPM`].
+    fn take_counters(&mut self, found: Vec<Result<GpmMetricResult, NvmlError>>) {
+        let mut values = [None; GPM.len()];
+        for (((_, row, factor), found), value) in GPM.iter().zip(found).zip(&mut values) {
+            match found {
+                Ok(found) => *value = Some(found.value * factor).filter(|value| value.is_finite()),
                 // A card without NVLink has the other counters.
-                let value = match found {
-                    Ok(found) => Some(found.value * factor),
-                    Err(error) => {
-                        if matches!(kind_of(&error), Kind::Lasting) {
-                            self.lacks[*row as usize] = Some(error.to_string());
-                        }
-                        None
+                Err(error) if matches!(kind_of(&error), Kind::Lasting) => {
+                    if is_of_pcie(*row) {
+                        self.lacks_pcie_counters = true;
+                    } else {
+                        self.lacks[*row as usize] = Some(error.to_string());
                     }
-                };
-                self.values[*row as usize] = value.filter(|value| value.is_finite());
+                }
+                Err(_) => (),
             }
         }
-        self.sample = Some(sample);
+        // Some cards' counters stand still at times. A kernel ran, and no multiprocessor had a warp: they did.
+        let stood_still = self.values[Row::Util as usize] > Some(0.0) && values[0] == Some(0.0);
+        let counts_pcie = self.counts_pcie();
+        for ((_, row, _), value) in GPM.iter().zip(values) {
+            if !is_of_pcie(*row) || counts_pcie {
+                self.values[*row as usize] = value.filter(|value| !stood_still || *value > 0.0);
+            }
+        }
+        if counts_pcie {
+            self.add_up_pcie();
+        }
     }
 
     /// Asks for no counters any more.
     fn lack_counters(&mut self, why: &NvmlError) {
         self.has_gpm = Some(false);
-        for (_, row, _) in GPM {
-            self.lacks[row as usize] = Some(why.to_string());
+        for (_, row, _) in GPM.iter().filter(|(_, row, _)| !is_of_pcie(*row)) {
+            self.lacks[*row as usize] = Some(why.to_string());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The thread that asks the cards, and nobody else does.
 //!
-//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no driver. Nobody waits for it: where the driver hangs, the thread hangs with
+//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no driver. It takes no more than a thousandth of a processor for each card: what costs more
+//! is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the thread hangs with
 //! it, what was learned grows old and is left out of frames, and one line says so.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,9 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::cards::Cards;
+use super::due::Due;
+use super::latest;
+use crate::cpu::thread_cpu_ns;
 use crate::drain::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
@@ -26,9 +30,14 @@ static HANG_TOLD: AtomicBool = AtomicBool::new(false);
 /// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where it could not be started.
 static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
+/// The share of a processor that asking may take for each card.
+const SHARE: f64 = 0.001;
+/// What of it those questions may take that are asked once a second, and those of which each card has its turn.
+const SHARE_OF_SLOW: f64 = 0.3;
+const SHARE_OF_TURNS: f64 = 0.2;
+
 const FAST: Duration = Duration::from_millis(100);
-/// Fast polls to a slow one.
-const SLOW_EVERY: u32 = 10;
+const SLOW: Duration = Duration::from_secs(1);
 /// Polls after which a card that was lost is looked for.
 const LOST_EVERY: u32 = 50;
 /// What a question that takes long needs of the time between two polls.
@@ -78,7 +87,7 @@ pub(crate) fn stop() {
 #[cfg(unix)]
 pub(crate) fn forget() {
     STOPPED.store(true, Ordering::SeqCst);
-    super::latest::begin(0);
+    latest::begin(0);
 }
 
 /// Tells once that the driver hangs. Called for each frame, by the worker.
@@ -99,27 +108,57 @@ fn run() {
     let Some(mut cards) = asking(Cards::find).flatten() else {
         return;
     };
-    let (mut next, mut poll) = (Instant::now(), 0_u32);
+    let now = Instant::now();
+    let [mut fast, mut slow, mut turns] = [FAST, SLOW, FAST].map(|every| Due::new(every, now));
+    let share = SHARE * cards.count() as f64;
+    let mut polls = 0_u32;
+    let mut told = [false; 3];
     while !STOPPED.load(Ordering::SeqCst) {
         if !WANTED.load(Ordering::Relaxed) {
             std::thread::park();
-            next = Instant::now();
+            for due in [&mut fast, &mut slow, &mut turns] {
+                due.begin(Instant::now());
+            }
             continue;
         }
-        let is_slow = poll.is_multiple_of(SLOW_EVERY);
-        cards.poll(is_slow, poll % LOST_EVERY == LOST_EVERY - 1);
-        poll = poll.wrapping_add(1);
-        next += FAST;
-        if next.saturating_duration_since(Instant::now()) > TURN_NEEDS {
-            cards.take_turn();
+        polls = polls.wrapping_add(1);
+        let (began, cost) = measured(|| cards.ask_fast(polls.is_multiple_of(LOST_EVERY)));
+        // What the others leave, which take less than they may on most cards.
+        fast.asked(cost, share - slow.taken() - turns.taken(), began);
+        if slow.is_due(began) {
+            let (began, cost) = measured(|| cards.ask_slow());
+            slow.asked(cost, share * SHARE_OF_SLOW, began);
         }
         let now = Instant::now();
-        if next <= now {
-            // Polls that came too late are left out.
-            next = now + FAST;
+        if turns.is_due(now) && fast.next().saturating_duration_since(now) > TURN_NEEDS {
+            let (began, cost) = measured(|| cards.take_turn());
+            turns.asked(cost, share * SHARE_OF_TURNS, began);
         }
-        std::thread::park_timeout(next.saturating_duration_since(now));
+        // Nothing is asked between polls, and each card has its turn in both directions.
+        let [slowly, turn] = [&slow, &turns].map(|due| due.interval().max(fast.interval()));
+        latest::keep([fast.interval(), slowly, turn * 2 * cards.count() as u32]);
+        for (due, told) in [&fast, &slow, &turns].into_iter().zip(&mut told) {
+            if due.is_put_off() && !std::mem::replace(told, true) {
+                report::detail(&format!(
+                    "asking the GPUs takes {:.1?} of processor time each time, so it is done every {:.1?} and not every {:.1?}",
+                    due.cost(),
+                    due.interval(),
+                    due.every()
+                ));
+            }
+        }
+        std::thread::park_timeout(fast.next().saturating_duration_since(Instant::now()));
     }
+}
+
+/// Asks, and returns when that began and the processor time that it took; none where the system does not tell.
+fn measured(ask: impl FnOnce()) -> (Instant, Duration) {
+    let (began, before_ns) = (Instant::now(), thread_cpu_ns());
+    ask();
+    let cost_ns = thread_cpu_ns()
+        .zip(before_ns)
+        .map_or(0, |(after_ns, before_ns)| after_ns.saturating_sub(before_ns));
+    (began, Duration::from_nanos(cost_ns))
 }
 
 /// Asks the driver something, visibly for who waits for an answer. `None` where nothing is asked any more.
