@@ -79,3 +79,33 @@ std_source() {
     settings=$(timeout 300 .ci/tools/targets/rust-src --env) || return 1
     eval "$settings"
 }
+
+# beside FUNCTION [ARGUMENT]...: runs it meanwhile, since much of what is run leaves a processor idle. What it says is told by `joined`.
+beside_ids=() beside_names=() beside_told=
+beside() {
+    [ -n "$(trap -p EXIT)" ] || trap end_beside EXIT
+    [ -n "$beside_told" ] || beside_told=$(mktemp -d)
+    # A group of its own, so that what it starts ends with it.
+    set -m
+    ("$@") >"$beside_told/${#beside_ids[@]}" 2>&1 &
+    set +m
+    beside_ids+=($!) beside_names+=("$*")
+}
+
+# joined: waits for all that runs beside, tells what each said, and fails where one did.
+joined() {
+    local number failed=()
+    for number in "${!beside_ids[@]}"; do
+        wait "${beside_ids[number]}" || failed+=("${beside_names[number]}")
+        say "${beside_names[number]}"
+        cat "$beside_told/$number"
+    done
+    [ ${#failed[@]} = 0 ] || fail "${failed[*]}"
+}
+
+# end_beside: ends what still runs beside. A step with a trap of its own for its end calls it there.
+end_beside() {
+    local id
+    for id in $(jobs -rp); do kill -- "-$id" 2>/dev/null || true; done
+    [ -z "$beside_told" ] || rm -rf "$beside_told"
+}
