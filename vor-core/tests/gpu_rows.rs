@@ -289,6 +289,29 @@ fn what_is_not_counted_is_asked_for_or_absent() {
     frames.until(|rows| rows.get("gpu_sm") == Some(62.5));
 }
 
+/// What the counters said last is not said again while they fail.
+#[test]
+fn counters_that_fail_are_absent_until_they_do_not() {
+    let test = "counters_that_fail_are_absent_until_they_do_not";
+    if role().is_none() {
+        let folder = library();
+        let lines = vor_lines(&run(&mut with_driver(test, "child", folder.path(), "gpm on")));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("could not answer"), "{lines:?}");
+        return;
+    }
+    let frames = begin();
+    let counted = |rows: &Rows| rows.get("pcie") == Some(786.432) && rows.get("gpu_sm") == Some(62.5);
+    frames.until(counted);
+    let driver = Driver::new();
+    driver.tell("error nvmlGpmSampleGet 999");
+    let rows = ["gpu_sm", "gpu_dram", "gpu_pcie_tx", "gpu_pcie_rx", "pcie"];
+    let last = frames.until(|found| rows.iter().all(|name| found.get(name).is_none()));
+    assert_eq!(last.get("gpu_temp"), Some(40.0));
+    driver.tell("error nvmlGpmSampleGet 0");
+    frames.until(counted);
+}
+
 /// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a processor is taken, and the rows are there nevertheless.
 #[test]
 fn what_takes_processor_time_is_asked_more_seldom() {

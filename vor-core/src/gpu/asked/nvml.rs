@@ -29,7 +29,7 @@ const GPM: [(GpmMetricId, Row, f64); 8] = [
 ];
 const MIB: f64 = 1_048_576.0;
 
-/// Whether cards tell a row in another way as well, and better: counters miss nothing, and nobody waits for them.
+/// Whether a row is asked for in turns where it is not counted. Counters are better: they miss nothing, and nobody waits for them.
 const fn is_of_pcie(row: Row) -> bool {
     matches!(row, Row::PcieTx | Row::PcieRx)
 }
@@ -319,9 +319,7 @@ impl Gpu {
 
     /// Asks for the counters of Hopper and later: what they grew by since they were last asked.
     fn ask_counters(&mut self) {
-        for (_, row, _) in GPM.iter().filter(|(_, row, _)| !is_of_pcie(*row)) {
-            self.values[*row as usize] = None;
-        }
+        self.set_counted([None; GPM.len()]);
         let Some(device) = &self.device else { return };
         if self.has_gpm.is_none() {
             match device.gpm_support() {
@@ -374,10 +372,15 @@ impl Gpu {
         }
         // Some cards' counters stand still at times. A kernel ran, and no multiprocessor had a warp: they did.
         let stood_still = self.values[Row::Util as usize] > Some(0.0) && values[0] == Some(0.0);
+        self.set_counted(values.map(|value| value.filter(|value| !stood_still || *value > 0.0)));
+    }
+
+    /// Sets the rows that are counted, in the order of [`GPM`].
+    fn set_counted(&mut self, values: [Option<f64>; GPM.len()]) {
         let counts_pcie = self.counts_pcie();
         for ((_, row, _), value) in GPM.iter().zip(values) {
             if !is_of_pcie(*row) || counts_pcie {
-                self.values[*row as usize] = value.filter(|value| !stood_still || *value > 0.0);
+                self.values[*row as usize] = value;
             }
         }
         if counts_pcie {
