@@ -322,10 +322,11 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         let output = run(&mut with_driver(test, "child", folder.path(), begin));
         assert_eq!(vor_lines(&output), Vec::<String>::new());
         if cfg!(feature = "tracing") {
+            // What is asked once a second takes long by chance where the machine is busy.
             let events = debug_lines(&output);
-            let seldom = events
-                .iter()
-                .filter(|event| event.contains("asking the GPUs takes "));
+            let seldom = events.iter().filter(|event| {
+                event.contains("asking the GPUs takes ") && event.ends_with("not every 100.0ms")
+            });
             assert_eq!(seldom.count(), 2, "{events:?}");
         }
         return;
@@ -349,9 +350,9 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         .iter()
         .filter(|rows| rows.get("gpu_power").is_none());
     assert!(gaps.count() * 10 < frames.len() - before);
-    // Of 80 polls without a bound: one a second, and more of them until it is known what one takes. Of the bus: one for each direction, the next after 25 seconds.
+    // Of 80 polls without a bound: less than one a second. Of the bus: one for each direction, the next after 100 seconds.
     let (fast, turns) = (driver.calls(fast), driver.calls(turns));
-    assert!((4..=16).contains(&fast) && turns == 2, "{fast} {turns}");
+    assert!((3..=10).contains(&fast) && turns == 2, "{fast} {turns}");
 }
 
 /// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times a second, which so are asked as often as without.

@@ -28,7 +28,8 @@ def test_a_training_loop(tmp_path: Path) -> None:
     assert frames[-1]["metrics"]["loss"][0] < frames[0]["metrics"]["loss"][0]
     assert all("loader_ms" in frame["metrics"] for frame in frames)
     workers = [capture for capture in run.captures if capture.path.name != "run.vor"]
-    assert len(workers) == 2
+    # A worker that is quick makes all of them, and the other has nothing to write.
+    assert 1 <= len(workers) <= 2
     assert sum(capture.counts["make_batch"] for capture in workers) == 60
     seeds = [span["args"]["seed"] for capture in workers for span in capture.named("make_batch")]
     assert sorted(seeds) == list(range(60))

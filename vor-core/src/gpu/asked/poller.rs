@@ -1,8 +1,7 @@
 //! The thread that asks the cards, and nobody else does.
 //!
-//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no driver. It takes no more than a thousandth of a processor for each card: what costs more
-//! is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the thread hangs with
-//! it, what was learned grows old and is left out of frames, and one line says so.
+//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no driver. It takes no more than a thousandth of a processor for each card, with all that it does: what
+//! costs more is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the thread hangs with it, what was learned grows old and is left out of frames, and one line says so.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -30,7 +29,7 @@ static HANG_TOLD: AtomicBool = AtomicBool::new(false);
 /// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where it could not be started.
 static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
-/// The share of a processor that asking may take for each card.
+/// The share of a processor that the thread may take for each card.
 const SHARE: f64 = 0.001;
 /// What of it those questions may take that are asked once a second, and those of which each card has its turn.
 const SHARE_OF_SLOW: f64 = 0.3;
@@ -108,31 +107,36 @@ fn run() {
     let Some(mut cards) = asking(Cards::find).flatten() else {
         return;
     };
-    let now = Instant::now();
-    let [mut fast, mut slow, mut turns] = [FAST, SLOW, FAST].map(|every| Due::new(every, now));
     let share = SHARE * cards.count() as f64;
+    let now = Instant::now();
+    let mut slow = Due::new(SLOW, share * SHARE_OF_SLOW, now);
+    let mut turns = Due::new(FAST, share * SHARE_OF_TURNS, now);
+    let mut fast = Due::new(FAST, share - slow.share() - turns.share(), now);
+    let mut spent = Spent::new();
     let mut polls = 0_u32;
     let mut told = [false; 3];
     while !STOPPED.load(Ordering::SeqCst) {
         if !WANTED.load(Ordering::Relaxed) {
             std::thread::park();
-            for due in [&mut fast, &mut slow, &mut turns] {
-                due.begin(Instant::now());
-            }
+            continue;
+        }
+        let began = Instant::now();
+        if !fast.is_due(began) {
+            std::thread::park_timeout(fast.next() - began);
             continue;
         }
         polls = polls.wrapping_add(1);
-        let (began, cost) = measured(|| cards.ask_fast(polls.is_multiple_of(LOST_EVERY)));
-        // What the others leave, which take less than they may on most cards.
-        fast.asked(cost, share - slow.taken() - turns.taken(), began);
+        cards.ask_fast(polls.is_multiple_of(LOST_EVERY));
+        // Waking up for it is part of it. It earns what the others leave, which take less than they may on most cards.
+        fast.asked(spent.lap(), share - slow.taken() - turns.taken(), began);
         if slow.is_due(began) {
-            let (began, cost) = measured(|| cards.ask_slow());
-            slow.asked(cost, share * SHARE_OF_SLOW, began);
+            cards.ask_slow();
+            slow.asked(spent.lap(), slow.share(), began);
         }
         let now = Instant::now();
         if turns.is_due(now) && fast.next().saturating_duration_since(now) > TURN_NEEDS {
-            let (began, cost) = measured(|| cards.take_turn());
-            turns.asked(cost, share * SHARE_OF_TURNS, began);
+            cards.take_turn();
+            turns.asked(spent.lap(), turns.share(), now);
         }
         // Nothing is asked between polls, and each card has its turn in both directions.
         let [slowly, turn] = [&slow, &turns].map(|due| due.interval().max(fast.interval()));
@@ -147,18 +151,30 @@ fn run() {
                 ));
             }
         }
-        std::thread::park_timeout(fast.next().saturating_duration_since(Instant::now()));
     }
 }
 
-/// Asks, and returns when that began and the processor time that it took; none where the system does not tell.
-fn measured(ask: impl FnOnce()) -> (Instant, Duration) {
-    let (began, before_ns) = (Instant::now(), thread_cpu_ns());
-    ask();
-    let cost_ns = thread_cpu_ns()
-        .zip(before_ns)
-        .map_or(0, |(after_ns, before_ns)| after_ns.saturating_sub(before_ns));
-    (began, Duration::from_nanos(cost_ns))
+/// The processor time of this thread, lap by lap: nothing that it does is between two of them.
+struct Spent {
+    until_ns: Option<u64>,
+}
+
+impl Spent {
+    fn new() -> Self {
+        Self {
+            until_ns: thread_cpu_ns(),
+        }
+    }
+
+    /// Returns what was spent since the last lap; nothing where the system does not tell.
+    fn lap(&mut self) -> Duration {
+        let now_ns = thread_cpu_ns();
+        let spent_ns = now_ns
+            .zip(self.until_ns)
+            .map_or(0, |(now_ns, until_ns)| now_ns.saturating_sub(until_ns));
+        self.until_ns = now_ns;
+        Duration::from_nanos(spent_ns)
+    }
 }
 
 /// Asks the driver something, visibly for who waits for an answer. `None` where nothing is asked any more.
