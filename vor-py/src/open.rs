@@ -12,7 +12,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vor_core::scope::loose::{ArgWords, LooseScope};
+use vor_core::scope::loose::{self, ArgWords, LooseScope};
 
 /// Set in a key where the entry is a block and not a call; objects lie at multiples of 8.
 const BLOCK: usize = 1;
@@ -55,7 +55,9 @@ struct Stack {
 }
 
 thread_local! {
-    static STACK: UnsafeCell<Stack> = const {
+    static STACK: UnsafeCell<Stack> = {
+        // The first thing on a thread may be the end of a call that began before recording. The recorder's own thread-local must come before this one nonetheless.
+        loose::attach_thread();
         UnsafeCell::new(Stack { entries: Vec::new(), args: Vec::new(), aside: Vec::new(), switched_off: 0 })
     };
 }

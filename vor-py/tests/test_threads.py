@@ -238,6 +238,36 @@ def test_recording_is_switched_off_and_on_meanwhile(tmp_path: Path) -> None:
     assert len(last) == 10
 
 
+def test_a_thread_that_first_ends_a_call_leaves_none_open(tmp_path: Path) -> None:
+    run = record(
+        tmp_path,
+        """
+        import threading
+        waits, go_on = threading.Event(), threading.Event()
+        @vor.profile
+        def ends(): vor.enable()
+        @vor.profile
+        def begins():
+            waits.set()
+            go_on.wait()
+        def work():
+            ends()
+            begins()
+        vor.disable()
+        thread = threading.Thread(target=work)
+        thread.start()
+        waits.wait()
+        vor.disable()
+        go_on.set()
+        thread.join()
+        vor.enable()
+        vor.flush()
+        """,
+    )
+    # The end of this call was not told: recording was off.
+    assert run.capture.open == []
+
+
 @pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     reason="without a lock the interpreter itself does not keep two threads from resuming one generator",

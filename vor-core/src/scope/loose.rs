@@ -28,6 +28,14 @@ pub struct LooseScope {
     not_send: PhantomData<*mut ()>,
 }
 
+/// Gives this thread what its scopes are recorded in, if it has none yet. A thread-local that holds scopes does this where it is made: then it is dropped before that, and can still end or abandon them.
+pub fn attach_thread() {
+    if thread::current().is_none() {
+        // None is given inside vor, and to a thread that is ending.
+        let _ = thread::set_up();
+    }
+}
+
 /// Begins a scope at a call site.
 #[inline(always)]
 pub fn begin(site: &'static CallSite) -> LooseScope {
