@@ -209,6 +209,7 @@ fn a_card_says_all_that_it_has() {
         }
         return;
     };
+    let began = Instant::now();
     let frames = begin();
     let last = frames.until(|rows| {
         let counters = part == "without counters" || rows.get("gpu_sm").is_some();
@@ -256,7 +257,13 @@ fn a_card_says_all_that_it_has() {
     assert!(driver.samples() <= 2, "samples are freed");
     let [fast, slow, turns] = ["UtilizationRates", "Temperature", "PcieThroughput"]
         .map(|name| driver.calls(&format!("nvmlDeviceGet{name}")));
-    assert!(slow <= fast / 10 + 1 && turns <= fast, "{fast} {slow} {turns}");
+    // Where the machine is busy, waking up takes so long that it is done more seldom.
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(
+        fast as f64 <= seconds * 10.0 + 1.0 && slow as f64 <= seconds + 1.0,
+        "{fast} {slow} in {seconds} s"
+    );
+    assert!(slow < fast && turns <= fast, "{fast} {slow} {turns}");
     // Where PCIe is counted, nobody waits while the driver watches the bus.
     assert_eq!(turns == 0, part != "without counters", "{turns}");
 }
