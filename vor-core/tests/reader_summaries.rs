@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::make;
+use vor_core::format::RECORD_HEAD_BYTES;
 use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, FrameScan, FrameSummary};
 
@@ -79,6 +80,48 @@ fn a_lost_frame_is_an_error_in_its_place() {
         for (found, frame) in found[after..].iter().zip(&made.frames[51..]) {
             assert_eq!(*found.as_ref().unwrap(), of(frame));
         }
+    }
+}
+
+#[test]
+fn a_batch_that_lost_bytes_hides_no_frame() {
+    for close in [true, false] {
+        let made = make(27, 60, 9, close);
+        let mut led_astray = 0;
+        for (a, &at) in made.records.iter().enumerate() {
+            let payload = at + RECORD_HEAD_BYTES..made.records.get(a + 1).copied().unwrap_or(at);
+            // The head leads to one of the records that follow, over those between, when exactly their bytes are missing.
+            for &led_to in made.records.iter().skip(a + 2) {
+                let lost = led_to - payload.end;
+                if lost >= payload.len() {
+                    break;
+                }
+                let mut bytes = made.bytes.clone();
+                bytes.drain(payload.start..payload.start + lost);
+                let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+                let found: Vec<_> = capture.summaries(0).collect();
+                assert_eq!(found.len() as u64, capture.frame_count());
+                for (i, found) in found.iter().enumerate() {
+                    let frame = capture.recovered(i as u64);
+                    let what = format!(
+                        "frame {i}, {lost} bytes cut out of the record at {at}: {found:?}, {frame:?}"
+                    );
+                    match (found, frame) {
+                        (Ok(found), Ok(frame)) => assert_eq!(
+                            (found.index, found.start_ticks, found.lost_records),
+                            (frame.frame.index, frame.frame.start_ticks, frame.lost_records),
+                            "{what}"
+                        ),
+                        (Err(found), Err(frame)) => {
+                            assert!(found.is_corrupt() && frame.is_corrupt(), "{what}")
+                        }
+                        _ => panic!("{what}"),
+                    }
+                }
+                led_astray += 1;
+            }
+        }
+        assert!(led_astray > 100, "{led_astray}");
     }
 }
 

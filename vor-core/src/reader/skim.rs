@@ -1,9 +1,9 @@
 //! From one frame's record to the next, without reading the batches between them.
 //!
 //! The head of a record has a check of its own and says how long the record is. So a [`Skim`] reads heads, checks and decodes the frames' records, which are small, and
-//! jumps over the payload of everything else. That a head stands where the one before it said shows that the one before it was right; the spans inside a payload
-//! may still be damaged. Where no head stands, or a record reaches beyond the end, the [`Walker`] takes over, from the last record
-//! that nothing has confirmed: it reads all bytes until records follow one another again.
+//! jumps over the payload of everything else. That the head of the next record stands where the one before it said shows that the one before it was right; the spans
+//! inside a payload may still be damaged. Where no head stands, or one with another number, or a record reaches to the end or beyond it, the [`Walker`]
+//! takes over, from the last record that nothing has confirmed: it reads all bytes until records follow one another again.
 
 use super::capture::Source;
 use super::seen::Seen;
@@ -90,16 +90,18 @@ impl Skim {
 
     /// Goes on by one record, by the word of its head.
     fn jump(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
-        if self.offset == end {
-            self.confirm();
+        if self.offset == end && self.unconfirmed.is_none() {
             return Ok(Found::End);
         }
         let Some(head) = self.head(source, end)? else {
             self.begin_walk();
             return Ok(Found::Other);
         };
-        self.confirm();
         let (offset, seq) = (self.offset, u64::from(head.seq));
+        if !self.confirm(seq) {
+            self.begin_walk();
+            return Ok(Found::Other);
+        }
         if !head.is_frame() {
             self.unconfirmed = Some((offset, seq));
             self.offset += head.record_bytes() as u64;
@@ -206,11 +208,13 @@ impl Skim {
         });
     }
 
-    /// Believes the last record.
-    fn confirm(&mut self) {
-        if let Some((offset, seq)) = self.unconfirmed.take() {
+    /// Believes the last record, if the one that it led to has the number `next`; returns whether there is no doubt.
+    fn confirm(&mut self, next: u64) -> bool {
+        // One whose payload lost bytes may lead to a later record just as well, over frames between them.
+        if let Some((offset, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
             self.note(offset, seq);
         }
+        self.unconfirmed.is_none()
     }
 
     /// Notes that a record was met; returns whether it is a new one.
