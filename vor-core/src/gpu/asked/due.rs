@@ -90,12 +90,9 @@ impl Due {
         let most_s = self.share * KEPT.as_secs_f64();
         let earned_s = earned * now.saturating_duration_since(before).as_secs_f64();
         self.saved_s = (self.saved_s + earned_s).min(most_s) - self.cost.as_secs_f64();
-        let wait = Duration::try_from_secs_f64(-self.saved_s / earned.max(self.share));
-        self.interval = match wait {
-            Ok(wait) => wait.clamp(self.every, LONGEST),
-            Err(_) if self.saved_s < 0.0 => LONGEST,
-            Err(_) => self.every,
-        };
+        let debt_s = (-self.saved_s).max(0.0);
+        let wait = Duration::try_from_secs_f64(debt_s / earned.max(self.share)).unwrap_or(LONGEST);
+        self.interval = wait.clamp(self.every, LONGEST);
         self.next += self.interval;
         if self.interval > self.every || self.next <= now {
             // The debt counts from now on, and what came too late is left out.
