@@ -7,7 +7,7 @@
 use std::io::Cursor;
 
 use vor_core::format::{Decoder, Header, v2};
-use vor_core::reader::{Capture, Reader};
+use vor_core::reader::{Capture, Reader, Recovered};
 
 /// Frames that a target looks at; a small file can declare more than are worth the time.
 const MAX_FRAMES: u64 = 256;
@@ -54,7 +54,7 @@ pub fn reader(bytes: &[u8]) {
     }
 }
 
-/// The seeking reader: the last frame first, then all, the batches, and every checksum.
+/// The seeking reader: the last frame first, then all, their summaries, the batches, and every checksum.
 pub fn capture(bytes: &[u8]) {
     let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
         return;
@@ -78,6 +78,10 @@ pub fn capture(bytes: &[u8]) {
             }
         }
     }
+    let recovered: Vec<_> = (0..frames.min(MAX_FRAMES))
+        .filter_map(|i| Some((i, capture.recovered(i).ok()?)))
+        .collect();
+    judge_summaries(&mut capture, &recovered, "fuzzed");
     if let Ok(batches) = capture.batches() {
         for batch in batches.take(MAX_FRAMES as usize).flatten() {
             for share in &batch.threads {
@@ -88,6 +92,40 @@ pub fn capture(bytes: &[u8]) {
     }
     if let Ok(damage) = capture.verify() {
         check_losses(&damage, bytes);
+    }
+}
+
+/// Every frame that could be read is summed up as it is, in its place. `what` the file is stands in what a failure says.
+pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
+    let count = capture.frame_count();
+    for from in [0, count / 2] {
+        let summaries: Vec<_> = capture.summaries(from).take(MAX_FRAMES as usize).collect();
+        let whole = (count - from).min(MAX_FRAMES);
+        assert_eq!(summaries.len() as u64, whole, "{what}: summaries");
+        for (i, recovered) in given {
+            let Some(found) = i.checked_sub(from).and_then(|at| summaries.get(at as usize)) else {
+                continue;
+            };
+            let Ok(found) = found else {
+                panic!("{what}: frame {i} can be read, and its summary says {found:?}");
+            };
+            let frame = &recovered.frame;
+            assert_eq!(
+                (found.index, found.start_ticks, found.end_ticks),
+                (frame.index, frame.start_ticks, frame.end_ticks),
+                "{what}: frame {i} from {from}"
+            );
+            assert_eq!(
+                (found.span_count, found.dropped_spans, found.merged_marks),
+                (frame.span_count, frame.dropped_spans, frame.merged_marks),
+                "{what}: frame {i} from {from}"
+            );
+            assert!(
+                found.lost_records == 0 || recovered.lost_records > 0,
+                "{what}: frame {i} from {from} is whole, and its summary has {} records lost",
+                found.lost_records
+            );
+        }
     }
 }
 

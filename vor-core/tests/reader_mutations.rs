@@ -9,6 +9,8 @@
     reason = "a test that cannot be set up should stop"
 )]
 
+#[path = "../../fuzz/bodies/mod.rs"]
+mod bodies;
 mod common;
 #[path = "common/cpu_time.rs"]
 mod cpu_time;
@@ -21,6 +23,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bodies::judge_summaries;
 use common::mutation::{Mutant, mutate, mutate_any, v2_records};
 use common::{Made, Random, make};
 use cpu_time::cpu_time;
@@ -201,37 +204,6 @@ fn recorded() -> Vec<Made> {
 #[cfg(feature = "off")]
 fn recorded() -> Vec<Made> {
     Vec::new()
-}
-
-/// Every frame that can be read must be summed up as it is, in its place.
-fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
-    let count = capture.frame_count();
-    for from in [0, count / 2] {
-        let summaries: Vec<_> = capture.summaries(from).collect();
-        assert_eq!(summaries.len() as u64, count - from, "{what}: summaries");
-        for (i, recovered) in given.iter().filter(|(i, _)| *i >= from) {
-            let found = &summaries[(i - from) as usize];
-            let Ok(found) = found else {
-                panic!("{what}: frame {i} can be read, and its summary says {found:?}");
-            };
-            let frame = &recovered.frame;
-            assert_eq!(
-                (found.index, found.start_ticks, found.end_ticks),
-                (frame.index, frame.start_ticks, frame.end_ticks),
-                "{what}: frame {i} from {from}"
-            );
-            assert_eq!(
-                (found.span_count, found.dropped_spans, found.merged_marks),
-                (frame.span_count, frame.dropped_spans, frame.merged_marks),
-                "{what}: frame {i} from {from}"
-            );
-            assert!(
-                found.lost_records == 0 || recovered.lost_records > 0,
-                "{what}: frame {i} from {from} is whole, and its summary has {} records lost",
-                found.lost_records
-            );
-        }
-    }
 }
 
 #[test]
