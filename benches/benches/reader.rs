@@ -1,7 +1,8 @@
 //! How fast is a capture read back? Times are per capture; the throughput is in spans. Beside a clock read.
 
+use std::cell::Cell;
 use std::hint::black_box;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use vor_benches::spans::{Shape, decode, frame_of};
 use vor_core::export::csv::SpanCsv;
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::TreeBuilder;
-use vor_core::reader::Capture;
+use vor_core::reader::{Capture, Event, Reader};
 use vor_core::sink::FrameSink;
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
@@ -56,7 +57,63 @@ fn reader(criterion: &mut Criterion) {
         });
     }
     group.finish();
+    follow(criterion);
     exports(criterion);
+}
+
+/// Bytes by which the file grows that is followed.
+const PIECES: [usize; 3] = [200_000, 3_000, 100];
+
+/// A file that grows while it is read, as `vor tail` reads one: how much do small pieces cost?
+fn follow(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("reader/follow");
+    let bytes = capture(Shape::Flat);
+    for piece in PIECES {
+        group
+            .throughput(Throughput::Bytes(bytes.len() as u64))
+            .sample_size(10);
+        group.bench_function(format!("pieces_of_{piece}"), |bencher| {
+            bencher.iter(|| followed_spans(black_box(&bytes), piece).unwrap_or(0))
+        });
+    }
+    group.finish();
+}
+
+/// The beginning of a file, up to where it is written.
+struct Growing<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    end: &'a Cell<usize>,
+}
+
+impl Read for Growing<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = (&self.bytes[self.at..self.end.get()]).read(into)?;
+        self.at += n;
+        Ok(n)
+    }
+}
+
+/// Reads a file that grows by pieces; returns its spans.
+fn followed_spans(bytes: &[u8], piece: usize) -> io::Result<usize> {
+    let end = Cell::new(bytes.len().min(200));
+    let mut reader = Reader::new(Growing {
+        bytes,
+        at: 0,
+        end: &end,
+    })?;
+    let mut spans = 0;
+    loop {
+        while let Some(event) = reader.next_event()? {
+            if let Event::Batch(batch) = event {
+                spans += batch.span_count();
+            }
+        }
+        if end.get() == bytes.len() {
+            return Ok(spans);
+        }
+        end.set(bytes.len().min(end.get() + piece));
+    }
 }
 
 /// From a file of 1 M spans in 64 frames to rows of text: reading, trees and writing.

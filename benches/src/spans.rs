@@ -138,6 +138,8 @@ pub struct Totals {
     pub dropped_spans: u64,
     /// Frames of the main set.
     pub frames: u64,
+    /// Marks of the main set that were merged into others.
+    pub merged_marks: u64,
     /// Whether it ends with an index.
     pub is_closed: bool,
 }
@@ -176,7 +178,10 @@ pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
                 Event::Record {
                     record: Record::Frame(frame),
                     ..
-                } => totals.frames += u64::from(frame.frame_set == 0),
+                } if frame.frame_set == 0 => {
+                    totals.frames += 1;
+                    totals.merged_marks += frame.merged_marks;
+                }
                 Event::Damage(damage) => {
                     return Err(format!("a whole capture was expected, found {damage:?}").into());
                 }

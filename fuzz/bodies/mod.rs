@@ -82,6 +82,7 @@ pub fn capture(bytes: &[u8]) {
         .filter_map(|i| Some((i, capture.recovered(i).ok()?)))
         .collect();
     judge_summaries(&mut capture, &recovered, "fuzzed");
+    judge_backwards(bytes, &recovered);
     if let Ok(batches) = capture.batches() {
         for batch in batches.take(MAX_FRAMES as usize).flatten() {
             for share in &batch.threads {
@@ -92,6 +93,25 @@ pub fn capture(bytes: &[u8]) {
     }
     if let Ok(damage) = capture.verify() {
         check_losses(&damage, bytes);
+    }
+}
+
+/// A capture that is read from its end gives the same frames.
+fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
+    let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
+        panic!("a capture is refused that was opened before");
+    };
+    let count = capture.frame_count().min(MAX_FRAMES);
+    let backwards = (0..count)
+        .rev()
+        .filter_map(|i| Some((i, capture.recovered(i).ok()?)));
+    let backwards: Vec<_> = backwards.collect();
+    assert_eq!(backwards.len(), forwards.len(), "frames that are there");
+    for ((i, found), (j, expected)) in backwards.iter().rev().zip(forwards) {
+        assert_eq!(i, j, "a frame that is there");
+        assert_eq!(found.lost_records, expected.lost_records, "frame {i}");
+        assert_eq!(found.frame.index, expected.frame.index, "frame {i}");
+        assert_eq!(found.frame.threads, expected.frame.threads, "frame {i}");
     }
 }
 

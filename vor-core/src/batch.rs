@@ -43,8 +43,22 @@ pub struct ThreadBatch {
     pub task_events: Vec<TaskEvent>,
     /// Points at which a flow passed the thread, ascending by time.
     pub flows: Vec<FlowPoint>,
-    /// Spans of either kind, messages, events of tasks and points of flows lost since the previous batch of this thread because the ring was full.
+    /// Spans of either kind, messages, events of tasks and points of flows lost since the previous
+    /// batch of this thread: because the ring was full, or because a signal handler or an allocator
+    /// made them inside vor.
     pub dropped_spans: u64,
+}
+
+/// When the scopes began that threads had open at a moment.
+///
+/// A span is in a batch when it has ended, so nothing in batches tells which of the spans there are
+/// inside of one that is still open. This does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenStarts {
+    /// The moment, in ticks. All that had ended by then was in the batches before.
+    pub as_of_ticks: u64,
+    /// The threads of which it is known, with the starts of their open scopes in ticks, ascending.
+    pub threads: Vec<(ThreadId, Vec<u64>)>,
 }
 
 /// The arguments of one span.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::catalog::{SiteId, SiteInfo};
+use crate::catalog::{Catalog, SiteId, SiteInfo};
 use crate::measure::Measures;
 use crate::ring::{MAX_SITE, SITE_BITS};
 use crate::sync::Ordering;
@@ -250,8 +250,18 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether nobody holds the registry: for the last thread of a process.
-#[cfg(windows)]
+/// Brings the sites into a catalog that it does not know.
+pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
+    let registry = lock();
+    let new = registry.after(catalog.sites.len());
+    if !new.is_empty() {
+        let known = &mut Arc::make_mut(catalog).sites;
+        Arc::make_mut(known).extend(new.iter().map(|(info, _)| Some(Arc::clone(info))));
+    }
+}
+
+/// Returns whether nobody holds the registry: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::drain::alone::is_open(&REGISTRY)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::drain;
 use crate::measure::Measures;
 use crate::sink::FrameSink;
+use crate::variables;
 
 /// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then [`enable`](Config::enable).
 ///
@@ -41,6 +42,8 @@ pub struct Config {
     #[cfg(feature = "puffin")]
     pub(crate) puffin: Option<bool>,
     pub(crate) watchdog: Option<Duration>,
+    /// Whether signals that end the process are handled.
+    pub(crate) signals: bool,
     pub(crate) heap_snapshots: Option<Duration>,
     pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
     /// Whether the capture's path comes from `VOR_RECORD`, for messages.
@@ -55,47 +58,6 @@ pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
 pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// Default bound of the spans that a frame holds as trees.
 pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
-
-/// The variables that [`Config::from_env`] reads.
-const VARIABLES: &[&str] = &[
-    "VOR_RECORD",
-    "VOR_RECORD_FLAME",
-    "VOR_RECORD_SLOW_MS",
-    "VOR_RECORD_BEFORE",
-    "VOR_RECORD_EVERY",
-    "VOR_RECORD_MAX_FRAMES",
-    "VOR_RING_KIB",
-    "VOR_STATS",
-    "VOR_CPU",
-    "VOR_ALLOC",
-    "VOR_HEAP_S",
-    "VOR_WATCHDOG_MS",
-];
-
-/// How the names of such variables begin, for those that are misspelt.
-const PREFIXES: [&str; 7] = [
-    "VOR_RECORD",
-    "VOR_RING",
-    "VOR_STAT",
-    "VOR_CPU",
-    "VOR_ALLOC",
-    "VOR_HEAP",
-    "VOR_WATCH",
-];
-
-/// Returns those names that are meant for vor and unknown to it: slips of the pen, and variables of other versions.
-fn unknown_variables(set: impl Iterator<Item = OsString>) -> Vec<String> {
-    let ours = |name: &String| {
-        // That of the processor time is its own, which asks for it by itself.
-        name != "VOR_CPU_SOURCE" && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-    };
-    let mut unknown: Vec<String> = set
-        .filter_map(|name| name.into_string().ok())
-        .filter(|name| ours(name) && !VARIABLES.contains(&name.as_str()))
-        .collect();
-    unknown.sort_unstable();
-    unknown
-}
 
 /// Reads one variable. A value that `parse` refuses is reported and counts as none.
 fn value<T>(
@@ -159,6 +121,7 @@ impl Config {
             #[cfg(feature = "puffin")]
             puffin: None,
             watchdog: None,
+            signals: true,
             heap_snapshots: None,
             sinks: Vec::new(),
             from_env: false,
@@ -181,21 +144,17 @@ impl Config {
     /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::alloc::TrackingAllocator) |
     /// | `VOR_HEAP_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | tells what every thread is doing when a frame or a scope takes longer than X milliseconds |
+    /// | `VOR_SIGNALS=0` | no handlers of signals; see [`signals`](Self::signals) |
     ///
-    /// A variable that begins like these and is none of them is reported as well.
+    /// A variable whose name begins like these or nearly is one of them, such as `VOR_RECRD`, is
+    /// reported as well, once.
     #[must_use]
     pub fn from_env() -> Self {
         if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
             // A page has no variables, and the standard library panics where they are asked for.
             return Self::new();
         }
-        let set = std::env::vars_os().map(|(name, _)| name);
-        for name in unknown_variables(set) {
-            drain::report::line(&format!(
-                "{name}: one of {} was expected, found a variable that vor does not have; it is ignored",
-                VARIABLES.join(", ")
-            ));
-        }
+        variables::report_unknown();
         Self::from_variables(|name| std::env::var_os(name), drain::report::line)
     }
 
@@ -278,6 +237,12 @@ impl Config {
             text.parse().ok().filter(|ms: &f64| *ms > 0.0 && *ms < 1e12)
         });
         config.watchdog = watchdog.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        let signals = value(&get, &mut report, "VOR_SIGNALS", "0 or 1", |text| match text {
+            "0" => Some(false),
+            "1" | "" => Some(true),
+            _ => None,
+        });
+        config.signals = signals.unwrap_or(true);
         let expected = "a number of seconds above 0";
         let heap = value(&get, &mut report, "VOR_HEAP_S", expected, |text| {
             text.parse().ok().filter(|s: &f64| *s > 0.0 && *s < 1e9)
@@ -442,9 +407,12 @@ impl Config {
         self
     }
 
-    /// Sets whether puffin is fed while its scopes are on ([`puffin::are_scopes_on`]); it is unless the last call says otherwise.
+    /// Sets whether puffin is fed; it is unless the last call says otherwise.
     ///
-    /// Each main frame then ends a frame of puffin's, as `frame_mark()` of vor 0.2.1 did. A program that calls
+    /// Once the program has given [`puffin::GlobalProfiler`] a sink, as every viewer does, the
+    /// drain switches puffin's scopes on, one time for each time that recording is switched on.
+    /// While they are on ([`puffin::are_scopes_on`]), each main frame ends a frame of puffin's, as
+    /// `frame_mark()` of vor 0.2.1 did. A program that calls
     /// [`puffin::GlobalProfiler::new_frame`] by itself may want to switch that off.
     #[cfg(feature = "puffin")]
     #[must_use]
@@ -470,6 +438,30 @@ impl Config {
     #[must_use]
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = Some(limit);
+        self
+    }
+
+    /// Sets whether vor handles signals that end the process, which it does unless this says
+    /// otherwise, on Unix and from the first capture on.
+    ///
+    /// At a crash (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE) the open scopes of all threads are
+    /// appended to the capture, and the handler that was there before goes on. At SIGTERM, SIGINT,
+    /// SIGHUP and SIGQUIT the capture is closed, with everything that ended and with the open
+    /// scopes, as are traces that are written to files; then the process ends by the signal. That
+    /// takes two seconds or so at most. A signal that the program handles or ignores when the
+    /// capture begins is left to it, and so are all of these in the first process of a container.
+    /// A handler that the program installs later replaces vor's. Code that installs one only where
+    /// none was before finds vor's: `signals(false)` is for such programs.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_core::config::Config; }
+    /// vor::Config::new().capture("run.vor").signals(false).enable();
+    /// ```
+    #[must_use]
+    pub fn signals(mut self, signals: bool) -> Self {
+        self.signals = signals;
         self
     }
 
@@ -512,22 +504,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_that_are_almost_ours_are_found() {
-        let set = [
-            "HOME",
-            "VOR_RECORD",
-            "VOR_RECORD_FLAMES",
-            "VOR_RING",
-            "VOR_RING_KIB",
-            "VORTEX",
-        ];
-        let mut found = unknown_variables(set.into_iter().map(OsString::from));
-        assert_eq!(found, ["VOR_RECORD_FLAMES", "VOR_RING"]);
-        found = unknown_variables(VARIABLES.iter().map(OsString::from));
-        assert!(found.is_empty(), "{found:?}");
-    }
-
-    #[test]
     fn every_known_variable_is_read() {
         let asked = std::cell::RefCell::new(Vec::new());
         let get = |name: &str| {
@@ -538,7 +514,7 @@ mod tests {
         let mut asked = asked.into_inner();
         asked.sort_unstable();
         asked.dedup();
-        let mut known = VARIABLES
+        let mut known = variables::KNOWN
             .iter()
             .map(|name| (*name).to_owned())
             .collect::<Vec<_>>();

@@ -46,6 +46,12 @@ impl Error {
         self.kind == Kind::Io
     }
 
+    /// Returns whether a write has waited in vain.
+    pub(crate) fn is_timed_out(&self) -> bool {
+        let kind = self.source.as_ref().map(io::Error::kind);
+        kind == Some(io::ErrorKind::TimedOut)
+    }
+
     /// Returns whether a sink rejected what it was given.
     #[must_use]
     pub fn is_sink(&self) -> bool {

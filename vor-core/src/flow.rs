@@ -61,7 +61,7 @@ impl FlowId {
     }
 
     fn pass(self, stage: FlowStage) {
-        if !cfg!(feature = "off") && self.0 != 0 && switch::is_on() && !thread::is_busy() {
+        if !cfg!(feature = "off") && self.0 != 0 && switch::is_on() {
             thread::push_special(Special::Flow, clock::ticks(), stage as u32, [self.0, 0]);
         }
     }

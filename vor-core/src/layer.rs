@@ -112,8 +112,11 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
 
     #[inline]
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
-        // A busy thread is in the tap, and the span is a scope already.
-        if cfg!(feature = "off") || thread::is_busy() || *attributes.metadata().level() > self.max_level {
+        if cfg!(feature = "off") || *attributes.metadata().level() > self.max_level {
+            return;
+        }
+        // In the tap the span is a scope already, which is not counted.
+        if thread::drop_if_busy() {
             return;
         }
         let instance = self.instance;

@@ -39,6 +39,7 @@ pub mod batch;
 pub mod frame;
 pub mod metrics;
 pub mod stats;
+mod variables;
 pub mod config;
 pub mod drain;
 pub mod calibrate;

@@ -159,15 +159,46 @@ impl Measured {
     /// Returns the sum of both, or the largest number there is.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        self.each(other, u64::saturating_add)
+        Weight::plus(self, other)
     }
 
     /// Returns what is left of these without `other`, at least 0: what a span measured by itself, without the spans inside.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        self.each(other, u64::saturating_sub)
+        Weight::less(self, other)
+    }
+}
+
+/// Numbers of a span that include those of the spans inside: its length, or what was measured of
+/// it.
+pub(crate) trait Weight: Copy + Default {
+    /// Combines each number with the one in its place.
+    #[must_use]
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self;
+
+    /// Returns the sum of both, or the largest number there is.
+    #[must_use]
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
     }
 
+    /// Returns what is left without `other`, at least 0.
+    #[must_use]
+    #[inline]
+    fn less(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+}
+
+impl Weight for u64 {
+    #[inline]
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        with(self, other)
+    }
+}
+
+impl Weight for Measured {
     fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             off_cpu_ns: with(self.off_cpu_ns, other.off_cpu_ns),

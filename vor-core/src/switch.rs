@@ -7,7 +7,7 @@
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};
-use crate::{callsite, clock, nvtx, tap};
+use crate::{callsite, clock, nvtx, tap, thread};
 
 /// [`OFF`], [`SPANS`] or [`COUNTS`], with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
 static STATE: AtomicU8 = AtomicU8::new(OFF);
@@ -115,7 +115,7 @@ pub(crate) fn set(on: bool) {
     if on {
         tap::announce_subscribers();
     }
-    apply(&mut callsite::lock(), on);
+    thread::while_busy(|| apply(&mut callsite::lock(), on));
 }
 
 /// Switches recording off where the registry may be locked by a thread that is no more: in the child of a fork. Scopes then find it off on their cold path.
@@ -154,9 +154,11 @@ pub(crate) fn subscribers_changed(wants_scopes: bool) {
     DUE.store(true, Ordering::SeqCst);
     if wants_scopes {
         ANNOUNCED.store(true, Ordering::SeqCst);
-        let mut registry = callsite::lock();
-        LEAN.store(OFF, Ordering::SeqCst);
-        registry.set_fast(false);
+        thread::while_busy(|| {
+            let mut registry = callsite::lock();
+            LEAN.store(OFF, Ordering::SeqCst);
+            registry.set_fast(false);
+        });
     }
 }
 

@@ -16,7 +16,9 @@ pub(crate) use std::sync::atomic::Ordering;
 /// Atomics and cells for statics and for fields that live in them.
 pub(crate) mod global {
     pub(crate) use std::cell::UnsafeCell;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, compiler_fence, fence,
+    };
 }
 
 /// The standard cell with loom's closure interface.

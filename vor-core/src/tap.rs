@@ -157,7 +157,7 @@ mod on {
     /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what is being measured is not to blame for it, and the
     /// panic's message is out already.
     fn quietly<R>(call: impl FnOnce() -> R) -> Option<R> {
-        thread::while_busy(|| catch_unwind(AssertUnwindSafe(call)).ok())
+        thread::while_silent(|| catch_unwind(AssertUnwindSafe(call)).ok())
     }
 
     /// Enters a span for a scope that began at `start_ticks`; returns whether there is one, which [`exit`] ends.

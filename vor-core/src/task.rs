@@ -45,7 +45,9 @@ pub fn async_span(name: &str, id: u64) -> AsyncScope {
         return span;
     }
     let site = usable(name_id(name));
-    if site != 0 {
+    if site == 0 {
+        thread::count_drop();
+    } else {
         let start_ticks = clock::ticks();
         span = AsyncScope {
             site,
@@ -62,7 +64,9 @@ impl AsyncScope {
     pub fn step(&self, name: &str) {
         if self.site != 0 && switch::is_on() {
             let site = usable(name_id(name));
-            if site != 0 {
+            if site == 0 {
+                thread::count_drop();
+            } else {
                 thread::push_special(Special::Step, clock::ticks(), site, [self.id, 0]);
             }
         }
@@ -96,16 +100,24 @@ const ID_BLOCK: u64 = 1 << 16;
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The next id that this thread gives; at the begin of a block another one is taken.
-    static NEXT_ID: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// The next id that this thread gives; at the begin of a block another one is taken. The thread
+    /// alone uses it, and its signal handlers.
+    static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
 }
 
 /// Returns an id that no other task and no other flow of this process has.
 pub(crate) fn new_id() -> u64 {
-    let mut id = NEXT_ID.get();
-    if id.is_multiple_of(ID_BLOCK) {
-        id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
-    }
-    NEXT_ID.set(id + 1);
-    id
+    let new_block = || NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
+    NEXT_ID.with(|next| {
+        let known = next.load(Ordering::Relaxed);
+        let is_used_up = known.is_multiple_of(ID_BLOCK);
+        let id = if is_used_up { new_block() } else { known };
+        let taken = next.compare_exchange(known, id + 1, Ordering::Relaxed, Ordering::Relaxed);
+        match taken {
+            Ok(_) => id,
+            // A handler has taken one meanwhile; the first of a block nobody else has.
+            Err(_) if is_used_up => id,
+            Err(_) => new_block(),
+        }
+    })
 }

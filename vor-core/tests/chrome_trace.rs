@@ -5,6 +5,9 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/random.rs"]
+mod random;
+
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -143,17 +146,18 @@ fn every_span_is_there_with_its_time_place_and_name() {
     let found = of_phase(&events, "X");
     let catalog = catalog();
     let tids = [42, 43, (1 << 30) + 2];
+    // Those of a thread come in their order; the last of a batch come with the next one.
+    let mut of_threads = tids.map(|tid| found.iter().filter(move |event| event["tid"] == tid));
     let mut i = 0;
     for thread in batches.iter().flat_map(|batch| &batch.threads) {
         for span in 0..thread.len() {
-            let event = found[i];
+            let event = of_threads[thread.thread.0 as usize].next().unwrap();
             i += 1;
             let start = catalog.unix_ns(thread.start_ticks[span]);
             let end = catalog.unix_ns(thread.end_ticks(span));
             assert_eq!(ns(&event["ts"]), start - START_NS);
             assert_eq!(ns(&event["dur"]), end - start);
             assert_eq!(event["name"], catalog.site_name(thread.sites[span]));
-            assert_eq!(event["tid"], tids[thread.thread.0 as usize]);
             assert_eq!(event["pid"], 42);
             assert!(event.get("args").is_none());
             match thread.sites[span].0 {
@@ -329,6 +333,67 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
             (Some("?"), None),
         ]
     );
+}
+
+/// A scope around others, or none: call site, ticks before it begins, and ticks at its end.
+fn grow(random: &mut random::Random, now: &mut u64, depth: u64, spans: &mut Vec<(u64, u64, u32, u64)>) {
+    *now += random.below(2) as u64;
+    let (start, site) = (*now, 1 + random.below(3) as u32);
+    let children = if depth < 6 { random.below(4) } else { 0 };
+    for _ in 0..children {
+        grow(random, now, depth + 1, spans);
+    }
+    // What is no longer than 0 ns has no inside in this format.
+    *now += if children == 0 {
+        6 + random.below(6) as u64
+    } else {
+        random.below(2) as u64
+    };
+    spans.push((start, *now - start, site, depth));
+}
+
+#[test]
+fn parents_are_around_their_children_where_both_begin_or_end_in_one_nanosecond() {
+    for seed in 0..200 {
+        let mut random = random::Random(seed);
+        let (mut now, mut made) = (3_000, Vec::new());
+        while made.len() < 100 {
+            grow(&mut random, &mut now, 0, &mut made);
+        }
+        let mut batches = Vec::new();
+        let mut rest = made.as_slice();
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(random.below(4).min(rest.len()));
+            let part: Vec<_> = part.iter().map(|span| (span.0, span.1, span.2)).collect();
+            batches.push(batch(vec![spans(0, &part)]));
+            rest = later;
+        }
+        let json = export(&batches, vec![]);
+        let written = events(&json);
+        let mut written: Vec<_> = of_phase(&written, "X")
+            .into_iter()
+            .map(|span| (ns(&span["ts"]), ns(&span["dur"]), span["name"].as_str().unwrap()))
+            .collect();
+        // As viewers do: by begin, the longer ones first, else as they come.
+        written.sort_by_key(|span| (span.0, -span.1));
+        let mut around: Vec<i64> = Vec::new();
+        let found = written.into_iter().map(|(start, length, name)| {
+            around.retain(|end| *end > start);
+            around.push(start + length);
+            (around.len() as u64 - 1, name.to_owned(), start, length)
+        });
+        let catalog = catalog();
+        let at = |ticks| catalog.unix_ns(ticks) - START_NS;
+        // In the order of their begins, parents first.
+        made.reverse();
+        made.sort_by_key(|span| span.0);
+        let expected = made.iter().map(|&(start, length, site, depth)| {
+            let name = catalog.site_name(SiteId(site)).to_owned();
+            (depth, name, at(start), at(start + length) - at(start))
+        });
+        let (found, expected): (Vec<_>, Vec<_>) = (found.collect(), expected.collect());
+        assert_eq!(found, expected, "seed {seed}");
+    }
 }
 
 #[test]

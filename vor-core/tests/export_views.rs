@@ -15,7 +15,7 @@ use common::views::{self, NASTY, Views};
 use serde_json::Value;
 use vor_core::Error;
 use vor_core::batch::{SpanBatch, ThreadBatch};
-use vor_core::catalog::{Catalog, ThreadId};
+use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_core::clock::ClockSnapshot;
 use vor_core::export::collapsed::CollapsedExporter;
 use vor_core::export::samply::SamplyExporter;
@@ -72,7 +72,7 @@ fn collapsed_name(name: &str) -> String {
         return "?".into();
     }
     match name.strip_suffix(" 17") {
-        Some(rest) => format!("{rest}\u{a0}17"),
+        Some(rest) => format!("{rest}_17"),
         None => name,
     }
 }
@@ -100,6 +100,41 @@ fn collapsed_stacks_have_the_self_times_of_all_stacks() {
         assert_eq!(found.len(), distinct.len(), "each stack has one line");
         same_all(distinct, expected);
     }
+}
+
+#[test]
+fn names_have_ordinary_characters_and_stay_apart_from_weights() {
+    let mut catalog = (*views::catalog()).clone();
+    let names = ["row 17", "row 17; x", "row  2.5", "17", "a\tb"];
+    catalog.sites = Arc::new(names.map(site).to_vec());
+    let count = names.len() as u64;
+    let batch = SpanBatch {
+        catalog: Arc::new(catalog),
+        threads: vec![ThreadBatch {
+            start_ticks: (0..count).map(|i| 2_000 + 10 * i).collect(),
+            duration_ticks: vec![7; names.len()],
+            sites: (1..).map(SiteId).take(names.len()).collect(),
+            ..ThreadBatch::default()
+        }],
+    };
+    let text = collapsed(&[batch]);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let expected = [
+        "main;17 7",
+        "main;a b 7",
+        "main;row 17: x 7",
+        "main;row _2.5 7",
+        "main;row_17 7",
+    ];
+    assert_eq!(lines, expected);
+}
+
+fn site(name: &'static str) -> Option<Arc<SiteInfo>> {
+    Some(Arc::new(SiteInfo {
+        name: name.into(),
+        ..SiteInfo::default()
+    }))
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! Random programs as Perfetto traces: a reader of its own, for the wire format and for what the schema says of sequences, finds the same trees.
+//!
+//! With `VOR_ORACLE_OUT` a trace of equal times goes into that folder, with what was recorded as
+//! lines of JSON beside it, and Perfetto itself can be asked.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,22 +9,29 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "common/json.rs"]
+mod json;
 #[path = "common/wire.rs"]
 mod wire;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vor_core::batch::{ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch};
+use vor_core::batch::{
+    ArgValue, AsyncSpan, OpenStarts, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+};
 use vor_core::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_core::clock::{ClockSnapshot, ClockSync, Timeline};
+use vor_core::clock::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
+use vor_core::export::csv::SpanCsv;
 use vor_core::export::perfetto::{CounterUnit, PerfettoExporter};
-use vor_core::frame::{FrameSnapshot, MetricValue};
+use vor_core::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_core::reader::Lookahead;
 use vor_core::sink::FrameSink as _;
 use wire::{Field, fields};
 
@@ -233,8 +243,14 @@ fn read(bytes: &[u8]) -> Trace {
 
 const SITES: u32 = 200;
 
-/// A catalog whose ticks have `tick_ns` nanoseconds.
-fn catalog(threads: u32, tick_ns: u64) -> Arc<Catalog> {
+/// A tick of a nanosecond, of 41, as some clocks have it, and of a 64th, of which many share a
+/// nanosecond.
+const NS: u64 = 1 << RATE_BITS;
+const COARSE: u64 = 41 * NS;
+const FINE: u64 = NS / 64;
+
+/// A catalog whose ticks have `rate` parts of a nanosecond, of which `NS` are one.
+fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
     let site = |i: u32| SiteInfo {
         name: Cow::Owned(format!("site \"{i}\"")),
         file: if i.is_multiple_of(3) {
@@ -255,7 +271,7 @@ fn catalog(threads: u32, tick_ns: u64) -> Arc<Catalog> {
     timeline.push(ClockSync {
         ticks: 1000,
         unix_ns: 1_700_000_000_000_000_000,
-        rate: tick_ns << 40,
+        rate,
         wall_ns: 1_700_000_000_000_000_000,
     });
     Arc::new(Catalog {
@@ -288,8 +304,8 @@ fn catalog(threads: u32, tick_ns: u64) -> Arc<Catalog> {
     })
 }
 
-fn ns(ticks: u64, tick_ns: u64) -> u64 {
-    5_000_000 + (ticks - 1000) * tick_ns
+fn ns(ticks: u64, rate: u64) -> u64 {
+    5_000_000 + ((u128::from(ticks - 1000) * u128::from(rate)) >> RATE_BITS) as u64
 }
 
 /// A span of a made program.
@@ -395,8 +411,18 @@ fn export(batches: &[SpanBatch]) -> Vec<u8> {
     exporter.into_inner()
 }
 
-/// More edges than this are not to be had within a tick of 41 ns.
-const EDGES_PER_TICK: usize = 5;
+/// As [`export`], by one who knows after each batch what is open.
+fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
+    let mut ahead = Lookahead::default();
+    batches.iter().for_each(|batch| ahead.note(batch));
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    for batch in batches {
+        exporter.accept_batch(batch).unwrap();
+        exporter.accept_open(&ahead.after(batch)).unwrap();
+    }
+    exporter.finish().unwrap();
+    exporter.into_inner()
+}
 
 /// Name, start, end, depth and arguments of a thread's slices, in the order in which they ended, parents last.
 type Row = (String, u64, u64, usize, Vec<(String, String)>);
@@ -422,7 +448,7 @@ fn rows(trace: &Trace, tid: u64) -> Vec<Row> {
         .collect()
 }
 
-fn expected(spans: &[Made], tick_ns: u64) -> Vec<Row> {
+fn expected(spans: &[Made], rate: u64) -> Vec<Row> {
     let row = |made: &Made| {
         let args = args_of(made)
             .into_iter()
@@ -430,8 +456,8 @@ fn expected(spans: &[Made], tick_ns: u64) -> Vec<Row> {
         let name = format!("site \"{}\"", made.site);
         (
             name,
-            ns(made.start, tick_ns),
-            ns(made.end, tick_ns),
+            ns(made.start, rate),
+            ns(made.end, rate),
             made.depth,
             args.collect(),
         )
@@ -451,38 +477,164 @@ proptest! {
         cuts in vec(0..80_usize, 0..30),
     ) {
         let threads: Vec<_> = programs.iter().map(|steps| program(steps)).collect();
-        let catalog = catalog(threads.len() as u32, 1);
+        let catalog = catalog(threads.len() as u32, NS);
         let trace = read(&export(&batches(&catalog, &threads, &cuts)));
         for (i, spans) in threads.iter().enumerate() {
-            prop_assert_eq!(rows(&trace, 100 + i as u64), expected(spans, 1));
+            prop_assert_eq!(rows(&trace, 100 + i as u64), expected(spans, NS));
         }
     }
 
-    /// With a clock of 41 ns edges share a tick. What is nested in what stays, and nothing moves by more than half a tick.
+    /// With a clock of 41 ns, and with one of which 64 ticks are a nanosecond, many begins and ends
+    /// are at the same time. What is nested in what stays, and nothing moves.
     #[test]
-    fn the_same_trees_come_back_from_a_coarse_clock(
-        program_steps in steps(0..2),
+    fn the_same_trees_come_back_where_times_are_equal(
+        mut programs in vec(steps(0..3), 1..3),
+        rate in prop_oneof![Just(COARSE), Just(FINE), Just(NS)],
         cuts in vec(0..20_usize, 0..60),
     ) {
-        let tick_ns = 41;
-        let mut program_steps = program_steps;
-        for (enter, wait, _) in &mut program_steps {
+        for (enter, wait, _) in programs.iter_mut().flatten() {
             // A span within one tick could as well stand in the next one that begins there.
             *wait += u64::from(!*enter);
         }
-        for group in program_steps.chunks_mut(EDGES_PER_TICK) {
-            group[0].1 = 1;
-        }
-        let spans = program(&program_steps);
-        let catalog = catalog(1, tick_ns);
-        let trace = read(&export(&batches(&catalog, std::slice::from_ref(&spans), &cuts)));
-        let (found, expected) = (rows(&trace, 100), expected(&spans, tick_ns));
-        prop_assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(&expected) {
-            prop_assert_eq!((&found.0, found.3, &found.4), (&expected.0, expected.3, &expected.4));
-            prop_assert!(found.1.abs_diff(expected.1) <= 20 && found.2.abs_diff(expected.2) <= 20, "{found:?} {expected:?}");
+        let threads: Vec<_> = programs.iter().map(|steps| program(steps)).collect();
+        let batches = batches(&catalog(threads.len() as u32, rate), &threads, &cuts);
+        for bytes in [export(&batches), export_looking_ahead(&batches)] {
+            let trace = read(&bytes);
+            for (i, spans) in threads.iter().enumerate() {
+                prop_assert_eq!(rows(&trace, 100 + i as u64), expected(spans, rate));
+            }
         }
     }
+}
+
+/// A parent around the same nanosecond's children, thousands of times, and each ends in another
+/// batch than they do: its length, its depth and its name are those of the CSV.
+#[test]
+fn thousands_of_equal_starts_are_those_of_the_csv() {
+    let mut steps = vec![(true, 0, 7)];
+    for i in 0..6_000 {
+        steps.extend([(true, 200, i), (true, 1, i + 1), (true, 1, i + 2)]);
+        steps.extend([
+            (false, 90, 0),
+            (false, 1, 0),
+            (true, 1, i),
+            (false, 70, 0),
+            (false, 1, 0),
+        ]);
+    }
+    let spans = program(&steps);
+    let starts = spans.iter().map(|made| ns(made.start, FINE));
+    let distinct = starts.collect::<std::collections::HashSet<_>>().len();
+    assert!(spans.len() - distinct > 10_000, "{distinct} of {}", spans.len());
+    let catalog = catalog(1, FINE);
+    let cuts: Vec<_> = (0..20_000).map(|i| 1 + i % 2).collect();
+    let batches = batches(&catalog, std::slice::from_ref(&spans), &cuts);
+    let mut trees = TreeBuilder::new(usize::MAX);
+    batches.iter().for_each(|batch| trees.add_batch(batch));
+    let frame = FrameSnapshot {
+        catalog: Arc::clone(&catalog),
+        threads: trees.finish().threads,
+        ..FrameSnapshot::default()
+    };
+    let mut csv = SpanCsv::new(Vec::new());
+    csv.accept_frame(&Arc::new(frame)).unwrap();
+    csv.finish().unwrap();
+    let csv = String::from_utf8(csv.into_inner()).unwrap();
+    let mut expected: Vec<_> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.replace("\"\"", "'"))
+        .collect();
+    expected.sort_unstable();
+    let traces = [export(&batches), export_looking_ahead(&batches)];
+    if let Some(folder) = std::env::var_os("VOR_ORACLE_OUT") {
+        let folder = Path::new(&folder);
+        for (name, bytes) in ["equal", "equal-ahead"].iter().zip(&traces) {
+            std::fs::write(folder.join(format!("{name}.pftrace")), bytes).unwrap();
+        }
+        std::fs::write(folder.join("equal.jsonl"), json_rows(&catalog, &spans)).unwrap();
+    }
+    for bytes in traces {
+        let trace = read(&bytes);
+        let mut found: Vec<_> = rows(&trace, 100)
+            .into_iter()
+            .map(|(name, start, end, depth, _)| {
+                let name = name.replace('"', "'");
+                (depth, name, start - 5_000_000, end - start)
+            })
+            .collect();
+        found.sort_unstable();
+        let mut rows: Vec<_> = expected.iter().map(|line| csv_row(line)).collect();
+        rows.sort_unstable();
+        assert!(found == rows, "a slice is another than its row");
+    }
+}
+
+/// Returns the spans of the first thread as the oracle wants them.
+fn json_rows(catalog: &Catalog, spans: &[Made]) -> String {
+    let rows = spans.iter().map(|made| {
+        let site = catalog.site(SiteId(made.site)).unwrap();
+        let args = args_of(made);
+        let args: serde_json::Map<_, _> = args
+            .iter()
+            .map(|(name, value)| (name.clone(), json::arg(value)))
+            .collect();
+        let start = ns(made.start, FINE);
+        let row = serde_json::json!({
+            "kind": "span",
+            "name": site.name,
+            "category": site.category,
+            "file": site.file,
+            "line": site.line,
+            "tid": 100,
+            "thread": "thread 0",
+            "ts": start,
+            "dur": ns(made.end, FINE) - start,
+            "depth": made.depth,
+            "args": args,
+        });
+        format!("{row}\n")
+    });
+    rows.collect()
+}
+
+/// Returns depth, name, start and length of a row.
+fn csv_row(line: &str) -> (usize, String, u64, u64) {
+    let fields: Vec<&str> = line.split(',').collect();
+    let number = |at: usize| fields[at].parse().unwrap();
+    let name = fields[4].trim_matches('"').to_owned();
+    (number(3) as usize, name, number(7), number(8))
+}
+
+/// What is held back is written as soon as it is known not to have a parent in its nanosecond.
+#[test]
+fn begins_are_held_back_only_where_a_scope_that_is_open_began_with_them() {
+    let catalog = catalog(1, FINE);
+    let thread = ThreadBatch {
+        start_ticks: vec![10_000, 10_700, 12_000],
+        duration_ticks: vec![600, 600, 600],
+        sites: vec![SiteId(1), SiteId(2), SiteId(4)],
+        ..ThreadBatch::default()
+    };
+    let batch = SpanBatch {
+        catalog,
+        threads: vec![thread],
+    };
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    exporter.accept_batch(&batch).unwrap();
+    let open = |starts: &[u64]| OpenStarts {
+        as_of_ticks: 13_000,
+        threads: vec![(ThreadId(0), starts.to_vec())],
+    };
+    // The second one shares its nanosecond with a scope that is open.
+    exporter.accept_open(&open(&[9_000, 10_690])).unwrap();
+    exporter.flush().unwrap();
+    let begins = |bytes: &[u8]| {
+        let packets = Message::new(bytes).messages(1);
+        let events = packets.iter().filter_map(|packet| packet.message(11));
+        events.filter(|event| event.number(9) == Some(1)).count()
+    };
+    assert_eq!(begins(&exporter.into_inner()), 2);
 }
 
 #[test]
@@ -493,14 +645,14 @@ fn long_batches_are_written_in_blocks_and_nothing_is_lost_between() {
         steps.extend([(true, 3, i), (true, 2, i + 1), (false, 5, 0), (false, 4, 0)]);
     }
     let spans = program(&steps);
-    let catalog = catalog(1, 1);
+    let catalog = catalog(1, NS);
     let bytes = export(&batches(&catalog, std::slice::from_ref(&spans), &[]));
-    assert_eq!(rows(&read(&bytes), 100), expected(&spans, 1));
+    assert_eq!(rows(&read(&bytes), 100), expected(&spans, NS));
 }
 
 #[test]
 fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
-    let catalog = catalog(2, 1);
+    let catalog = catalog(2, NS);
     let poll = |task, start_ticks, duration_ticks| TaskEvent {
         task,
         site: SiteId(1),
@@ -580,7 +732,7 @@ fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
 
 #[test]
 fn metrics_are_counters_with_their_units() {
-    let mut catalog = (*catalog(1, 1)).clone();
+    let mut catalog = (*catalog(1, NS)).clone();
     let columns = [
         ("memory", "MB"),
         ("time", "ms"),
@@ -659,7 +811,7 @@ fn a_trace_of_nothing_is_empty_and_a_finished_one_takes_no_more() {
 
 #[test]
 fn ids_that_nobody_declared_are_unknown_and_harmless() {
-    let catalog = catalog(0, 1);
+    let catalog = catalog(0, NS);
     let batch = SpanBatch {
         catalog,
         threads: vec![ThreadBatch {

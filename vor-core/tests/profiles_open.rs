@@ -16,14 +16,17 @@ mod pprof;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use vor_core::alloc::{TrackingAllocator, untracked};
+use vor_core::batch::SpanBatch;
 use vor_core::config::Config;
 use vor_core::cpu::thread_cpu_ns;
+use vor_core::frame::FrameSnapshot;
 use vor_core::sink::pprof::PprofSink;
-use vor_core::sink::{Guard, Sink as _};
-use vor_core::{profile_scope, thread};
+use vor_core::sink::{FrameSink, Guard, Interest, Sink as _};
+use vor_core::{Error, drain, profile_scope, thread};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();
@@ -206,6 +209,99 @@ fn a_single_scope_of_which_processor_time_is_measured_is_told_of_too() {
                     std::fs::remove_file(entry.unwrap().path()).unwrap();
                 }
             }
+        },
+    );
+}
+
+/// Keeps all spans: name, start, and length in nanoseconds.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<(String, u64, u64)>>>);
+
+impl FrameSink for Spans {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        let mut spans = self.0.lock().unwrap();
+        for thread in &batch.threads {
+            assert_eq!(thread.dropped_spans, 0);
+            for i in 0..thread.len() {
+                let (start, length) = (thread.start_ticks[i], thread.duration_ticks[i]);
+                let name = batch.catalog.site_name(thread.sites[i]).to_owned();
+                spans.push((name, start, batch.catalog.timeline.duration_ns(start, length)));
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn leaves(turns: u64) {
+    for turn in 0..turns {
+        profile_scope!("leaf");
+        black_box(turn);
+        if turn % 1_000 == 999 {
+            drain::flush();
+        }
+    }
+}
+
+/// Two frames, and the scopes around the leaves end when all of these were merged.
+#[test]
+fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
+    in_a_process_of_its_own(
+        "forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it",
+        |folder| {
+            Config::new().allocations(false).enable();
+            let spans = Spans::default();
+            let sink = drain::add_sink("the spans", spans.clone());
+            let profiles = PprofSink {
+                path: folder.join("run.pb.gz"),
+                interval: Duration::from_secs(3_600),
+                ..PprofSink::default()
+            };
+            let profiles = profiles.install();
+            {
+                profile_scope!("run_all");
+                leaves(20_000);
+                {
+                    profile_scope!("parse");
+                    leaves(30_000);
+                    drain::frame_mark();
+                    leaves(10_000);
+                }
+            }
+            drop(profiles);
+            drop(sink);
+            let profile = pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
+            let spans = spans.0.lock().unwrap();
+            let one = |name: &str| {
+                let mut found = spans.iter().filter(|span| span.0 == name);
+                found.next().unwrap().clone()
+            };
+            let (run_all, parse) = (one("run_all"), one("parse"));
+            let leaves = |inner: bool| -> u64 {
+                let leaves = spans.iter().filter(|span| span.0 == "leaf");
+                leaves
+                    .filter(|span| (span.1 >= parse.1) == inner)
+                    .map(|span| span.2)
+                    .sum()
+            };
+            let stack =
+                |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+            let expected = BTreeMap::from([
+                (stack(&["run_all"]), run_all.2 - parse.2 - leaves(false)),
+                (stack(&["run_all", "leaf"]), leaves(false)),
+                (stack(&["run_all", "parse"]), parse.2 - leaves(true)),
+                (stack(&["run_all", "parse", "leaf"]), leaves(true)),
+            ]);
+            let found = profile.sums("wall").into_iter();
+            let found: BTreeMap<_, _> = found.map(|(stack, ns)| (stack, ns as u64)).collect();
+            assert_eq!(found, expected);
         },
     );
 }

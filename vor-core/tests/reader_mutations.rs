@@ -68,6 +68,23 @@ struct Tally {
 
 /// Judges what a reader of a version-3 mutant gave.
 fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
+    let marks = made.frame_ends.iter().map(|&end| {
+        let at = made.records.partition_point(|&begin| begin < end) - 1;
+        made.records[at]..end
+    });
+    if !marks.into_iter().any(|mark| mutant.keeps(&mark)) && !given.is_empty() {
+        // What is left is one frame, as of a program that makes no mark.
+        assert!(told, "{}: no mark and no damage", mutant.what);
+        assert_eq!(given.len(), 1, "{}: frames without marks", mutant.what);
+        let frame = &given[0].frame;
+        assert!(
+            frame.index == 0 && frame.metrics.is_empty(),
+            "{}: {frame:?}",
+            mutant.what
+        );
+        assert_eq!(given[0].held_spans(), frame.span_count, "{}", mutant.what);
+        return;
+    }
     let mut whole = vec![false; made.frames.len()];
     for recovered in given {
         if recovered.lost_records > 0 {

@@ -9,8 +9,8 @@ mod common;
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::make;
 use vor_core::format::RECORD_HEAD_BYTES;
@@ -153,6 +153,65 @@ fn spans_are_jumped_over() {
     assert_eq!(capture.summaries(0).map(Result::unwrap).count(), 40);
     let read = bytes_read.load(Ordering::Relaxed);
     assert!(read * 8 < all, "{read} of {all} bytes");
+}
+
+/// A file in memory that grows.
+#[derive(Clone)]
+struct Growing {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    at: u64,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Growing {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.bytes.lock().unwrap();
+        let mut rest = &bytes[bytes.len().min(self.at as usize)..];
+        let n = rest.read(into)?;
+        self.at += n as u64;
+        self.read.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl Seek for Growing {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = match to {
+            SeekFrom::Start(at) => at,
+            SeekFrom::End(back) => {
+                let end = self.bytes.lock().unwrap().len() as u64;
+                end.saturating_add_signed(back)
+            }
+            SeekFrom::Current(by) => self.at.saturating_add_signed(by),
+        };
+        Ok(self.at)
+    }
+}
+
+#[test]
+fn a_growing_file_is_read_once_however_small_its_pieces() {
+    let v2 = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/data/v2/flame.vor");
+    let v2 = std::fs::read(v2).unwrap();
+    // Version 3 in records of some hundred kilobytes.
+    for (bytes, first) in [(make(28, 4, 60_000, false).bytes, 100), (v2, 200)] {
+        for piece in [200_000, 3000, 100] {
+            let file = Growing {
+                bytes: Arc::new(Mutex::new(bytes[..first].to_vec())),
+                at: 0,
+                read: Arc::default(),
+            };
+            let mut capture = Capture::new(file.clone()).unwrap();
+            for piece in bytes[first..].chunks(piece) {
+                file.bytes.lock().unwrap().extend_from_slice(piece);
+                capture.extend().unwrap();
+            }
+            let expected = Capture::new(Cursor::new(bytes.clone())).unwrap();
+            assert_eq!(capture.frame_count(), expected.frame_count());
+            assert_eq!(capture.info().damage, expected.info().damage);
+            let (read, all) = (file.read.load(Ordering::Relaxed), bytes.len() as u64);
+            assert!(read <= 4 * all, "pieces of {piece}: {read} of {all} bytes");
+        }
+    }
 }
 
 #[test]

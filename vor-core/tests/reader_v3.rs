@@ -244,10 +244,8 @@ fn a_torn_file_counts_the_spans_behind_its_last_frame() {
                 counted(torn),
                 "cut at byte {cut}"
             );
-            let in_frames: u64 = made.frames[..info.frames as usize]
-                .iter()
-                .map(|frame| frame.span_count)
-                .sum();
+            let marks = made.frame_ends.iter().filter(|&&end| end <= cut).count();
+            let in_frames: u64 = made.frames[..marks].iter().map(|frame| frame.span_count).sum();
             behind_frames += info.spans - in_frames;
             cuts += 1;
         }

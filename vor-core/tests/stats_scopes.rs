@@ -68,6 +68,7 @@ fn batch_of(nodes: &[Node], ended: &[usize]) -> ThreadBatch {
 #[derive(Debug, Default, PartialEq)]
 struct Naive {
     lengths_ns: Vec<u64>,
+    /// Without those of spans inside others of the site.
     total_ns: u64,
     self_ns: u64,
 }
@@ -84,7 +85,10 @@ fn naive(nodes: &[Node], timeline: &Timeline) -> BTreeMap<SiteId, Naive> {
     for (node, self_ns) in nodes.iter().zip(self_ns) {
         let site = sites.entry(node.site).or_default();
         site.lengths_ns.push(length(node));
-        site.total_ns += length(node);
+        let mut around = std::iter::successors(node.parent, |&parent| nodes[parent].parent);
+        if !around.any(|outer| nodes[outer].site == node.site) {
+            site.total_ns += length(node);
+        }
         site.self_ns += self_ns;
     }
     sites
@@ -142,7 +146,10 @@ fn check(rows: &[ScopeStats], nodes: &[Node], timeline: &Timeline) -> Result<(),
         prop_assert_eq!(row.self_ns, naive.self_ns);
         prop_assert_eq!(row.min_ns, lengths[0]);
         prop_assert_eq!(row.max_ns, lengths[lengths.len() - 1]);
-        prop_assert_eq!(row.mean_ns, naive.total_ns as f64 / lengths.len() as f64);
+        prop_assert_eq!(
+            row.mean_ns,
+            lengths.iter().sum::<u64>() as f64 / lengths.len() as f64
+        );
         for (found, quantile) in [(row.p50_ns, 0.50), (row.p95_ns, 0.95), (row.p99_ns, 0.99)] {
             let exact = exact(lengths, quantile);
             prop_assert!(
@@ -176,13 +183,15 @@ proptest! {
         let mut stats = StatsBuilder::new();
         let mut told: BTreeMap<SiteId, (u64, u64, u64)> = BTreeMap::new();
         for part in ended.chunks(batch_len) {
-            stats.add_each(&timeline, &batch_of(&nodes, part), |site, total_ns, self_ns| {
-                let (count, total, own) = told.entry(site).or_default();
-                (*count, *total, *own) = (*count + 1, *total + total_ns, *own + self_ns);
+            stats.add_each(&timeline, &batch_of(&nodes, part), |site, length_ns, self_ns| {
+                let (count, lengths, own) = told.entry(site).or_default();
+                (*count, *lengths, *own) = (*count + 1, *lengths + length_ns, *own + self_ns);
             });
         }
         for row in stats.scope_stats(&Catalog::default()) {
-            prop_assert_eq!(told.remove(&row.site), Some((row.count, row.total_ns, row.self_ns)));
+            let (count, lengths_ns, self_ns) = told.remove(&row.site).unwrap_or_default();
+            prop_assert_eq!((count, self_ns), (row.count, row.self_ns));
+            prop_assert_eq!(row.mean_ns, lengths_ns as f64 / count as f64);
         }
         prop_assert!(told.is_empty());
         check(&stats.scope_stats(&Catalog::default()), &nodes, &timeline)?;
@@ -204,12 +213,12 @@ proptest! {
             taken += part.len();
             // What a worker sees that asked when the last span of the batch ended: all that began by then and ended later.
             let as_of_ticks = nodes[part[part.len() - 1]].end_ticks;
-            let mut open: Vec<u64> = ended[taken..]
+            let mut open: Vec<(SiteId, u64)> = ended[taken..]
                 .iter()
-                .map(|&i| nodes[i].start_ticks)
-                .filter(|&start| start <= as_of_ticks)
+                .map(|&i| (nodes[i].site, nodes[i].start_ticks))
+                .filter(|&(_, start)| start <= as_of_ticks)
                 .collect();
-            open.sort_unstable();
+            open.sort_by_key(|&(_, start)| start);
             stats.settle(ThreadId(0), as_of_ticks, &open);
         }
         check(&stats.scope_stats(&Catalog::default()), &nodes, &timeline)?;
@@ -263,7 +272,7 @@ proptest! {
         };
         let mut stats = StatsBuilder::new();
         stats.add(&timeline, &batch);
-        stats.settle(ThreadId(0), u64::MAX / 2, &[1, 5]);
+        stats.settle(ThreadId(0), u64::MAX / 2, &[(SiteId(3), 1), (SiteId(1), 5)]);
         stats.add(&timeline, &batch);
         prop_assert_eq!(stats.span_count(), 2 * spans.len() as u64);
         for row in stats.scope_stats(&Catalog::default()) {
@@ -363,7 +372,7 @@ fn many_flat_children_across_batches_belong_to_their_root() {
     // A warm-up of flat roots, then a root with 300 000 children; the warm-up may not end up in the root.
     let timeline = Timeline::default();
     let mut stats = StatsBuilder::new();
-    let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[u64]| {
+    let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[(SiteId, u64)]| {
         for part in 0..30 {
             let starts: Vec<u64> = (0..10_000).map(|i| from + (part * 10_000 + i) * 10).collect();
             let as_of_ticks = starts[starts.len() - 1] + 8;
@@ -379,7 +388,7 @@ fn many_flat_children_across_batches_belong_to_their_root() {
         from + 3_000_000
     };
     let root_start = flat(&mut stats, 1, 0, &[]);
-    let root_end = flat(&mut stats, 2, root_start + 1, &[root_start]);
+    let root_end = flat(&mut stats, 2, root_start + 1, &[(SiteId(3), root_start)]);
     let root = ThreadBatch {
         start_ticks: vec![root_start],
         duration_ticks: vec![root_end - root_start],

@@ -23,7 +23,8 @@ use crate::object::{Py_am_send, TypeCell, methods, no_args, offsets, positional,
 use crate::open;
 use crate::values::Value;
 
-/// The object. All fields but `weak` and `values` are set where it is made and not changed after that, but `inner` is taken away by the garbage collector.
+/// The object. All fields but `weak`, `values` and `life` are set where it is made and not changed
+/// after that, but `inner` is taken away by the garbage collector.
 #[repr(C)]
 struct Activation {
     base: ffi::PyObject,
@@ -32,6 +33,11 @@ struct Activation {
     site: &'static CallSite,
     /// What the function was called with, a box, until the first activation takes it (acquire); null after that. Without an interpreter's lock two threads may resume the object at once, of which one is refused.
     values: AtomicPtr<Vec<Value>>,
+    is_coroutine: bool,
+    /// The first activation of a coroutine that is suspended, with which its task began. Whoever
+    /// resumes the object changes it, and has the interpreter's lock meanwhile.
+    life: Option<LooseScope>,
+    was_resumed: bool,
 }
 
 static TYPE: TypeCell = TypeCell::new();
@@ -103,8 +109,25 @@ pub(crate) unsafe fn around(
         (&raw mut (*object).site).write(site);
         let values = values.map_or(ptr::null_mut(), |values| Box::into_raw(Box::new(values)));
         (&raw mut (*object).values).write(AtomicPtr::new(values));
+        (&raw mut (*object).is_coroutine).write(is_coroutine(inner));
+        (&raw mut (*object).life).write(None);
+        (&raw mut (*object).was_resumed).write(false);
         (&raw mut (*object).inner).write(inner);
         made
+    }
+}
+
+/// Returns whether this is a coroutine: it is awaited as it is, and nothing else steps through it.
+///
+/// # Safety
+///
+/// `inner` is alive.
+unsafe fn is_coroutine(inner: *mut ffi::PyObject) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        let kind = ffi::Py_TYPE(inner);
+        !ffi::PyType_GetSlot(kind, ffi::Py_am_await).is_null()
+            && ffi::PyType_GetSlot(kind, ffi::Py_tp_iternext).is_null()
     }
 }
 
@@ -139,6 +162,8 @@ unsafe fn take_values(object: *mut ffi::PyObject) -> Option<Vec<Value>> {
 
 /// A span that is open around an activation.
 struct Span {
+    object: *mut ffi::PyObject,
+    is_first: bool,
     height: usize,
     scope: LooseScope,
     args: ArgWords,
@@ -149,11 +174,14 @@ impl Span {
     ///
     /// # Safety
     ///
-    /// As for [`inner`].
+    /// As for [`inner`], and the object outlives the span.
     #[inline]
     unsafe fn begin(object: *mut ffi::PyObject) -> Self {
         // SAFETY: as the caller says.
-        let (site, values) = unsafe { ((*object.cast::<Activation>()).site, take_values(object)) };
+        let (site, is_first, values) = unsafe {
+            let activation = &*object.cast::<Activation>();
+            (activation.site, !activation.was_resumed, take_values(object))
+        };
         let height = open::height();
         let (scope, args) = match values {
             None => (loose::begin(site), ArgWords::default()),
@@ -161,15 +189,36 @@ impl Span {
                 values.iter().for_each(|value| put(value.word()));
             }),
         };
-        Self { height, scope, args }
+        Self {
+            object,
+            is_first,
+            height,
+            scope,
+            args,
+        }
     }
 
+    /// Ends it. A coroutine that is suspended is a task from its first activation on, and to its
+    /// last.
     #[inline]
-    fn end(self) {
+    fn end(self, is_suspended: bool) {
         if open::height() != self.height {
             open::end_above(self.height);
         }
         self.scope.end_with(&self.args);
+        // SAFETY: the object is alive, as `begin` was told.
+        let activation = unsafe { &mut *self.object.cast::<Activation>() };
+        if !activation.is_coroutine {
+            return;
+        }
+        activation.was_resumed = true;
+        if is_suspended {
+            if self.is_first {
+                activation.life = Some(self.scope);
+            }
+        } else if let Some(first) = activation.life.take() {
+            first.end_as_task();
+        }
     }
 }
 
@@ -179,7 +228,7 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
         let span = Span::begin(object);
         let mut result = ptr::null_mut();
         let how = ffi::PyIter_Send(inner(object), ffi::Py_None(), &mut result);
-        span.end();
+        span.end(how == ffi::PySendResult::PYGEN_NEXT);
         match how {
             ffi::PySendResult::PYGEN_NEXT => result,
             // The end is no value and no error, or a `StopIteration` with the value that was returned.
@@ -224,7 +273,7 @@ unsafe extern "C" fn resume(
     unsafe {
         let span = Span::begin(object);
         let how = ffi::PyIter_Send(inner(object), value, result);
-        span.end();
+        span.end(how == ffi::PySendResult::PYGEN_NEXT);
         how
     }
 }
@@ -244,7 +293,9 @@ unsafe fn activate(
     unsafe {
         let span = Span::begin(object);
         let returned = call_method(object, method, args, count);
-        span.end();
+        // It gives a value where it is suspended, and raises or says `None` to a close where it
+        // ends.
+        span.end(!returned.is_null() && method != "close");
         returned
     }
 }
@@ -356,7 +407,7 @@ unsafe fn let_go(object: *mut ffi::PyObject) {
             if is_suspended {
                 let span = Span::begin(object);
                 ffi::Py_DECREF(inner);
-                return span.end();
+                return span.end(false);
             }
         }
         ffi::Py_DECREF(inner);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::codes::{self, Coroutine};
 use crate::monitor::{self, MIN_TICKS};
 use crate::object::{add_functions, none, positional};
 use crate::{callee, open};
@@ -71,10 +72,22 @@ unsafe extern "C" fn event(
             unsafe {
                 let code: *mut ffi::PyObject = ffi::PyFrame_GetCode(frame).cast();
                 ffi::Py_DECREF(code);
-                if what == ffi::PyTrace_CALL {
-                    monitor::begin(code);
-                } else {
-                    open::end(open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
+                let coroutine = codes::find(code.addr()).and_then(|code| code.coroutine.as_ref());
+                let at = coroutine.map(|coroutine| Instruction::at(coroutine, frame));
+                let (key, min_ticks) = (open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
+                match (what, at) {
+                    (ffi::PyTrace_CALL, None | Some(Instruction::Begin)) => {
+                        monitor::begin(code);
+                    }
+                    // It goes on behind a suspension, or with an exception at it.
+                    (ffi::PyTrace_CALL, Some(_)) => {
+                        monitor::begin_again(code);
+                    }
+                    (_, None) => open::end(key, min_ticks),
+                    (_, Some(Instruction::Yield)) if !arg.is_null() => {
+                        open::suspend(key, min_ticks, || frame.addr());
+                    }
+                    (_, Some(_)) => open::end_life(key, min_ticks, || frame.addr()),
                 }
             }
         }
@@ -86,4 +99,37 @@ unsafe extern "C" fn event(
         _ => {}
     }
     0
+}
+
+/// Where a frame of a coroutine stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instruction {
+    /// At its begin.
+    Begin,
+    /// Where it is suspended.
+    Yield,
+    /// Anywhere else.
+    Other,
+}
+
+impl Instruction {
+    /// Returns where a frame of this coroutine stands.
+    ///
+    /// # Safety
+    ///
+    /// The frame is alive, and of code with these instructions.
+    unsafe fn at(coroutine: &Coroutine, frame: *mut ffi::PyFrameObject) -> Self {
+        // Of CPython 3.11, the one version that this module is for. A begin has an argument of its
+        // own.
+        const YIELD_VALUE: u8 = 86;
+        const RESUME: u8 = 151;
+        // SAFETY: as the caller says.
+        let at = unsafe { ffi::PyFrame_GetLasti(frame) };
+        let at = usize::try_from(at).ok();
+        match at.and_then(|at| coroutine.instructions.get(at..at + 2)) {
+            Some([RESUME, 0]) => Self::Begin,
+            Some([YIELD_VALUE, _]) => Self::Yield,
+            _ => Self::Other,
+        }
+    }
 }

@@ -23,6 +23,31 @@ pub(crate) struct Code {
     pub(crate) site: Option<&'static CallSite>,
     /// The names of its arguments that are recorded, as the call site has them.
     pub(crate) args: Box<[String]>,
+    /// Set where it is an `async def`, whose activations are one task.
+    pub(crate) coroutine: Option<Coroutine>,
+}
+
+/// What is known of an `async def` beside its call site.
+#[derive(Debug)]
+pub(crate) struct Coroutine {
+    /// Its instructions: the C profile callback does not say whether a coroutine begins or goes on,
+    /// is suspended or ends.
+    #[cfg(not(Py_3_12))]
+    pub(crate) instructions: Box<[u8]>,
+}
+
+impl Coroutine {
+    /// Returns what is known of an `async def`; `None` of any other code.
+    pub(crate) fn of(code: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        const CO_COROUTINE: u32 = 0x80;
+        if code.getattr("co_flags")?.extract::<u32>()? & CO_COROUTINE == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            #[cfg(not(Py_3_12))]
+            instructions: code.getattr("co_code")?.extract::<Vec<u8>>()?.into(),
+        }))
+    }
 }
 
 /// Written by who has [`CHANGES`]; read by every event (acquire), the address first, which is stored last (release).
@@ -60,6 +85,11 @@ static ALL: AtomicBool = AtomicBool::new(false);
 /// Has all code recorded that the filter lets pass, or only what was [`put`] in.
 pub(crate) fn trace_all(all: bool) {
     ALL.store(all, Ordering::Relaxed);
+}
+
+/// Returns whether all code is recorded that the filter lets pass.
+pub(crate) fn traces_all() -> bool {
+    ALL.load(Ordering::Relaxed)
 }
 
 /// Returns what is known of the code object at this address.
@@ -107,6 +137,7 @@ pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'
     let found = Code {
         site,
         args: Box::default(),
+        coroutine: Coroutine::of(code)?,
     };
     // Another thread may have come first, with a name that the program gave.
     enter(code, found, false)?;

@@ -11,7 +11,7 @@ use vor_core::drain;
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, statistics, aggregate, print_stats, cpu_time, cpu_split, inline_drain, \
-    drain_interval_ms, max_spans_per_frame, watchdog_ms";
+    drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
 
 /// Switches recording on: by the variables where there are no keywords, else by the keywords alone.
 pub(crate) fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
@@ -66,6 +66,7 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
                 config.max_spans_per_frame(given.whole(0, u64::from(u32::MAX))? as usize)
             }
             "watchdog_ms" => config.watchdog(given.duration_ms()?),
+            "signals" => config.signals(given.flag()?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
                     "enable: expected keywords among {KEYWORDS}; found {key}"

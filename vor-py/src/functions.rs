@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use vor_core::{drain, metrics, scope};
 
 use crate::object::{add_functions, none, positional, raise, text};
+use crate::ticker;
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_functions(
@@ -177,7 +178,10 @@ unsafe extern "C" fn frame_mark(
                 };
                 drain::frame_mark_named(name);
             }
-            _ => drain::frame_mark(),
+            _ => {
+                ticker::stop();
+                drain::frame_mark();
+            }
         }
         none()
     }

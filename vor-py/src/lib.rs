@@ -17,8 +17,12 @@
 //!
 //! # How it is built
 //!
-//! One wheel is for CPython 3.11, one by the stable ABI (feature `abi3`) for 3.12 and later, one for each version without an interpreter's lock. Without a feature the crate is empty and needs no Python, so a workspace builds and tests anywhere;
-//! maturin sets the feature. Hot paths are C functions of the interpreter's own calling conventions, everything else is PyO3's. Interpreters without a lock have a wheel for each
+//! A wheel is for the version of CPython that builds it (feature `module`). A release has one for
+//! 3.11, one by the stable ABI (feature `abi3`) for 3.12 and later, and one for each version
+//! without an interpreter's lock. Without a feature the crate is empty and needs no Python, so a
+//! workspace builds and tests anywhere; maturin sets the feature. Hot paths are C functions of the
+//! interpreter's own calling conventions, everything else is PyO3's. Interpreters without a lock
+//! have a wheel for each
 //! version, and leave the lock off for it: what threads share here is atomic or has a lock of its own. Interpreters within a process beside the first are refused with `ImportError`.
 
 #![cfg(feature = "module")]
@@ -31,12 +35,14 @@ mod values;
 mod config;
 mod functions;
 mod scope;
+mod ticker;
 mod filter;
 mod codes;
 mod callee;
 mod monitor;
 mod wrapper;
 mod activation;
+mod loops;
 #[cfg(not(Py_3_12))]
 mod callback;
 mod reading;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -10,12 +11,12 @@ use pyo3::types::{PyDict, PyString};
 use vor_core::callsite::MAX_ARGS;
 use vor_core::{calibrate as core_calibrate, clock, drain, metrics, thread};
 
-use crate::codes::{self, Code};
+use crate::codes::{self, Code, Coroutine};
 use crate::filter::{self, Filter};
 use crate::sites::{self, Place};
 use crate::values::Value;
 use crate::wrapper::{self, Argument};
-use crate::{activation, config, functions, monitor, open, scope};
+use crate::{activation, config, functions, loops, monitor, open, scope, ticker};
 
 /// What the package `vor` has in Rust.
 #[pymodule(gil_used = false)]
@@ -23,7 +24,7 @@ mod _core {
     #[pymodule_export]
     use super::{
         calibrate, capture_path, close_capture, command, disable, empty_span_ns, enable, flush, hooks,
-        is_enabled, put_code, record_metric_unit, trace, wrap,
+        is_enabled, mark_frames_every, put_code, record_metric_unit, stop_marking_frames, trace, wrap,
     };
     #[pymodule_export]
     use crate::reading::{CaptureError, Column, Reading, Table, contents};
@@ -65,7 +66,9 @@ fn refuse_second_interpreter() -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (**keywords))]
 fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-    config::enable(py, keywords)
+    config::enable(py, keywords)?;
+    loops::watch(py);
+    Ok(())
 }
 
 /// Switches recording off. The calls that are open here end.
@@ -144,6 +147,7 @@ fn put_code(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<Str
         Code {
             site: Some(site),
             args: args.into(),
+            coroutine: Coroutine::of(code)?,
         },
     )
 }
@@ -199,6 +203,19 @@ fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_ca
     // Elsewhere the package asks for these events or does not.
     #[cfg(Py_3_12)]
     let _ = c_calls;
+}
+
+/// Begins to mark a frame every so many milliseconds, until the program marks one itself.
+#[pyfunction]
+#[pyo3(signature = (interval_ms, /))]
+fn mark_frames_every(interval_ms: f64) {
+    ticker::start(Duration::from_nanos((interval_ms * 1e6) as u64));
+}
+
+/// Ends what `mark_frames_every` began, and returns whether the program has marked no frame itself.
+#[pyfunction]
+fn stop_marking_frames() -> bool {
+    ticker::stop()
 }
 
 /// Returns what the program calls the thread, from the tables of `threading`; no code of Python runs for it.

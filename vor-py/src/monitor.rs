@@ -7,8 +7,9 @@
 //! |---|---|
 //! | `PY_START`, `PY_RESUME` | a call, or an activation of a generator or coroutine |
 //! | `PY_THROW` | such an activation, by an exception |
-//! | `PY_RETURN`, `PY_YIELD` | ends it |
-//! | `PY_UNWIND` | ends it, by an exception |
+//! | `PY_YIELD` | ends an activation; of a coroutine, the task that the activations are goes on |
+//! | `PY_RETURN` | ends a call or an activation, and the task |
+//! | `PY_UNWIND` | ends them, by an exception |
 //! | `CALL`, `C_RETURN`, `C_RAISE` | a call of what is not written in Python, if asked for |
 
 #![expect(
@@ -75,7 +76,7 @@ pub(crate) fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResu
         ("PY_RESUME", resume),
         ("PY_THROW", throw),
         ("PY_RETURN", end),
-        ("PY_YIELD", end),
+        ("PY_YIELD", suspend),
         ("PY_UNWIND", unwind),
         ("CALL", call),
         ("C_RETURN", c_end),
@@ -115,6 +116,7 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
         Some(Code {
             site: Some(site),
             args,
+            ..
         }) if args.is_empty() => {
             open::push(open::call_key(code), loose::begin(site));
             true
@@ -131,11 +133,19 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
 ///
 /// As for [`begin`].
 #[inline(always)]
-unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
+pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
     // SAFETY: as for `begin`.
     match unsafe { codes::find(code.addr()) } {
-        Some(Code { site: Some(site), .. }) => {
-            open::push(open::call_key(code), loose::begin(site));
+        Some(Code {
+            site: Some(site),
+            coroutine,
+            ..
+        }) => {
+            let key = match coroutine {
+                None => open::call_key(code),
+                Some(_) => open::resumed_key(code),
+            };
+            open::push(key, loose::begin(site));
             true
         }
         Some(Code { site: None, .. }) => false,
@@ -158,6 +168,7 @@ unsafe fn begin_slowly(code: *mut ffi::PyObject) -> bool {
         Ok(Some(Code {
             site: Some(site),
             args,
+            ..
         })) => {
             if args.is_empty() {
                 open::push(key, loose::begin(site));
@@ -233,6 +244,28 @@ unsafe extern "C" fn throw(
     none()
 }
 
+/// Ends an activation of what is suspended.
+unsafe extern "C" fn suspend(
+    _: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    _: usize,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as for `start`.
+    unsafe {
+        let code = *args;
+        let min_ticks = MIN_TICKS.load(Ordering::Relaxed);
+        match codes::find(code.addr()) {
+            Some(Code { site: None, .. }) => return disable(),
+            Some(Code {
+                coroutine: Some(_), ..
+            }) => open::suspend(open::call_key(code), min_ticks, frame),
+            _ => open::end(open::call_key(code), min_ticks),
+        }
+    }
+    none()
+}
+
 unsafe extern "C" fn end(
     _: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
@@ -242,10 +275,10 @@ unsafe extern "C" fn end(
     // SAFETY: as for `start`.
     unsafe {
         let code = *args;
-        if let Some(Code { site: None, .. }) = codes::find(code.addr()) {
-            return disable();
+        match codes::find(code.addr()) {
+            Some(Code { site: None, .. }) => return disable(),
+            known => end_call(code, known),
         }
-        open::end(open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
     }
     none()
 }
@@ -259,11 +292,30 @@ unsafe extern "C" fn unwind(
     // SAFETY: as for `start`. This event is for all code, also what is not recorded, and cannot be disabled by place.
     unsafe {
         let code = *args;
-        if let Some(Code { site: Some(_), .. }) = codes::find(code.addr()) {
-            open::end(open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
+        if let Some(known @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
+            end_call(code, Some(known));
         }
     }
     none()
+}
+
+/// Ends a call or the last activation of what is known so.
+#[inline(always)]
+fn end_call(code: *mut ffi::PyObject, known: Option<&Code>) {
+    let (key, min_ticks) = (open::call_key(code), MIN_TICKS.load(Ordering::Relaxed));
+    match known {
+        Some(Code {
+            coroutine: Some(_), ..
+        }) => open::end_life(key, min_ticks, frame),
+        _ => open::end(key, min_ticks),
+    }
+}
+
+/// Returns the address of the frame that an event comes from, which a coroutine has to its end.
+fn frame() -> usize {
+    // SAFETY: events come on threads that are attached to the interpreter. It keeps a frame that
+    // was asked for as long as the code runs or is suspended.
+    unsafe { ffi::PyEval_GetFrame() }.addr()
 }
 
 unsafe extern "C" fn call(

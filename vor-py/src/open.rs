@@ -4,12 +4,16 @@
 //! suspended: what is around it ends first, or a `with` of another coroutine begins above it and ends later. Such an entry is put *aside*, and its end is recorded as that of a task. And the end of a call
 //! can be missed, where recording was switched off meanwhile; it is ended with what is around it.
 //!
+//! A coroutine that was suspended is a task as well, which begins with its first activation and
+//! ends with its last: in between, its frame says which of the coroutines of its code it is.
+//!
 //! ```text
 //! entries   [ main | load | with "batch" ]      keys: the code object, the code object, the object of the `with`
 //! aside     [ with "fetch" ]                    left behind by a coroutine that is suspended
 //! ```
 
 use std::cell::UnsafeCell;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use vor_core::scope::loose::{self, ArgWords, LooseScope};
@@ -18,11 +22,14 @@ use vor_core::scope::loose::{self, ArgWords, LooseScope};
 const BLOCK: usize = 1;
 /// Set in a key where the entry has arguments, the last ones of [`Stack::args`].
 const WITH_ARGS: usize = 2;
+/// Set in a key where the entry is an activation of a coroutine that was suspended before.
+const RESUMED: usize = 4;
 
 /// How often recording was switched off. Written by [`forget_calls`], read relaxed by every call that begins: calls from before have no end to wait for.
 static SWITCHED_OFF: AtomicU32 = AtomicU32::new(0);
 
-/// Blocks that are kept aside on a thread; the ends of more are not recorded.
+/// Blocks that are kept aside on a thread, and coroutines that are suspended on it; the ends of
+/// more are not recorded.
 const MAX_ASIDE: usize = 1 << 16;
 
 #[derive(Clone, Copy)]
@@ -40,16 +47,26 @@ impl Entry {
         self.key & WITH_ARGS != 0
     }
 
+    fn is_resumed(self) -> bool {
+        self.key & RESUMED != 0
+    }
+
     fn is_of(self, key: usize) -> bool {
-        self.key & !WITH_ARGS == key
+        self.key & !(WITH_ARGS | RESUMED) == key & !RESUMED
     }
 }
 
+#[derive(Default)]
 struct Stack {
     entries: Vec<Entry>,
     /// Arguments of the entries that have some, in the same order.
     args: Vec<ArgWords>,
     aside: Vec<Entry>,
+    /// The first activations of coroutines that are suspended, by their frames.
+    lives: HashMap<usize, LooseScope>,
+    /// Where the stack ended when an event loop's turn was found to be under way: what is above is
+    /// suspended when the next one begins.
+    turn_under_way: Option<usize>,
     /// The value of [`SWITCHED_OFF`] that the entries are from.
     switched_off: u32,
 }
@@ -58,13 +75,18 @@ thread_local! {
     static STACK: UnsafeCell<Stack> = {
         // The first thing on a thread may be the end of a call that began before recording. The recorder's own thread-local must come before this one nonetheless.
         loose::attach_thread();
-        UnsafeCell::new(Stack { entries: Vec::new(), args: Vec::new(), aside: Vec::new(), switched_off: 0 })
+        UnsafeCell::new(Stack::default())
     };
 }
 
 /// The key of a call of what is at this address.
 pub(crate) fn call_key<T>(of: *const T) -> usize {
     of.addr()
+}
+
+/// The key of an activation of a coroutine after its first.
+pub(crate) fn resumed_key<T>(of: *const T) -> usize {
+    of.addr() | RESUMED
 }
 
 /// The key of a block whose object is at this address.
@@ -103,6 +125,28 @@ pub(crate) fn end(key: usize, min_ticks: u64) {
     }
 }
 
+/// Ends a block. Where others are open above it, either these are suspended or it was itself, which
+/// `was_suspended` tells; it is a task then.
+#[inline(always)]
+pub(crate) fn end_block(key: usize, was_suspended: impl FnOnce() -> bool) {
+    match with(|stack| stack.entries.last().copied()) {
+        Some(top) if top.is_of(key) => end(key, 0),
+        _ => end_block_below(key, was_suspended),
+    }
+}
+
+#[cold]
+fn end_block_below(key: usize, was_suspended: impl FnOnce() -> bool) {
+    let at = with(|stack| stack.entries.iter().rposition(|entry| entry.is_of(key)));
+    if let Some(at) = at
+        && with(|stack| stack.entries[at + 1..].iter().any(|entry| entry.is_block()))
+        && was_suspended()
+    {
+        end_above(at);
+    }
+    end_slowly(key);
+}
+
 /// As [`end`], of what is not on top or has arguments.
 #[cold]
 fn end_slowly(key: usize) {
@@ -115,11 +159,49 @@ fn end_slowly(key: usize) {
     }
 }
 
+/// Ends an activation of a coroutine that is suspended. Where it is the first one, a task begins
+/// with it, which [`end_life`] ends. `frame` tells the coroutine from others of its code, and is
+/// asked for then only.
+pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
+    let entry = with(|stack| stack.last_of(key));
+    if let Some(first) = entry.filter(|entry| !entry.is_resumed()) {
+        let frame = frame();
+        with(|stack| stack.begin_life(frame, first.scope));
+    }
+    end(key | entry.map_or(0, |entry| entry.key & RESUMED), min_ticks);
+}
+
+/// Ends the last activation of a coroutine, and its task if it was ever suspended.
+pub(crate) fn end_life(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize) {
+    let entry = with(|stack| stack.last_of(key));
+    let was_suspended = entry.is_some_and(Entry::is_resumed);
+    end(key | if was_suspended { RESUMED } else { 0 }, min_ticks);
+    if was_suspended {
+        let frame = frame();
+        if let Some(first) = with(|stack| stack.lives.remove(&frame)) {
+            first.end_as_task();
+        }
+    }
+}
+
 /// Ends the calls that are open above a height of the stack, and puts blocks aside: what is around them ends.
 pub(crate) fn end_above(height: usize) {
     while with(|stack| stack.put_blocks_aside(height)) {
         end_top();
     }
+}
+
+/// Begins a turn of an event loop, and returns how high the stack is.
+pub(crate) fn begin_turn() -> usize {
+    if let Some(height) = with(|stack| stack.turn_under_way.take()) {
+        end_above(height);
+    }
+    height()
+}
+
+/// Notes that a turn of an event loop is under way, whose end is not told.
+pub(crate) fn note_turn() {
+    with(|stack| stack.turn_under_way = Some(stack.entries.len()));
 }
 
 fn end_top() {
@@ -148,6 +230,18 @@ impl Stack {
         Some((top.scope, self.take_args(top)))
     }
 
+    /// Returns the innermost entry with a key.
+    fn last_of(&self, key: usize) -> Option<Entry> {
+        self.entries.iter().rfind(|entry| entry.is_of(key)).copied()
+    }
+
+    fn begin_life(&mut self, frame: usize, first: LooseScope) {
+        // A coroutine whose end was missed is forgotten when its frame's place is another's.
+        if self.lives.len() < MAX_ASIDE {
+            self.lives.insert(frame, first);
+        }
+    }
+
     fn take_aside(&mut self, key: usize) -> Option<Entry> {
         let at = self.aside.iter().rposition(|entry| entry.is_of(key))?;
         Some(self.aside.remove(at))
@@ -160,6 +254,8 @@ impl Stack {
                 Some(top) if top.is_block() => {
                     self.take_args(top);
                     self.entries.pop();
+                    // There may be nothing around it whose end would close it.
+                    top.scope.abandon();
                     self.put_aside(top);
                 }
                 top => return top.is_some(),
@@ -183,6 +279,7 @@ impl Stack {
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
+        self.lives.clear();
         let around = self.entries.iter().take_while(|entry| entry.is_block()).count();
         while self.entries.len() > around
             && let Some(top) = self.entries.pop()

@@ -26,9 +26,9 @@ use vor_core::scope::loose;
 use crate::object::{
     PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise, text,
 };
-use crate::open;
 use crate::sites::{self, Place};
 use crate::values::Value;
+use crate::{loops, open};
 
 /// An object of `vor.Scope`. All fields are set where it is made, and never again.
 #[repr(C)]
@@ -265,6 +265,7 @@ unsafe fn look_up(
         }
         return None;
     };
+    loops::watch(py);
     let mut args = Vec::new();
     if !keywords.is_null() {
         // SAFETY: as the caller says.
@@ -426,7 +427,7 @@ unsafe extern "C" fn call(
         match positional_count(count) {
             0 => enter(object),
             3 => {
-                open::end(open::block_key(object), 0);
+                open::end_block(open::block_key(object), is_in_coroutine);
                 none()
             }
             1 => decorate(object, *args),
@@ -479,6 +480,32 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
         ffi::Py_INCREF(object);
     }
     object
+}
+
+/// Returns whether the code that runs is that of a coroutine or generator.
+fn is_in_coroutine() -> bool {
+    const CO_GENERATOR: u32 = 0x20;
+    const CO_COROUTINE: u32 = 0x80;
+    const CO_ASYNC_GENERATOR: u32 = 0x200;
+    // SAFETY: this is called in functions of the interpreter's, whose thread is attached to it; its
+    // frame is there as long.
+    let (py, frame) = unsafe {
+        let py = Python::assume_attached();
+        (
+            py,
+            Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()),
+        )
+    };
+    // An exception may be on its way through the block.
+    let pending = PyErr::take(py);
+    let flags = frame.and_then(|frame| {
+        let code = frame.getattr("f_code").ok()?;
+        code.getattr("co_flags").ok()?.extract::<u32>().ok()
+    });
+    if let Some(pending) = pending {
+        pending.restore(py);
+    }
+    flags.is_some_and(|flags| flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR) != 0)
 }
 
 /// Returns a function, profiled under the scope's name.

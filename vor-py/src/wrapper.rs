@@ -102,13 +102,32 @@ pub(crate) fn wrap<'py>(
     is_function: bool,
     is_suspended: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = function.py();
-    let kind = if is_function { &FUNCTION } else { &CALLABLE };
     let vectorcall: ffi::vectorcallfunc = match (is_suspended, args.is_empty()) {
         (true, _) => call_suspended,
         (false, true) => call,
         (false, false) => call_with,
     };
+    make(function, site, args, is_function, vectorcall)
+}
+
+/// Puts an object around a function that an event loop calls in each of its turns. No call of it is
+/// a span, but what is still open in it when it returns is suspended.
+pub(crate) fn wrap_turn<'py>(
+    function: Bound<'py, PyAny>,
+    site: &'static CallSite,
+) -> PyResult<Bound<'py, PyAny>> {
+    make(function, site, Vec::new(), true, call_turn)
+}
+
+fn make<'py>(
+    function: Bound<'py, PyAny>,
+    site: &'static CallSite,
+    args: Vec<Argument>,
+    is_function: bool,
+    vectorcall: ffi::vectorcallfunc,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let kind = if is_function { &FUNCTION } else { &CALLABLE };
     // SAFETY: the type's objects have room for a `Wrapper`, which is complete before anyone sees it: the collector may, which finds null in the one field that it looks at until it is set.
     unsafe {
         let made = ffi::PyType_GenericAlloc(kind.get(), 0);
@@ -203,6 +222,24 @@ unsafe extern "C" fn call_with(
         let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
         open::end_above(height);
         scope.end_with(&words);
+        returned
+    }
+}
+
+unsafe extern "C" fn call_turn(
+    object: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    count: usize,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as for `call`.
+    unsafe {
+        let wrapper = of(object);
+        let height = open::begin_turn();
+        let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
+        if open::height() > height {
+            open::end_above(height);
+        }
         returned
     }
 }

@@ -100,7 +100,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
         import vor
         vor.enable(capture="run.vor", spans=True, every=1, max_frames=100, slow_frames_ms=0.001, frames_before=1, ring_kib=64,
             statistics=True, aggregate=False, print_stats=False, cpu_time=True, cpu_split=False, inline_drain=True,
-            drain_interval_ms=5, max_spans_per_frame=1000, watchdog_ms=None)
+            drain_interval_ms=5, max_spans_per_frame=1000, watchdog_ms=None, signals=True)
         with vor.scope("a"): time.sleep(0.02)
         vor.frame_mark()
         """,

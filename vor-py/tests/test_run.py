@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from recorded import HAS_MONITORING, environment, start, trace
 
+import vor
+
 PROGRAM = """
 import asyncio, multiprocessing, subprocess, sys, threading
 
@@ -197,6 +199,7 @@ def test_the_environment_s_own_sitecustomize_is_still_found(tmp_path: Path) -> N
         (["missing.py"], "missing.py: expected a script, found No such file or directory"),
         (["-m", "no_such_module"], "-m no_such_module: expected a module, found none of this name that can be run"),
         (["--min-us", "-1", "x.py"], "--min-us: expected a number of at least 0, found -1.0"),
+        (["--frame-ms", "0.5", "x.py"], "--frame-ms: expected 0 or a number of at least 1, found 0.5"),
         (["--include", "no_such_module", "program.py"], "--include: expected a module, a file or a folder, found no_such_module"),
     ],
 )
@@ -206,3 +209,87 @@ def test_wrong_arguments(tmp_path: Path, arguments: list[str], text: str) -> Non
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*.vor"))
+
+
+PACED = """
+import time
+def work():
+    for _ in range(10): time.sleep(0.03)
+work()
+"""
+
+
+def main_frames(capture) -> list[dict]:
+    return [frame for frame in capture.contents["frames"] if not frame["set"]]
+
+
+def test_frames_end_at_an_interval(tmp_path: Path) -> None:
+    capture = trace(tmp_path, PACED).capture
+    frames = main_frames(capture)
+    assert [frame["index"] for frame in frames] == list(range(len(frames)))
+    # 300 ms at least, in frames of 100 ms at least, and what was left at the end; a busy machine
+    # may make any of them longer.
+    assert len(frames) >= 2
+    # Nothing ends after the last one.
+    assert sum(frame["spans"] for frame in frames) == len(capture.spans)
+    assert all("memory_mb" in frame["metrics"] for frame in frames), frames[0]
+    fine = trace(tmp_path, PACED, "--frame-ms", "10").capture
+    assert len(main_frames(fine)) > len(frames)
+
+
+def test_a_run_without_an_interval_is_one_frame(tmp_path: Path) -> None:
+    capture = trace(tmp_path, PACED, "--frame-ms", "0").capture
+    assert [frame["spans"] for frame in main_frames(capture)] == [len(capture.spans)]
+    read = vor.read(tmp_path / "run.vor")
+    assert len(read) == 1 and read[0].span_count == len(capture.spans)
+
+
+def test_a_program_that_marks_frames_has_its_own(tmp_path: Path) -> None:
+    program = """
+        import time, vor
+        vor.frame_mark()
+        for _ in range(3):
+            time.sleep(0.05)
+            vor.frame_mark()
+        """
+    frames = main_frames(trace(tmp_path, program, "--frame-ms", "1000000").capture)
+    assert len(frames) == 4
+    frames = main_frames(trace(tmp_path, program, "--frame-ms", "1").capture)
+    # Those before the first of its own, while it imports, were the clock's.
+    assert len(frames) >= 4
+    lengths = [frame["metrics"]["frame_ms"][0] for frame in frames[-3:]]
+    assert all(length > 45 for length in lengths), lengths
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="children are forked")
+def test_frames_of_a_forked_child_end_at_an_interval(tmp_path: Path) -> None:
+    run = trace(
+        tmp_path,
+        """
+        import multiprocessing, time
+        def work():
+            for _ in range(20): time.sleep(0.01)
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start(); process.join()
+        """,
+        "--frame-ms",
+        "10",
+    )
+    child = [capture for capture in run.captures if capture.path.name != "run.vor"]
+    assert [len(main_frames(capture)) > 2 for capture in child] == [True]
+
+
+COMMANDS = ["info", "frames", "stats", "export --to csv", "export --to metrics-csv", "tail --once"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_read_what_a_run_wrote(tmp_path: Path, command: str) -> None:
+    name, *options = command.split()
+    for interval in ("0", "10"):
+        trace(tmp_path, PACED, "--frame-ms", interval)
+        done = subprocess.run(
+            [sys.executable, "-m", "vor", name, "run.vor", *options],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and done.stdout, done.stderr

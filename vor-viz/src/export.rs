@@ -7,6 +7,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use vor_core::Error;
 use vor_core::batch::{
     ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
@@ -19,7 +20,7 @@ use vor_core::export::perfetto::PerfettoExporter;
 use vor_core::frame::{FrameSnapshot, TreeBuilder};
 use vor_core::sink::FrameSink;
 
-use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk};
+use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk, given_id};
 
 /// A format of other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +89,13 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
     let zero_ns = zero_ns(store, &time);
     let interest = sink.interest();
     let mut trees = TreeBuilder::new(usize::MAX);
+    let steps = store.tracks().iter().flat_map(|track| &track.steps);
+    let with_steps: FxHashSet<u64> = steps.map(|step| step.task).collect();
     for frame in store.frames().iter().take(last + 1).skip(first) {
         let threads = store
             .tracks()
             .iter()
-            .map(|track| thread_batch(track, frame, zero_ns, time.end));
+            .map(|track| thread_batch(track, frame, &with_steps, zero_ns, time.end));
         let batch = SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: threads.filter(|thread| !thread.is_empty()).collect(),
@@ -135,7 +138,13 @@ fn ticks(ns: i64, zero_ns: i64) -> u64 {
 }
 
 /// Returns what ended on a track in a frame. All that is exported ends by `until_ns`.
-fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64, until_ns: i64) -> ThreadBatch {
+fn thread_batch(
+    track: &Track,
+    frame: &FrameEntry,
+    with_steps: &FxHashSet<u64>,
+    zero_ns: i64,
+    until_ns: i64,
+) -> ThreadBatch {
     let mut collect = Collect {
         track,
         zero_ns,
@@ -170,7 +179,12 @@ fn thread_batch(track: &Track, frame: &FrameEntry, zero_ns: i64, until_ns: i64) 
             let begun = begun.filter(|task| task.end_ns() <= until_ns);
             let begins = begun.filter_map(|task| match row.args(&task).first() {
                 Some(ArgValue::U64(id)) => {
-                    let begin = TaskEventKind::Begin { given_id: *id };
+                    let begin = match given_id(row.args(&task)) {
+                        Some(given_id) => TaskEventKind::Begin { given_id },
+                        // A task without a number begins with its first poll.
+                        None if !with_steps.contains(id) => return None,
+                        None => TaskEventKind::Poll { duration_ticks: 0 },
+                    };
                     Some(event(*id, task.site, task.begin_ns, begin))
                 }
                 _ => None,

@@ -59,8 +59,9 @@ pub struct PanelState {
     feed: Option<Feed>,
     /// Entries whose frames the drain has not delivered yet, and the mark that ended each, in ticks.
     pending: VecDeque<(FrameId, u64)>,
-    /// The last mark that an entry was made for, in ticks.
-    marked_ticks: u64,
+    /// When a frame had been marked last at the last tick, in ticks; `None` before the first one
+    /// with recording on.
+    marked_ticks: Option<u64>,
     sampler: ProcessSampler,
     sample: Option<ProcessSample>,
 }
@@ -79,7 +80,7 @@ impl PanelState {
             entry_begin_ns: 0,
             feed: None,
             pending: VecDeque::new(),
-            marked_ticks: 0,
+            marked_ticks: None,
             sampler: ProcessSampler::new(),
             sample: None,
         };
@@ -99,15 +100,17 @@ impl PanelState {
 
     /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it once per frame, and not while the panel [is paused](Self::is_paused).
     ///
-    /// Where recording is on, it marks the frame as [`frame_mark`](vor_core::drain::frame_mark) does, unless the program did so since the last tick.
+    /// Where recording is on, it marks the frame as [`frame_mark`](vor_core::drain::frame_mark)
+    /// does, unless the program did so since the last tick. The first tick marks nothing: whether
+    /// the program marks its frames itself shows until the second one.
     pub fn tick(&mut self) {
         let enabled = drain::is_enabled();
         if enabled {
             self.start_feed();
-            if drain::last_mark_ticks() <= self.marked_ticks {
+            if self.marked_ticks == Some(drain::last_mark_ticks()) {
                 drain::frame_mark();
             }
-            self.marked_ticks = drain::last_mark_ticks();
+            self.marked_ticks = Some(drain::last_mark_ticks());
         }
         let now_ns = i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
         let entry = FrameEntry {
@@ -123,8 +126,8 @@ impl PanelState {
         };
         self.entry_begin_ns = now_ns;
         let id = self.panel.store_mut().push_frame(entry);
-        if enabled {
-            self.pending.push_back((id, self.marked_ticks));
+        if let Some(marked_ticks) = self.marked_ticks.filter(|_| enabled) {
+            self.pending.push_back((id, marked_ticks));
         }
         self.take_frames(u64::MAX);
     }
@@ -132,7 +135,7 @@ impl PanelState {
     /// Lets in what the drain has finished of frames that are there already: when the newest is pinned, its spans are still on their way.
     fn take_late_frames(&mut self, ctx: &egui::Context) {
         if self.is_paused() && !self.pending.is_empty() && drain::is_enabled() {
-            self.take_frames(self.marked_ticks);
+            self.take_frames(self.marked_ticks.unwrap_or(0));
             if !self.pending.is_empty() {
                 ctx.request_repaint_after(LATE_POLL);
             }
@@ -150,7 +153,7 @@ impl PanelState {
             now_ns.saturating_sub(elapsed_ns),
             DEFAULT_MAX_SPANS as u64,
         ));
-        self.marked_ticks = 0;
+        self.marked_ticks = None;
     }
 
     /// Gives each frame that the drain has finished to the entry in whose time it ended.

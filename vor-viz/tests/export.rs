@@ -53,10 +53,11 @@ fn a_chrome_trace_has_spans_tasks_messages_metrics_and_arguments() {
         .unwrap();
     let phase = |wanted: &str| events.iter().filter(|event| event["ph"] == wanted).count();
     assert_eq!(phase("X"), held(&store, (0, 47), TrackKind::Scopes).0);
+    // The program numbers none of these tasks, so each begins with an event of its own.
     assert_eq!(
         phase("b"),
-        held(&store, (0, 47), TrackKind::Tasks).0 + 48,
-        "tasks and frames"
+        2 * held(&store, (0, 47), TrackKind::Tasks).0 + 48,
+        "tasks, their begins and frames"
     );
     assert_eq!(phase("b"), phase("e"));
     assert_eq!(phase("n"), 48 * 3, "steps of tasks");

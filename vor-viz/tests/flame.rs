@@ -10,7 +10,10 @@ use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use pointer::{click, double_click, drag, hover, scroll};
+use vor_core::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_core::catalog::{SiteId, ThreadId};
+use vor_core::frame::{FrameSnapshot, TreeBuilder};
+use vor_viz::export::{ExportFormat, export};
 use vor_viz::flame::{ColorBy, Direction, FlameChart, Usual};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Span, Store, ThreadBlock, TrackKind};
 use vor_viz::theme::Theme;
@@ -23,8 +26,12 @@ struct App {
 }
 
 fn harness(dark: bool) -> Harness<'static, App> {
+    harness_of(synthetic::rich_store(), dark)
+}
+
+fn harness_of(store: Store, dark: bool) -> Harness<'static, App> {
     let app = App {
-        store: synthetic::rich_store(),
+        store,
         view: View::default(),
         chart: FlameChart::default(),
     };
@@ -138,6 +145,69 @@ fn a_card_tells_of_the_span_under_the_pointer() {
         harness.query_by_label_contains("src/engine.rs").is_none(),
         "no card beside spans"
     );
+}
+
+/// Returns a store with a task that begins on one thread in the first frame, and ends on another in
+/// the second.
+fn store_of_a_task(given_id: Option<u64>) -> Store {
+    let begin = given_id.map(|given_id| TaskEvent {
+        task: 65_551,
+        site: SiteId(24),
+        start_ticks: 1_000,
+        kind: TaskEventKind::Begin { given_id },
+    });
+    let end = AsyncSpan {
+        id: 65_551,
+        site: SiteId(24),
+        start_ticks: 1_000,
+        duration_ticks: 15_000_000,
+    };
+    let began = ThreadBatch {
+        thread: ThreadId(2),
+        task_events: begin.into_iter().collect(),
+        ..ThreadBatch::default()
+    };
+    let ended = ThreadBatch {
+        thread: ThreadId(1),
+        async_spans: vec![end],
+        ..ThreadBatch::default()
+    };
+    let mut store = Store::new(8, usize::MAX);
+    for (index, batch) in (0..).zip([began, ended]) {
+        let mut trees = TreeBuilder::new(100);
+        trees.add(&batch);
+        let frame = FrameSnapshot {
+            index,
+            start_ticks: index * 10_000_000,
+            end_ticks: (index + 1) * 10_000_000,
+            threads: trees.finish().threads,
+            ..FrameSnapshot::default()
+        };
+        store.push_block(FrameBlock::new(&frame, 0));
+    }
+    store
+}
+
+#[test]
+fn a_task_has_the_number_that_the_program_gave_it() {
+    for (given_id, shown) in [(Some(4_711), true), (None, false)] {
+        let mut harness = harness_of(store_of_a_task(given_id), true);
+        let all = harness.state().view.axis();
+        assert!(all.len_ns() > 0.0);
+        let rows = rows(&harness);
+        hover(&mut harness, rows.left_top() + vec2(rows.width() / 3.0, 12.0));
+        assert!(harness.query_by_label_contains("15.0 ms").is_some(), "no card");
+        assert_eq!(harness.query_by_label("4711").is_some(), shown);
+        assert!(
+            harness.query_by_label_contains("65551").is_none(),
+            "vor's own id means nothing to the program"
+        );
+        let mut trace = Vec::new();
+        export(&harness.state().store, (0, 1), ExportFormat::Chrome, &mut trace).unwrap();
+        let trace = String::from_utf8(trace).unwrap();
+        assert_eq!(trace.contains("\"args\":{\"id\":\"4711\"}"), shown, "{trace}");
+        assert!(!trace.contains("\"args\":{\"id\":\"65551\"}"), "{trace}");
+    }
 }
 
 #[test]

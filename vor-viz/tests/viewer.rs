@@ -147,6 +147,8 @@ fn what_cannot_be_done_is_said_in_one_line() {
     assert!(said(&[&path, "--screenshot", out, "--scale", "nan"]).contains("nan"));
     assert!(said(&[&path, "--screenshot", "/nowhere/out.png"]).contains("/nowhere/out.png"));
     assert!(said(&["--frame", "3"]).contains("CAPTURE"));
+    assert!(said(&[&path, "--size", "90x90"]).contains("--screenshot"));
+    assert!(said(&[&path, "--scale", "2"]).contains("--screenshot"));
     assert!(said(&["--bogus"]).contains("--bogus"));
     assert!(!Path::new(out).exists());
 }

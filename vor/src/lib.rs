@@ -49,6 +49,25 @@
 //! | see all of it in a window of the program, or of a capture | `vor::viz` |
 //! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
 //!
+//! # In signal handlers
+//!
+//! A handler may interrupt its thread anywhere, also inside vor, and call the macros of scopes,
+//! phases and messages, [`scope`], [`flow()`], [`async_span`], metrics, [`open_scopes`] and
+//! [`thread_allocations`], and it may make and enter `tracing` spans that it closes before it
+//! returns.
+//!
+//! - What interrupts vor on its own thread is not recorded but counted as dropped, and so it is in
+//!   every count of dropped spans. What a [`Counter`] and [`record_io`] add is never lost.
+//!   [`open_scopes`] returns nothing there.
+//! - What a thread does for the first time takes locks and allocates: its first scope, the first
+//!   use of a call site or a name, [`open_scopes`] always. No lock of vor's is waited for that the
+//!   interrupted code holds, but the C library's `malloc` may not be called in a handler. So do
+//!   once outside of handlers what they do.
+//! - A [`TrackingAllocator`] counts what a handler allocates as well as the allocator below lets
+//!   it; what interrupts vor's own cold paths is not counted.
+//! - A handler returns, and leaves no scope open. Everything else ([`enable`], [`flush`],
+//!   [`frame_mark`], sinks) is not for handlers.
+//!
 //! # Features
 //!
 //! | feature | default | adds |

@@ -270,3 +270,29 @@ fn a_bad_value_is_one_line() {
         assert!(lines[0].starts_with(&format!("vor: {name}: ")), "{lines:?}");
     }
 }
+
+#[test]
+fn a_misspelt_variable_is_one_line_with_the_name_that_was_meant() {
+    let test = "a_misspelt_variable_is_one_line_with_the_name_that_was_meant";
+    if role().is_some() {
+        vor::enable();
+        vor::enable();
+        drop(vor::Config::from_env());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = child(test, "child", folder.path());
+    // Variables of vor's build and tests are nobody's mistake.
+    child
+        .env("VOR_RECRD", "run.vor")
+        .env("VOR_CI_INSTALL", "1")
+        .env("VOR_CACHE", "here");
+    let output = run(&mut child);
+    assert!(output.status.success(), "{output:?}");
+    let lines = vor_lines(&output);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("VOR_RECRD") && lines[0].contains("did you mean VOR_RECORD?"),
+        "{lines:?}"
+    );
+}

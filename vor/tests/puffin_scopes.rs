@@ -1,4 +1,5 @@
-//! Puffin is fed while its scopes are on, as it was by vor 0.2.1, and left alone while they are off.
+//! A program with a viewer of puffin's frames: puffin is fed while its scopes are on, as it was by
+//! vor 0.2.1, and not while they are off.
 
 #![cfg(all(feature = "puffin", not(feature = "off")))]
 #![allow(
@@ -77,6 +78,8 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
         vor::frame_mark();
         vor::flush();
     };
+    assert!(puffin::are_scopes_on(), "there is a viewer");
+    puffin::set_scopes_on(false);
     frame();
     assert!(new_frames().is_empty(), "puffin's scopes are off");
 

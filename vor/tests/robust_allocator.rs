@@ -18,6 +18,7 @@ struct Profiled;
 
 /// Allocations of this process, recorded or not.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static FREES: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call is passed on to the system's allocator with the same arguments.
 unsafe impl GlobalAlloc for Profiled {
@@ -33,6 +34,7 @@ unsafe impl GlobalAlloc for Profiled {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         vor::profile_scope!("dealloc");
         vor::message!("{}", layout.size());
+        FREES.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promised.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -88,7 +90,7 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     vor::flush();
     vor::disable();
-    let (mut allocs, mut rounds, mut dropped) = (0_u64, 0, 0);
+    let (mut allocs, mut frees, mut rounds, mut dropped) = (0_u64, 0_u64, 0, 0);
     let mut reader = Reader::open(&path).unwrap();
     while let Some(event) = reader.next_event().unwrap() {
         let Event::Batch(batch) = event else { continue };
@@ -102,11 +104,16 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
                     .count()
             };
             allocs += named("alloc") as u64;
+            frees += named("dealloc") as u64;
             rounds += named("round");
         }
     }
     assert!(reader.damage().losses.is_empty(), "{:?}", reader.damage());
-    assert_eq!(dropped, 0);
+    // What the allocator makes inside vor is dropped: two scopes and a metric, a scope and a message.
+    // Nothing else is: the rings are large enough.
+    let inside = |made: &AtomicU64, recorded| made.load(Ordering::Relaxed) - recorded;
+    let most = 3 * inside(&ALLOCATIONS, allocs) + 2 * inside(&FREES, frees);
+    assert!(dropped > 0 && dropped <= most, "{dropped} dropped, of {most}");
     assert_eq!(rounds, THREADS * ROUNDS);
     // Each round allocates a name and a vector outside vor at least; what vor allocates itself is not recorded.
     assert!(allocs >= (2 * THREADS * ROUNDS) as u64, "{allocs}");

@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use vor_core::reader::{Event, Reader};
 
@@ -84,6 +86,60 @@ fn check(folder: &Path, notes: usize) {
     }
     assert_eq!(times.len(), 2, "{open:?}");
     assert!(times.values().all(|times| *times == notes), "{open:?}");
+}
+
+/// Two threads crash, one while the note of the other is being written: many threads have many
+/// scopes open.
+#[test]
+fn a_second_crash_waits_for_the_note_of_the_first() {
+    let test = "a_second_crash_waits_for_the_note_of_the_first";
+    const THREADS: usize = 64;
+    fn deeper(depth: usize, then: &dyn Fn()) {
+        vor::profile_scope!("deep");
+        if depth == 0 {
+            then();
+        } else {
+            deeper(depth - 1, then);
+        }
+    }
+    if role().is_some() {
+        vor::Config::new().capture(folder().join("run.vor")).enable();
+        let (ready, is_ready) = mpsc::channel();
+        for _ in 0..THREADS {
+            let ready = ready.clone();
+            std::thread::spawn(move || {
+                deeper(99, &|| {
+                    ready.send(()).unwrap();
+                    loop {
+                        std::thread::park();
+                    }
+                });
+            });
+        }
+        is_ready.iter().take(THREADS).for_each(drop);
+        static HAS_CRASHED: AtomicBool = AtomicBool::new(false);
+        std::thread::spawn(|| {
+            while !HAS_CRASHED.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+            // The note of the first has begun, and takes longer than that.
+            std::thread::sleep(Duration::from_millis(1));
+            // SAFETY: raising a signal touches no memory.
+            unsafe { libc::raise(libc::SIGFPE) };
+        });
+        HAS_CRASHED.store(true, Ordering::SeqCst);
+        std::process::abort();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&mut child(test, "child", folder.path()));
+    let signal = output.status.signal();
+    assert!(
+        [Some(SIGABRT), Some(libc::SIGFPE)].contains(&signal),
+        "{output:?}"
+    );
+    let open = open_in(&captures(folder.path())[0]);
+    let deep = |(_, scopes): &&(String, Vec<String>)| scopes.len() == 100;
+    assert_eq!(open.iter().filter(deep).count(), THREADS);
 }
 
 fn crash(test: &str, end: fn(), signal: i32, notes: usize) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use vor_benches::clock::{process_cpu_ns, thread_cpu_ns};
+use vor_benches::clock::{process_cpu_ns, thread_cpu_ns, two_ticks};
 use vor_benches::process;
 use vor_benches::rounds::median;
 use vor_benches::work::{Sequence, chain};
@@ -30,6 +30,10 @@ pub enum Task {
     Work,
     /// Random trees of scopes, at most six deep.
     Trees,
+    /// Empty scopes without a pause, and a mark after every so many.
+    Frames(u64),
+    /// The same without a capture.
+    FramesUnread(u64),
     /// Marks after nothing to a million spans.
     Marks,
     /// A few scopes, and then nothing.
@@ -40,11 +44,18 @@ pub enum Task {
     Open,
 }
 
-const TASKS: [(&str, Task); 8] = [
+const TASKS: [(&str, Task); 15] = [
     ("flat-out", Task::FlatOut),
     ("paced", Task::Paced),
     ("work", Task::Work),
     ("trees", Task::Trees),
+    ("frames-30", Task::Frames(30)),
+    ("frames-100", Task::Frames(100)),
+    ("frames-300", Task::Frames(300)),
+    ("frames-1000", Task::Frames(1_000)),
+    ("frames-10000", Task::Frames(10_000)),
+    ("frames-unread-100", Task::FramesUnread(100)),
+    ("frames-unread-1000", Task::FramesUnread(1_000)),
     ("marks", Task::Marks),
     ("idle", Task::Idle),
     ("traces", Task::Traces),
@@ -96,12 +107,12 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     };
     let length = Duration::from_secs_f64(seconds);
     match task {
-        Task::FlatOut => record(&path, length, |i| {
+        Task::FlatOut => record(Some(&path), length, |i| {
             vor::profile_scope!("flat_out");
             black_box(i);
             1
         }),
-        Task::Paced => record(&path, length, |i| {
+        Task::Paced => record(Some(&path), length, |i| {
             // About as much work as two clock reads, so that the whole takes 40 ns.
             black_box(chain(i, 10));
             vor::profile_scope!("paced");
@@ -110,7 +121,7 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
         }),
         Task::Work => {
             let mut random = Sequence::new(7);
-            record(&path, length, move |i| {
+            record(Some(&path), length, move |i| {
                 let steps = (200 + random.below(600)) * STEPS_PER_100_NS / 100;
                 vor::profile_scope!("work");
                 black_box(chain(i, steps as u32));
@@ -119,8 +130,10 @@ pub fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
         }
         Task::Trees => {
             let mut random = Sequence::new(7);
-            record(&path, length, move |_| tree(&mut random, 1));
+            record(Some(&path), length, move |_| tree(&mut random, 1));
         }
+        Task::Frames(spans) => frames(Some(&path), length, *spans),
+        Task::FramesUnread(spans) => frames(None, length, *spans),
         Task::Marks => marks(&path),
         Task::Idle => idle(&path, length),
         Task::Traces => return told(crate::traces::child()),
@@ -139,16 +152,48 @@ fn told(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     }
 }
 
+/// Records frames of so many spans, and prints what they cost.
+fn frames(path: Option<&str>, length: Duration, spans: u64) {
+    println!("floor_ns {}", floor_ns());
+    record(path, length, |_| {
+        for i in 0..spans {
+            vor::profile_scope!("in_a_frame");
+            black_box(i);
+        }
+        vor::frame_mark();
+        spans
+    });
+}
+
+/// Returns what two readings of the clock cost: the median over short rounds.
+fn floor_ns() -> f64 {
+    const PASSES: u32 = 10_000;
+    let round = |_| {
+        let begin_ns = thread_cpu_ns();
+        two_ticks(PASSES);
+        (thread_cpu_ns() - begin_ns) as f64 / f64::from(PASSES)
+    };
+    median((0..101).map(round).collect())
+}
+
 /// Records for a time and prints what it cost.
-fn record(path: &str, length: Duration, mut scope: impl FnMut(u64) -> u64) {
-    vor::Config::new().capture(path).enable();
+fn record(path: Option<&str>, length: Duration, mut scope: impl FnMut(u64) -> u64) {
+    match path {
+        Some(path) => vor::Config::new().capture(path).enable(),
+        None => vor::Config::new().enable(),
+    }
     // A thread's first scope sets it up; that is no cost per span.
     let mut spans = scope(0);
     let begin = Instant::now();
     let begin_cpu_ns = thread_cpu_ns();
     while begin.elapsed() < length {
+        let before = spans;
         for i in 0..1 << 14 {
             spans += scope(i);
+            // A scope may stand for many.
+            if spans - before >= 1 << 14 {
+                break;
+            }
         }
     }
     let writer_ns = thread_cpu_ns() - begin_cpu_ns;

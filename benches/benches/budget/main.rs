@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
+//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;
@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         ("traces", traces::measure),
         ("marks", recording::measure_marks),
         ("recording", recording::measure),
+        ("frames", recording::measure_frames),
         ("idle", recording::measure_idle),
         ("size", size::measure),
         ("real", real::measure),

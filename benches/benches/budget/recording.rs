@@ -108,6 +108,12 @@ fn measure_one(options: &Options, table: &mut Table, recording: &Recording) -> R
         }
         None => table.not_measured(format!("{name}: CPU of all threads"), "no /proc/self/stat"),
     }
+    if let Some(floor_ns) = said.get("floor_ns") {
+        let ratio = told("writer_ns")? / spans / floor_ns;
+        let note = format!("two clock reads: {floor_ns:.2} ns");
+        let question = format!("{name}: writer per span / two clock reads");
+        table.add_noted(question, Target::None, ratio, "x", note);
+    }
     match said.get("peak_kib") {
         Some(kib) => table.add(
             format!("{name}: peak memory"),
@@ -134,6 +140,12 @@ fn measure_one(options: &Options, table: &mut Table, recording: &Recording) -> R
         "spans",
         note,
     );
+    if totals.frames > 1 {
+        let note = format!("{} frames in the file", totals.frames);
+        let merged = totals.merged_marks as f64;
+        let question = format!("{name}: merged marks");
+        table.add_noted(question, recording.drops, merged, "marks", note);
+    }
     let uncounted = (spans - totals.spans as f64 - dropped).abs();
     table.add(
         format!("{name}: spans neither in the file nor counted"),
@@ -149,6 +161,56 @@ fn measure_one(options: &Options, table: &mut Table, recording: &Recording) -> R
         "",
     );
     Ok(())
+}
+
+/// Measures recordings flat out with a mark after every so many spans.
+pub fn measure_frames(options: &Options, table: &mut Table) {
+    let most = |measured: bool, most| {
+        if measured {
+            Target::AtMost(most)
+        } else {
+            Target::None
+        }
+    };
+    for (name, spans) in [
+        ("a mark every 30 spans", 30),
+        ("a mark every 100 spans", 100),
+        ("a mark every 300 spans", 300),
+        ("a mark every 1000 spans", 1_000),
+        ("a mark every 10000 spans", 10_000),
+    ] {
+        let recording = Recording {
+            name,
+            task: Task::Frames(spans),
+            writer_ns: most(spans >= 100, 25.0),
+            total_ns: most(spans >= 300, 40.0),
+            peak_mb: Target::AtMost(32.0),
+            bytes: Target::None,
+            drops: most(spans >= 100, 0.0),
+        };
+        if let Err(error) = measure_one(options, table, &recording) {
+            table.not_measured(name, error);
+        }
+    }
+    for spans in [100, 1_000] {
+        let name = format!("nobody reads, a mark every {spans} spans");
+        let path = std::path::Path::new("");
+        let said = match spawn(Task::FramesUnread(spans), options.seconds, path) {
+            Ok(said) => said,
+            Err(error) => {
+                table.not_measured(name, error);
+                continue;
+            }
+        };
+        let of = |key: &str| said.get(key).copied().unwrap_or(f64::NAN);
+        let writer = of("writer_ns") / of("spans");
+        let question = format!("{name}: writer per span");
+        table.add(question, Target::None, writer, "ns CPU");
+        let question = format!("{name}: drain per span");
+        table.add(question, Target::None, of("drain_ns") / of("spans"), "ns CPU");
+        let question = format!("{name}: writer / two clock reads");
+        table.add(question, Target::None, writer / of("floor_ns"), "x");
+    }
 }
 
 /// Measures what a mark costs its caller.

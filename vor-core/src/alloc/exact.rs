@@ -17,11 +17,15 @@ use std::ptr::null_mut;
 use super::local::{self, Local};
 use super::stacks;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
+use crate::thread::Sum;
 use crate::{clock, thread};
 
 /// Stacks that are told apart; what is allocated in later ones is the outer scope's.
 pub(super) const MAX_STACKS: usize = 1 << 16;
+
+/// The memory of a thread's table: 1 MiB of addresses.
+const TABLE: Layout = Layout::new::<[Live; MAX_STACKS]>();
 
 /// Bytes behind the object.
 const TRAILER_BYTES: usize = size_of::<u32>();
@@ -31,35 +35,35 @@ const UNTRACKED: u32 = u32::MAX;
 
 /// Objects and bytes of one stack: what a thread has allocated less what it has given back, which wraps around where it gives back what others allocated.
 ///
-/// The thread alone writes (relaxed loads and stores), snapshots read (relaxed).
+/// The thread alone adds, snapshots read.
 #[derive(Debug, Default)]
 pub(super) struct Live {
-    objects: AtomicU64,
-    bytes: AtomicU64,
+    objects: Sum,
+    bytes: Sum,
 }
 
 impl Live {
     #[inline(always)]
     pub(super) fn add(&self, objects: u64, bytes: u64) {
-        local::add(&self.objects, objects);
-        local::add(&self.bytes, bytes);
+        self.objects.add(objects);
+        self.bytes.add(bytes);
     }
 
     #[inline(always)]
     pub(super) fn read(&self) -> (u64, u64) {
-        (
-            self.objects.load(Ordering::Relaxed),
-            self.bytes.load(Ordering::Relaxed),
-        )
+        (self.objects.read(), self.bytes.read())
     }
 }
 
 /// A thread's [`Live`] by stack. It grows by its thread under the lock of the list of threads, under which snapshots read it.
+///
+/// Its memory has room for all stacks from the start, of which the system provides what is used: it
+/// never moves while a handler may have interrupted an addition.
 #[derive(Debug)]
 pub(super) struct LiveTable {
     /// Written by the thread under the lock, read by the thread without and by others with it, relaxed.
     start: AtomicPtr<Live>,
-    /// As `start`.
+    /// How much of it is in use. As `start`.
     len: AtomicU32,
 }
 
@@ -85,7 +89,8 @@ impl LiveTable {
     #[expect(unsafe_code, reason = "the table is memory of the system's allocator")]
     #[inline(always)]
     unsafe fn at(&self, stack: u32) -> &Live {
-        // SAFETY: the table has `len` entries from `start` on, which `grow` made; only its own thread, with the lock, replaces it.
+        // SAFETY: the table has at least `len` entries from `start` on, which `grow` made; only the
+        // end of its thread takes it away.
         unsafe { &*self.start.load(Ordering::Relaxed).add(stack as usize) }
     }
 
@@ -119,43 +124,29 @@ impl LiveTable {
         if needed > MAX_STACKS {
             return false;
         }
-        let (old, old_len) = (
-            self.start.load(Ordering::Relaxed),
-            self.len.load(Ordering::Relaxed) as usize,
-        );
-        if needed <= old_len {
-            return true;
+        if self.start.load(Ordering::Relaxed).is_null() {
+            #[expect(unsafe_code, reason = "memory from the system's allocator")]
+            // SAFETY: the layout is not empty; entries of zeros are what `Live` begins with.
+            let start = unsafe { System.alloc_zeroed(TABLE) }.cast::<Live>();
+            if start.is_null() {
+                return false;
+            }
+            self.start.store(start, Ordering::Relaxed);
         }
-        let len = needed.next_power_of_two().max(16);
-        let Ok(layout) = Layout::array::<Live>(len) else {
-            return false;
-        };
-        #[expect(unsafe_code, reason = "memory from the system's allocator")]
-        // SAFETY: the layout is not empty; entries of zeros are what `Live` begins with.
-        let new = unsafe { System.alloc_zeroed(layout) }.cast::<Live>();
-        if new.is_null() {
-            return false;
-        }
-        #[expect(unsafe_code, reason = "as above")]
-        // SAFETY: both tables have at least `old_len` entries, and are different memory. The old one is read by nobody else: the lock is held.
-        unsafe {
-            std::ptr::copy_nonoverlapping(old, new, old_len);
-        }
-        self.free();
-        self.start.store(new, Ordering::Relaxed);
-        self.len.store(len as u32, Ordering::Relaxed);
+        let len = needed.next_power_of_two().max(16) as u32;
+        self.len.fetch_max(len, Ordering::Relaxed);
         true
     }
 
     /// Gives the memory back. To be called with the lock, by the thread or where it runs no more.
     pub(super) fn free(&self) {
+        self.len.store(0, Ordering::Relaxed);
         let start = self.start.swap(null_mut(), Ordering::Relaxed);
-        let len = self.len.swap(0, Ordering::Relaxed);
-        if let (false, Ok(layout)) = (start.is_null(), Layout::array::<Live>(len as usize)) {
+        if !start.is_null() {
             #[expect(unsafe_code, reason = "as in `grow`")]
             // SAFETY: `grow` took this memory with this layout, and nobody can find it any more.
             unsafe {
-                System.dealloc(start.cast(), layout);
+                System.dealloc(start.cast(), TABLE);
             }
         }
     }
@@ -179,6 +170,9 @@ pub(super) struct StackCache {
     stack: Cell<u32>,
     /// Edges by a hash, null before the first.
     edges: Cell<*mut Edge>,
+    /// Whether the number is being looked for: what a handler allocates meanwhile is nobody's
+    /// scope's.
+    is_looking: Cell<bool>,
 }
 
 impl StackCache {
@@ -188,6 +182,7 @@ impl StackCache {
             start_ticks: Cell::new(0),
             stack: Cell::new(0),
             edges: Cell::new(null_mut()),
+            is_looking: Cell::new(false),
         }
     }
 
@@ -201,7 +196,17 @@ impl StackCache {
 
     /// Returns the number of the stack that is open on this thread.
     fn current(&self) -> u32 {
-        self.known().unwrap_or_else(|| self.find())
+        if let Some(stack) = self.known() {
+            return stack;
+        }
+        if self.is_looking.replace(true) {
+            return 0;
+        }
+        compiler_fence(Ordering::SeqCst);
+        let stack = self.find();
+        compiler_fence(Ordering::SeqCst);
+        self.is_looking.set(false);
+        stack
     }
 
     fn find(&self) -> u32 {
@@ -214,9 +219,13 @@ impl StackCache {
         });
         // Where the clock is coarse, another scope may have the same start.
         let tells_apart = cfg!(target_arch = "x86_64") && clock::is_hardware();
-        self.top.set(if tells_apart { top } else { u32::MAX });
+        // The height last: a handler finds either what was known before, or this.
+        self.top.set(u32::MAX);
+        compiler_fence(Ordering::SeqCst);
         self.start_ticks.set(start_ticks);
         self.stack.set(stack);
+        compiler_fence(Ordering::SeqCst);
+        self.top.set(if tells_apart { top } else { u32::MAX });
         stack
     }
 

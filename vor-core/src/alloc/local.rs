@@ -17,6 +17,7 @@ use super::lock::Lock;
 use super::{EXACT, HEAP};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::thread::Sum;
 
 /// Allocations and frees, of a thread or of the process. A reallocation is a free and an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,42 +64,40 @@ impl AllocCounts {
     }
 }
 
-/// Counts that one thread adds to (relaxed loads and stores) and anyone reads (relaxed): they only grow, and nothing hangs on their order.
+/// Counts that one thread adds to and anyone reads: they only grow, and nothing hangs on their
+/// order.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    alloc_objects: AtomicU64,
-    alloc_bytes: AtomicU64,
-    free_objects: AtomicU64,
-    free_bytes: AtomicU64,
+    alloc_objects: Sum,
+    alloc_bytes: Sum,
+    free_objects: Sum,
+    free_bytes: Sum,
 }
 
 impl Counters {
     const fn new() -> Self {
         Self {
-            alloc_objects: AtomicU64::new(0),
-            alloc_bytes: AtomicU64::new(0),
-            free_objects: AtomicU64::new(0),
-            free_bytes: AtomicU64::new(0),
+            alloc_objects: Sum::new(),
+            alloc_bytes: Sum::new(),
+            free_objects: Sum::new(),
+            free_bytes: Sum::new(),
         }
     }
 
     pub(crate) fn read(&self) -> Counts {
         Counts {
-            alloc_objects: self.alloc_objects.load(Ordering::Relaxed),
-            alloc_bytes: self.alloc_bytes.load(Ordering::Relaxed),
-            free_objects: self.free_objects.load(Ordering::Relaxed),
-            free_bytes: self.free_bytes.load(Ordering::Relaxed),
+            alloc_objects: self.alloc_objects.read(),
+            alloc_bytes: self.alloc_bytes.read(),
+            free_objects: self.free_objects.read(),
+            free_bytes: self.free_bytes.read(),
         }
     }
 }
 
-#[inline(always)]
-pub(super) fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(amount),
-        Ordering::Relaxed,
-    );
-}
+/// What threads count after their end: allocations, their bytes, frees, and their bytes. Added to
+/// by
+/// any thread and read by anyone, relaxed.
+static LATE: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Whether and how a thread counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +174,6 @@ static THREADS: Lock<Threads> = Lock::new(Threads {
     live: Vec::new(),
 });
 
-/// What threads count after their end. Added to by any thread and read by anyone, relaxed.
-static LATE: Counters = Counters::new();
-
 /// Whether an allocation has come by. Set by any thread's first one, relaxed; nothing hangs on it but what it says.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
@@ -216,7 +212,14 @@ pub fn process_allocations() -> AllocCounts {
         let all = threads.list().map(|thread| thread.counters.read());
         all.fold(threads.ended, Counts::plus)
     });
-    counted.plus(LATE.read())
+    let [alloc_objects, alloc_bytes, free_objects, free_bytes] =
+        LATE.each_ref().map(|count| count.load(Ordering::Relaxed));
+    counted.plus(Counts {
+        alloc_objects,
+        alloc_bytes,
+        free_objects,
+        free_bytes,
+    })
 }
 
 /// Returns this thread's numbers, to be used before the caller returns.
@@ -259,8 +262,8 @@ pub(crate) fn stay_untracked() {
     own().set_state(State::Untracked);
 }
 
-/// Returns whether nobody holds a lock of this module: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds a lock of this module: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     THREADS.is_open()
 }
@@ -340,20 +343,20 @@ impl Local {
 
     #[inline(always)]
     pub(super) fn count_alloc(&self, bytes: usize) {
-        add(&self.shared.counters.alloc_objects, 1);
-        add(&self.shared.counters.alloc_bytes, bytes as u64);
+        self.shared.counters.alloc_objects.add(1);
+        self.shared.counters.alloc_bytes.add(bytes as u64);
     }
 
     #[inline(always)]
     pub(super) fn count_free(&self, bytes: usize) {
-        add(&self.shared.counters.free_objects, 1);
-        add(&self.shared.counters.free_bytes, bytes as u64);
+        self.shared.counters.free_objects.add(1);
+        self.shared.counters.free_bytes.add(bytes as u64);
     }
 
     /// Returns the bytes allocated on this thread.
     #[inline(always)]
     pub(super) fn alloc_bytes(&self) -> u64 {
-        self.shared.counters.alloc_bytes.load(Ordering::Relaxed)
+        self.shared.counters.alloc_bytes.read()
     }
 
     #[cold]
@@ -362,8 +365,8 @@ impl Local {
         match self.settled() {
             State::Ready => self.count_alloc(bytes),
             State::Ended => {
-                LATE.alloc_objects.fetch_add(1, Ordering::Relaxed);
-                LATE.alloc_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                LATE[0].fetch_add(1, Ordering::Relaxed);
+                LATE[1].fetch_add(bytes as u64, Ordering::Relaxed);
             }
             _ => return false,
         }
@@ -376,8 +379,8 @@ impl Local {
         match self.settled() {
             State::Ready => self.count_free(bytes),
             State::Ended => {
-                LATE.free_objects.fetch_add(1, Ordering::Relaxed);
-                LATE.free_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                LATE[2].fetch_add(1, Ordering::Relaxed);
+                LATE[3].fetch_add(bytes as u64, Ordering::Relaxed);
             }
             _ => {}
         }
@@ -399,6 +402,11 @@ impl Local {
     /// Links the thread into the list.
     fn begin(&self) {
         let before = self.set_state(State::Inside);
+        // A handler that came before this has linked it.
+        if self.is_linked.get() {
+            self.set_state(before);
+            return;
+        }
         install();
         // Registering the destructor may allocate, and fails where the thread is ending already.
         let has_begun = ENDING.try_with(|_| ()).is_ok();

@@ -68,7 +68,7 @@ impl<T> Lock<T> {
     }
 
     /// Returns whether nobody holds the lock.
-    #[cfg(windows)]
+    #[cfg(any(unix, windows))]
     pub(super) fn is_open(&self) -> bool {
         !self.held.load(Ordering::Acquire)
     }

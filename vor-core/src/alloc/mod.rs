@@ -38,8 +38,8 @@ static HEAP: AtomicU64 = AtomicU64::new(0);
 /// Every object.
 const EXACT: u64 = u64::MAX;
 
-/// Returns whether nobody holds a lock of the allocator: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds a lock of the allocator: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     sampled::is_open() && stacks::is_open() && local::is_open()
 }

@@ -169,7 +169,7 @@ pub(super) fn release_locks_after_fork() {
     SHARD.iter().for_each(Lock::release_after_fork);
 }
 
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     SHARD.iter().all(Lock::is_open)
 }

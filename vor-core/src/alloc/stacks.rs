@@ -76,7 +76,7 @@ pub(super) fn release_lock_after_fork() {
     STACKS.release_after_fork();
 }
 
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     STACKS.is_open()
 }

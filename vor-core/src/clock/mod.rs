@@ -105,24 +105,14 @@ impl Halves {
         u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// Returns the high half.
-    #[inline(always)]
-    pub(crate) fn high(self) -> u32 {
-        self.high
-    }
-
-    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it: a high half lies between, or the clock stepped back. With
-    /// the two high halves, the low half of the reading is had from it again ([`end_of`]), so that the hot path need not keep that.
+    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it: a
+    /// high half lies between, or the clock stepped back. Then the cold path reads the clock anew, so
+    /// that the hot path need not keep the reading.
     #[inline(always)]
     pub(crate) fn since(self, start_ticks: u64) -> (u32, bool) {
         let (low, borrow) = self.low.overflowing_sub(start_ticks as u32);
         (low, borrow || self.high != (start_ticks >> 32) as u32)
     }
-}
-
-/// Returns the reading of which [`Halves::high`] and [`Halves::since`] gave `high` and `low`.
-pub(crate) fn end_of(start_ticks: u64, high: u32, low: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low.wrapping_add(start_ticks as u32))
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -354,7 +344,6 @@ mod tests {
                     let fits = end >= start && end >> 32 == start >> 32;
                     assert_eq!(may_be_more, !fits, "from {start} to {end}");
                     assert!(!fits || u64::from(low) == end - start);
-                    assert_eq!(end_of(start, halves.high(), low), end);
                 }
             }
         }

@@ -42,6 +42,8 @@ mod thread_clock;
 use std::cell::Cell;
 
 use crate::clock;
+use crate::sync::Ordering;
+use crate::sync::global::compiler_fence;
 
 #[doc(hidden)]
 pub use choose::{Source, init, source};
@@ -68,6 +70,8 @@ struct State {
     word: Cell<Word>,
     /// When a mark is too old.
     due_ticks: Cell<u64>,
+    /// Whether it is being settled: a signal handler that interrupts that leaves it alone.
+    is_settling: Cell<bool>,
     account: Account,
 }
 
@@ -139,6 +143,7 @@ impl State {
         Self {
             word: Cell::new(Word::NONE),
             due_ticks: Cell::new(0),
+            is_settling: Cell::new(false),
             account: Account::new(),
         }
     }
@@ -161,6 +166,17 @@ impl State {
     #[inline(never)]
     // Of the C calling convention only that it cannot unwind is wanted.
     extern "C" fn settle(&self, now_ticks: u64) -> u64 {
+        if self.is_settling.replace(true) {
+            return self.account.given();
+        }
+        compiler_fence(Ordering::SeqCst);
+        let off_ticks = self.settle_alone(now_ticks);
+        compiler_fence(Ordering::SeqCst);
+        self.is_settling.set(false);
+        off_ticks
+    }
+
+    fn settle_alone(&self, now_ticks: u64) -> u64 {
         let before = self.account.given();
         if !self.account.has_begun() {
             self.begin();
@@ -203,6 +219,7 @@ impl State {
     #[cfg(unix)]
     fn forget(&self) {
         self.word.replace(Word::NONE).clear();
+        self.is_settling.set(false);
         self.account.end();
     }
 }

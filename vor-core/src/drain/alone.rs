@@ -9,6 +9,8 @@
 
 #[cfg(any(unix, windows))]
 pub(super) use ends::{end_without_a_word, is_possible};
+#[cfg(unix)]
+pub(super) use locks::{was_open, were_open};
 #[cfg(windows)]
 pub(super) use windows::watch;
 #[cfg(windows)]
@@ -24,9 +26,49 @@ pub(super) const fn is_last_thread() -> bool {
 pub(super) use windows::is_last_thread;
 
 /// Returns whether a lock is open. A panic that poisoned it has let it go.
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(crate) fn is_open<T>(mutex: &std::sync::Mutex<T>) -> bool {
     !matches!(mutex.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+}
+
+/// The locks that the end takes beside those of the settings and the engine.
+#[cfg(any(unix, windows))]
+mod locks {
+    use super::super::{FRAME_SETS, MARKS, worker};
+    use super::is_open;
+    use crate::{alloc, callsite, gpu, metrics, thread};
+
+    /// Say whether nobody holds them. The allocator's first: the others may allocate.
+    pub(super) const ARE_OPEN: [fn() -> bool; 8] = [
+        alloc::is_open,
+        || is_open(&MARKS),
+        || is_open(&FRAME_SETS),
+        worker::is_open,
+        gpu::is_open,
+        metrics::is_open,
+        thread::is_open,
+        callsite::is_open,
+    ];
+
+    /// Returns whether each of these locks was open at some moment. Then a thread that has been
+    /// stopped all the while holds none of them.
+    #[cfg(unix)]
+    pub(in super::super) fn were_open() -> bool {
+        ARE_OPEN.into_iter().all(was_open)
+    }
+
+    /// Returns whether a lock was open at some moment since the call began.
+    #[cfg(unix)]
+    pub(in super::super) fn was_open(is_open: fn() -> bool) -> bool {
+        const TRIES: u32 = 100;
+        const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+        (0..TRIES).any(|_| {
+            is_open() || {
+                std::thread::sleep(PAUSE);
+                false
+            }
+        })
+    }
 }
 
 #[cfg(unix)]
@@ -41,23 +83,14 @@ mod ends {
 
 #[cfg(windows)]
 mod ends {
-    use super::super::{ENGINE, FRAME_SETS, MARKS, SETTINGS, worker};
+    use super::super::{ENGINE, SETTINGS};
     use super::is_open;
-    use crate::{alloc, callsite, gpu, metrics, thread};
+    use crate::{alloc, thread};
 
     /// Returns whether all locks that the end takes are open. To be asked by the last thread: they stay so.
     pub(in super::super) fn is_possible() -> bool {
-        // The allocator's first: the others may allocate.
-        alloc::is_open()
-            && is_open(&SETTINGS)
-            && is_open(&ENGINE)
-            && is_open(&MARKS)
-            && is_open(&FRAME_SETS)
-            && worker::is_open()
-            && gpu::is_open()
-            && metrics::is_open()
-            && thread::is_open()
-            && callsite::is_open()
+        let are_open = |locks: &[fn() -> bool]| locks.iter().all(|is_open| is_open());
+        are_open(&super::locks::ARE_OPEN) && is_open(&SETTINGS) && is_open(&ENGINE)
     }
 
     /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of its thread-locals run.

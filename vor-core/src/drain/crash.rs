@@ -1,14 +1,20 @@
-//! The last thing that the program did: open scopes, appended to the capture at a panic and at a signal that ends the process.
+//! The last thing that the program did: open scopes, appended to the capture at a panic and at a
+//! signal that ends the process.
 //!
-//! A handler of a signal must not allocate, nor wait for what the interrupted thread may hold. So all it needs lies ready: the capture's file descriptor, the checksums' seed, the next sequence number, and
-//! buffers. One flag says who may write: the capture's sink takes it while it encodes and writes, a note while it is made. A note that does not get it in a tenth of a
-//! second, because the very thread that crashed has it, is not made. The same holds for the lists of threads and of sites, which are only ever tried. The records of a note are declarations of the threads and sites that it names,
-//! which may not be in the file yet, and one record of open scopes per thread. The sink then goes on behind them.
+//! A note is made where nothing may be allocated, nor waited for that the thread may hold which is
+//! at its end. So all it needs lies ready: the capture's file descriptor, the checksums' seed, the
+//! next sequence number, and buffers. One flag says who may write, whose holder has a [`Turn`]: the
+//! capture's sink while it encodes and writes, a note while it is made.
 //!
-//! The stack of a handler may have no more than a few kilobytes left, so a thread of its own, `vor-crash`, makes the note while the handler waits, for a second at most. It sleeps in a read from a pipe until then.
+//! - The sink waits for its turn, since what it is handed is nowhere else. Who makes a note tries
+//!   for the lists of threads and sites and never waits for the engine, so the sink gets its turn
+//!   when the note is written. A note that has not ended in [`LONGEST_NOTE`] is one whose thread
+//!   has stopped in the middle: then the sink fails, which is told.
+//! - A note tries for a tenth of a second, because the very thread that ends may be the sink's in
+//!   the middle of a write. A note of a panic that is not made is told on stderr.
 //!
-//! A signal's handler has one note made per process, puts back the handlers that were there before, and hands on to the one of its signal; without one it ends the process as the signal would have.
-//! They are put back because the one that is handed on to may abort, and the frame of that second signal would not fit beside the first on the stack of handlers.
+//! The records of a note are declarations of the threads and sites that it names, which may not be
+//! in the file yet, and one record of open scopes per thread. The sink then goes on behind them.
 
 #![expect(
     unsafe_code,
@@ -16,47 +22,35 @@
 )]
 
 use std::cell::UnsafeCell;
-use std::sync::Once;
+use std::io;
 use std::time::Duration;
 
 use crate::catalog::SiteId;
 use crate::format::NoteWriter;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU32};
 use crate::{callsite, clock, thread};
 
-use super::{fork, report, signals};
+use super::{ending, report, signals};
 
 /// Panics that leave a note; a program that panics all the time must not fill its disk.
 const MOST_PANIC_NOTES: u32 = 16;
 /// How often a note tries to get the flag or a list, and how long it waits between two tries.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
-const SIGNALS: [libc::c_int; 5] = [
-    libc::SIGSEGV,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGILL,
-    libc::SIGFPE,
-];
+/// How long the sink waits for a note that another thread writes.
+const LONGEST_NOTE: Duration = Duration::from_secs(10);
+/// How long a note waits for a pipe whose reader takes nothing.
+const PIPE_WAIT: Duration = Duration::from_millis(100);
 
 /// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given back by a store (release).
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// The process that the rest belongs to, 0 where there is no capture. Written with `TAKEN` taken; read by notes, which then take it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The process in which the thread was started. Written and read by `watch`, under the lock of the settings.
-static STARTED: AtomicU32 = AtomicU32::new(0);
+/// The process that has used `TAKEN`. Exchanged by `watch`, under the lock of the settings.
+static OF_PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Notes made at panics. Counted by whoever makes one, relaxed.
 static PANIC_NOTES: AtomicU32 = AtomicU32::new(0);
-/// Whether a signal has made its note. Exchanged by handlers, relaxed.
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
-
-/// Where a byte wakes the thread that makes notes, as a file descriptor plus 1; 0 where there is none. Written by `start_thread`, read by handlers, after [`PROCESS`].
-static REQUEST: AtomicU64 = AtomicU64::new(0);
-/// Set by that thread when a note is made (release), waited for by the handler (acquire).
-static DONE: AtomicBool = AtomicBool::new(false);
-/// How often the handler looks for that, [`PAUSE`] apart.
-const WAITS: u32 = 1_000;
 
 struct Shared(UnsafeCell<Option<Note>>);
 
@@ -87,9 +81,22 @@ impl Drop for Turn {
 }
 
 impl Turn {
-    /// Takes the right, and waits for it no longer than a note takes.
-    pub(crate) fn take() -> Option<Self> {
-        for _ in 0..TRIES {
+    /// Takes the right for a note, if whoever has it gives it back soon.
+    pub(crate) fn try_take() -> Option<Self> {
+        Self::take_within(TRIES)
+    }
+
+    /// Takes the right for the sink, and waits until a note has ended that is being written.
+    pub(crate) fn wait() -> io::Result<Self> {
+        let pauses = LONGEST_NOTE.as_millis() / PAUSE.as_millis();
+        Self::take_within(pauses as u32).ok_or_else(|| {
+            let reason = format!("a note of open scopes has been in the way for {LONGEST_NOTE:?}");
+            io::Error::new(io::ErrorKind::TimedOut, reason)
+        })
+    }
+
+    fn take_within(tries: u32) -> Option<Self> {
+        for _ in 0..tries {
             if TAKEN
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
@@ -122,87 +129,43 @@ impl Turn {
     }
 }
 
-/// Has notes go to this file from now on, and installs the handlers at the first call.
-pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32) {
-    if STARTED.load(Ordering::Relaxed) != std::process::id() {
+/// Has notes go to this file from now on, those of panics and, with `signals`, those of signals
+/// that end the process.
+pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) {
+    if OF_PROCESS.swap(std::process::id(), Ordering::Relaxed) != std::process::id() {
         // In the child of a fork the flag may have been taken by a thread of the parent's.
         TAKEN.store(false, Ordering::Release);
-        STARTED.store(std::process::id(), Ordering::Relaxed);
-        start_thread();
     }
-    if let Some(mut turn) = Turn::take() {
-        *turn.note() = Some(Note {
-            file,
-            seed,
-            next_seq,
-            records: 0,
-            bytes: 0,
-            writer: NoteWriter::new(),
-            open: Vec::with_capacity(thread::MAX_OPEN),
-        });
-        PROCESS.store(std::process::id(), Ordering::Release);
-    }
-    install();
-}
-
-/// Starts the thread that makes the notes of handlers.
-fn start_thread() {
-    let mut ends = [-1; 2];
-    // SAFETY: `ends` has room for the two descriptors.
-    let failed = unsafe { libc::pipe(ends.as_mut_ptr()) } != 0;
-    if failed {
-        return REQUEST.store(0, Ordering::Relaxed);
-    }
-    let [requests, request] = ends;
-    for end in ends {
-        // SAFETY: the descriptor is this function's; a child that another program becomes must not have it.
-        unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-    }
-    let run = move || {
-        thread::stay_busy();
-        let mut byte = 0_u8;
-        loop {
-            // SAFETY: `byte` has room for the one byte that is asked for.
-            match unsafe { libc::read(requests, (&raw mut byte).cast(), 1) } {
-                1 => {
-                    append();
-                    DONE.store(true, Ordering::Release);
-                }
-                -1 if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
-                _ => return,
-            }
+    match Turn::wait() {
+        Ok(mut turn) => {
+            *turn.note() = Some(Note {
+                file,
+                seed,
+                next_seq,
+                records: 0,
+                bytes: 0,
+                writer: NoteWriter::new(),
+                open: Vec::with_capacity(thread::MAX_OPEN),
+            });
+            PROCESS.store(std::process::id(), Ordering::Release);
         }
-    };
-    match signals::for_new_thread(|| fork::spawn("vor-crash", run)) {
-        Ok(()) => REQUEST.store(request as u64 + 1, Ordering::Relaxed),
-        Err(error) => {
-            REQUEST.store(0, Ordering::Relaxed);
-            report::line(&format!(
-                "the thread for crashes cannot be started: {error}; open scopes are noted at panics only"
-            ));
-        }
+        Err(error) => report::line(&format!(
+            "open scopes are not noted when the program crashes: {error}"
+        )),
+    }
+    if signals {
+        ending::install();
     }
 }
 
-/// Has that thread make a note, and waits for it.
-fn ask() {
-    let request = REQUEST.load(Ordering::Relaxed);
-    if PROCESS.load(Ordering::Acquire) != std::process::id() || request == 0 {
-        return;
-    }
-    let byte = 1_u8;
-    // SAFETY: the byte is readable, and the call is allowed in a handler.
-    let asked = unsafe { libc::write((request - 1) as libc::c_int, (&raw const byte).cast(), 1) } == 1;
-    let mut waits = 0;
-    while asked && !DONE.load(Ordering::Acquire) && waits < WAITS {
-        std::thread::sleep(PAUSE);
-        waits += 1;
-    }
+/// Returns whether this process writes a capture that has notes. May be called in a handler.
+pub(super) fn is_watching() -> bool {
+    PROCESS.load(Ordering::Acquire) == std::process::id()
 }
 
 /// Has no more notes go to this file.
 pub(crate) fn forget(file: libc::c_int) {
-    if let Some(mut turn) = Turn::take()
+    if let Ok(mut turn) = Turn::wait()
         && let Some(note) = turn.note()
         && note.file == file
     {
@@ -213,26 +176,31 @@ pub(crate) fn forget(file: libc::c_int) {
 
 /// Makes a note at a panic.
 pub(super) fn note_panic() {
-    if PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MOST_PANIC_NOTES {
-        append();
+    let is_due = PANIC_NOTES.fetch_add(1, Ordering::Relaxed) < MOST_PANIC_NOTES;
+    if is_due && !append() && !thread::is_busy() {
+        report::line(
+            "what was open at this panic is not in the capture, \
+             which is being written to all the while",
+        );
     }
 }
 
-/// Appends what is open to the capture.
-fn append() {
+/// Appends what is open to the capture. Returns whether that could be done, or there is no capture.
+pub(super) fn append() -> bool {
     // A child of a fork has its parent's file until it has one of its own.
-    if PROCESS.load(Ordering::Acquire) != std::process::id() {
-        return;
+    if !is_watching() {
+        return true;
     }
-    if let Some(mut turn) = Turn::take()
-        && let Some(note) = turn.note()
-    {
-        signals::without_signals(|| note.write());
-    }
+    let Some(mut turn) = Turn::try_take() else {
+        return false;
+    };
+    let Some(note) = turn.note() else { return true };
+    signals::without_signals(|| note.write())
 }
 
 impl Note {
-    fn write(&mut self) {
+    /// Writes the note, and returns whether all of it could be had and written.
+    fn write(&mut self) -> bool {
         let Self {
             file,
             seed,
@@ -242,10 +210,15 @@ impl Note {
             writer,
             open,
         } = self;
+        let mut is_whole = true;
         let mut put = |record: Option<&[u8]>| {
+            // Behind a record that is torn there is no room for another.
+            let record = record.filter(|_| is_whole);
             if let Some(record) = record {
+                let written = write_all(*file, record);
+                is_whole = written == record.len();
                 *records = records.wrapping_add(1);
-                *bytes += write_all(*file, record);
+                *bytes += written as u64;
             }
             record.is_some()
         };
@@ -255,7 +228,7 @@ impl Note {
             (*seed, *next_seq)
         };
         let now = clock::ticks();
-        thread::try_each_open(TRIES, PAUSE, open, |id, info, open| {
+        let has_threads = thread::try_each_open(TRIES, PAUSE, open, |id, info, open| {
             let mut place = next(false);
             if let Some(info) = info {
                 place = next(put(writer.thread(place, id, info)));
@@ -269,97 +242,27 @@ impl Note {
             }
             next(put(Some(writer.open_scopes(place, now, id, open))));
         });
+        has_threads && is_whole
     }
 }
 
 /// Writes a record whole, or as much of it as the system takes, and returns how much that is; a reader passes over what is torn.
-fn write_all(file: libc::c_int, record: &[u8]) -> u64 {
+fn write_all(file: libc::c_int, record: &[u8]) -> usize {
     let mut rest = record;
     while !rest.is_empty() {
         // SAFETY: the bytes are readable for their length; whether the descriptor is good the system judges.
         let written = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
-        let Some(written) = usize::try_from(written).ok().filter(|&written| written > 0) else {
-            break;
-        };
-        rest = rest.get(written..).unwrap_or(&[]);
-    }
-    (record.len() - rest.len()) as u64
-}
-
-/// The handlers that were there before, in the order of [`SIGNALS`].
-struct Before(UnsafeCell<[Option<libc::sigaction>; SIGNALS.len()]>);
-
-// SAFETY: each place is written once, before the handler that reads it is installed.
-unsafe impl Sync for Before {}
-
-static BEFORE: Before = Before(UnsafeCell::new([None; SIGNALS.len()]));
-
-fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        for (index, signal) in SIGNALS.into_iter().enumerate() {
-            // SAFETY: a `sigaction` is plain memory, of which all zeros are a good one; `begin` has the signature that SA_SIGINFO asks for and lives as long as the program. What was there is
-            // noted before a handler can ask for it: in between, this very thread could only crash here.
-            unsafe {
-                let mut before: libc::sigaction = std::mem::zeroed();
-                if libc::sigaction(signal, std::ptr::null(), &raw mut before) != 0 {
-                    continue;
-                }
-                (*BEFORE.0.get())[index] = Some(before);
-                let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = on_signal as *const () as usize;
-                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-                libc::sigemptyset(&raw mut action.sa_mask);
-                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-            }
-        }
-    });
-}
-
-/// Puts back the handlers that were there before, of those signals whose handler is still this module's.
-fn step_aside() {
-    for (index, signal) in SIGNALS.into_iter().enumerate() {
-        // SAFETY: a `sigaction` is plain memory, of which all zeros are a good one; the places of `BEFORE` are not written any more once a handler is installed; the call is allowed in a handler.
-        unsafe {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            if let Some(before) = (*BEFORE.0.get())[index]
-                && libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0
-                && now.sa_sigaction == on_signal as *const () as usize
-            {
-                libc::sigaction(signal, &raw const before, std::ptr::null_mut());
-            }
-        }
-    }
-}
-
-extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut core::ffi::c_void) {
-    if !SIGNALLED.swap(true, Ordering::Relaxed) {
-        ask();
-        step_aside();
-    }
-    let index = SIGNALS.iter().position(|one| *one == signal);
-    // SAFETY: the places are not written any more once a handler is installed.
-    let before = index.and_then(|index| unsafe { (*BEFORE.0.get())[index] });
-    match before {
-        Some(before) if before.sa_sigaction == libc::SIG_IGN => {}
-        Some(before) if before.sa_sigaction != libc::SIG_DFL => {
-            // SAFETY: this is the handler that the program or its runtime had installed, called with what the system gave, as its flags ask for.
-            unsafe {
-                if before.sa_flags & libc::SA_SIGINFO != 0 {
-                    type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut core::ffi::c_void);
-                    std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal, info, context);
-                } else {
-                    type Handler = extern "C" fn(libc::c_int);
-                    std::mem::transmute::<usize, Handler>(before.sa_sigaction)(signal);
+        let error = io::Error::last_os_error().kind();
+        match usize::try_from(written) {
+            Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or(&[]),
+            Err(_) if error == io::ErrorKind::Interrupted => {}
+            Err(_) if error == io::ErrorKind::WouldBlock => {
+                if !matches!(signals::wait_for_room(file, PIPE_WAIT), Ok(true)) {
+                    break;
                 }
             }
-        }
-        _ => {
-            // SAFETY: both calls are allowed in a handler. The signal is blocked until it returns, and then does what it does without one.
-            unsafe {
-                libc::signal(signal, libc::SIG_DFL);
-                libc::raise(signal);
-            }
+            _ => break,
         }
     }
+    record.len() - rest.len()
 }

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::batch::{SpanBatch, ThreadBatch};
+use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use crate::callsite::{self, Words};
-use crate::catalog::{Catalog, Column, ProcessInfo};
+use crate::catalog::{Catalog, Column, ProcessInfo, SiteId};
 use crate::clock::{self, Synchroniser, Timeline};
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::gpu::GpuRows;
@@ -21,20 +21,9 @@ use crate::system::machine;
 use crate::thread::{self, SiteSums, ThreadState};
 
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
+use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
 use super::{heap, skim};
-
-/// A mark that waits for the worker.
-#[derive(Debug)]
-pub(super) struct Mark {
-    /// Frame set; 0 is the main one.
-    pub(super) set: u32,
-    pub(super) ticks: u64,
-    /// What the program recorded since the previous mark; empty for secondary sets.
-    pub(super) taken: Taken,
-    /// Marks merged into this one.
-    pub(super) merged: u64,
-}
 
 /// A thread as the worker sees it.
 #[derive(Debug)]
@@ -42,8 +31,9 @@ struct Source {
     state: Arc<ThreadState>,
     texts: PendingTexts,
     dropped_seen: u64,
-    /// Starts of its open scopes as of the last [`Engine::note_open`]; `None` when they could not be read or nobody asked.
-    open_start_ticks: Option<Vec<u64>>,
+    /// Its open scopes as of the last [`Engine::note_open`]; `None` when they could not be read or
+    /// nobody asked.
+    open_scopes: Option<Vec<(SiteId, u64)>>,
     /// Passes for which it is kept once its thread has ended inside of scopes.
     grace_passes: u32,
 }
@@ -58,6 +48,7 @@ struct SetState {
 /// Everything the drain owns.
 pub(super) struct Engine {
     catalog: Arc<Catalog>,
+    no_catalog: Arc<Catalog>,
     clock: Synchroniser,
     sources: Vec<Source>,
     interner: Interner,
@@ -65,6 +56,7 @@ pub(super) struct Engine {
     batch: SpanBatch,
     spare: Vec<ThreadBatch>,
     spare_values: SpareValues,
+    spare_metrics: Vec<MetricValue>,
     trees: TreeBuilder,
     statistics: Option<StatsBuilder>,
     sampler: FrameSampler,
@@ -74,12 +66,14 @@ pub(super) struct Engine {
     /// When the open scopes were last read.
     open_as_of_ticks: u64,
     /// Kept between readings of open scopes.
-    open: Vec<(crate::catalog::SiteId, u64)>,
+    open: Vec<(SiteId, u64)>,
     sets: Vec<SetState>,
     frame_spans: u64,
     frame_dropped: u64,
     keeps_ended: bool,
     heap: heap::Timer,
+    /// Marks that the worker has taken over, and that no pass has come to yet.
+    pub(super) marks: Marks,
     pub(super) outputs: Outputs,
 }
 
@@ -121,6 +115,7 @@ impl Engine {
         };
         Self {
             catalog: Arc::new(catalog),
+            no_catalog: Arc::default(),
             clock,
             sources: Vec::new(),
             interner: Interner::default(),
@@ -128,6 +123,7 @@ impl Engine {
             batch: SpanBatch::default(),
             spare: Vec::new(),
             spare_values: SpareValues::default(),
+            spare_metrics: Vec::new(),
             trees: TreeBuilder::new(max_spans_per_frame),
             statistics: statistics.then(StatsBuilder::new),
             sampler,
@@ -144,6 +140,7 @@ impl Engine {
             frame_dropped: 0,
             keeps_ended: false,
             heap: heap::Timer::default(),
+            marks: Marks::default(),
             outputs: Outputs::default(),
         }
     }
@@ -244,12 +241,13 @@ impl Engine {
         pass.active |= self.collect_until(now_ticks);
         // What was closed when the open scopes were read is collected only where the pass went beyond that moment.
         if self.open_as_of_ticks <= now_ticks {
-            self.settle_statistics();
+            self.report_open();
         }
         if !self.keeps_ended {
             self.release_ended();
         }
         self.take_heap(false);
+        self.outputs.commit();
         pass
     }
 
@@ -268,31 +266,42 @@ impl Engine {
         self.keeps_ended = true;
     }
 
-    /// Reads which scopes are open, for the statistics. To be called before the tick of the pass is fixed: whatever was closed by then is collected.
+    /// Reads which scopes are open, for those who want to know. To be called before the tick of the
+    /// pass is fixed: whatever was closed by then is collected.
     pub(super) fn note_open(&mut self) {
-        if self.statistics.is_none() {
+        if self.statistics.is_none() && !self.outputs.want_open() {
             return;
         }
         self.open_as_of_ticks = clock::ticks();
         for source in &mut self.sources {
-            let mut starts = source.open_start_ticks.take().unwrap_or_default();
-            starts.clear();
+            let mut open = source.open_scopes.take().unwrap_or_default();
+            open.clear();
             // Beyond the depth that is kept, scopes are open of which nothing is known.
             if source.state.read_open(&mut self.open) && self.open.len() < thread::MAX_OPEN {
-                starts.extend(self.open.iter().map(|(_, start_ticks)| *start_ticks));
-                source.open_start_ticks = Some(starts);
+                open.extend_from_slice(&self.open);
+                source.open_scopes = Some(open);
             }
         }
     }
 
-    fn settle_statistics(&mut self) {
-        let Some(statistics) = &mut self.statistics else {
-            return;
-        };
-        for source in &self.sources {
-            if let Some(open) = &source.open_start_ticks {
-                statistics.settle(source.state.id(), self.open_as_of_ticks, open);
+    /// Reports to statistics and sinks which scopes [`note_open`](Self::note_open) found open.
+    fn report_open(&mut self) {
+        let known = self.sources.iter().filter_map(|source| {
+            let open = source.open_scopes.as_ref()?;
+            Some((source.state.id(), open))
+        });
+        if let Some(statistics) = &mut self.statistics {
+            for (thread, open) in known.clone() {
+                statistics.settle(thread, self.open_as_of_ticks, open);
             }
+        }
+        if self.outputs.want_open() {
+            let starts = |open: &Vec<(SiteId, u64)>| open.iter().map(|(_, start)| *start).collect();
+            let open = OpenStarts {
+                as_of_ticks: self.open_as_of_ticks,
+                threads: known.map(|(thread, open)| (thread, starts(open))).collect(),
+            };
+            self.outputs.accept_open(&open);
         }
     }
 
@@ -315,15 +324,11 @@ impl Engine {
                 state,
                 texts: PendingTexts::default(),
                 dropped_seen,
-                open_start_ticks: None,
+                open_scopes: None,
                 grace_passes: GRACE_PASSES,
             });
         }
-        let infos = thread::infos_after(self.catalog.threads.len());
-        if !infos.is_empty() {
-            let catalog = Arc::make_mut(&mut self.catalog);
-            Arc::make_mut(&mut catalog.threads).extend(infos.into_iter().map(Some));
-        }
+        thread::declare_new(&mut self.catalog);
         if set_names.len() + 1 > self.catalog.frame_sets.len() {
             let known = self.catalog.frame_sets.len() - 1;
             let catalog = Arc::make_mut(&mut self.catalog);
@@ -370,6 +375,7 @@ impl Engine {
             };
             self.frame_dropped += consume(&source.state, &mut source.dropped_seen, take);
         }
+        self.frame_dropped += thread::take_lost();
         self.frame_spans += spans;
         slots_passed > 0
     }
@@ -377,6 +383,11 @@ impl Engine {
     /// Fills the batch with at most one share per thread. Returns whether a thread has more.
     fn fill_batch(&mut self, limit_ticks: u64) -> bool {
         let mut full = false;
+        // What threads without a state drop is told of the first one: every share is one's.
+        let mut lost = match self.sources.is_empty() {
+            true => 0,
+            false => thread::take_lost(),
+        };
         let words = &mut self.words;
         let mut words_of = |site: crate::catalog::SiteId| words_of(words, site);
         for source in &mut self.sources {
@@ -394,6 +405,7 @@ impl Engine {
                 taken
             };
             share.dropped_spans = consume(&source.state, &mut source.dropped_seen, take);
+            share.dropped_spans += std::mem::take(&mut lost);
             if share.is_empty() {
                 self.spare.push(share);
             } else {
@@ -418,7 +430,8 @@ impl Engine {
         if let Some(statistics) = &mut self.statistics {
             statistics.add_batch(&self.batch);
         }
-        self.batch.catalog = Arc::default();
+        // The engine's is to have no other owner when it grows.
+        self.batch.catalog = Arc::clone(&self.no_catalog);
         for mut share in self.batch.threads.drain(..) {
             self.spare_values.take_from(&mut share);
             share.clear();
@@ -430,14 +443,7 @@ impl Engine {
 
     /// Brings call sites registered since the last time into the catalog.
     pub(super) fn learn_sites(&mut self) {
-        let known = self.catalog.sites.len();
-        let registry = callsite::lock();
-        let new = registry.after(known);
-        if new.is_empty() {
-            return;
-        }
-        let catalog = Arc::make_mut(&mut self.catalog);
-        Arc::make_mut(&mut catalog.sites).extend(new.iter().map(|(info, _)| Some(Arc::clone(info))));
+        callsite::declare_new(&mut self.catalog);
     }
 
     fn finish_frame(&mut self, mut mark: Mark) {
@@ -449,30 +455,49 @@ impl Engine {
             next_index: index + 1,
             start_ticks: mark.ticks,
         };
-        let mut frame = FrameSnapshot {
-            index,
-            frame_set: mark.set,
-            start_ticks,
-            end_ticks: mark.ticks,
-            merged_marks: mark.merged,
-            ..FrameSnapshot::default()
-        };
+        let is_taken = self.outputs.take_frames();
+        let (mut metrics, mut threads) = (Vec::new(), Vec::new());
+        let (mut dropped_spans, mut span_count) = (0, 0);
         if mark.set == 0 {
-            mark.taken.settle();
-            frame.metrics = self.metric_values(&mark.taken, start_ticks, mark.ticks);
+            dropped_spans = std::mem::take(&mut self.frame_dropped);
+            span_count = std::mem::take(&mut self.frame_spans);
+            if is_taken {
+                mark.taken.settle();
+                metrics = self.metric_values(&mark.taken, start_ticks, mark.ticks);
+            } else {
+                self.sampler.keep_up();
+            }
             // Afterwards: every column that has a value was declared before.
             self.learn_columns();
-            frame.dropped_spans = std::mem::take(&mut self.frame_dropped);
-            frame.span_count = std::mem::take(&mut self.frame_spans);
             if self.outputs.wants_trees() {
-                frame.threads = self.trees.finish().threads;
+                threads = self.trees.finish().threads;
             } else if self.trees.span_count() > 0 {
                 // The sink that wanted trees is gone; the next one must not get what this frame began with.
                 self.trees.finish();
             }
         }
-        frame.catalog = Arc::clone(&self.catalog);
-        self.outputs.accept_frame(&Arc::new(frame));
+        if !is_taken {
+            return;
+        }
+        let frame = Arc::new(FrameSnapshot {
+            catalog: Arc::clone(&self.catalog),
+            index,
+            frame_set: mark.set,
+            start_ticks,
+            end_ticks: mark.ticks,
+            metrics,
+            dropped_spans,
+            merged_marks: mark.merged,
+            span_count,
+            threads,
+        });
+        self.outputs.accept_frame(&frame);
+        // Where no sink holds on to the frame, the next one has its room.
+        if let Some(mut frame) = Arc::into_inner(frame) {
+            frame.metrics.clear();
+            self.spare_metrics = frame.metrics;
+            self.trees.recycle(frame.threads);
+        }
     }
 
     fn learn_columns(&mut self) {
@@ -489,7 +514,8 @@ impl Engine {
             .catalog
             .timeline
             .duration_ns(start_ticks, end_ticks.saturating_sub(start_ticks));
-        let mut values = self.sampler.sample(frame_ns, taken);
+        let mut values = std::mem::take(&mut self.spare_metrics);
+        self.sampler.sample(frame_ns, taken, &mut values);
         let system = self.sampler.column_count() as u32;
         let user = taken.values.iter().map(|(column, value)| MetricValue {
             column: system + column,

@@ -8,17 +8,29 @@
 )]
 
 use std::sync::Once;
+#[cfg(unix)]
+use std::time::Duration;
 
 #[cfg(any(unix, windows))]
+use super::engine::Engine;
+#[cfg(unix)]
+use super::lock_engine_within;
+#[cfg(any(unix, windows))]
 use super::{alone, lock_engine, pass, printing, signals};
+#[cfg(unix)]
+use crate::sink::file;
 #[cfg(any(unix, windows))]
 use crate::sync::{Ordering, global::AtomicBool};
 #[cfg(any(unix, windows))]
 use crate::{gpu, switch, thread};
 
-/// Whether the end has been dealt with. Set by who does; nothing hangs on it.
+/// Whether the end has been dealt with. Set by who does, with the engine locked.
 #[cfg(any(unix, windows))]
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// How long the end waits in all for readers of pipes.
+#[cfg(unix)]
+const END_BOUND: Duration = Duration::from_secs(10);
 
 /// Registers for the end of the process and for panics, once.
 pub(super) fn install() {
@@ -71,24 +83,61 @@ fn finish() {
         alone::end_without_a_word();
         return;
     }
-    if thread::is_busy() || switch::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
+    if thread::is_busy() || switch::is_forked() || HAS_ENDED.load(Ordering::SeqCst) {
         return;
     }
+    #[cfg(unix)]
+    file::end_within(END_BOUND);
     thread::while_busy(|| {
         if !is_alone {
             gpu::stop();
         }
-        if let Some(engine) = &mut *lock_engine() {
+        let mut engine = lock_engine();
+        if HAS_ENDED.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Some(engine) = &mut *engine {
             signals::without_signals(|| {
                 if is_alone {
                     engine.outputs.give_up_others();
                 }
-                engine.keep_ended();
-                pass(engine);
-                engine.take_heap(true);
-                engine.outputs.finish();
+                finish_sinks(engine);
             });
         }
+        drop(engine);
         printing::print();
     });
+}
+
+/// Hands the sinks what is left, and finishes them.
+#[cfg(any(unix, windows))]
+fn finish_sinks(engine: &mut Engine) {
+    engine.keep_ended();
+    pass(engine);
+    engine.take_heap(true);
+    engine.outputs.finish();
+}
+
+/// Takes what is left and finishes the sinks that write files: on a thread of vor's own, for a
+/// signal that ends the process. Does without where the engine cannot be had in time.
+#[cfg(unix)]
+pub(super) fn finish_files(bound: Duration) {
+    file::end_within(bound);
+    let end = || {
+        let Some(mut engine) = lock_engine_within(bound) else {
+            return;
+        };
+        // An exit that was under way has ended them.
+        if switch::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if let Some(engine) = &mut *engine {
+            signals::without_signals(|| {
+                engine.outputs.give_up_others();
+                finish_sinks(engine);
+            });
+        }
+    };
+    // A panic must not keep the process from its end.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));
 }

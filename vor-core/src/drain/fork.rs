@@ -26,15 +26,15 @@ mod unix {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{MutexGuard, Once};
 
-    use super::super::engine::{Engine, Mark};
-    use super::super::{FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
+    use super::super::marks::Marks;
+    use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
     use crate::{callsite, gpu, metrics, switch, thread};
 
     /// All locks, in the order in which they were taken.
     struct Held {
         _settings: Box<dyn Any>,
-        engine: MutexGuard<'static, Option<Engine>>,
-        marks: MutexGuard<'static, Vec<Mark>>,
+        engine: EngineGuard,
+        marks: MutexGuard<'static, Marks>,
         _others: [Box<dyn Any>; 8],
     }
 

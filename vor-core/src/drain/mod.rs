@@ -8,10 +8,13 @@ pub(crate) mod alone;
 mod collect;
 #[cfg(unix)]
 pub(crate) mod crash;
+#[cfg(unix)]
+mod ending;
 mod engine;
 mod exit;
 mod fork;
 mod heap;
+mod marks;
 mod printing;
 pub(crate) mod report;
 mod sampler;
@@ -20,6 +23,7 @@ mod skim;
 mod watchdog;
 mod worker;
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -37,10 +41,8 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 use crate::{alloc, clock, cpu, nvtx, switch, thread};
 
-use engine::{Engine, Mark, Pass};
-
-/// Marks that wait for the worker; beyond, marks of the same set are merged.
-const MAX_MARKS: usize = 4096;
+use engine::{Engine, Pass};
+use marks::{Mark, Marks};
 
 /// Marks that the worker takes before it lets others have the engine.
 const MAX_MARKS_PER_STEP: usize = 64;
@@ -57,6 +59,8 @@ struct Settings {
     capture: Option<(PathBuf, CaptureOptions)>,
     /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
     capture_from_env: bool,
+    /// Whether a signal that ends the process finds the capture closed.
+    signals: bool,
     /// The capture that was opened: the number of its sink, and where it is written.
     opened: Option<(u64, PathBuf)>,
 }
@@ -68,7 +72,7 @@ static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 /// Threads that wait for the engine beside the worker.
 static WAITING: AtomicU32 = AtomicU32::new(0);
-static MARKS: Mutex<Vec<Mark>> = Mutex::new(Vec::new());
+static MARKS: Mutex<Marks> = Mutex::new(Marks::new());
 static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether `frame_mark` drains by itself. Written by `start`, read by marks.
 static INLINE: AtomicBool = AtomicBool::new(false);
@@ -98,6 +102,8 @@ pub fn enable() {
 pub fn disable() {
     if switch::is_on() {
         switch::set(false);
+        #[cfg(feature = "puffin")]
+        PuffinFeed::recording_is(false);
         flush();
     }
 }
@@ -138,6 +144,7 @@ pub(crate) fn start(config: Config) {
             statistics: config.statistics,
             capture: None,
             capture_from_env: config.from_env,
+            signals: config.signals,
             opened: None,
         });
         if is_first {
@@ -177,6 +184,7 @@ pub(crate) fn start(config: Config) {
             };
             settings.capture = Some((path, options));
             settings.capture_from_env = config.from_env;
+            settings.signals = config.signals;
             open_capture(settings);
         }
         if may_lack_spans && switch::counts_scopes() {
@@ -242,6 +250,9 @@ fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
     if let Some(allowed) = allowed {
         PuffinFeed::allow(allowed);
     }
+    if allowed == Some(true) || !switch::is_on() {
+        PuffinFeed::recording_is(true);
+    }
     if is_first {
         let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
         let feed = Box::new(PuffinFeed::default());
@@ -306,7 +317,7 @@ fn open_capture(settings: &mut Settings) {
     };
     match CaptureSink::create(path, *options) {
         Ok(mut sink) => {
-            sink.take_notes();
+            sink.take_notes(settings.signals);
             let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
             let path = sink.path().to_owned();
             let name = format!("{variable}the capture {}", path.display());
@@ -385,6 +396,68 @@ fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     Some(with_settings(&settings, work))
 }
 
+/// The engine, while its lock is held.
+struct EngineGuard(MutexGuard<'static, Option<Engine>>);
+
+/// The thread that holds the engine, as [`signals::this_thread`] says it; 0 where nobody does.
+/// Written by the holder alone, relaxed: only whether it is oneself is asked.
+#[cfg(unix)]
+static HOLDER: AtomicU64 = AtomicU64::new(0);
+
+impl EngineGuard {
+    fn new(engine: MutexGuard<'static, Option<Engine>>) -> Self {
+        #[cfg(unix)]
+        HOLDER.store(signals::this_thread(), Ordering::Relaxed);
+        Self(engine)
+    }
+}
+
+impl Drop for EngineGuard {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        HOLDER.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for EngineGuard {
+    type Target = Option<Engine>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for EngineGuard {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// Returns whether this thread holds the engine. May be called in a handler.
+#[cfg(unix)]
+fn has_engine() -> bool {
+    HOLDER.load(Ordering::Relaxed) == signals::this_thread()
+}
+
+/// Locks the engine if that can be done in time, of which only what the process is let run counts.
+#[cfg(unix)]
+fn lock_engine_within(bound: Duration) -> Option<EngineGuard> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let mut pauses = bound.as_millis() / PAUSE.as_millis();
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    let engine = loop {
+        match ENGINE.try_lock() {
+            Ok(engine) => break Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if pauses == 0 => break None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+        }
+        pauses -= 1;
+    };
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    engine.map(EngineGuard::new)
+}
+
 fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) -> R {
     let mut engine = lock_engine();
     let make = || {
@@ -399,8 +472,8 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
 }
 
 /// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go first.
-fn lock_engine() -> MutexGuard<'static, Option<Engine>> {
-    match ENGINE.try_lock() {
+fn lock_engine() -> EngineGuard {
+    EngineGuard::new(match ENGINE.try_lock() {
         Ok(engine) => engine,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
@@ -409,7 +482,7 @@ fn lock_engine() -> MutexGuard<'static, Option<Engine>> {
             WAITING.fetch_sub(1, Ordering::SeqCst);
             engine
         }
-    }
+    })
 }
 
 /// Takes what ended and was marked before the call. What comes meanwhile waits for the next pass, however fast it comes.
@@ -436,20 +509,23 @@ fn begin_pass(engine: &mut Engine) -> u64 {
 
 /// Takes what is in the rings up to the tick of [`begin_pass`], or up to so many marks.
 fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
-    let (taken, until_ticks, more) = {
-        let mut marks = locked(&MARKS);
-        let due = marks.partition_point(|mark| mark.ticks <= until_ticks);
-        let count = due.min(MAX_MARKS_PER_STEP);
-        let taken: Vec<Mark> = marks.drain(..count).collect();
-        // What ended after the last mark taken waits for the next one.
-        match taken.last() {
-            Some(last) if count < due => {
-                let until_ticks = last.ticks;
-                (taken, until_ticks, true)
-            }
-            _ => (taken, until_ticks, false),
+    let mut taken = Vec::with_capacity(MAX_MARKS_PER_STEP);
+    let marks = &mut engine.marks;
+    while taken.len() < MAX_MARKS_PER_STEP {
+        marks.refill(|| locked(&MARKS));
+        let Some(mark) = marks.pop_due(until_ticks) else {
+            break;
+        };
+        taken.push(mark);
+    }
+    let (mut until_ticks, mut more) = (until_ticks, false);
+    if let Some(last) = taken.last().filter(|_| taken.len() == MAX_MARKS_PER_STEP) {
+        marks.refill(|| locked(&MARKS));
+        if marks.has_due(until_ticks) {
+            // What ended after the last mark taken waits for the next one.
+            (until_ticks, more) = (last.ticks, true);
         }
-    };
+    }
     let names = locked(&FRAME_SETS).clone();
     let pass = engine.pass(taken, until_ticks, &names);
     Pass { more, ..pass }
@@ -513,36 +589,25 @@ pub fn last_mark_ticks() -> u64 {
 }
 
 fn mark(set: u32, taken: Taken) {
-    let ticks = {
+    let (ticks, are_many) = {
         let mut marks = locked(&MARKS);
         let ticks = clock::ticks();
         if set == 0 {
             LAST_MARK.store(ticks, Ordering::Relaxed);
         }
-        let full = marks.len() >= MAX_MARKS;
-        match marks.iter_mut().rev().find(|mark| full && mark.set == set) {
-            Some(last) => {
-                let earlier = std::mem::replace(&mut last.taken, taken);
-                last.taken.absorb(earlier);
-                last.ticks = ticks;
-                last.merged += 1;
-                // The queue stays in order of time: the mark that moved to now goes to the end.
-                marks.sort_by_key(|mark| mark.ticks);
-            }
-            None => marks.push(Mark {
-                set,
-                ticks,
-                taken,
-                merged: 0,
-            }),
-        }
-        ticks
+        marks.push(Mark {
+            set,
+            ticks,
+            taken,
+            merged: 0,
+        });
+        (ticks, marks.are_many())
     };
     if INLINE.load(Ordering::Relaxed) {
         with_engine(pass);
         printing::print_if_asked();
     } else {
-        wake(false);
+        wake(are_many);
         clock::wait_past(ticks);
     }
 }

@@ -14,6 +14,8 @@ use crate::{alloc, clock};
 pub(super) struct FrameSampler {
     process: ProcessSampler,
     last: ProcessSample,
+    /// What `last` says by itself: the rows of frames that end before the next sample.
+    latest: SystemSample,
     sampled_at_ticks: u64,
     /// Whether the program's allocator is tracked, which it is from its first allocation on or never.
     counts_allocations: bool,
@@ -32,6 +34,7 @@ impl FrameSampler {
         Self {
             process,
             last,
+            latest: latest(&last),
             sampled_at_ticks: clock::ticks(),
             counts_allocations: alloc::is_installed(),
         }
@@ -62,21 +65,25 @@ impl FrameSampler {
         system::COLUMN_COUNT + more
     }
 
-    /// Returns the rows of a frame that lasted `frame_ns` and of which the program told what is in `taken`.
-    pub(super) fn sample(&mut self, frame_ns: u64, taken: &Taken) -> Vec<MetricValue> {
+    /// Takes a sample where the last one is old; returns what it says of the time between both.
+    pub(super) fn keep_up(&mut self) -> Option<SystemSample> {
         let now_ticks = clock::ticks();
         let elapsed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.sampled_at_ticks));
-        let mut sample = if elapsed_ns >= SAMPLE_INTERVAL_NS {
-            let current = self.process.sample();
-            let sample = SystemSample::between(&self.last, &current, elapsed_ns);
-            self.last = current;
-            self.sampled_at_ticks = now_ticks;
-            sample
-        } else {
-            // Only what a sample says by itself: a difference needs two.
-            let nothing_before = ProcessSample::default();
-            SystemSample::between(&nothing_before, &self.last, 0)
-        };
+        if elapsed_ns < SAMPLE_INTERVAL_NS {
+            return None;
+        }
+        let current = self.process.sample();
+        let sample = SystemSample::between(&self.last, &current, elapsed_ns);
+        self.last = current;
+        self.latest = latest(&current);
+        self.sampled_at_ticks = now_ticks;
+        Some(sample)
+    }
+
+    /// Appends the rows of a frame that lasted `frame_ns` and of which the program told what is in
+    /// `taken`.
+    pub(super) fn sample(&mut self, frame_ns: u64, taken: &Taken, rows: &mut Vec<MetricValue>) {
+        let mut sample = self.keep_up().unwrap_or(self.latest);
         sample.frame_ns = frame_ns;
         sample.io_ns = taken.io.elapsed_ns;
         sample.io_bytes = taken.io.bytes;
@@ -85,13 +92,14 @@ impl FrameSampler {
             allocated.map(|counts| counts.alloc_bytes as f64 / 1e6),
             allocated.map(|counts| counts.alloc_objects as f64),
         ];
-        let value = |(column, value): (u32, Option<f64>)| {
-            Some(MetricValue {
-                column,
-                value: value?,
-            })
-        };
-        let values = sample.values().into_iter().chain(allocations);
-        (0..).zip(values).filter_map(value).collect()
+        rows.reserve(self.column_count());
+        for (column, value) in (0..).zip(sample.values().into_iter().chain(allocations)) {
+            rows.extend(value.map(|value| MetricValue { column, value }));
+        }
     }
+}
+
+/// Returns what a sample says without another one: a difference needs two.
+fn latest(sample: &ProcessSample) -> SystemSample {
+    SystemSample::between(&ProcessSample::default(), sample, 0)
 }

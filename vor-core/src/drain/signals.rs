@@ -3,6 +3,8 @@
 //! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE; both end the program unless it says otherwise. It is vor's
 //! write and not the program's, so the program must not die of it: the signals are blocked around the write, which then returns an
 //! error, and the sink is switched off. Ignoring them instead would change the whole process and what it passes on to its children.
+//! A write into a pipe that is full must not hold the program up either; [`wait_for_room`] waits as
+//! long as it may.
 
 #[cfg(not(unix))]
 pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
@@ -28,14 +30,18 @@ pub(super) fn is_table_asked_for() -> bool {
 #[cfg(unix)]
 pub(crate) use unix::for_new_thread;
 #[cfg(unix)]
-pub(crate) use unix::without_signals;
+pub(super) use unix::this_thread;
 #[cfg(unix)]
 pub(super) use unix::{is_table_asked_for, listen};
+#[cfg(unix)]
+pub(crate) use unix::{wait_for_room, without_signals};
 
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "signal masks are the C library's")]
 mod unix {
+    use std::io;
     use std::mem::MaybeUninit;
+    use std::time::Duration;
 
     use crate::sync::Ordering;
     use crate::sync::global::AtomicBool;
@@ -106,6 +112,33 @@ mod unix {
         }
         drop(masked);
         result
+    }
+
+    /// Returns what tells this thread from others. May be called in a handler, where a thread-local
+    /// may not be touched: the first touch may allocate.
+    pub(in super::super) fn this_thread() -> u64 {
+        // SAFETY: the call takes nothing and touches no memory.
+        (unsafe { libc::pthread_self() }) as u64
+    }
+
+    /// Waits until a pipe has room, at most so long. Returns whether a write now takes something,
+    /// or fails.
+    pub(crate) fn wait_for_room(file: libc::c_int, most: Duration) -> io::Result<bool> {
+        let mut asked = libc::pollfd {
+            fd: file,
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let most_ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
+        // SAFETY: `asked` is one structure that lives across the call, which is allowed in a
+        // handler.
+        match unsafe { libc::poll(&raw mut asked, 1, most_ms) } {
+            -1 => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+                error => Err(error),
+            },
+            ready => Ok(ready > 0),
+        }
     }
 
     /// Takes SIGUSR1 for the table of counted scopes, unless the program has a use for it or ignores it. A handler that the program installs later replaces this one.

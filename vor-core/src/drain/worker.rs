@@ -1,6 +1,7 @@
 //! The worker thread, and how it sleeps.
 //!
-//! While the program records, a pass follows the last after the drain interval, or at once when a ring has filled by a quarter. After a second without
+//! While the program records, a pass begins a drain interval after the last one began, or at once
+//! when a ring has filled by a quarter. After a second without
 //! anything to do the worker arms the rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
 //! with the arming can go unnoticed, so the worker looks again one interval later before it sleeps for long.
 
@@ -28,6 +29,9 @@ static CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Passes without anything to do before the worker sleeps until called.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// Shortest sleep where no ring is filling: whoever else wants the engine or the processor has it
+/// meanwhile.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// How long the worker stays away from the engine when someone waits for it.
@@ -75,8 +79,8 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
     locked(&WORKER)
 }
 
-/// Returns whether nobody holds the lock: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds the lock: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     super::alone::is_open(&WORKER)
 }
@@ -102,6 +106,7 @@ fn run(interval: Duration) {
     let mut watchdog = Watchdog::default();
     loop {
         CALLED.store(false, Ordering::SeqCst);
+        let begun = Instant::now();
         let found = with_engine(|engine| {
             let until_ticks = begin_pass(engine);
             let pass = step(engine, until_ticks);
@@ -129,7 +134,8 @@ fn run(interval: Duration) {
             continue;
         }
         if last_active.elapsed() < IDLE_AFTER {
-            std::thread::park_timeout(interval);
+            let rest = interval.saturating_sub(begun.elapsed());
+            std::thread::park_timeout(rest.max(SHORTEST_SLEEP));
             continue;
         }
         ASLEEP.store(true, Ordering::SeqCst);
@@ -144,5 +150,26 @@ fn run(interval: Duration) {
             }
         }
         ASLEEP.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::drain::{frame_mark, lock_engine};
+
+    #[test]
+    fn many_marks_call_the_worker_before_its_interval_is_over() {
+        Config::new().enable();
+        // Without the engine it gets no further than the beginning of a pass, where it forgets that
+        // it was called, once.
+        let engine = lock_engine();
+        let is_called = (0..4000).any(|_| {
+            frame_mark();
+            CALLED.load(Ordering::SeqCst)
+        });
+        drop(engine);
+        assert!(is_called);
     }
 }

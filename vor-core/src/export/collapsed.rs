@@ -7,11 +7,19 @@
 //! main;step 48211
 //! ```
 //!
-//! The outermost frame is the thread's name, and threads of one name are one; see [`CollapsedExporter::without_threads`]. A stack without time of its own has no line. In names, `;` becomes
-//! `:`, control characters become spaces, and in those of spans a space before a number at the end becomes a no-break space, because readers would take that number for a second weight.
+//! The outermost frame is the thread's name, and threads of one name are one; see
+//! [`CollapsedExporter::without_threads`]. A stack without time of its own has no line.
 //!
-//! Messages, arguments, tasks (they overlap) and metrics have no place in the format. Memory is bounded by the number of distinct stacks, not by
-//! that of spans: `export::stacks` says how, and what is estimated when a scope stays open around many thousand others. Everything is written by [`finish`](FrameSink::finish).
+//! Names stand as they are, spaces included, but for what readers would take for something else:
+//! `;` becomes `:`, control characters become spaces, and in a span's name the space before a
+//! number at the end becomes `_`, because readers would take that number for a second weight. So
+//! `row 17; x` is `row 17: x`, and `row 17` is `row_17`.
+//!
+//! Messages, arguments, tasks (they overlap) and metrics have no place in the format. Memory is
+//! bounded by the number of distinct stacks, not by that of spans: spans that wait for a scope
+//! which is open go to a temporary file where they are many. Whoever says what is open, by
+//! [`accept_open`](FrameSink::accept_open), spares that. Everything is written by
+//! [`finish`](FrameSink::finish).
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,7 +29,7 @@ use rustc_hash::FxHashMap;
 use super::merged::Merged;
 use super::{push_u64, thread_label};
 use crate::Error;
-use crate::batch::SpanBatch;
+use crate::batch::{OpenStarts, SpanBatch};
 use crate::catalog::{Catalog, SiteId};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
@@ -130,7 +138,7 @@ impl<W: Write> CollapsedExporter<W> {
         let with_threads = self.with_threads;
         let roots = merged.take(|catalog, thread| {
             with_threads.then(|| self.frame(plain_name(&thread_label(catalog, thread)).into_bytes().into()))
-        });
+        })?;
         let mut lines = Vec::new();
         let writer = &mut self.writer;
         for (label, root) in roots {
@@ -170,9 +178,18 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
         self.declare_sites(&batch.catalog);
         let unknown = self.frame(frame_name("?"));
         let site_frames = &self.site_frames;
-        self.merged.accept(batch, |site, _, ns| {
+        let accepted = self.merged.accept(batch, |site, _, ns| {
             (frame_of(site_frames, site).unwrap_or(unknown), ns)
         });
+        accepted.map_err(|error| Error::io("cannot keep the stacks in a temporary file", error))
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.merged.settle(open);
         Ok(())
     }
 
@@ -216,7 +233,7 @@ fn frame_name(name: &str) -> Box<[u8]> {
     let number = name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
     if number.len() < name.len() && number.ends_with(' ') {
         let at = number.len() - 1;
-        name.replace_range(at..=at, "\u{a0}");
+        name.replace_range(at..=at, "_");
     }
     name.into_bytes().into()
 }

@@ -37,7 +37,7 @@ pub(super) struct Edge {
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     spill: Spill,
-    threads: FxHashMap<ThreadId, Stack<SPAN_BYTES>>,
+    threads: FxHashMap<ThreadId, Stack>,
     catalog: Arc<Catalog>,
 }
 
@@ -79,7 +79,7 @@ impl Replay {
             record[..8].copy_from_slice(&batch.start_ticks[i].to_le_bytes());
             record[8..16].copy_from_slice(&batch.duration_ticks[i].to_le_bytes());
             record[16..].copy_from_slice(&batch.sites[i].0.to_le_bytes());
-            stack.push(&mut self.spill, record)?;
+            stack.push(&mut self.spill, &record)?;
         }
         Ok(())
     }
@@ -106,10 +106,9 @@ impl Replay {
         thread: ThreadId,
         mut take: impl FnMut(Edge) -> io::Result<()>,
     ) -> io::Result<()> {
-        let used = self.spill.len();
         let mut edges = self.backwards(thread)?;
         let origin = origin_ns(&self.catalog);
-        while let Some(record) = edges.pop(&mut self.spill)? {
+        while let Some(record) = edges.pop::<EDGE_BYTES>(&mut self.spill)? {
             let word = le_u64(&record, 0);
             take(Edge {
                 ns: since_origin_ns(&self.catalog, word & !BEGIN, origin),
@@ -117,25 +116,24 @@ impl Replay {
                 is_begin: word & BEGIN != 0,
             })?;
         }
-        self.spill.truncate(used);
         Ok(())
     }
 
     /// Makes the edges of a thread, the last first.
-    fn backwards(&mut self, thread: ThreadId) -> io::Result<Stack<EDGE_BYTES>> {
+    fn backwards(&mut self, thread: ThreadId) -> io::Result<Stack> {
         let mut edges = Stack::default();
         let spill = &mut self.spill;
         let mut push = |spill: &mut Spill, ticks: u64, site: SiteId| {
             let mut record = [0; EDGE_BYTES];
             record[..8].copy_from_slice(&ticks.to_le_bytes());
             record[8..].copy_from_slice(&site.0.to_le_bytes());
-            edges.push(spill, record)
+            edges.push(spill, &record)
         };
         let mut spans = self.threads.remove(&thread).unwrap_or_default();
         let mut around: Vec<Held> = Vec::new();
         // The edge that was made last: nothing that is made from here on may be later.
         let mut latest = BEGIN - 1;
-        while let Some(record) = spans.pop(spill)? {
+        while let Some(record) = spans.pop::<SPAN_BYTES>(spill)? {
             let start_ticks = le_u64(&record, 0);
             let end_ticks = start_ticks.saturating_add(le_u64(&record, 8)).min(BEGIN - 1);
             while let Some(last) = around.last()

@@ -1,7 +1,9 @@
 //! Stacks of records that outgrow memory.
 //!
-//! All stacks of a [`Spill`] share one space of bytes: a vector up to [`MEMORY_BYTES`], and from then on a temporary file. A stack keeps its last records in memory, and puts
-//! them into the space a block at a time; popping takes them back last first. So a thousand threads need one file, and what few records need stays in memory.
+//! All stacks of a [`Spill`] share one space: a vector up to [`MEMORY_BYTES`], and from then on a
+//! temporary file. A stack keeps its last records in memory and puts those before them into the
+//! space, a block at a time; popping takes the blocks back, last first. So a thousand threads need
+//! one file, and what few records need stays in memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,91 +21,136 @@ const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
     16 << 20
 };
 
-/// Bytes of a block, about: records are not cut.
-const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 15 };
+/// Bytes of a block.
+const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 14 };
 
-/// The space that stacks share.
+/// The space that stacks share, in blocks.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     bytes: Vec<u8>,
     file: Option<Temporary>,
-    /// Bytes in use; what is written next comes behind them.
-    len: u64,
+    /// Blocks that are or were in use, and those of them that are free.
+    blocks: u64,
+    free: Vec<u64>,
 }
 
-/// A stack of records of `N` bytes.
+/// A stack of bytes. Who pushes records of several lengths pushes the length behind each.
 #[derive(Debug, Default)]
-pub(super) struct Stack<const N: usize> {
+pub(super) struct Stack {
     tail: Vec<u8>,
-    /// Where the blocks before `tail` are, and their lengths.
-    blocks: Vec<(u64, u32)>,
+    /// Where the whole blocks before `tail` are.
+    blocks: Vec<u64>,
 }
 
-impl<const N: usize> Stack<N> {
-    /// Adds a record.
-    pub(super) fn push(&mut self, spill: &mut Spill, record: [u8; N]) -> io::Result<()> {
-        if self.tail.len() + N > BLOCK_BYTES {
-            self.blocks
-                .push((spill.append(&self.tail)?, self.tail.len() as u32));
-            self.tail.clear();
+impl Stack {
+    /// Returns whether there is nothing on it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Puts a record on top.
+    #[inline]
+    pub(super) fn push(&mut self, spill: &mut Spill, record: &[u8]) -> io::Result<()> {
+        self.tail.extend_from_slice(record);
+        // One block remains, so that pushes and pops in turn do not move it to and fro.
+        if self.tail.len() >= 2 * BLOCK_BYTES {
+            self.put_blocks(spill)?;
         }
-        self.tail.extend_from_slice(&record);
         Ok(())
     }
 
-    /// Takes the record that was added last.
-    pub(super) fn pop(&mut self, spill: &mut Spill) -> io::Result<Option<[u8; N]>> {
-        if self.tail.is_empty() {
-            let Some((at, len)) = self.blocks.pop() else {
-                return Ok(None);
-            };
-            self.tail.resize(len as usize, 0);
-            spill.read(at, &mut self.tail)?;
+    fn put_blocks(&mut self, spill: &mut Spill) -> io::Result<()> {
+        let whole = self.tail.len() / BLOCK_BYTES - 1;
+        for block in self.tail.chunks_exact(BLOCK_BYTES).take(whole) {
+            self.blocks.push(spill.put(block)?);
+        }
+        self.tail.drain(..whole * BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// Takes the record of `N` bytes that is on top; `None` where so many are not there.
+    #[inline]
+    pub(super) fn pop<const N: usize>(&mut self, spill: &mut Spill) -> io::Result<Option<[u8; N]>> {
+        if self.tail.len() < N {
+            self.take_blocks(spill, N)?;
         }
         let record = self.tail.last_chunk().copied();
-        self.tail.truncate(self.tail.len().saturating_sub(N));
+        if record.is_some() {
+            self.tail.truncate(self.tail.len() - N);
+        }
         Ok(record)
+    }
+
+    /// Takes the record of so many bytes that is on top, and appends it to `record`. Returns
+    /// whether so many were there.
+    pub(super) fn pop_into(
+        &mut self,
+        spill: &mut Spill,
+        bytes: usize,
+        record: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        if self.tail.len() < bytes {
+            self.take_blocks(spill, bytes)?;
+        }
+        let Some(rest) = self.tail.len().checked_sub(bytes) else {
+            return Ok(false);
+        };
+        record.extend_from_slice(&self.tail[rest..]);
+        self.tail.truncate(rest);
+        Ok(true)
+    }
+
+    /// Takes blocks back until there are at least so many bytes in memory, or no blocks any more.
+    #[cold]
+    fn take_blocks(&mut self, spill: &mut Spill, bytes: usize) -> io::Result<()> {
+        let missing = bytes.saturating_sub(self.tail.len()).div_ceil(BLOCK_BYTES);
+        let first = self.blocks.len() - missing.min(self.blocks.len());
+        let mut tail = vec![0; (self.blocks.len() - first) * BLOCK_BYTES];
+        for (block, into) in self.blocks.drain(first..).zip(tail.chunks_exact_mut(BLOCK_BYTES)) {
+            spill.take(block, into)?;
+        }
+        tail.append(&mut self.tail);
+        self.tail = tail;
+        Ok(())
     }
 }
 
 impl Spill {
-    /// Returns how many bytes are in use.
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Gives back the bytes behind `len`; stacks that used them must be empty.
-    pub(super) fn truncate(&mut self, len: u64) {
-        self.len = self.len.min(len);
-    }
-
-    fn append(&mut self, block: &[u8]) -> io::Result<u64> {
-        let at = self.len;
-        if self.file.is_none() && at as usize + block.len() > MEMORY_BYTES {
+    /// Keeps a block, and returns where.
+    fn put(&mut self, block: &[u8]) -> io::Result<u64> {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.blocks += 1;
+            self.blocks - 1
+        });
+        if self.file.is_none() && self.blocks as usize > MEMORY_BYTES / BLOCK_BYTES {
             let mut file = Temporary::create()?;
-            file.write(0, &self.bytes[..at as usize])?;
+            file.write(0, &self.bytes)?;
             self.file = Some(file);
             self.bytes = Vec::new();
         }
         match &mut self.file {
-            Some(file) => file.write(at, block)?,
+            Some(file) => file.write(at * BLOCK_BYTES as u64, block)?,
             None => {
-                self.bytes.truncate(at as usize);
-                self.bytes.extend_from_slice(block);
+                let begin = at as usize * BLOCK_BYTES;
+                self.bytes.resize(self.blocks as usize * BLOCK_BYTES, 0);
+                self.bytes[begin..begin + BLOCK_BYTES].copy_from_slice(block);
             }
         }
-        self.len += block.len() as u64;
         Ok(at)
     }
 
-    fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+    /// Gives a block back, whose place is free then.
+    fn take(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
         match &mut self.file {
-            Some(file) => file.read(at, into),
-            None => {
-                into.copy_from_slice(&self.bytes[at as usize..][..into.len()]);
-                Ok(())
-            }
+            Some(file) => file.read(at * BLOCK_BYTES as u64, into)?,
+            None => into.copy_from_slice(&self.bytes[at as usize * BLOCK_BYTES..][..into.len()]),
         }
+        self.free.push(at);
+        // What is in no use at all needs no room.
+        if self.free.len() as u64 == self.blocks {
+            *self = Self::default();
+        }
+        Ok(())
     }
 }
 
@@ -175,32 +222,63 @@ mod tests {
     #[test]
     fn stacks_give_back_what_they_got_last_first() {
         let mut spill = Spill::default();
-        let mut stacks: Vec<Stack<12>> = (0..3).map(|_| Stack::default()).collect();
+        let mut stacks: Vec<Stack> = (0..3).map(|_| Stack::default()).collect();
         let mut expected = vec![Vec::new(); 3];
-        let record = |stack: u32, number: u64| {
-            let mut record = [0; 12];
-            record[..4].copy_from_slice(&stack.to_le_bytes());
-            record[4..].copy_from_slice(&number.to_le_bytes());
-            record
-        };
         for number in 0..5_000_u64 {
             let stack = (number * number % 3) as usize;
-            let record = record(stack as u32, number);
-            stacks[stack].push(&mut spill, record).unwrap();
+            let mut record = [stack as u8; 12];
+            record[4..].copy_from_slice(&number.to_le_bytes());
+            stacks[stack].push(&mut spill, &record).unwrap();
             expected[stack].push(record);
         }
         assert!(spill.file.is_some(), "so much outgrows the memory of a test");
-        let used = spill.len();
+        let used = spill.blocks;
         for (stack, mut expected) in stacks.iter_mut().zip(expected) {
-            // What another stack puts there meanwhile, and gives back, is nobody's business.
             let mut other = Stack::default();
             while let Some(record) = stack.pop(&mut spill).unwrap() {
                 assert_eq!(Some(record), expected.pop());
-                other.push(&mut spill, [7; 5]).unwrap();
+                other.push(&mut spill, &[7; 5]).unwrap();
             }
-            assert!(expected.is_empty());
-            spill.truncate(used);
+            assert!(expected.is_empty() && stack.is_empty());
         }
+        assert_eq!(
+            spill.blocks, used,
+            "what one stack gives back is there for others"
+        );
+    }
+
+    #[test]
+    fn records_of_any_length_go_across_blocks() {
+        let mut spill = Spill::default();
+        let mut stack = Stack::default();
+        let record = |number: usize| vec![number as u8; number * number % (3 * BLOCK_BYTES)];
+        // To and fro, and further up each time.
+        let mut height = 0;
+        for turn in 0..60 {
+            for number in height..height + 7 {
+                let record = record(number);
+                stack.push(&mut spill, &record).unwrap();
+                stack
+                    .push(&mut spill, &(record.len() as u32).to_le_bytes())
+                    .unwrap();
+            }
+            height += 7;
+            let down = if turn == 59 { height } else { turn % 7 };
+            for _ in 0..down {
+                height -= 1;
+                let bytes = stack.pop(&mut spill).unwrap().map(u32::from_le_bytes);
+                let mut found = Vec::new();
+                assert!(
+                    stack
+                        .pop_into(&mut spill, bytes.unwrap() as usize, &mut found)
+                        .unwrap()
+                );
+                assert!(found == record(height), "record {height}");
+            }
+        }
+        assert!(stack.is_empty());
+        assert_eq!(stack.pop::<4>(&mut spill).unwrap(), None);
+        assert_eq!(spill.blocks, 0, "the file is gone with the last block");
     }
 
     #[test]

@@ -332,7 +332,8 @@ impl Sequence {
 /// Decodes single records, and keeps the room for it: for a reader that finds its own way through a file.
 #[derive(Debug, Default)]
 pub struct RecordDecoder {
-    batches: BatchCoder,
+    /// Made for the first batch: whoever passes over batches needs none.
+    batches: Option<Box<BatchCoder>>,
     raw: Vec<u8>,
 }
 
@@ -363,7 +364,12 @@ impl RecordDecoder {
         self.decode_verified(head, payload)
     }
 
-    fn decode_verified(&mut self, head: &RecordHead, payload: &[u8]) -> Result<Option<Record>, Error> {
+    /// Like [`decode`](Self::decode), of a payload whose checksum is known to be right.
+    pub(crate) fn decode_verified(
+        &mut self,
+        head: &RecordHead,
+        payload: &[u8],
+    ) -> Result<Option<Record>, Error> {
         if !(kind::PROCESS..=kind::HEAP).contains(&head.kind) {
             return Ok(None);
         }
@@ -373,7 +379,9 @@ impl RecordDecoder {
             _ => return Ok(None),
         };
         if head.kind == kind::BATCH {
-            return Ok(Some(Record::Batch(self.batches.get(payload)?)));
+            return Ok(Some(Record::Batch(
+                self.batches.get_or_insert_default().get(payload)?,
+            )));
         }
         if head.kind == kind::EVENTS {
             return Ok(Some(Record::Batch(events::get(payload)?)));

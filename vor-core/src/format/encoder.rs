@@ -20,6 +20,9 @@ use crate::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
 const TABLE_GOAL_BYTES: usize = 64 << 10;
 /// Payloads below this are not compressed: they hold few repetitions, and LZ4's own cost in bytes shows.
 const COMPRESS_FROM_BYTES: usize = 48;
+/// Payloads below this are not compressed in a hurry: LZ4 clears its table for each, which takes
+/// longer than all else of a small record.
+const COMPRESS_IN_HURRY_FROM_BYTES: usize = 512;
 
 /// Writes a capture, piece by piece, into buffers of the caller.
 ///
@@ -40,6 +43,7 @@ struct Framer {
     next_seq: u32,
     offset: u64,
     records: u64,
+    compress_from_bytes: usize,
     table: CompressTable,
     compressed: Vec<u8>,
 }
@@ -63,6 +67,7 @@ impl Encoder {
                 next_seq: 0,
                 offset: 0,
                 records: 0,
+                compress_from_bytes: COMPRESS_FROM_BYTES,
                 table: CompressTable::large(),
                 compressed: Vec::new(),
             },
@@ -186,6 +191,16 @@ impl Encoder {
         self.frames.offset += bytes;
     }
 
+    /// Sets whether records come so fast that small ones are better not compressed. Readers see no
+    /// difference.
+    pub(crate) fn set_hurry(&mut self, hurry: bool) {
+        self.frames.compress_from_bytes = if hurry {
+            COMPRESS_IN_HURRY_FROM_BYTES
+        } else {
+            COMPRESS_FROM_BYTES
+        };
+    }
+
     /// Returns how many bytes have been made: the length of the file when all of them were written.
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -261,7 +276,7 @@ impl Framer {
         self.next_seq = seq.wrapping_add(1);
         self.records += 1;
         // The end record is found by its size, so it stays as it is.
-        let worth_trying = payload.len() >= COMPRESS_FROM_BYTES && kind != kind::END;
+        let worth_trying = payload.len() >= self.compress_from_bytes && kind != kind::END;
         if worth_trying && self.compress(payload) {
             put_record(out, self.seed, seq, kind, CODEC_LZ4, &self.compressed);
         } else {

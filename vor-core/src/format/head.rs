@@ -129,7 +129,7 @@ impl Header {
     }
 
     /// Returns the number with which the checksums of this file begin.
-    pub(super) fn crc_seed(&self) -> u32 {
+    pub(crate) fn crc_seed(&self) -> u32 {
         crc32fast::hash(&self.file_id.to_le_bytes())
     }
 }
@@ -156,7 +156,8 @@ impl RecordHead {
         Self::parse_seeded(header.crc_seed(), bytes)
     }
 
-    pub(super) fn parse_seeded(seed: u32, bytes: &[u8]) -> Option<Self> {
+    /// Like [`parse`](Self::parse), for one who asks often and keeps the seed.
+    pub(crate) fn parse_seeded(seed: u32, bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
         // The cheap refusals come first: a scan through damage asks this at every byte.
         if head[3] != 0 || head[13] >= CODECS {

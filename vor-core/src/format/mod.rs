@@ -21,10 +21,12 @@ mod events;
 mod head;
 mod heap;
 mod index;
+mod lanes;
 #[cfg(unix)]
 mod note;
 mod pack;
 mod records;
+mod search;
 mod spans;
 pub mod v2;
 mod wire;
@@ -36,6 +38,7 @@ pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
 #[cfg(unix)]
 pub(crate) use note::NoteWriter;
+pub(crate) use search::{Look, Search};
 
 use crate::alloc::HeapSnapshot;
 use crate::batch::{SpanBatch, ThreadBatch};

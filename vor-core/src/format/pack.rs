@@ -6,17 +6,14 @@
 //!
 //! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is packed, `high` is zero except for
 //! the exceptions. The width is the one for which the group is smallest. A full group is packed in the
-//! interleaved order of `bitpacking`'s 8-lane packer, which AVX2 does 8 at a time; the last, shorter group of a column one value after the other,
+//! interleaved order of [`lanes`](super::lanes), eight values at a time; the last, shorter group of a column one value after the other,
 //! lowest bit first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64 says that the values stand there
 //! as they are, 8 bytes each, without base or exceptions.
 
-use bitpacking::{BitPacker, BitPacker8x};
-
+use super::lanes::{self, GROUP};
 use super::wire::{Cursor, put_varint};
 use crate::Error;
 
-/// Values in a full group.
-pub(super) const GROUP: usize = BitPacker8x::BLOCK_LEN;
 /// Bits that an exception costs, about: a position, and a high part of one byte or two.
 const EXCEPTION_BITS: u32 = 18;
 /// The width that stands for unpacked values.
@@ -24,10 +21,9 @@ const WIDTH_PLAIN: u8 = 64;
 /// Widest packed value.
 const WIDTH_MAX: u32 = 32;
 
-/// Packs and unpacks columns.
+/// Packs columns, and keeps the room for it.
 #[derive(Clone)]
 pub(super) struct Packer {
-    lanes: BitPacker8x,
     low: [u32; GROUP],
 }
 
@@ -39,10 +35,7 @@ impl std::fmt::Debug for Packer {
 
 impl Default for Packer {
     fn default() -> Self {
-        Self {
-            lanes: BitPacker8x::new(),
-            low: [0; GROUP],
-        }
+        Self { low: [0; GROUP] }
     }
 }
 
@@ -68,11 +61,7 @@ impl Packer {
         let exceptions_at = out.len();
         out.push(0);
         put_varint(out, base);
-        if width < range_bits {
-            let mask = ((1_u64 << width) - 1) as u32;
-            low.iter_mut().for_each(|low| *low &= mask);
-        }
-        put_bits(&self.lanes, out, low, width as u8);
+        put_bits(out, low, width);
         if width < range_bits {
             // Where exceptions are cannot be predicted, so every position is stored and only the count depends on the value.
             let mut positions = [0_u8; GROUP];
@@ -89,82 +78,71 @@ impl Packer {
             }
         }
     }
+}
 
-    /// Appends values below `2^width` without a head of their own.
-    pub(super) fn put_fixed(&mut self, out: &mut Vec<u8>, values: &[u32], width: u8) {
-        for group in values.chunks(GROUP) {
-            put_bits(&self.lanes, out, group, width);
-        }
+/// Appends values below `2^width` without a head of their own.
+pub(super) fn put_fixed(out: &mut Vec<u8>, values: &[u32], width: u8) {
+    for group in values.chunks(GROUP) {
+        put_bits(out, group, u32::from(width));
     }
+}
 
-    /// Reads a column into `values`, which it fills.
-    pub(super) fn get(&mut self, cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
-        for group in values.chunks_mut(GROUP) {
-            self.get_group(cursor, group)?;
-        }
-        Ok(())
+/// Reads a column into `values`, which it fills.
+pub(super) fn get(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
+    for group in values.chunks_mut(GROUP) {
+        get_group(cursor, group)?;
     }
+    Ok(())
+}
 
-    fn get_group(&mut self, cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
-        let width = cursor.u8()?;
-        if width == WIDTH_PLAIN {
-            let plain = cursor.take(values.len() * 8)?;
-            for (value, bytes) in values.iter_mut().zip(plain.as_chunks::<8>().0) {
-                *value = u64::from_le_bytes(*bytes);
-            }
-            return Ok(());
+fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
+    let width = cursor.u8()?;
+    if width == WIDTH_PLAIN {
+        let plain = cursor.take(values.len() * 8)?;
+        for (value, bytes) in values.iter_mut().zip(plain.as_chunks::<8>().0) {
+            *value = u64::from_le_bytes(*bytes);
         }
-        let exceptions = usize::from(cursor.u8()?);
-        let base = cursor.varint()?;
-        let low = &mut self.low[..values.len()];
-        get_bits(&self.lanes, cursor, low, width)?;
-        for (value, &low) in values.iter_mut().zip(&*low) {
-            *value = base.wrapping_add(u64::from(low));
-        }
-        for &at in cursor.take(exceptions)? {
-            let high = cursor.varint()?;
-            let Some(value) = values.get_mut(usize::from(at)) else {
-                return Err(Error::corrupt(format!(
-                    "expected an exception among {} values, found one at {at}",
-                    values.len()
-                )));
-            };
-            *value = value.wrapping_add(high << width);
-        }
-        Ok(())
+        return Ok(());
     }
+    let exceptions = usize::from(cursor.u8()?);
+    let base = cursor.varint()?;
+    get_bits(cursor, values, width, |low| base.wrapping_add(u64::from(low)))?;
+    for &at in cursor.take(exceptions)? {
+        let high = cursor.varint()?;
+        let Some(value) = values.get_mut(usize::from(at)) else {
+            return Err(Error::corrupt(format!(
+                "expected an exception among {} values, found one at {at}",
+                values.len()
+            )));
+        };
+        *value = value.wrapping_add(high << width);
+    }
+    Ok(())
+}
 
-    /// Reads what [`put_fixed`](Self::put_fixed) wrote.
-    pub(super) fn get_fixed(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        values: &mut [u32],
-        width: u8,
-    ) -> Result<(), Error> {
-        for group in values.chunks_mut(GROUP) {
-            get_bits(&self.lanes, cursor, group, width)?;
-        }
-        Ok(())
+/// Reads what [`put_fixed`] wrote.
+pub(super) fn get_fixed(cursor: &mut Cursor<'_>, values: &mut [u32], width: u8) -> Result<(), Error> {
+    for group in values.chunks_mut(GROUP) {
+        get_bits(cursor, group, width, |value| value)?;
     }
+    Ok(())
 }
 
 /// Returns the least and the greatest value, and fills `low` with the values above the least, cut to 32 bits.
 ///
-/// Values that fit into 32 bits, as nearly all do, are worked on as such: half the bytes, and comparisons that every
-/// vector unit has.
+/// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one kind of
+/// comparison that every vector unit has.
 fn lower(values: &[u64], low: &mut [u32]) -> (u64, u64) {
-    let any = values.iter().fold(0, |any, value| any | value);
+    let (mut any, mut base, mut max) = (0, i32::MAX, 0);
     for (low, &value) in low.iter_mut().zip(values) {
         *low = value as u32;
+        any |= value;
+        base = base.min(value as i32);
+        max = max.max(value as i32);
     }
-    if any >> 32 == 0 {
-        let (mut base, mut max) = (u32::MAX, 0);
-        for &value in &*low {
-            base = base.min(value);
-            max = max.max(value);
-        }
-        low.iter_mut().for_each(|low| *low -= base);
-        return (u64::from(base), u64::from(max));
+    if any >> 31 == 0 {
+        low.iter_mut().for_each(|low| *low -= base as u32);
+        return (base as u64, max as u64);
     }
     let (mut base, mut max) = (u64::MAX, 0);
     for &value in values {
@@ -230,20 +208,20 @@ fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
     best
 }
 
-fn put_bits(lanes: &BitPacker8x, out: &mut Vec<u8>, values: &[u32], width: u8) {
+/// Appends the lowest `width` bits of each value of a group.
+fn put_bits(out: &mut Vec<u8>, values: &[u32], width: u32) {
     if width == 0 {
         return;
     }
-    if values.len() == GROUP {
-        let begin = out.len();
-        out.resize(begin + BitPacker8x::compressed_block_size(width), 0);
-        lanes.compress(values, &mut out[begin..], width);
+    if let Ok(group) = values.try_into() {
+        lanes::pack(out, group, width);
         return;
     }
+    let mask = (1_u64 << width) - 1;
     let (mut bits, mut filled) = (0_u64, 0);
     for &value in values {
-        bits |= u64::from(value) << filled;
-        filled += u32::from(width);
+        bits |= (u64::from(value) & mask) << filled;
+        filled += width;
         if filled >= 32 {
             out.extend_from_slice(&(bits as u32).to_le_bytes());
             bits >>= 32;
@@ -253,38 +231,40 @@ fn put_bits(lanes: &BitPacker8x, out: &mut Vec<u8>, values: &[u32], width: u8) {
     out.extend_from_slice(&bits.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
-fn get_bits(
-    lanes: &BitPacker8x,
+/// Fills a group with what `convert` makes of the numbers that [`put_bits`] wrote.
+fn get_bits<T: Copy>(
     cursor: &mut Cursor<'_>,
-    values: &mut [u32],
+    values: &mut [T],
     width: u8,
+    convert: impl Fn(u32) -> T,
 ) -> Result<(), Error> {
-    if u32::from(width) > WIDTH_MAX {
+    let width = u32::from(width);
+    if width > WIDTH_MAX {
         return Err(Error::corrupt(format!(
             "expected a width of at most 32 bits, found {width}"
         )));
     }
     if width == 0 {
-        values.fill(0);
+        values.fill(convert(0));
         return Ok(());
     }
-    let packed = cursor.take((values.len() * usize::from(width)).div_ceil(8))?;
-    if values.len() == GROUP {
-        lanes.decompress(packed, values, width);
+    let packed = cursor.take((values.len() * width as usize).div_ceil(8))?;
+    if let Ok(group) = (&mut *values).try_into() {
+        lanes::unpack(packed, group, width, convert);
         return Ok(());
     }
     let mask = (1_u64 << width) - 1;
     let (mut bits, mut filled) = (0_u64, 0);
     let mut packed = packed.iter();
     for value in values {
-        while filled < u32::from(width) {
+        while filled < width {
             // The slice was taken for exactly these values, so it does not run out; a zero could not be told apart if it did.
             bits |= u64::from(packed.next().copied().unwrap_or(0)) << filled;
             filled += 8;
         }
-        *value = (bits & mask) as u32;
+        *value = convert((bits & mask) as u32);
         bits >>= width;
-        filled -= u32::from(width);
+        filled -= width;
     }
     Ok(())
 }
@@ -300,7 +280,7 @@ mod tests {
         packer.put(&mut bytes, values);
         let mut back = vec![1; values.len()];
         let mut cursor = Cursor::new(&bytes);
-        packer.get(&mut cursor, &mut back).unwrap();
+        get(&mut cursor, &mut back).unwrap();
         assert!(cursor.is_empty());
         assert_eq!(back, values);
         bytes.len()
@@ -330,18 +310,17 @@ mod tests {
         fn fixed_columns_round_trip(width in 0..=32_u8, seed: Vec<u32>, len in 0..600_usize) {
             let mask = ((1_u64 << width) - 1) as u32;
             let values: Vec<u32> = (0..len).map(|i| seed.get(i).copied().unwrap_or(i as u32 * 77) & mask).collect();
-            let mut packer = Packer::default();
             let mut bytes = Vec::new();
-            packer.put_fixed(&mut bytes, &values, width);
+            put_fixed(&mut bytes, &values, width);
             let mut back = vec![1; len];
-            packer.get_fixed(&mut Cursor::new(&bytes), &mut back, width).unwrap();
+            get_fixed(&mut Cursor::new(&bytes), &mut back, width).unwrap();
             prop_assert_eq!(back, values);
         }
 
         #[test]
         fn hostile_columns_are_values_or_errors(bytes: Vec<u8>, len in 0..600_usize) {
             let mut back = vec![0; len];
-            let _ = Packer::default().get(&mut Cursor::new(&bytes), &mut back);
+            let _ = get(&mut Cursor::new(&bytes), &mut back);
         }
     }
 

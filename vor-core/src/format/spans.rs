@@ -12,7 +12,8 @@
 //! children said. `k` is found, and undone, with a stack of the starts that no span has closed over yet.
 //! All arithmetic wraps, so that any 64-bit values survive, however little sense they make as times.
 
-use super::pack::{GROUP, Packer};
+use super::lanes::GROUP;
+use super::pack::{self, Packer};
 use super::wire::{Cursor, put_varint};
 use crate::Error;
 use crate::catalog::SiteId;
@@ -111,7 +112,7 @@ impl BlockCoder {
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];
         let open = &mut self.open;
-        open.fill(0);
+        open[..starts.len() + BELOW_OPEN].fill(0);
         let columns = self.children.iter_mut().zip(self.gaps.iter_mut());
         for ((&start, &duration), (child_count, gap)) in starts.iter().zip(durations).zip(columns) {
             let end = start.wrapping_add(duration);
@@ -156,7 +157,7 @@ impl BlockCoder {
             out.extend(indices.iter().map(|&index| index as u8));
             return SITES_BYTES;
         }
-        self.packer.put_fixed(out, indices, index_bits(entries.len()));
+        pack::put_fixed(out, indices, index_bits(entries.len()));
         SITES_PACKED
     }
 
@@ -187,17 +188,18 @@ impl BlockCoder {
         starts: &mut Vec<u64>,
         durations: &mut Vec<u64>,
     ) -> Result<(), Error> {
-        let gaps = &mut self.gaps[..len];
-        self.packer.get(cursor, gaps)?;
-        let begin = durations.len();
-        durations.resize(begin + len, 0);
-        self.packer.get(cursor, &mut durations[begin..])?;
+        pack::get(cursor, &mut self.gaps[..len])?;
+        pack::get(cursor, &mut self.durations[..len])?;
         let mut end = base;
-        starts.extend(gaps.iter().zip(&durations[begin..]).map(|(gap, duration)| {
-            let start = end.wrapping_add(*gap);
-            end = start.wrapping_add(*duration);
-            start
-        }));
+        let spans = self.gaps[..len]
+            .iter()
+            .zip(&self.durations[..len])
+            .map(|(gap, &duration)| {
+                let start = end.wrapping_add(*gap);
+                end = start.wrapping_add(duration);
+                (start, duration)
+            });
+        extend_both(starts, durations, spans);
         Ok(())
     }
 
@@ -210,27 +212,18 @@ impl BlockCoder {
         durations: &mut Vec<u64>,
     ) -> Result<(), Error> {
         let children = &mut self.children[..len];
-        self.packer.get(cursor, children)?;
+        pack::get(cursor, children)?;
         let leaves = children.iter().filter(|&&closed| closed == 0).count();
         let gaps = &mut self.gaps[..len];
-        self.packer.get(cursor, gaps)?;
-        self.packer.get(cursor, &mut self.durations[..leaves])?;
-        self.packer.get(cursor, &mut self.leads[..len - leaves])?;
+        pack::get(cursor, gaps)?;
+        pack::get(cursor, &mut self.durations[..leaves])?;
+        pack::get(cursor, &mut self.leads[..len - leaves])?;
         let (mut top, mut leaf_at, mut parent_at) = (0_usize, 0, 0);
         let mut previous_end = base;
-        let begin = starts.len();
-        starts.resize(begin + len, 0);
-        durations.resize(begin + len, 0);
-        let columns = children.iter().zip(&*gaps);
-        for ((&closed, &gap), (into_start, into_duration)) in
-            columns.zip(starts[begin..].iter_mut().zip(&mut durations[begin..]))
-        {
-            if closed > top as u64 {
-                return Err(Error::corrupt(format!(
-                    "expected a span around at most {top} others, found one around {closed}"
-                )));
-            }
-            top -= closed as usize;
+        let mut is_tree = true;
+        let spans = children.iter().zip(&*gaps).map(|(&closed, &gap)| {
+            is_tree &= closed <= top as u64;
+            top = top.wrapping_sub(closed as usize);
             let leaf = closed == 0;
             let edge = previous_end.wrapping_add(gap);
             // As in `fold`, both sides are worked out and one is taken.
@@ -242,12 +235,12 @@ impl BlockCoder {
             leaf_at += usize::from(leaf);
             parent_at += usize::from(!leaf);
             *slot = start;
-            top += 1;
+            top = top.wrapping_add(1);
             previous_end = end;
-            *into_start = start;
-            *into_duration = end.wrapping_sub(start);
-        }
-        Ok(())
+            (start, end.wrapping_sub(start))
+        });
+        extend_both(starts, durations, spans);
+        if is_tree { Ok(()) } else { Err(no_tree(children)) }
     }
 
     fn get_sites(
@@ -270,7 +263,7 @@ impl BlockCoder {
         }
         let indices = &mut self.site_indices[..len];
         match mode {
-            SITES_PACKED => self.packer.get_fixed(cursor, indices, index_bits(count))?,
+            SITES_PACKED => pack::get_fixed(cursor, indices, index_bits(count))?,
             SITES_BYTES => {
                 for (index, &byte) in indices.iter_mut().zip(cursor.take(len)?) {
                     *index = u32::from(byte);
@@ -282,15 +275,42 @@ impl BlockCoder {
                 )));
             }
         }
-        let largest = indices.iter().copied().max().unwrap_or(0);
-        if largest as usize >= count {
-            return Err(Error::corrupt(format!(
-                "expected one of {count} sites, found number {largest}"
-            )));
+        let mut unknown = None;
+        sites.extend(indices.iter().map(|&index| {
+            entries.get(index as usize).copied().unwrap_or_else(|| {
+                unknown = Some(index);
+                SiteId(0)
+            })
+        }));
+        match unknown {
+            None => Ok(()),
+            Some(index) => Err(Error::corrupt(format!(
+                "expected one of {count} sites, found number {index}"
+            ))),
         }
-        sites.extend(indices.iter().map(|&index| entries[index as usize]));
-        Ok(())
     }
+}
+
+/// Returns the error about the first span that closes over more spans than are open.
+#[cold]
+fn no_tree(children: &[u64]) -> Error {
+    let mut open = 0;
+    for &closed in children {
+        if closed > open {
+            return Error::corrupt(format!(
+                "expected a span around at most {open} others, found one around {closed}"
+            ));
+        }
+        open = open - closed + 1;
+    }
+    Error::corrupt("expected a tree of spans, found none")
+}
+
+/// Appends pairs to two columns. The room is reserved at once and not zeroed first.
+fn extend_both(starts: &mut Vec<u64>, durations: &mut Vec<u64>, spans: impl Iterator<Item = (u64, u64)>) {
+    let mut columns = (std::mem::take(starts), std::mem::take(durations));
+    columns.extend(spans);
+    (*starts, *durations) = columns;
 }
 
 /// Fills `gaps` with the time from each previous end to the next start. Returns whether none is negative; where one is, the rest is left as it was.

@@ -16,6 +16,7 @@ pub mod flame;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
+use super::{Look, Search};
 use crate::Error;
 use crate::catalog::MetricColumn;
 pub(crate) use cursor::Cursor;
@@ -142,30 +143,36 @@ fn utf8(bytes: &[u8], what: &str) -> Result<String, Error> {
 pub struct Decoder {
     system_columns: usize,
     user_columns: Vec<MetricColumn>,
-    /// The user column that each id was declared for last; ids wrap in files with more than 65 535 names.
-    ids: FxHashMap<u16, usize>,
+    /// How many of the user columns are declared before the current place.
+    declared: usize,
+    /// The user columns that each id was declared for, one after the other; ids wrap in files with
+    /// more than 65 535 names.
+    ids: FxHashMap<u16, Vec<usize>>,
     /// Bytes that were pushed and not used up: those from `at` on.
     buffer: Vec<u8>,
     at: usize,
     /// Offset in the file of `buffer[at]`.
     offset: u64,
-    /// Set while the decoder looks for the next whole record.
-    scan: Option<Scan>,
-    /// Where the file ended when the decoder last looked behind an unfinished record; nothing new is there before it grows.
-    looked_to: u64,
+    /// Set while damage is being passed over.
+    damaged: Option<Damaged>,
+    /// The search for a whole record behind damage, or behind a record that is not there to its
+    /// end.
+    search: Option<Search>,
+    /// Bytes of unpacking that the search may still spend on places that only look like records; a
+    /// file made of such places would otherwise be unpacked once per byte.
+    allowance: u64,
     ready: VecDeque<Event>,
 }
 
-/// The search for the next whole record behind damage.
+/// Damage whose end was not found yet.
 #[derive(Debug)]
-struct Scan {
-    /// Where in the file the damage begins.
+struct Damaged {
+    /// Where in the file it begins.
     begin: u64,
     reason: String,
-    /// Bytes of unpacking that may still be spent on places that only look like records; a file made of such
-    /// places would otherwise be unpacked once per byte.
-    allowance: u64,
 }
+
+const ALLOWANCE: u64 = 64 << 20;
 
 /// What stands at a place of the buffer.
 enum Place {
@@ -196,23 +203,27 @@ impl Decoder {
         Self {
             system_columns: header.columns.len(),
             user_columns: Vec::new(),
+            declared: 0,
             ids: FxHashMap::default(),
             buffer: Vec::new(),
             at: 0,
             offset: header.len as u64,
-            scan: None,
-            looked_to: 0,
+            damaged: None,
+            search: None,
+            allowance: ALLOWANCE,
             ready: VecDeque::new(),
         }
     }
 
-    /// Starts anew at the record that begins at `offset` of the file; declared columns stay known.
-    pub fn resume_at(&mut self, offset: u64) {
+    /// Starts anew at the record that begins at `offset` of the file, before which `declared` of
+    /// the user columns known so far were declared.
+    pub fn resume_at(&mut self, offset: u64, declared: usize) {
+        self.declared = declared.min(self.user_columns.len());
         self.buffer.clear();
         self.at = 0;
         self.offset = offset;
-        self.scan = None;
-        self.looked_to = 0;
+        self.damaged = None;
+        self.search = None;
         self.ready.clear();
     }
 
@@ -220,6 +231,13 @@ impl Decoder {
     #[must_use]
     pub fn user_columns(&self) -> &[MetricColumn] {
         &self.user_columns
+    }
+
+    /// Returns how many of them are declared before the next record: all, unless the decoder was
+    /// put to an earlier place.
+    #[must_use]
+    pub fn declared(&self) -> usize {
+        self.declared
     }
 
     /// Returns where in the file the next record begins.
@@ -250,29 +268,37 @@ impl Decoder {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.scan.is_some() && !self.resynchronise(at_end) {
-                return None;
-            }
-            match self.place(self.at) {
-                Place::Whole(len, body) => self.take(len, body),
-                Place::Bad(reason) => self.begin_scan(reason),
-                Place::Unfinished if at_end => match self.look_behind_unfinished() {
-                    Some(len) => {
-                        let reason = format!(
-                            "a record of {} bytes was announced, found whole records {len} bytes on",
-                            self.announced()
-                        );
-                        self.ready.push_back(Event::Damage(Damage {
-                            offset: self.offset,
-                            bytes: len as u64,
-                            reason,
-                        }));
-                        self.consume(len);
+            if self.damaged.is_none() {
+                match self.place(self.at) {
+                    Place::Whole(len, body) => {
+                        self.take(len, body);
+                        continue;
                     }
-                    None => return None,
-                },
-                Place::Unfinished => return None,
+                    Place::Unfinished if !at_end => return None,
+                    Place::Unfinished => {}
+                    Place::Bad(reason) => {
+                        let begin = self.offset;
+                        self.damaged = Some(Damaged { begin, reason });
+                        self.search = None;
+                    }
+                }
             }
+            let offset = self.find(at_end)?;
+            let damaged = self.damaged.take().unwrap_or_else(|| Damaged {
+                begin: self.offset,
+                reason: format!(
+                    "a record of {} bytes was announced, found whole records {} bytes on",
+                    self.announced(),
+                    offset - self.offset
+                ),
+            });
+            self.ready.push_back(Event::Damage(Damage {
+                offset: damaged.begin,
+                bytes: offset - damaged.begin,
+                reason: damaged.reason,
+            }));
+            self.search = None;
+            self.consume((offset - self.offset) as usize);
         }
     }
 
@@ -280,11 +306,11 @@ impl Decoder {
     #[must_use]
     pub fn pending(&self) -> Option<Damage> {
         let left = (self.buffer.len() - self.at) as u64;
-        match &self.scan {
-            Some(scan) => Some(Damage {
-                offset: scan.begin,
-                bytes: self.offset + left - scan.begin,
-                reason: scan.reason.clone(),
+        match &self.damaged {
+            Some(damaged) => Some(Damage {
+                offset: damaged.begin,
+                bytes: self.offset + left - damaged.begin,
+                reason: damaged.reason.clone(),
             }),
             None if left > 0 => Some(Damage {
                 offset: self.offset,
@@ -298,6 +324,13 @@ impl Decoder {
         }
     }
 
+    /// Returns where the record ends that is not there to its end, if its length is known.
+    #[must_use]
+    pub fn unfinished_to(&self) -> Option<u64> {
+        let is_known = self.damaged.is_none() && self.buffer.len() - self.at >= 4;
+        is_known.then(|| self.offset + self.announced())
+    }
+
     /// Returns the length of the record at the current place as its first bytes state it, those bytes included.
     fn announced(&self) -> u64 {
         let len = Cursor::new(&self.buffer[self.at..]).u32().unwrap_or(0);
@@ -309,73 +342,43 @@ impl Decoder {
         self.offset += len as u64;
     }
 
-    fn begin_scan(&mut self, reason: String) {
-        self.scan = Some(Scan {
-            begin: self.offset,
-            reason,
-            allowance: 64 << 20,
+    /// Returns where the first whole record stands behind the place that is none. Within damage,
+    /// bytes that cannot become a record are used up. Behind an unfinished record what is there
+    /// must mean that its length is wrong: two whole records in a row, or one that ends where the
+    /// file ends.
+    fn find(&mut self, at_end: bool) -> Option<u64> {
+        let mut search = self.search.take().unwrap_or_else(|| {
+            self.allowance = ALLOWANCE;
+            Search::behind(self.offset)
         });
-        // The bad record's own first byte is passed over, else it would be found again.
-        self.consume(1);
-    }
-
-    /// Moves to the next whole record and reports what was passed over; returns whether one was found.
-    fn resynchronise(&mut self, at_end: bool) -> bool {
-        let Some(mut scan) = self.scan.take() else {
-            return true;
-        };
-        let mut at = self.at;
-        let mut keep = None;
-        while at < self.buffer.len() {
-            match self.probe(at, &mut scan.allowance) {
-                Place::Whole(..) => {
-                    self.consume(at - self.at);
-                    self.ready.push_back(Event::Damage(Damage {
-                        offset: scan.begin,
-                        bytes: self.offset - scan.begin,
-                        reason: scan.reason,
-                    }));
-                    return true;
-                }
-                Place::Unfinished => {
-                    keep = keep.or(Some(at));
-                    if !at_end {
-                        break;
-                    }
-                }
-                Place::Bad(_) => {}
-            }
-            at += 1;
-            scan.allowance += 16;
-        }
-        // What may still become a record stays; everything before it is done with.
-        self.consume(keep.unwrap_or(at) - self.at);
-        self.scan = Some(scan);
-        false
-    }
-
-    /// Returns the distance to a whole record behind an unfinished one, if what is there can only mean that the unfinished one's
-    /// length is wrong: two whole records in a row, or one that ends where the file ends.
-    fn look_behind_unfinished(&mut self) -> Option<usize> {
+        let in_damage = self.damaged.is_some();
         let end = self.offset + (self.buffer.len() - self.at) as u64;
-        if std::mem::replace(&mut self.looked_to, end) == end {
-            return None;
-        }
-        let mut allowance = 64 << 20;
-        for at in self.at + 1..self.buffer.len() {
-            if let Place::Whole(len, _) = self.probe(at, &mut allowance) {
-                let next = at + len;
-                if next == self.buffer.len() || !matches!(self.place(next), Place::Bad(_)) {
-                    return Some(at - self.at);
-                }
+        let found = search.go_on(end, PROBE_BYTES, at_end, |offset, is_new| {
+            let at = self.at + (offset - self.offset) as usize;
+            let look = match self.probe(at) {
+                Place::Whole(len, _) if in_damage || self.may_follow(at + len) => Look::Whole,
+                Place::Whole(..) | Place::Bad(_) => Look::Bad,
+                Place::Unfinished => Look::Unfinished,
+            };
+            self.allowance += 16 * u64::from(is_new);
+            look
+        });
+        if found.is_none() {
+            if in_damage {
+                self.consume((search.begin() - self.offset) as usize);
             }
-            allowance += 16;
+            self.search = Some(search);
         }
-        None
+        found
+    }
+
+    /// Returns whether a record may begin at `buffer[at..]`, or the file ends there.
+    fn may_follow(&self, at: usize) -> bool {
+        at == self.buffer.len() || !matches!(self.place(at), Place::Bad(_))
     }
 
     /// Like [`place`](Self::place), but stricter and cheaper where most places are no record.
-    fn probe(&self, at: usize, allowance: &mut u64) -> Place {
+    fn probe(&mut self, at: usize) -> Place {
         let bytes = &self.buffer[at..];
         if bytes.len() < PROBE_BYTES {
             return Place::Unfinished;
@@ -410,10 +413,10 @@ impl Decoder {
             return Place::Unfinished;
         }
         let cost = u64::from(raw) + u64::from(len);
-        if *allowance < cost {
+        if self.allowance < cost {
             return Place::Bad(String::new());
         }
-        *allowance -= cost;
+        self.allowance -= cost;
         match self.place(at) {
             Place::Whole(_, Body::Column { id, .. }) if usize::from(id) < self.system_columns => {
                 Place::Bad(String::new())
@@ -500,24 +503,36 @@ impl Decoder {
     /// Uses up a whole record and queues what it says.
     fn take(&mut self, len: usize, body: Body) {
         let offset = self.offset;
+        self.search = None;
         self.consume(len);
         match body {
             Body::Column { id, column } => {
                 let known = self
-                    .ids
-                    .get(&id)
-                    .is_some_and(|&index| self.user_columns[index] == column);
-                if !known {
-                    self.ids.insert(id, self.user_columns.len());
-                    self.ready.push_back(Event::Column(self.user_columns.len()));
+                    .column(id)
+                    .is_some_and(|index| self.user_columns[index] == column);
+                if known {
+                    return;
+                }
+                // A place that is read once more declares what it did before.
+                if self.declared == self.user_columns.len() {
+                    self.ids.entry(id).or_default().push(self.declared);
+                    self.ready.push_back(Event::Column(self.declared));
                     self.user_columns.push(column);
                 }
+                self.declared += 1;
             }
             Body::Frame(raw) => {
                 let frame = self.resolve(offset, raw);
                 self.ready.push_back(Event::Frame(frame));
             }
         }
+    }
+
+    /// Returns the user column that an id was declared for last.
+    fn column(&self, id: u16) -> Option<usize> {
+        let columns = self.ids.get(&id)?;
+        let declared = columns.partition_point(|&index| index < self.declared);
+        columns.get(declared.checked_sub(1)?).copied()
     }
 
     /// Gives a frame's numbers their columns, and looks into its flame; what can't be used is queued as damage.
@@ -528,8 +543,8 @@ impl Decoder {
             ..Frame::default()
         };
         for (id, value) in raw.user {
-            match self.ids.get(&id) {
-                Some(&index) => frame.user.push((index, value)),
+            match self.column(id) {
+                Some(index) => frame.user.push((index, value)),
                 None => self.ready.push_back(Event::Damage(Damage {
                     offset,
                     bytes: 0,

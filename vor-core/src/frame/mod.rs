@@ -29,7 +29,7 @@ pub struct FrameSnapshot {
     pub end_ticks: u64,
     /// Values of the frame, by column, ascending; each column at most once.
     pub metrics: Vec<MetricValue>,
-    /// Spans lost in this frame because a ring was full.
+    /// Spans lost in this frame because a ring was full, or because they were opened inside vor.
     pub dropped_spans: u64,
     /// Marks that came faster than the worker could take them and were merged into this frame.
     pub merged_marks: u64,

@@ -18,7 +18,7 @@ pub(crate) fn stop() {}
 #[cfg(unix)]
 pub(crate) fn lock_for_fork() -> impl std::any::Any {}
 
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(crate) const fn is_open() -> bool {
     true
 }

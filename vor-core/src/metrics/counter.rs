@@ -1,4 +1,4 @@
-//! Counters: sums that any thread adds to at the cost of a load and a store.
+//! Counters: sums that any thread adds to at the cost of an addition.
 //!
 //! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads which count the same thing do not pass a cache line
 //! around. A mark sums the blocks and takes what came since the mark before. When a thread ends, its block goes to the next one with the
@@ -11,15 +11,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::metrics;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, AtomicU64};
-use crate::{switch, thread};
+use crate::thread::{Sum, ThreadState};
+use crate::{alloc, switch, thread};
 
 /// Counters that a block has room for.
 const BLOCK_COUNTERS: usize = 64;
 
-/// One thread's numbers, by the counter's number. The thread alone adds (a relaxed load and a relaxed store), the mark reads (relaxed): the numbers only
-/// grow, and nothing hangs on them.
+/// One thread's numbers, by the counter's number. The thread alone adds, the mark reads: the
+/// numbers only grow, and nothing hangs on them.
 #[derive(Debug)]
-pub(crate) struct Block([AtomicU64; BLOCK_COUNTERS]);
+pub(crate) struct Block([Sum; BLOCK_COUNTERS]);
 
 struct Blocks {
     all: Vec<&'static Block>,
@@ -43,7 +44,7 @@ pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
 }
 
 /// Returns whether nobody holds the list of blocks: for the last thread of a process.
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(super) fn are_blocks_open() -> bool {
     crate::drain::alone::is_open(&BLOCKS)
 }
@@ -55,7 +56,8 @@ impl Block {
         if let Some(block) = blocks.free.pop() {
             return block;
         }
-        let block: &'static Self = Box::leak(Box::new(Self([const { AtomicU64::new(0) }; BLOCK_COUNTERS])));
+        let numbers = [const { Sum::new() }; BLOCK_COUNTERS];
+        let block: &'static Self = Box::leak(Box::new(Self(numbers)));
         blocks.all.push(block);
         block
     }
@@ -109,11 +111,7 @@ impl Counter {
         }
         let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
         match thread::hot().counts() {
-            Some(Block(numbers)) if place < BLOCK_COUNTERS => {
-                let number = &numbers[place];
-                let sum = number.load(Ordering::Relaxed).wrapping_add(amount);
-                number.store(sum, Ordering::Relaxed);
-            }
+            Some(Block(numbers)) if place < BLOCK_COUNTERS => numbers[place].add(amount),
             _ => self.add_slowly(amount),
         }
     }
@@ -127,11 +125,7 @@ impl Counter {
             }
             let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
             // A thread whose own state is gone, or that is just coming or going, has no block.
-            if place < BLOCK_COUNTERS
-                && let Some(state) = thread::current().or_else(thread::set_up)
-                && state.counts().is_none()
-            {
-                thread::while_busy(|| state.set_counts(Block::take()));
+            if place < BLOCK_COUNTERS && thread::with_state(give_block).is_some() {
                 return self.add(amount);
             }
         }
@@ -158,6 +152,13 @@ impl Counter {
     }
 }
 
+/// Gives a thread numbers of its own.
+fn give_block(state: &ThreadState) {
+    if state.counts().is_none() {
+        alloc::untracked(|| state.set_counts(Block::take()));
+    }
+}
+
 /// Takes what was added since the last time, by user column.
 pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
     if counters.is_empty() {
@@ -166,7 +167,7 @@ pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
     let mut totals = [0_u64; BLOCK_COUNTERS];
     for Block(numbers) in &blocks().all {
         for (total, number) in totals.iter_mut().zip(numbers).take(counters.len()) {
-            *total = total.wrapping_add(number.load(Ordering::Relaxed));
+            *total = total.wrapping_add(number.read());
         }
     }
     let taken = |(place, (counter, column)): (usize, &(&'static Counter, u32))| {

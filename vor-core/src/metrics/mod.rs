@@ -15,7 +15,7 @@ use crate::alloc::{self, Counts};
 use crate::catalog::{Column, MetricColumn};
 use crate::format::MAX_FRAME_SETS;
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicBool, AtomicU64};
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 use crate::{switch, thread};
 
 pub(crate) use counter::Block;
@@ -52,6 +52,10 @@ struct Metrics {
     full: bool,
 }
 
+/// How many columns are declared. Written under the lock of the metrics (release), read without it
+/// (acquire).
+static COLUMNS: AtomicU32 = AtomicU32::new(0);
+
 static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
     slots: Vec::new(),
     columns: Vec::new(),
@@ -79,8 +83,8 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     (histograms, metrics)
 }
 
-/// Returns whether nobody holds one of the locks: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds one of the locks: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     let is_open = crate::drain::alone::is_open::<Metrics>;
     is_open(&METRICS)
@@ -126,6 +130,7 @@ impl Metrics {
         let metric = MetricColumn { name, unit };
         self.columns.push(Column { metric, system });
         self.slots.push(slot);
+        COLUMNS.store(column + 1, Ordering::Release);
         Some(slot)
     }
 
@@ -167,7 +172,7 @@ pub fn record_metric(name: &str, value: f64) {
 }
 
 fn record_value(name: &str, value: f64) {
-    if thread::is_busy() {
+    if thread::drop_if_busy() {
         return;
     }
     let name = crate::args::cut(name, MAX_NAME_BYTES);
@@ -331,7 +336,7 @@ impl Histogram {
     }
 
     fn record_value(&'static self, value: u64) {
-        if thread::is_busy() {
+        if thread::drop_if_busy() {
             return;
         }
         thread::while_busy(|| {
@@ -424,6 +429,14 @@ pub(crate) fn take() -> Taken {
 }
 
 impl Taken {
+    /// Returns how much memory its lists take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let numbers = self.values.len() + self.sums.len();
+        let histograms = self.histograms.iter();
+        let counts: usize = histograms.map(|(_, histogram)| histogram.distinct_values()).sum();
+        16 * numbers + 8 * counts
+    }
+
     /// Adds an earlier interval that had no frame of its own: its values where this one has none, its sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
         for (column, value) in earlier.values {
@@ -484,6 +497,10 @@ impl Taken {
 
 /// Returns the columns numbered from `known` on.
 pub(crate) fn columns_after(known: usize) -> Vec<Column> {
+    // Where there is none, as behind nearly every frame, marks do not have to wait for the answer.
+    if COLUMNS.load(Ordering::Acquire) as usize <= known {
+        return Vec::new();
+    }
     metrics().columns.get(known..).unwrap_or(&[]).to_vec()
 }
 

@@ -1,39 +1,50 @@
 //! From records of a version-3 capture to frames with trees.
 //!
-//! A frame's record stands behind its batches and says with which sequence number they begin. In an undamaged stretch every batch
-//! goes straight into the [`TreeBuilder`], so a frame needs no more memory than the spans it may hold. Behind a loss it is
-//! not known whether the batches before it belong to the next frame that turns up, so the ones after it wait until the
-//! frame's record says.
+//! A frame's record stands behind its batches and says with which sequence number they begin. What
+//! a frame holds depends on its *section* alone: the records behind the one that ended the previous
+//! frame of the main set, up to its own. So it is the same whether the frames before it were read
+//! or not.
+//!
+//! In an undamaged section every batch goes straight into the [`TreeBuilder`], so a frame needs no
+//! more memory than the spans it may hold. Behind a record that is missing or out of place it is
+//! not known whether a batch belongs to the frame, so it waits until the frame's record says.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Loss;
+use super::records::Entry;
 use super::seen::Seen;
+use super::{DEFAULT_MAX_SPANS, Loss};
 use crate::batch::ThreadBatch;
 use crate::catalog::Catalog;
-use crate::format::FrameRecord;
+use crate::format::{FrameRecord, Record};
 use crate::frame::{FrameSnapshot, TreeBuilder};
 
 /// Most batches that wait for a frame.
-const MAX_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1 << 16;
+/// A batch that waits takes as much memory as so many spans, beside its own.
+const SPANS_PER_BATCH: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Assembler {
     builder: TreeBuilder,
     max_spans: usize,
-    /// Sequence numbers of the first and the last batch in `builder`.
+    /// Number of the record that should come next; `None` when any may.
+    next: Option<u64>,
+    /// Whether one was missing or out of place since the section began.
+    is_broken: bool,
+    /// Numbers of the first and the last batch in `builder`.
     fed: Option<(u64, u64)>,
-    /// Batches read since a loss.
-    waiting: Vec<Waiting>,
+    /// Batches behind the place where the section broke.
+    waiting: VecDeque<Waiting>,
     waiting_spans: usize,
     /// Whether whoever reads wants batches and no trees, and those of the frame so far, as long as they are not too many.
     is_keeping: bool,
     kept: Vec<ThreadBatch>,
     kept_items: usize,
-    after_loss: bool,
-    /// Records that passed since the walk began, of whatever kind.
+    /// Records of the section, of whatever kind.
     passed: Seen,
-    /// Batches among them that were given up, since no frame was known to which they belong.
+    /// Batches among them that were given up, since too many waited.
     given_up: Seen,
 }
 
@@ -92,13 +103,14 @@ impl Assembler {
         Self {
             builder: TreeBuilder::new(max_spans),
             max_spans,
+            next: Some(0),
+            is_broken: false,
             fed: None,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             waiting_spans: 0,
             is_keeping: false,
             kept: Vec::new(),
             kept_items: 0,
-            after_loss: false,
             passed: Seen::default(),
             given_up: Seen::default(),
         }
@@ -154,53 +166,67 @@ impl Assembler {
         self.builder.recycle(trees.threads);
     }
 
-    /// Forgets everything, for a walk that begins elsewhere or at another frame.
-    pub(super) fn clear(&mut self) {
+    /// Begins a section, whose first record should have the number `next`; `None` when any may.
+    pub(super) fn begin(&mut self, next: Option<u64>) {
         if self.fed.take().is_some() {
             self.drop_fed();
         }
+        self.next = next;
+        self.is_broken = false;
         self.waiting.clear();
         self.waiting_spans = 0;
-        self.after_loss = false;
-        self.passed = Seen::default();
-        self.given_up = Seen::default();
+        self.passed.clear();
+        self.given_up.clear();
     }
 
-    /// Notes that something between the last batch and the next one is missing or out of place.
-    pub(super) fn loss(&mut self) {
-        self.after_loss = true;
+    /// Takes the next record; returns the frame of the main set that it ends.
+    pub(super) fn take(&mut self, entry: Entry, catalog: &Arc<Catalog>) -> Option<Recovered> {
+        let Entry {
+            seq, again, record, ..
+        } = entry;
+        match record {
+            Some(Record::Frame(record)) if record.frame_set == 0 => {
+                return (!again).then(|| self.frame(seq, record, catalog));
+            }
+            Some(Record::Batch(threads)) => self.batch(seq, threads),
+            _ => drop(self.pass(seq)),
+        }
+        None
     }
 
-    /// Notes a record that is neither a batch nor a frame of the main set.
-    pub(super) fn pass(&mut self, seq: u64) {
-        self.passed.insert(seq);
+    /// Notes a record; returns whether it is new in this section.
+    fn pass(&mut self, seq: u64) -> bool {
+        self.is_broken |= self.next.is_some_and(|next| next != seq);
+        self.next = Some(seq + 1);
+        self.passed.insert(seq)
     }
 
-    /// Takes a batch, unless it was taken before.
-    pub(super) fn batch(&mut self, seq: u64, threads: Vec<ThreadBatch>) {
-        if !self.passed.insert(seq) {
+    fn batch(&mut self, seq: u64, threads: Vec<ThreadBatch>) {
+        if !self.pass(seq) {
             return;
         }
-        if !self.after_loss {
+        if !self.is_broken {
             self.add(threads);
             self.fed = Some((self.fed.map_or(seq, |(first, _)| first), seq));
             return;
         }
         let spans: usize = threads.iter().map(ThreadBatch::len).sum();
-        let full = self.waiting_spans > self.max_spans;
+        let taken = self.waiting_spans + self.waiting.len() * SPANS_PER_BATCH;
+        let full = taken > self.max_spans.max(DEFAULT_MAX_SPANS);
         let threads = if full { Vec::new() } else { threads };
-        self.waiting.push(Waiting { seq, spans, threads });
+        self.waiting.push_back(Waiting { seq, spans, threads });
         self.waiting_spans += spans;
-        if self.waiting.len() > MAX_WAITING {
-            // What has waited longest belongs to a frame that is lost.
-            let oldest = self.waiting.remove(0);
+        // What has waited longest belongs to a frame that is lost.
+        if self.waiting.len() > MAX_WAITING
+            && let Some(oldest) = self.waiting.pop_front()
+        {
             self.waiting_spans -= oldest.spans;
             self.given_up.insert(oldest.seq);
         }
     }
 
     /// Ends a frame of the main set with the record numbered `seq`.
-    pub(super) fn frame(&mut self, seq: u64, record: FrameRecord, catalog: &Arc<Catalog>) -> Recovered {
+    fn frame(&mut self, seq: u64, record: FrameRecord, catalog: &Arc<Catalog>) -> Recovered {
         let first_seq = u64::from(record.first_seq);
         if let Some((first, last)) = self.fed.take()
             && (first < first_seq || last >= seq)
@@ -212,10 +238,8 @@ impl Assembler {
             }
         }
         let counted_spans = self.take_waiting(first_seq, seq);
-        self.after_loss = false;
         let given_up = seq.saturating_sub(first_seq) - self.given_up.missing(first_seq, seq);
         let mut lost_records = self.passed.missing(first_seq, seq) + given_up;
-        self.passed.insert(seq);
         let kept_spans: usize = self.kept.iter().map(ThreadBatch::len).sum();
         let span_count = self.builder.span_count() + kept_spans as u64;
         if lost_records == 0 && span_count + counted_spans != record.span_count {
@@ -227,6 +251,7 @@ impl Assembler {
         }
         self.kept_items = 0;
         let trees = self.builder.finish();
+        self.begin(Some(seq + 1));
         let frame = Arc::new(FrameSnapshot {
             threads: trees.threads,
             ..snapshot(record, catalog)
@@ -237,7 +262,7 @@ impl Assembler {
     /// Adds to the builder what waits of a frame, in its order; returns how many spans were only counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;
-        self.waiting.sort_by_key(|waiting| waiting.seq);
+        self.waiting.make_contiguous().sort_by_key(|waiting| waiting.seq);
         let begin = self.waiting.partition_point(|waiting| waiting.seq < first_seq);
         let end = self.waiting.partition_point(|waiting| waiting.seq < seq);
         // A record whose frame begins after it ends contradicts itself, and has no batches.

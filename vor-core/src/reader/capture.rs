@@ -12,7 +12,8 @@ use std::sync::Arc;
 use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
 use super::summary::{FrameScan, FrameSummary};
-use super::{CHUNK_BYTES, Damage, Front, Recovered, open_file, read_front, read_some};
+use super::whole::Whole;
+use super::{CHUNK_BYTES, DEFAULT_MAX_SPANS, Damage, Front, Recovered, open_file, read_front, read_some};
 use crate::Error;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::Catalog;
@@ -74,6 +75,11 @@ impl Source {
         n.map_err(|error| Error::io("reading the capture", error))
     }
 
+    /// Makes an input of the bytes from `offset` on.
+    pub(super) fn at(&mut self, offset: u64) -> SourceAt<'_> {
+        SourceAt { source: self, offset }
+    }
+
     /// Reads exactly the bytes at `offset`.
     pub(super) fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
         self.seek(offset)?;
@@ -83,6 +89,22 @@ impl Source {
                 error,
             )
         })
+    }
+}
+
+/// The bytes of a file from a place on, wherever else it is read in between.
+pub(super) struct SourceAt<'a> {
+    source: &'a mut Source,
+    offset: u64,
+}
+
+impl Read for SourceAt<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let input = &mut self.source.input;
+        input.seek(SeekFrom::Start(self.offset))?;
+        let n = input.read(bytes)?;
+        self.offset += n as u64;
+        Ok(n)
     }
 }
 
@@ -101,6 +123,9 @@ impl Source {
 pub struct Capture {
     inner: Inner,
     frame_set: u32,
+    max_spans: usize,
+    /// The one frame of a file without marks.
+    whole: Option<Whole>,
 }
 
 #[derive(Debug)]
@@ -120,13 +145,13 @@ pub struct Info {
     pub version: u16,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Frames of the main set that can be read.
+    /// Frames of the main set that can be read. A capture without marks is one frame.
     pub frames: u64,
     /// Spans that ended in those frames, and after the last of them.
     pub spans: u64,
     /// Threads that recorded something.
     pub threads: u64,
-    /// From the first mark to the last one.
+    /// From the first mark to the last one; without marks from the first event to the last.
     pub duration_ns: u64,
     /// Spans that were dropped because a ring was full, or given up because a frame was too long to keep.
     pub dropped_spans: u64,
@@ -187,7 +212,38 @@ impl Capture {
             Front::V2(header) => Inner::V2(CaptureV2::new(source, header, is_lazy)?),
             Front::V3(header, len) => Inner::V3(CaptureV3::new(source, header, len as u64, is_lazy)?),
         };
-        Ok(Self { inner, frame_set: 0 })
+        let mut capture = Self {
+            inner,
+            frame_set: 0,
+            max_spans: DEFAULT_MAX_SPANS,
+            whole: None,
+        };
+        let info = capture.inner_info();
+        if info.indexed || !is_lazy {
+            capture.look_for_whole()?;
+        }
+        Ok(capture)
+    }
+
+    /// Makes a file without marks one frame.
+    fn look_for_whole(&mut self) -> Result<(), Error> {
+        self.whole = match &mut self.inner {
+            Inner::V3(capture) if capture.frame_count(0) == 0 => Whole::of(capture)?,
+            _ => None,
+        };
+        Ok(())
+    }
+
+    fn inner_info(&self) -> Info {
+        match &self.inner {
+            Inner::V2(capture) => capture.info(),
+            Inner::V3(capture) => capture.info(),
+        }
+    }
+
+    /// Returns the one frame of a file without marks, without trees.
+    pub(super) fn whole(&self) -> Option<Recovered> {
+        self.whole.map(|whole| whole.bare(self.catalog()))
     }
 
     /// Returns what ids and ticks refer to.
@@ -202,10 +258,14 @@ impl Capture {
     /// Returns the totals, and the damage known so far.
     #[must_use]
     pub fn info(&self) -> Info {
-        match &self.inner {
-            Inner::V2(capture) => capture.info(),
-            Inner::V3(capture) => capture.info(),
+        let mut info = self.inner_info();
+        if let Some(whole) = self.whole() {
+            info.frames = 1;
+            info.spans = whole.frame.span_count;
+            info.dropped_spans = whole.frame.dropped_spans;
+            info.duration_ns = whole.frame.duration_ns().unsigned_abs();
         }
+        info
     }
 
     /// Chooses the frame set that [`frame_count`](Self::frame_count), [`frame`](Self::frame) and [`frames`](Self::frames) speak of: an index into
@@ -230,6 +290,7 @@ impl Capture {
 
     /// Sets how many spans of a frame are held at most; the rest is counted.
     pub fn set_max_spans(&mut self, max_spans: usize) {
+        self.max_spans = max_spans;
         if let Inner::V3(capture) = &mut self.inner {
             capture.set_max_spans(max_spans);
         }
@@ -239,6 +300,7 @@ impl Capture {
     #[must_use]
     pub fn frame_count(&self) -> u64 {
         match &self.inner {
+            Inner::V3(_) if self.frame_set == 0 && self.whole.is_some() => 1,
             Inner::V2(capture) => capture.frame_count(),
             Inner::V3(capture) => capture.frame_count(self.frame_set),
         }
@@ -262,7 +324,10 @@ impl Capture {
         self.expect_frame(i)?;
         match &mut self.inner {
             Inner::V2(capture) => capture.recovered(i),
-            Inner::V3(capture) => capture.recovered(self.frame_set, i),
+            Inner::V3(capture) => match self.whole.filter(|_| self.frame_set == 0) {
+                Some(whole) => whole.recovered(capture, self.max_spans),
+                None => capture.recovered(self.frame_set, i),
+            },
         }
     }
 
@@ -276,7 +341,13 @@ impl Capture {
         self.expect_frame(i)?;
         match &mut self.inner {
             Inner::V2(capture) => Ok((capture.recovered(i)?, Vec::new())),
-            Inner::V3(capture) => capture.recovered_batches(self.frame_set, i),
+            Inner::V3(capture) => match self.whole.filter(|_| self.frame_set == 0) {
+                Some(whole) => match whole.batches(capture, self.max_spans)? {
+                    Some(found) => Ok(found),
+                    None => Ok((whole.recovered(capture, self.max_spans)?, Vec::new())),
+                },
+                None => capture.recovered_batches(self.frame_set, i),
+            },
         }
     }
 
@@ -316,6 +387,12 @@ impl Capture {
     ///
     /// The frame was lost to damage ([`Error::is_corrupt`]), and the pass moves on; or the file cannot be read, and it stays where it is.
     pub fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
+        if let Some(whole) = self.whole() {
+            return (scan.next_frame() == 0).then(|| {
+                scan.advance();
+                Ok(FrameSummary::of(&whole))
+            });
+        }
         match &mut self.inner {
             Inner::V2(capture) => {
                 let i = scan.next_frame();
@@ -339,10 +416,22 @@ impl Capture {
     ///
     /// The file cannot be read, or it is shorter than it was ([`Error::is_corrupt`]).
     pub fn extend(&mut self) -> Result<u64, Error> {
-        match &mut self.inner {
-            Inner::V2(capture) => capture.extend(),
-            Inner::V3(capture) => capture.extend(),
-        }
+        let before = self.inner_info();
+        let frames = match &mut self.inner {
+            Inner::V2(capture) => capture.extend()?,
+            Inner::V3(capture) => {
+                let frames = capture.extend()?;
+                let info = capture.info();
+                // What there was is one frame until a mark comes, or the end.
+                if frames > 0 {
+                    self.whole = None;
+                } else if info.closed && info.file_bytes > before.file_bytes {
+                    self.whole = Whole::of(capture)?;
+                }
+                frames
+            }
+        };
+        Ok(self.whole.map_or(frames, |_| 1))
     }
 
     /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture has none.
@@ -352,7 +441,7 @@ impl Capture {
     /// The file cannot be read.
     pub fn batches(&mut self) -> Result<Batches<'_>, Error> {
         if let Inner::V3(capture) = &mut self.inner {
-            capture.rewind()?;
+            capture.rewind();
         }
         Ok(Batches { capture: self })
     }

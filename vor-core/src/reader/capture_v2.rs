@@ -23,6 +23,8 @@ use crate::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     offset: u64,
+    /// User columns that are declared before.
+    declared: usize,
     /// Where the previous frame ended, relative to the origin.
     end_ns: i64,
     /// Number of the last puffin frame; a flame with the same number is a repetition.
@@ -45,6 +47,10 @@ pub(super) struct CaptureV2 {
     at: Option<(u64, Place)>,
     /// Where the pass over the file ended, and what was before it.
     passed: (u64, Place),
+    /// How long the file must be to be looked at again. What stands at its end is read once more
+    /// then, so it must have become a record, or twice as long: a file that grows by small pieces
+    /// would otherwise be read over and over.
+    look_from: u64,
     /// Whether `origin_ns` is known.
     anchored: bool,
     info: Info,
@@ -83,6 +89,7 @@ impl CaptureV2 {
             origin_ns: 0,
             at: None,
             passed: (header.len as u64, Place::default()),
+            look_from: 0,
             anchored: false,
             info: Info {
                 version: 2,
@@ -115,7 +122,7 @@ impl CaptureV2 {
         let (mut ordinal, mut before) = match self.at {
             Some((next, before)) if (first..=i).contains(&next) => (next, before),
             _ => {
-                self.decoder.resume_at(place.offset);
+                self.decoder.resume_at(place.offset, place.declared);
                 self.source.seek(place.offset)?;
                 (first, place)
             }
@@ -170,8 +177,11 @@ impl CaptureV2 {
         }
         if file_bytes > self.info.file_bytes {
             self.info.file_bytes = file_bytes;
+        }
+        if file_bytes >= self.look_from {
             self.at = None;
-            self.decoder.resume_at(self.passed.0);
+            let declared = self.decoder.user_columns().len();
+            self.decoder.resume_at(self.passed.0, declared);
             self.source.seek(self.passed.0)?;
             self.pass_over()?;
         }
@@ -203,13 +213,24 @@ impl CaptureV2 {
                     }
                     let after = self.after(&before, &frame);
                     let offset = frame.offset;
-                    self.places.push(|| Place { offset, ..before });
+                    let declared = self.decoder.declared();
+                    self.places.push(|| Place {
+                        offset,
+                        declared,
+                        ..before
+                    });
                     before = after;
                 }
             }
         }
         damage.tail = self.decoder.pending().map(Loss::from);
         self.passed = (self.decoder.offset(), before);
+        let pending = self.info.file_bytes.saturating_sub(self.passed.0);
+        let twice = self.passed.0.saturating_add(2 * pending.max(1));
+        let whole = self.decoder.unfinished_to();
+        self.look_from = whole
+            .map_or(twice, |whole| whole.min(twice))
+            .max(self.info.file_bytes + 1);
         self.info.closed = damage.tail.is_none();
         self.info.damage = damage;
         self.info.frames = self.places.count();
@@ -280,6 +301,7 @@ impl CaptureV2 {
         }
         Place {
             offset: frame.offset,
+            declared: self.decoder.declared(),
             end_ns,
             flame_index: match &frame.parsed {
                 Some(flame) => Some(flame.frame_index),

@@ -1,82 +1,59 @@
 //! A version-3 capture with access to any frame.
 //!
-//! A file that was closed cleanly ends with an end record, which says where the index is; the index says where all declarations
-//! stand once more, and where frames begin. Without it (or when it does not hold), the file is passed over once: heads and checksums
-//! of all records are looked at, payloads only of frames and declarations. Either way a frame is then found by
-//! reading from the nearest place before it.
+//! A file that was closed cleanly ends with an end record, which says where the index is; the index
+//! says where all declarations stand once more, and where frames begin. A frame is read from the
+//! nearest place before it, and taken at the index's word as long as nothing contradicts that:
+//! every record stands where it should, and the frame is whole.
+//!
+//! Without an index, and where something contradicts it, a [`Pass`] over the whole file says which
+//! frames there are, and where. From a place that a pass found, records are read as from the
+//! beginning of the file. So what a frame is depends on the file, and not on what was read before.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::assemble::{Assembler, snapshot};
 use super::capture::{Info, Source};
-use super::seen::Seen;
-use super::sparse::Sparse;
-use super::summary::{FrameScan, FrameSummary, Guide, Start, ordinal_by_index};
-use super::walk::{Found, Step, Walker};
+use super::ordinals::Places;
+use super::pass::Pass;
+use super::records::{Entry, Item, Records};
+use super::summary::{FrameScan, FrameSummary, Sight, Target};
+use super::walk::Checkpoint;
 use super::{DEFAULT_MAX_SPANS, Damage, Loss, Recovered};
 use crate::Error;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::Catalog;
 use crate::format::{
-    END_RECORD_BYTES, FrameRecord, Header, Index, MAX_FRAME_SETS, RECORD_HEAD_BYTES, Record, RecordDecoder,
-    RecordHead, Seek, parse_end,
+    self, END_RECORD_BYTES, Header, Index, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead,
 };
 
-/// A place from which a frame set can be read, and the records that stood before it.
-#[derive(Clone, Debug)]
-struct Place {
-    offset: u64,
-    seen: Seen,
-}
-
-/// Where the frames of one set are.
-#[derive(Debug)]
-enum Frames {
-    /// As the file's index says; for the main set.
-    Indexed { count: u64, seeks: Vec<Seek> },
-    /// As found by passing over the file.
-    Scanned(Sparse<Place>),
-}
-
-/// Where the walk stands.
-#[derive(Clone, Copy, Debug)]
+/// Where `records` stands: before a frame of a set, counted in the order of the file or by the
+/// index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     frame_set: u32,
-    /// The frame that comes next, were nothing lost since the walk began.
-    ordinal: u64,
-    /// The place at which the walk began, if it counts from the index.
-    from: Option<Seek>,
-    lossy: bool,
+    by_index: bool,
+    next: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct CaptureV3 {
     source: Source,
-    walker: Walker,
-    records: RecordDecoder,
+    records: Records,
     assembler: Assembler,
     header_len: u64,
-    /// Where the repeated tables begin, or the end of the file: batches and frames end here.
-    data_end: u64,
     catalog: Arc<Catalog>,
-    sets: Vec<Frames>,
+    /// Where frames are, as the file's index says.
+    index: Option<Places>,
+    /// Where the repeated tables of an indexed file begin: batches and frames end here.
+    tables_offset: u64,
+    /// Where frames are, as a pass found: in a file without index or one that contradicts it, and for
+    /// other sets than the main one.
+    pass: Option<Pass>,
+    /// Frames that are not reached from their place in the index, as was seen last.
+    unreached: Range<u64>,
     position: Option<Position>,
-    /// Where the pass over a file without index stands, which goes on when the file grows.
-    passed: Option<Passed>,
     info: Info,
-}
-
-/// Where a pass over the records of a file ended.
-#[derive(Debug)]
-struct Passed {
-    /// Behind the last whole record.
-    place: Place,
-    /// Behind the last frame of the main set.
-    behind: Place,
-    /// First tick of the first frame of the main set and last tick of its last frame.
-    ticks: Option<(u64, u64)>,
-    /// Spans of the frames of the main set, and those dropped.
-    spans: (u64, u64),
 }
 
 impl CaptureV3 {
@@ -90,33 +67,36 @@ impl CaptureV3 {
         let file_bytes = source.len()?;
         let mut capture = Self {
             source,
-            walker: Walker::new(header, header_len),
-            records: RecordDecoder::new(),
+            records: Records::new(header, Checkpoint::first(header_len)),
             assembler: Assembler::new(DEFAULT_MAX_SPANS),
             header_len,
-            data_end: file_bytes,
             catalog: Arc::default(),
-            sets: Vec::new(),
+            index: None,
+            tables_offset: 0,
+            pass: None,
+            unreached: 0..0,
             position: None,
-            passed: None,
             info: Info {
                 version: crate::format::VERSION,
                 file_bytes,
                 ..Info::default()
             },
         };
-        match capture.read_index()? {
-            Some(index) => capture.use_index(index),
-            None if is_lazy => {
-                capture.info.file_bytes = header_len;
-                let closed = capture.info.closed;
-                capture.take_scan(Scan {
-                    closed,
-                    ..Scan::default()
-                });
-            }
-            None => capture.pass_over()?,
+        if let Some((index, places)) = capture.read_index()? {
+            capture.use_index(&index, places);
+            return Ok(capture);
         }
+        let mut pass = capture.begin_pass();
+        if is_lazy {
+            capture.info.file_bytes = header_len;
+        } else {
+            let mut damage = Damage::default();
+            pass.run(&mut capture.source, None, &mut damage)?;
+            capture.info.damage = damage;
+            capture.take_totals(&pass);
+            capture.count_behind(&pass)?;
+        }
+        capture.pass = Some(pass);
         Ok(capture)
     }
 
@@ -134,29 +114,41 @@ impl CaptureV3 {
     }
 
     pub(super) fn frame_count(&self, frame_set: u32) -> u64 {
-        match self.sets.get(frame_set as usize) {
-            Some(Frames::Indexed { count, .. }) => *count,
-            Some(Frames::Scanned(places)) => places.count(),
-            None => 0,
+        match (&self.index, &self.pass) {
+            (Some(index), _) if frame_set == 0 => index.count,
+            (_, Some(pass)) => pass.frame_count(frame_set),
+            _ => 0,
         }
     }
 
     /// Makes sure that it is known where the frames of a set are: an index of the file covers the main set only.
     pub(super) fn prepare_frame_set(&mut self, frame_set: u32) -> Result<(), Error> {
-        if frame_set == 0 || self.sets.len() > 1 || !self.info.indexed {
+        if frame_set == 0 {
             return Ok(());
         }
-        let scan = self.scan()?;
-        self.note(&scan.damage);
-        self.sets
-            .extend(scan.sets.into_iter().skip(1).map(Frames::Scanned));
+        self.make_pass()
+    }
+
+    /// Passes over the whole file, unless that was done.
+    fn make_pass(&mut self) -> Result<(), Error> {
+        if self.pass.is_none() {
+            let (mut pass, mut damage) = (self.begin_pass(), Damage::default());
+            pass.run(&mut self.source, self.index.as_ref(), &mut damage)?;
+            self.note(&damage);
+            self.pass = Some(pass);
+        }
         Ok(())
     }
 
+    fn begin_pass(&self) -> Pass {
+        Pass::new(*self.records.walker().header(), self.header_len)
+    }
+
     pub(super) fn verify(&mut self) -> Result<Damage, Error> {
-        let scan = self.scan()?;
-        self.note(&scan.damage);
-        Ok(scan.damage)
+        let mut damage = Damage::default();
+        self.begin_pass().run(&mut self.source, None, &mut damage)?;
+        self.note(&damage);
+        Ok(damage)
     }
 
     /// As [`recovered`](Self::recovered), but with the batches of the frame where it is whole and not too large; it has no trees then.
@@ -174,126 +166,156 @@ impl CaptureV3 {
 
     /// Returns a frame with its trees.
     pub(super) fn recovered(&mut self, frame_set: u32, i: u64) -> Result<Recovered, Error> {
-        let mut position = self.approach(frame_set, i)?;
-        let recovered = self.walk_to(&mut position, i);
-        // A walk that failed stands somewhere unknown.
-        self.position = recovered.is_ok().then_some(position);
-        if let Some(loss) = recovered.as_ref().ok().and_then(Recovered::loss) {
+        if frame_set == 0 && self.index.is_some() {
+            if let Some(recovered) = self.read_by_index(i)? {
+                return Ok(recovered);
+            }
+            self.make_pass()?;
+        }
+        let at = self.find(frame_set, i).ok_or_else(|| gone(i))?;
+        let recovered = self.read_by_pass(frame_set, at)?.ok_or_else(|| gone(i))?;
+        if let Some(loss) = recovered.loss() {
             self.add(loss);
         }
-        recovered
+        Ok(recovered)
     }
 
     /// Returns what the next frame of the main set is, without reading its spans.
     pub(super) fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
-        let (count, seeks) = match self.sets.first()? {
-            Frames::Indexed { count, seeks } => (*count, seeks.as_slice()),
-            Frames::Scanned(places) => (places.count(), &[][..]),
-        };
         let i = scan.next_frame();
-        if i >= count {
+        if i >= self.frame_count(0) {
             return None;
         }
-        let guide = Guide {
-            header: *self.walker.header(),
-            end: self.data_end,
-            count,
-            seeks,
-        };
-        // Frames are read through the same file, from somewhere else.
-        self.position = None;
-        let sets = &self.sets;
-        let summary = scan.next_v3(&mut self.source, &guide, || {
-            let (ordinal, offset, seen, _) = start(sets, 0, i)?;
-            Ok(Start {
-                ordinal,
-                offset,
-                seen,
-            })
-        });
+        let summary = self.summary(i, scan);
+        if summary.is_ok() || summary.as_ref().is_err_and(Error::is_corrupt) {
+            scan.advance();
+        }
         Some(summary)
     }
 
+    fn summary(&mut self, i: u64, scan: &mut FrameScan) -> Result<FrameSummary, Error> {
+        let header = *self.records.walker().header();
+        if let Some(index) = &self.index {
+            if let Some(seek) = index.before(i).filter(|_| !self.unreached.contains(&i)) {
+                let target = Target {
+                    begin: (seek.ordinal, Checkpoint::anywhere(seek.offset)),
+                    at: i,
+                    end: self.tables_offset,
+                    index: Some(index),
+                };
+                match scan.look_at(&mut self.source, header, target)? {
+                    Sight::Frame(summary) => return Ok(summary),
+                    Sight::None { is_broken, next } if is_broken => {
+                        self.unreached = next..index.end(i);
+                    }
+                    Sight::None { .. } => {}
+                }
+            }
+            self.make_pass()?;
+        }
+        let at = self.find(0, i).ok_or_else(|| gone(i))?;
+        let pass = self.pass.as_ref();
+        let (first, place) = pass.and_then(|pass| pass.before(0, at)).ok_or_else(|| gone(i))?;
+        let target = Target {
+            begin: (first, place.clone()),
+            at,
+            end: self.info.file_bytes,
+            index: None,
+        };
+        match scan.look_at(&mut self.source, header, target)? {
+            Sight::Frame(summary) => Ok(summary),
+            Sight::None { .. } => Err(gone(i)),
+        }
+    }
+
     /// Goes to the beginning, for [`next_batch`](Self::next_batch).
-    pub(super) fn rewind(&mut self) -> Result<(), Error> {
+    pub(super) fn rewind(&mut self) {
         self.position = None;
-        self.walker.resume_at(self.header_len, Some(Seen::default()));
-        self.source.seek(self.header_len)
+        self.records.resume(Checkpoint::first(self.header_len));
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<SpanBatch>, Error> {
-        while let Some(walked) = self.walk()? {
-            if let Walked::Record(found) = walked
-                && found.head.is_batch()
-                && !found.again
-                && let Some(Record::Batch(threads)) = self.decode(&found)
-            {
-                return Ok(Some(SpanBatch {
-                    catalog: Arc::clone(&self.catalog),
-                    threads,
-                }));
+        while let Some(item) = self.next_item(true)? {
+            match item {
+                Item::Loss(loss) => self.add(loss),
+                Item::Entry(Entry {
+                    record: Some(Record::Batch(threads)),
+                    again: false,
+                    ..
+                }) => {
+                    return Ok(Some(SpanBatch {
+                        catalog: Arc::clone(&self.catalog),
+                        threads,
+                    }));
+                }
+                Item::Entry(_) => {}
             }
         }
         Ok(None)
     }
 
     /// Finds the index of a cleanly closed file, and the declarations before it.
-    fn read_index(&mut self) -> Result<Option<Index>, Error> {
+    fn read_index(&mut self) -> Result<Option<(Index, Places)>, Error> {
         let len = self.info.file_bytes;
         let Some(end_offset) = len.checked_sub(END_RECORD_BYTES as u64) else {
             return Ok(None);
         };
         let mut end = [0; END_RECORD_BYTES];
         self.source.read_at(end_offset, &mut end)?;
-        let Some(index_offset) = parse_end(self.walker.header(), &end) else {
+        let Some(index_offset) = format::parse_end(self.records.walker().header(), &end) else {
             return Ok(None);
         };
         self.info.closed = true;
         if !(self.header_len..end_offset).contains(&index_offset) {
             return Ok(None);
         }
-        let Some(Record::Index(index)) = self.read_record(index_offset)? else {
+        let mut decoder = RecordDecoder::new();
+        let read = self.read_record(&mut decoder, index_offset)?;
+        let Some((_, Some(Record::Index(mut index)))) = read else {
             return Ok(None);
         };
-        if !(self.header_len..=index_offset).contains(&index.tables_offset)
-            || !is_sound(&index, self.header_len)
-        {
+        if !(self.header_len..=index_offset).contains(&index.tables_offset) {
             return Ok(None);
         }
+        let count = index.frames.first().copied().unwrap_or(0);
+        let seeks = std::mem::take(&mut index.seeks);
+        let Some(places) = Places::new(count, seeks, &(self.header_len..index.tables_offset)) else {
+            return Ok(None);
+        };
         let mut catalog = Catalog::default();
-        let whole = self.read_tables(index.tables_offset, index_offset, &mut catalog)?;
-        self.catalog = Arc::new(catalog);
-        Ok(whole.then_some(index))
-    }
-
-    /// Applies the declarations between two places; returns whether there was nothing else.
-    fn read_tables(&mut self, begin: u64, end: u64, catalog: &mut Catalog) -> Result<bool, Error> {
-        let mut offset = begin;
-        while offset < end {
-            let Some((record, len)) = self.read_record_len(offset)? else {
-                return Ok(false);
-            };
-            if let Some(record) = record {
-                record.declare_into(catalog);
+        let mut offset = index.tables_offset;
+        while offset < index_offset {
+            match self.read_record(&mut decoder, offset)? {
+                // Anything else belongs further up.
+                Some((head, record))
+                    if record
+                        .as_ref()
+                        .is_none_or(|record| record.declare_into(&mut catalog)) =>
+                {
+                    offset += head.record_bytes() as u64;
+                }
+                _ => return Ok(None),
             }
-            offset += len;
         }
-        Ok(offset == end)
+        self.catalog = Arc::new(catalog);
+        Ok((offset == index_offset).then_some((index, places)))
     }
 
-    fn read_record(&mut self, offset: u64) -> Result<Option<Record>, Error> {
-        Ok(self.read_record_len(offset)?.and_then(|(record, _)| record))
-    }
-
-    /// Reads the record at a place. The outer `None` says that there is none; the inner one that it is of a kind not known.
-    fn read_record_len(&mut self, offset: u64) -> Result<Option<(Option<Record>, u64)>, Error> {
+    /// Reads the record at a place, if there is one; what it says is absent where its kind is not
+    /// known.
+    fn read_record(
+        &mut self,
+        decoder: &mut RecordDecoder,
+        offset: u64,
+    ) -> Result<Option<(RecordHead, Option<Record>)>, Error> {
         let left = self.info.file_bytes.saturating_sub(offset);
         if left < RECORD_HEAD_BYTES as u64 {
             return Ok(None);
         }
         let mut bytes = vec![0; RECORD_HEAD_BYTES];
         self.source.read_at(offset, &mut bytes)?;
-        let Some(head) = RecordHead::parse(self.walker.header(), &bytes) else {
+        let header = self.records.walker().header();
+        let Some(head) = RecordHead::parse(header, &bytes) else {
             return Ok(None);
         };
         if head.record_bytes() as u64 > left {
@@ -302,38 +324,23 @@ impl CaptureV3 {
         bytes.resize(head.payload_bytes, 0);
         self.source
             .read_at(offset + RECORD_HEAD_BYTES as u64, &mut bytes)?;
-        match self.records.decode(self.walker.header(), &head, &bytes) {
-            Ok(record) => Ok(Some((record, head.record_bytes() as u64))),
-            Err(_) => Ok(None),
-        }
+        let record = decoder.decode(header, &head, &bytes);
+        Ok(record.ok().map(|record| (head, record)))
     }
 
-    fn use_index(&mut self, index: Index) {
-        self.data_end = index.tables_offset;
-        let count = index.frames.first().copied().unwrap_or(0);
+    fn use_index(&mut self, index: &Index, places: Places) {
+        self.tables_offset = index.tables_offset;
         self.info.indexed = true;
-        self.info.frames = count;
+        self.info.frames = places.count;
         self.info.spans = index.spans;
         self.info.dropped_spans = index.dropped_spans;
         self.info.threads = self.catalog.threads.len() as u64;
         self.info.duration_ns = self.duration_ns(index.start_ticks, index.end_ticks);
-        self.sets.push(Frames::Indexed {
-            count,
-            seeks: index.seeks,
-        });
-    }
-
-    /// Makes an index of a file that has none.
-    fn pass_over(&mut self) -> Result<(), Error> {
-        let mut scan = self.scan()?;
-        self.info.damage = std::mem::take(&mut scan.damage);
-        let behind = self.take_scan(scan);
-        self.count_behind(behind)
+        self.index = Some(places);
     }
 
     /// Takes what was written since the file was opened; returns the number of frames of the main set.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
-        let count = self.frame_count(0);
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
             return Err(Error::corrupt(format!(
@@ -341,87 +348,54 @@ impl CaptureV3 {
                 self.info.file_bytes
             )));
         }
-        let Some(passed) = self.passed.take_if(|_| file_bytes > self.info.file_bytes) else {
-            return Ok(count);
-        };
-        self.position = None;
-        self.info.file_bytes = file_bytes;
-        self.data_end = file_bytes;
-        let mut scan = Scan {
-            catalog: Catalog::clone(&self.catalog),
-            sets: Vec::new(),
-            spans: passed.spans.0,
-            dropped_spans: passed.spans.1,
-            behind: Some(passed.behind.clone()),
-            ticks: passed.ticks,
-            closed: self.info.closed,
-            ..Scan::default()
-        };
-        for frames in std::mem::take(&mut self.sets) {
-            scan.sets.push(match frames {
-                Frames::Scanned(places) => places,
-                Frames::Indexed { .. } => Sparse::default(),
-            });
+        if self.index.is_none()
+            && file_bytes > self.info.file_bytes
+            && let Some(mut pass) = self.pass.take()
+        {
+            self.info.file_bytes = file_bytes;
+            let mut damage = Damage::default();
+            let ran = pass.run(&mut self.source, None, &mut damage);
+            self.note(&damage);
+            // Batches behind the last frame are not counted again: they may be many, and this is
+            // asked often.
+            self.take_totals(&pass);
+            self.pass = Some(pass);
+            ran?;
         }
-        self.walker
-            .resume_at(passed.place.offset, Some(passed.place.seen.clone()));
-        let walked = self.source.seek(passed.place.offset);
-        let walked = walked.and_then(|()| self.scan_records(&mut scan));
-        self.info.damage.tail = self.tail(scan.closed);
-        if let Err(error) = walked {
-            // Some of it may have been taken already: what is known holds, and there is no going on.
-            self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
-            return Err(error);
-        }
-        // Batches behind the last frame are not counted again: they may be many, and this is asked often.
-        self.take_scan(scan);
         Ok(self.frame_count(0))
     }
 
-    /// Keeps what a pass found; returns the place behind the last frame.
-    fn take_scan(&mut self, scan: Scan) -> Place {
-        let behind = scan.behind.unwrap_or(Place {
-            offset: self.header_len,
-            seen: Seen::default(),
-        });
-        self.passed = Some(Passed {
-            place: Place {
-                offset: self.walker.offset(),
-                seen: self.walker.seen().clone(),
-            },
-            behind: behind.clone(),
-            ticks: scan.ticks,
-            spans: (scan.spans, scan.dropped_spans),
-        });
-        self.info.closed = scan.closed;
-        self.info.spans = scan.spans;
-        self.info.dropped_spans = scan.dropped_spans;
-        self.info.frames = scan.sets.first().map_or(0, Sparse::count);
-        self.info.threads = scan.catalog.threads.len() as u64;
-        self.catalog = Arc::new(scan.catalog);
-        self.sets = scan.sets.into_iter().map(Frames::Scanned).collect();
-        if let Some((start_ticks, end_ticks)) = scan.ticks {
+    /// Takes what a pass found of a file without index.
+    fn take_totals(&mut self, pass: &Pass) {
+        self.catalog = Arc::clone(&pass.catalog);
+        self.info.closed = pass.closed;
+        self.info.spans = pass.spans;
+        self.info.dropped_spans = pass.dropped_spans;
+        self.info.frames = pass.frame_count(0);
+        self.info.threads = self.catalog.threads.len() as u64;
+        if let Some((start_ticks, end_ticks)) = pass.ticks {
             self.info.duration_ns = self.duration_ns(start_ticks, end_ticks);
         }
-        behind
     }
 
     /// Adds the spans of the batches behind the last frame of the main set, which no frame counts: all spans of a program that made no mark.
-    fn count_behind(&mut self, behind: Place) -> Result<(), Error> {
-        let first_seq = behind.seen.next();
-        self.walker.resume_at(behind.offset, Some(behind.seen));
-        self.source.seek(behind.offset)?;
-        while let Some(walked) = self.walk()? {
-            // A batch with a lower number has come late, and a frame before counts it.
-            if let Walked::Record(found) = walked
-                && found.head.is_batch()
-                && found.seq() >= first_seq
-                && !found.again
-                && let Some(Record::Batch(threads)) = self.decode(&found)
-            {
-                for thread in &threads {
-                    self.info.spans += thread.len() as u64;
-                    self.info.dropped_spans = self.info.dropped_spans.saturating_add(thread.dropped_spans);
+    fn count_behind(&mut self, pass: &Pass) -> Result<(), Error> {
+        let behind = pass.behind().clone();
+        let first_seq = behind.next.unwrap_or(0);
+        self.records.resume(behind);
+        while let Some(item) = self.next_item(true)? {
+            match item {
+                Item::Loss(loss) => self.add(loss),
+                // A batch with a lower number has come late, and a frame before counts it.
+                Item::Entry(entry) if entry.again || entry.seq < first_seq => {}
+                Item::Entry(entry) => {
+                    if let Some(Record::Batch(threads)) = entry.record {
+                        for thread in &threads {
+                            self.info.spans += thread.len() as u64;
+                            self.info.dropped_spans =
+                                self.info.dropped_spans.saturating_add(thread.dropped_spans);
+                        }
+                    }
                 }
             }
         }
@@ -433,202 +407,129 @@ impl CaptureV3 {
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Passes over the whole file.
-    fn scan(&mut self) -> Result<Scan, Error> {
-        self.rewind()?;
-        let data_end = std::mem::replace(&mut self.data_end, self.info.file_bytes);
-        let mut scan = Scan::default();
-        let known = self.info.damage.clone();
-        self.info.damage = Damage::default();
-        let result = self.scan_records(&mut scan);
-        scan.damage = std::mem::replace(&mut self.info.damage, known);
-        scan.damage.tail = self.tail(scan.closed);
-        self.data_end = data_end;
-        result.map(|()| scan)
+    /// Returns which frame in the order of the file is frame `i` of a set, if damage has left it.
+    fn find(&self, frame_set: u32, i: u64) -> Option<u64> {
+        if frame_set == 0 && self.index.is_some() {
+            return self.pass.as_ref()?.find(i);
+        }
+        Some(i)
     }
 
-    /// Returns what stands at the end of the file that is no whole record, or that the end record is missing.
-    fn tail(&self, closed: bool) -> Option<Loss> {
-        let open = || Loss {
-            offset: self.walker.offset(),
-            bytes: 0,
-            reason: "the end record of a closed capture was expected, found the end of the file".into(),
+    /// Reads a frame from a place of the index; `None` when something contradicts it.
+    fn read_by_index(&mut self, i: u64) -> Result<Option<Recovered>, Error> {
+        let index = self.index.as_ref().filter(|_| !self.unreached.contains(&i));
+        let Some((index, seek)) = index.and_then(|index| Some((index, index.before(i)?))) else {
+            return Ok(None);
         };
-        self.walker.pending().or_else(|| (!closed).then(open))
-    }
-
-    fn scan_records(&mut self, scan: &mut Scan) -> Result<(), Error> {
-        let mut main_begin = scan.behind.take().unwrap_or(Place {
-            offset: self.header_len,
-            seen: Seen::default(),
-        });
-        let mut before = self.walker.seen().clone();
-        while let Some(walked) = self.walk()? {
-            let Walked::Record(found) = walked else {
-                continue;
-            };
-            let head = &found.head;
-            // Batches are taken at their checksum's word; every other record is small.
-            if !head.is_batch() && !found.again {
-                match self.decode(&found) {
-                    Some(Record::Frame(frame)) => {
-                        let main = frame.frame_set == 0;
-                        let begin = if main {
-                            main_begin.clone()
-                        } else {
-                            Place {
-                                offset: found.offset,
-                                seen: before.clone(),
-                            }
-                        };
-                        scan.add(&frame, begin);
-                        if main {
-                            main_begin = Place {
-                                offset: found.end(),
-                                seen: self.walker.seen().clone(),
-                            };
-                        }
-                    }
-                    Some(Record::End { .. }) => scan.closed = true,
-                    Some(record) => {
-                        record.declare_into(&mut scan.catalog);
-                    }
-                    None => {}
+        let end = index.end(i);
+        let (first, place) = (seek.ordinal, Checkpoint::anywhere(seek.offset));
+        let mut position = self.approach(0, true, first, i, place);
+        while let Some(item) = self.next_item(position.next == i)? {
+            let Item::Entry(entry) = item else {
+                // A batch that says nonsense is looked at only where its frame is asked for.
+                if position.next < i {
+                    self.unreached = position.next..end;
                 }
+                break;
+            };
+            if !entry.ends_section() {
+                if position.next == i {
+                    self.assembler.take(entry, &self.catalog);
+                }
+                continue;
             }
-            before.clone_from(self.walker.seen());
+            let holds = |index: &Places| {
+                let frame = entry.frame();
+                frame.is_some_and(|frame| index.allows(position.next, frame))
+            };
+            if entry.offset >= self.tables_offset || !self.index.as_ref().is_some_and(holds) {
+                break;
+            }
+            position.next += 1;
+            if position.next <= i {
+                self.assembler.begin(Some(entry.seq + 1));
+                continue;
+            }
+            let recovered = self.assembler.take(entry, &self.catalog);
+            self.position = Some(position);
+            return Ok(recovered.filter(|recovered| recovered.lost_records == 0));
         }
-        scan.behind = Some(main_begin);
-        Ok(())
+        Ok(None)
     }
 
-    /// Puts the walker where frame `i` can be reached by reading on: where it is, or at a known place.
-    fn approach(&mut self, frame_set: u32, i: u64) -> Result<Position, Error> {
-        let (ordinal, offset, seen, from) = start(&self.sets, frame_set, i)?;
-        if let Some(position) = self.position
-            && position.frame_set == frame_set
-            && !position.lossy
-            && (ordinal..=i).contains(&position.ordinal)
-        {
-            return Ok(position);
-        }
-        self.assembler.clear();
-        self.walker.resume_at(offset, seen);
-        self.source.seek(offset)?;
-        Ok(Position {
-            frame_set,
-            ordinal,
-            from,
-            lossy: false,
-        })
-    }
-
-    fn walk_to(&mut self, position: &mut Position, i: u64) -> Result<Recovered, Error> {
-        let gone = || Error::corrupt(format!("frame {i} was expected, found that damage took it"));
-        loop {
-            let found = match self.walk()? {
-                Some(Walked::Record(found)) => found,
-                Some(Walked::Loss) => {
-                    self.assembler.loss();
-                    // Passing over the file met the same loss, so its count of frames still holds.
-                    position.lossy = position.from.is_some();
+    /// Reads the frame of a set that is number `at` in the order of the file.
+    fn read_by_pass(&mut self, frame_set: u32, at: u64) -> Result<Option<Recovered>, Error> {
+        let pass = self.pass.as_ref();
+        let Some((first, place)) = pass.and_then(|pass| pass.before(frame_set, at)) else {
+            return Ok(None);
+        };
+        let place = place.clone();
+        let mut position = self.approach(frame_set, false, first, at, place);
+        let main = frame_set == 0;
+        while let Some(item) = self.next_item(main && position.next == at)? {
+            let entry = match item {
+                Item::Entry(entry) => entry,
+                Item::Loss(loss) => {
+                    self.add(loss);
                     continue;
                 }
-                None => return Err(gone()),
             };
-            if found.head.is_batch() {
-                // Spans of frames before the wanted one are not looked at, unless counting can no longer tell.
-                if position.frame_set == 0
-                    && (position.ordinal == i || position.lossy)
-                    && let Some(Record::Batch(threads)) = self.decode(&found)
-                {
-                    self.assembler.batch(found.seq(), threads);
+            let is_frame = entry.is_frame_of(frame_set);
+            position.next += u64::from(is_frame);
+            if position.next <= at {
+                // Not the frame that is asked for, or what stands before it.
+                if main && is_frame {
+                    self.assembler.begin(Some(entry.seq + 1));
+                } else if main && position.next == at {
+                    self.assembler.take(entry, &self.catalog);
                 }
                 continue;
             }
-            if found.again {
-                continue;
-            }
-            if !found.head.is_frame() {
-                self.assembler.pass(found.seq());
-                continue;
-            }
-            let Some(Record::Frame(record)) = self.decode(&found) else {
-                continue;
-            };
-            if record.frame_set != position.frame_set {
-                self.assembler.pass(found.seq());
-                continue;
-            }
-            let ordinal = match position.from {
-                Some(seek) if position.lossy => self.ordinal_by_index(seek, &record).ok_or_else(gone)?,
-                _ => position.ordinal,
-            };
-            position.ordinal = ordinal + 1;
-            if ordinal > i {
-                return Err(gone());
-            }
-            if ordinal < i {
-                self.assembler.clear();
-                continue;
-            }
-            return Ok(self.assemble(position.frame_set, &found, record));
+            self.position = Some(position);
+            return Ok(match entry.record {
+                Some(Record::Frame(record)) if !main => Some(Recovered {
+                    frame: Arc::new(snapshot(record, &self.catalog)),
+                    lost_records: 0,
+                }),
+                record => self.assembler.take(Entry { record, ..entry }, &self.catalog),
+            });
+        }
+        Ok(None)
+    }
+
+    /// Puts `records` where frame `at` can be reached by reading on: where it is, or at the nearest
+    /// place before, at which frame `first` begins.
+    fn approach(
+        &mut self,
+        frame_set: u32,
+        by_index: bool,
+        first: u64,
+        at: u64,
+        place: Checkpoint,
+    ) -> Position {
+        // A walk that fails stands somewhere unknown.
+        if let Some(position) = self.position.take()
+            && (position.frame_set, position.by_index) == (frame_set, by_index)
+            && (first..=at).contains(&position.next)
+            && (!by_index || position.next > first || self.records.offset() == place.offset)
+        {
+            return position;
+        }
+        self.assembler.begin(place.next);
+        self.records.resume(place);
+        Position {
+            frame_set,
+            by_index,
+            next: first,
         }
     }
 
-    fn assemble(&mut self, frame_set: u32, found: &Found, record: FrameRecord) -> Recovered {
-        if frame_set != 0 {
-            return Recovered {
-                frame: Arc::new(snapshot(record, &self.catalog)),
-                lost_records: 0,
-            };
-        }
-        self.assembler.frame(found.seq(), record, &self.catalog)
-    }
-
-    /// Says which frame a record is behind a loss, where counting does not help.
-    fn ordinal_by_index(&self, from: Seek, record: &FrameRecord) -> Option<u64> {
-        let Some(Frames::Indexed { count, seeks }) = self.sets.first() else {
-            return None;
-        };
-        let next = seeks.iter().find(|seek| seek.ordinal > from.ordinal);
-        ordinal_by_index(&from, next, *count, record)
-    }
-
-    /// Returns the next whole record, or that there was a loss.
-    fn walk(&mut self) -> Result<Option<Walked>, Error> {
-        let mut at_end = false;
-        loop {
-            match self.walker.step(at_end) {
-                Step::Record(found) if found.offset >= self.data_end => return Ok(None),
-                Step::Record(found) => return Ok(Some(Walked::Record(found))),
-                Step::Loss(loss) => {
-                    self.add(loss);
-                    return Ok(Some(Walked::Loss));
-                }
-                Step::Need if at_end => return Ok(None),
-                Step::Need => {
-                    let bytes = self.source.read()?;
-                    at_end = bytes.is_empty();
-                    self.walker.push(bytes);
-                }
-            }
-        }
-    }
-
-    fn decode(&mut self, found: &Found) -> Option<Record> {
-        let payload = self.walker.payload(found);
-        match self.records.decode(self.walker.header(), &found.head, payload) {
-            Ok(record) => record,
-            Err(error) => {
-                self.add(Loss {
-                    offset: found.offset,
-                    bytes: found.head.record_bytes() as u64,
-                    reason: error.to_string(),
-                });
-                None
-            }
-        }
+    /// Returns the next record or loss.
+    fn next_item(&mut self, batches: bool) -> Result<Option<Item>, Error> {
+        let mut input = self.source.at(self.records.walker().fed_to());
+        self.records
+            .next(&mut input, batches)
+            .map_err(|error| Error::io("reading the capture", error))
     }
 
     /// Notes a loss, unless it was met before: places are read more than once.
@@ -646,72 +547,6 @@ impl CaptureV3 {
     }
 }
 
-/// Returns the nearest place before frame `i`: which frame begins there, its offset, and what is known of the records before.
-fn start(sets: &[Frames], frame_set: u32, i: u64) -> Result<(u64, u64, Option<Seen>, Option<Seek>), Error> {
-    let lost = || Error::corrupt(format!("frame {i} was expected, found no place to look for it"));
-    match sets.get(frame_set as usize).ok_or_else(lost)? {
-        Frames::Indexed { seeks, .. } => {
-            let after = seeks.partition_point(|seek| seek.ordinal <= i);
-            let seek = *seeks.get(after.wrapping_sub(1)).ok_or_else(lost)?;
-            Ok((seek.ordinal, seek.offset, None, Some(seek)))
-        }
-        Frames::Scanned(places) => {
-            let (ordinal, place) = places.before(i).ok_or_else(lost)?;
-            Ok((ordinal, place.offset, Some(place.seen.clone()), None))
-        }
-    }
-}
-
-enum Walked {
-    Record(Found),
-    Loss,
-}
-
-/// What passing over a file found.
-#[derive(Debug, Default)]
-struct Scan {
-    catalog: Catalog,
-    sets: Vec<Sparse<Place>>,
-    spans: u64,
-    dropped_spans: u64,
-    /// Behind the last frame of the main set.
-    behind: Option<Place>,
-    /// First tick of the first frame of the main set and last tick of its last frame.
-    ticks: Option<(u64, u64)>,
-    closed: bool,
-    damage: Damage,
-}
-
-impl Scan {
-    fn add(&mut self, frame: &FrameRecord, begin: Place) {
-        let set = frame.frame_set as usize;
-        if frame.frame_set >= MAX_FRAME_SETS {
-            return;
-        }
-        if self.sets.len() <= set {
-            self.sets.resize_with(set + 1, Sparse::default);
-        }
-        self.sets[set].push(|| begin);
-        if set == 0 {
-            self.spans += frame.span_count;
-            self.dropped_spans += frame.dropped_spans;
-            let start_ticks = self.ticks.map_or(frame.start_ticks, |ticks| ticks.0);
-            self.ticks = Some((start_ticks, frame.end_ticks));
-        }
-    }
-}
-
-/// Checks what a walk relies on: places ascend and lie before the tables.
-fn is_sound(index: &Index, header_len: u64) -> bool {
-    let count = index.frames.first().copied().unwrap_or(0);
-    let ascending = index
-        .seeks
-        .windows(2)
-        .all(|pair| pair[0].ordinal < pair[1].ordinal && pair[0].offset < pair[1].offset);
-    let within = index
-        .seeks
-        .iter()
-        .all(|seek| seek.ordinal < count && (header_len..index.tables_offset).contains(&seek.offset));
-    let begins = index.seeks.first().is_none_or(|seek| seek.ordinal == 0);
-    ascending && within && begins && (count == 0) == index.seeks.is_empty()
+fn gone(i: u64) -> Error {
+    Error::corrupt(format!("frame {i} was expected, found that damage took it"))
 }

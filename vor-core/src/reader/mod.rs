@@ -11,13 +11,18 @@ mod capture_v2;
 mod capture_v3;
 mod columns;
 mod damage;
+mod ordinals;
+mod pass;
+mod pieces;
+mod records;
+mod lookahead;
 mod seen;
 mod skim;
 mod sparse;
-mod pieces;
 mod summary;
 mod v3;
 mod walk;
+mod whole;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -35,6 +40,7 @@ pub use assemble::Recovered;
 pub use capture::{Batches, Capture, Frames, Info, Summaries};
 pub use columns::{ArgsOf, Columns, ColumnsBuilder, MessageOf, Run, TaskOf};
 pub use damage::{Damage, Loss};
+pub use lookahead::Lookahead;
 pub use pieces::{Piece, Pieces};
 pub use summary::{FrameScan, FrameSummary};
 

@@ -48,6 +48,8 @@ pub enum Piece {
 pub struct Pieces<'a> {
     inner: Inner<'a>,
     catalog: Arc<Catalog>,
+    /// The one frame of a file without marks, until it was given or a mark was met.
+    whole: Option<Recovered>,
 }
 
 #[derive(Debug)]
@@ -79,13 +81,18 @@ impl<'a> Pieces<'a> {
     pub fn open(path: impl AsRef<Path>, capture: &'a mut Capture) -> Result<Self, Error> {
         let catalog = Arc::clone(capture.catalog());
         let info = capture.info();
+        let whole = capture.whole();
         if info.version == 2 {
             let inner = Inner::V2 {
                 capture,
                 next: 0,
                 frame: None,
             };
-            return Ok(Self { inner, catalog });
+            return Ok(Self {
+                inner,
+                catalog,
+                whole,
+            });
         }
         let failed = |error| Error::io("reading the capture", error);
         let read_bytes = Rc::new(Cell::new(0));
@@ -98,7 +105,11 @@ impl<'a> Pieces<'a> {
             read_bytes,
             file_bytes: info.file_bytes,
         };
-        Ok(Self { inner, catalog })
+        Ok(Self {
+            inner,
+            catalog,
+            whole,
+        })
     }
 
     /// Returns what comes next; `None` at the end, and where a record is not written to its end.
@@ -127,7 +138,7 @@ impl<'a> Pieces<'a> {
             Inner::V3 { reader, .. } => loop {
                 let event = reader.next_event();
                 let Some(event) = event.map_err(|error| Error::io("reading the capture", error))? else {
-                    return Ok(None);
+                    return Ok(self.take_whole());
                 };
                 if let Some(streamed) = reader.catalog()
                     && is_richer(streamed, &self.catalog)
@@ -140,6 +151,7 @@ impl<'a> Pieces<'a> {
                         return Ok(Some(Piece::Batch(batch)));
                     }
                     Event::Frame(mut recovered) => {
+                        self.whole.take_if(|_| recovered.frame.frame_set == 0);
                         Arc::make_mut(&mut recovered.frame).catalog = Arc::clone(&self.catalog);
                         return Ok(Some(Piece::Frame(recovered)));
                     }
@@ -147,6 +159,13 @@ impl<'a> Pieces<'a> {
                 }
             },
         }
+    }
+
+    /// Returns the frame that a file without marks is, once.
+    fn take_whole(&mut self) -> Option<Piece> {
+        let mut whole = self.whole.take()?;
+        Arc::make_mut(&mut whole.frame).catalog = Arc::clone(&self.catalog);
+        Some(Piece::Frame(whole))
     }
 
     /// Returns what resolves all ids that were met so far.

@@ -10,18 +10,6 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Makes the set of all numbers below `next`.
-    pub(super) fn up_to(next: u64) -> Self {
-        Self {
-            ranges: if next == 0 { Vec::new() } else { vec![(0, next)] },
-        }
-    }
-
-    /// Returns the number after the largest one.
-    pub(super) fn next(&self) -> u64 {
-        self.ranges.last().map_or(0, |&(_, end)| end)
-    }
-
     /// Adds a number; returns whether it was new.
     pub(super) fn insert(&mut self, seq: u64) -> bool {
         let after = self.ranges.partition_point(|&(begin, _)| begin <= seq);
@@ -47,15 +35,35 @@ impl Seen {
         true
     }
 
+    /// Takes a number out.
+    pub(super) fn remove(&mut self, seq: u64) {
+        let at = self.ranges.partition_point(|&(_, end)| end <= seq);
+        if let Some(&(begin, end)) = self.ranges.get(at)
+            && begin <= seq
+        {
+            let parts = [(begin, seq), (seq + 1, end)];
+            self.ranges
+                .splice(at..=at, parts.into_iter().filter(|(begin, end)| begin < end));
+        }
+    }
+
+    /// Takes all numbers out.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
     /// Returns how many of the numbers from `begin` up to `end`, `end` excluded, are missing.
     pub(super) fn missing(&self, begin: u64, end: u64) -> u64 {
+        if begin >= end {
+            return 0;
+        }
         let first = self.ranges.partition_point(|range| range.1 <= begin);
         let held: u64 = self.ranges[first..]
             .iter()
             .take_while(|range| range.0 < end)
             .map(|range| range.1.min(end) - range.0.max(begin))
             .sum();
-        end.saturating_sub(begin) - held
+        end - begin - held
     }
 }
 
@@ -77,8 +85,12 @@ mod tests {
             let missing = (begin..end).filter(|&seq| !plain[seq as usize]).count();
             assert_eq!(seen.missing(begin, end), missing as u64);
             assert!((0..64).all(|seq| (seen.missing(seq, seq + 1) == 0) == plain[seq as usize]));
-            let next = plain.iter().rposition(|&held| held).map_or(0, |last| last + 1);
-            assert_eq!(seen.next(), next as u64);
+            if state & 3 == 0 {
+                let gone = (state >> 40) & 63;
+                seen.remove(gone);
+                plain[gone as usize] = false;
+                assert_eq!(seen.missing(gone, gone + 1), 1);
+            }
         }
         assert!(seen.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
     }

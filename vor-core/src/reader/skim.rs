@@ -7,7 +7,7 @@
 
 use super::capture::Source;
 use super::seen::Seen;
-use super::walk::{Step, Walker};
+use super::walk::{Checkpoint, Step, Walker};
 use crate::Error;
 use crate::format::{FrameRecord, Header, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead};
 
@@ -18,25 +18,22 @@ const MOST_READ: usize = 64 << 10;
 /// A frame's record, and what was met on the way to it.
 #[derive(Debug)]
 pub(super) struct Skimmed {
-    /// Where the record begins.
-    pub(super) offset: u64,
     pub(super) record: FrameRecord,
-    /// How many of the records that the frame counts on were not met.
+    /// How many of the records that the frame counts on were not met since the frame before it.
     pub(super) lost_records: u64,
-    /// No loss was met between this offset and the record.
-    pub(super) clean_from: u64,
 }
 
 /// A place in a file from which frames are looked for.
 #[derive(Debug)]
 pub(super) struct Skim {
-    /// Where the next record should begin.
-    offset: u64,
-    /// Numbers of the records met so far; `None` when whatever comes first is taken for the next one.
-    seen: Option<Seen>,
+    /// Where the next record should begin, and what is known of those before it.
+    here: Checkpoint,
     /// Offset and number of the last record, if only its own head speaks for it.
     unconfirmed: Option<(u64, u64)>,
-    clean_from: u64,
+    /// Records that were met since the last frame of the main set.
+    section: Seen,
+    /// Whether a record was missing, damaged or out of place.
+    met_loss: bool,
     /// Bytes of the file from `buffer_offset` on.
     buffer: Vec<u8>,
     buffer_offset: u64,
@@ -56,20 +53,31 @@ struct Walking {
 }
 
 impl Skim {
-    /// Makes a skim from `offset` on, where the records of `seen` stand before.
-    pub(super) fn new(header: Header, offset: u64, seen: Option<Seen>) -> Self {
+    /// Makes a skim from a place on.
+    pub(super) fn new(header: Header, from: Checkpoint) -> Self {
         Self {
-            offset,
-            seen,
             unconfirmed: None,
-            clean_from: offset,
+            section: Seen::default(),
+            met_loss: false,
             buffer: Vec::new(),
-            buffer_offset: offset,
+            buffer_offset: from.offset,
             read_bytes: MOST_READ,
             records: RecordDecoder::new(),
-            walker: Walker::new(header, offset),
+            walker: Walker::new(header, from.clone()),
             walking: None,
+            here: from,
         }
+    }
+
+    /// Returns where the next record should begin.
+    pub(super) fn offset(&self) -> u64 {
+        let walker = self.walking.map(|_| self.walker.checkpoint());
+        walker.unwrap_or(&self.here).offset
+    }
+
+    /// Returns whether a record was missing, damaged or out of place so far.
+    pub(super) fn met_loss(&self) -> bool {
+        self.met_loss
     }
 
     /// Returns the next frame's record before `end`; `None` when there is none, or none yet: the file may grow and be asked again.
@@ -90,21 +98,21 @@ impl Skim {
 
     /// Goes on by one record, by the word of its head.
     fn jump(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
-        if self.offset == end && self.unconfirmed.is_none() {
+        if self.here.offset == end && self.unconfirmed.is_none() {
             return Ok(Found::End);
         }
         let Some(head) = self.head(source, end)? else {
             self.begin_walk();
             return Ok(Found::Other);
         };
-        let (offset, seq) = (self.offset, u64::from(head.seq));
+        let (offset, seq) = (self.here.offset, u64::from(head.seq));
         if !self.confirm(seq) {
             self.begin_walk();
             return Ok(Found::Other);
         }
         if !head.is_frame() {
             self.unconfirmed = Some((offset, seq));
-            self.offset += head.record_bytes() as u64;
+            self.here.offset += head.record_bytes() as u64;
             return Ok(Found::Other);
         }
         let Some(at) = self.fill(source, head.record_bytes(), end)? else {
@@ -117,9 +125,9 @@ impl Skim {
             self.begin_walk();
             return Ok(Found::Other);
         }
-        self.offset += head.record_bytes() as u64;
-        let is_new = self.note(offset, seq);
-        Ok(self.frame(offset, &head, record, is_new))
+        self.here.offset += head.record_bytes() as u64;
+        let is_new = self.note(seq);
+        Ok(self.frame(seq, record, is_new))
     }
 
     /// Goes on by one record with the walker, which looks at every byte.
@@ -134,22 +142,21 @@ impl Skim {
                     found: true,
                     ..walking
                 });
-                if found.head.is_frame() && !found.again {
-                    let payload = self.walker.payload(&found);
-                    let record = self.records.decode(self.walker.header(), &found.head, payload);
-                    self.seen = Some(self.walker.seen().clone());
-                    return Ok(self.frame(found.offset, &found.head, record, true));
+                self.section.insert(found.seq());
+                if !found.head.is_frame() {
+                    return Ok(Found::Other);
                 }
-                Ok(Found::Other)
+                let payload = self.walker.payload(&found);
+                let record = self.records.decode_verified(&found.head, payload);
+                Ok(self.frame(found.seq(), record, !found.again))
             }
-            Step::Loss(loss) => {
-                self.clean_from = loss.offset + loss.bytes;
+            Step::Loss(_) => {
+                self.met_loss = true;
                 Ok(Found::Other)
             }
             Step::Need if at_end => Ok(Found::End),
             Step::Need if walking.found && !self.walker.is_in_damage() => {
-                self.offset = self.walker.offset();
-                self.seen = Some(self.walker.seen().clone());
+                self.here = self.walker.checkpoint().clone();
                 self.walking = None;
                 Ok(Found::Other)
             }
@@ -170,28 +177,18 @@ impl Skim {
         }
     }
 
-    fn frame(
-        &mut self,
-        offset: u64,
-        head: &RecordHead,
-        record: Result<Option<Record>, Error>,
-        is_new: bool,
-    ) -> Found {
+    fn frame(&mut self, seq: u64, record: Result<Option<Record>, Error>, is_new: bool) -> Found {
         match record {
             Ok(Some(Record::Frame(record))) if is_new => {
-                let seq = u64::from(head.seq);
-                let seen = self.seen.as_ref();
-                let missing = seen.map_or(0, |seen| seen.missing(u64::from(record.first_seq), seq));
-                Found::Frame(Skimmed {
-                    offset,
-                    record,
-                    lost_records: missing,
-                    clean_from: self.clean_from,
-                })
+                let lost_records = self.section.missing(u64::from(record.first_seq), seq);
+                if record.frame_set == 0 {
+                    self.section.clear();
+                }
+                Found::Frame(Skimmed { record, lost_records })
             }
             Ok(_) => Found::Other,
             Err(_) => {
-                self.clean_from = offset + head.record_bytes() as u64;
+                self.met_loss = true;
                 Found::Other
             }
         }
@@ -199,11 +196,13 @@ impl Skim {
 
     /// Hands over to the walker, at the last record that nothing confirmed or at the place that is no record.
     fn begin_walk(&mut self) {
-        let offset = self.unconfirmed.take().map_or(self.offset, |(offset, _)| offset);
-        self.walker.move_to(offset, self.seen.clone());
+        if let Some((offset, _)) = self.unconfirmed.take() {
+            self.here.offset = offset;
+        }
+        self.walker.resume(self.here.clone());
         self.buffer.clear();
         self.walking = Some(Walking {
-            fed_to: offset,
+            fed_to: self.here.offset,
             found: false,
         });
     }
@@ -211,19 +210,19 @@ impl Skim {
     /// Believes the last record, if the one that it led to has the number `next`; returns whether there is no doubt.
     fn confirm(&mut self, next: u64) -> bool {
         // One whose payload lost bytes may lead to a later record just as well, over frames between them.
-        if let Some((offset, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
-            self.note(offset, seq);
+        if let Some((_, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
+            self.note(seq);
         }
         self.unconfirmed.is_none()
     }
 
     /// Notes that a record was met; returns whether it is a new one.
-    fn note(&mut self, offset: u64, seq: u64) -> bool {
-        let seen = self.seen.get_or_insert_with(|| Seen::up_to(seq));
-        let expected = seen.next();
-        let is_new = seen.insert(seq);
-        if seq != expected {
-            self.clean_from = offset + u64::from(!is_new);
+    fn note(&mut self, seq: u64) -> bool {
+        self.section.insert(seq);
+        let is_new = self.here.seen.insert(seq);
+        self.met_loss |= !is_new || self.here.next.is_some_and(|next| next != seq);
+        if is_new {
+            self.here.next = Some(seq + 1);
         }
         is_new
     }
@@ -236,14 +235,14 @@ impl Skim {
 
     /// Makes sure that the buffer has so many bytes from `offset` on, and returns where in it; `None` when they reach beyond `end`.
     fn fill(&mut self, source: &mut Source, len: usize, end: u64) -> Result<Option<usize>, Error> {
-        let Some(left) = end.checked_sub(self.offset) else {
+        let Some(left) = end.checked_sub(self.here.offset) else {
             return Ok(None);
         };
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         if len > left {
             return Ok(None);
         }
-        let within = self.offset.checked_sub(self.buffer_offset);
+        let within = self.here.offset.checked_sub(self.buffer_offset);
         let at = within
             .and_then(|at| usize::try_from(at).ok())
             .filter(|&at| at <= self.buffer.len());
@@ -251,17 +250,17 @@ impl Skim {
             // What has been used goes, once it is worth moving the rest.
             Some(at) if at + len > self.buffer.len() => {
                 self.buffer.drain(..at);
-                self.buffer_offset = self.offset;
+                self.buffer_offset = self.here.offset;
                 self.read_bytes = (self.read_bytes * 2).min(MOST_READ);
             }
             Some(_) => {}
             None => {
                 self.buffer.clear();
-                self.buffer_offset = self.offset;
+                self.buffer_offset = self.here.offset;
                 self.read_bytes = LEAST_READ;
             }
         }
-        let at = (self.offset - self.buffer_offset) as usize;
+        let at = (self.here.offset - self.buffer_offset) as usize;
         while self.buffer.len() < at + len {
             let from = self.buffer_offset + self.buffer.len() as u64;
             let most = self.read_bytes.max(at + len - self.buffer.len());

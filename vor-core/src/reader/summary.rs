@@ -5,9 +5,11 @@
 
 use super::Recovered;
 use super::capture::Source;
-use super::skim::{Skim, Skimmed};
+use super::ordinals::Places;
+use super::skim::Skim;
+use super::walk::Checkpoint;
 use crate::Error;
-use crate::format::{FrameRecord, Header, Seek};
+use crate::format::{FrameRecord, Header};
 
 /// A frame without spans and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +61,9 @@ impl FrameSummary {
 #[derive(Debug)]
 pub struct FrameScan {
     next: u64,
-    skimming: Option<Skimming>,
+    /// By an index, and in the order of the file.
+    by_index: Option<Skimming>,
+    by_pass: Option<Skimming>,
 }
 
 impl FrameScan {
@@ -68,7 +72,8 @@ impl FrameScan {
     pub fn new(from: u64) -> Self {
         Self {
             next: from,
-            skimming: None,
+            by_index: None,
+            by_pass: None,
         }
     }
 
@@ -83,123 +88,87 @@ impl FrameScan {
         self.next += 1;
     }
 
-    /// Returns the summary of the next frame in a capture of version 3; an error that [`is_corrupt`](Error::is_corrupt) when it was lost.
-    pub(super) fn next_v3(
+    /// Looks at a frame of the main set of a version-3 capture, from where the pass stands or from
+    /// a place before it.
+    pub(super) fn look_at(
         &mut self,
         source: &mut Source,
-        guide: &Guide<'_>,
-        start: impl FnOnce() -> Result<Start, Error>,
-    ) -> Result<FrameSummary, Error> {
-        let skimming = match &mut self.skimming {
-            Some(skimming) => skimming,
-            None => {
-                let start = start()?;
-                self.skimming.insert(Skimming {
-                    skim: Skim::new(guide.header, start.offset, start.seen),
-                    at: start.ordinal,
-                    place: 0,
-                    found: None,
-                })
-            }
+        header: Header,
+        target: Target<'_>,
+    ) -> Result<Sight, Error> {
+        let Target {
+            begin: (first, place),
+            at,
+            end,
+            index,
+        } = target;
+        let slot = match index {
+            Some(_) => &mut self.by_index,
+            None => &mut self.by_pass,
         };
-        let summary = skimming.summary(self.next, source, guide);
-        if summary.is_ok() || summary.as_ref().is_err_and(Error::is_corrupt) {
-            self.next += 1;
+        let stands = |skimming: &Skimming| {
+            let is_at_place = skimming.next == first && skimming.skim.offset() == place.offset;
+            is_at_place || (first + 1..=at).contains(&skimming.next)
+        };
+        // A pass that fails begins anew.
+        let mut skimming = slot.take().filter(stands).unwrap_or_else(|| Skimming {
+            skim: Skim::new(header, place),
+            next: first,
+        });
+        while let Some(skimmed) = skimming.skim.next(source, end)? {
+            let is_broken = index.is_some() && skimming.skim.met_loss();
+            if skimmed.record.frame_set != 0 && !is_broken {
+                continue;
+            }
+            let record = &skimmed.record;
+            let holds = |index: &Places| index.allows(skimming.next, record);
+            let is_whole = skimmed.lost_records == 0;
+            if is_broken || !index.is_none_or(|index| is_whole && holds(index)) {
+                break;
+            }
+            skimming.next += 1;
+            if skimming.next > at {
+                *slot = Some(skimming);
+                let summary = FrameSummary::of_record(&skimmed.record, skimmed.lost_records);
+                return Ok(Sight::Frame(summary));
+            }
         }
-        summary
+        Ok(Sight::None {
+            is_broken: skimming.skim.met_loss(),
+            next: skimming.next,
+        })
     }
 }
 
-/// Where a pass begins: at a place before the frame that is asked for.
+/// What a look at a frame came to.
 #[derive(Debug)]
-pub(super) struct Start {
-    pub(super) ordinal: u64,
-    pub(super) offset: u64,
-    pub(super) seen: Option<super::seen::Seen>,
+pub(super) enum Sight {
+    Frame(FrameSummary),
+    /// The frame is not there, or not where an index has it.
+    None {
+        /// Whether a record was missing, damaged or out of place, so that no frame behind it is
+        /// reached either.
+        is_broken: bool,
+        /// The frame that should have come.
+        next: u64,
+    },
 }
 
-/// What is known of a file: by which a frame behind damage is told from its neighbours.
+/// A frame that is looked for.
 #[derive(Debug)]
-pub(super) struct Guide<'a> {
-    pub(super) header: Header,
+pub(super) struct Target<'a> {
+    /// The nearest place before it, and which frame begins there.
+    pub(super) begin: (u64, Checkpoint),
+    /// Which frame it is: of the index, or in the order of the file.
+    pub(super) at: u64,
     /// Where frames end.
     pub(super) end: u64,
-    /// Frames of the main set.
-    pub(super) count: u64,
-    /// Places of the file's index. Without one frames are counted as they are met.
-    pub(super) seeks: &'a [Seek],
+    pub(super) index: Option<&'a Places>,
 }
 
 #[derive(Debug)]
 struct Skimming {
     skim: Skim,
-    /// Which frame comes next, were nothing lost since the last place.
-    at: u64,
-    /// Number of places of the index that lie before the frame that was met last.
-    place: usize,
-    /// A frame that was met, and which one it is.
-    found: Option<(u64, FrameSummary)>,
-}
-
-impl Skimming {
-    fn summary(&mut self, i: u64, source: &mut Source, guide: &Guide<'_>) -> Result<FrameSummary, Error> {
-        loop {
-            if let Some((ordinal, summary)) = self.found {
-                if ordinal > i {
-                    break;
-                }
-                self.found = None;
-                if ordinal == i {
-                    return Ok(summary);
-                }
-            }
-            let Some(skimmed) = self.skim.next(source, guide.end)? else {
-                break;
-            };
-            if skimmed.record.frame_set == 0
-                && let Some(ordinal) = self.ordinal(&skimmed, guide)
-            {
-                self.at = ordinal.saturating_add(1);
-                let summary = FrameSummary::of_record(&skimmed.record, skimmed.lost_records);
-                self.found = Some((ordinal, summary));
-            }
-        }
-        Err(Error::corrupt(format!(
-            "frame {i} was expected, found that damage took it"
-        )))
-    }
-
-    /// Says which frame was met: the next one, unless something was lost since the last place of the index.
-    fn ordinal(&mut self, skimmed: &Skimmed, guide: &Guide<'_>) -> Option<u64> {
-        let before = &guide.seeks[self.place.min(guide.seeks.len())..];
-        let passed = before.partition_point(|seek| seek.offset <= skimmed.offset);
-        self.place += passed;
-        let Some(seek) = self.place.checked_sub(1).and_then(|at| guide.seeks.get(at)) else {
-            return Some(self.at);
-        };
-        if passed > 0 {
-            self.at = seek.ordinal;
-        }
-        if skimmed.clean_from <= seek.offset {
-            return Some(self.at);
-        }
-        let next = guide.seeks.get(self.place);
-        ordinal_by_index(seek, next, guide.count, &skimmed.record)
-    }
-}
-
-/// Says which frame a record is behind a loss, where counting does not help: if between two places of the index every number was given, by its number.
-pub(super) fn ordinal_by_index(
-    from: &Seek,
-    next: Option<&Seek>,
-    count: u64,
-    record: &FrameRecord,
-) -> Option<u64> {
-    let dense = match next {
-        Some(next) => next.ordinal - from.ordinal == next.index.checked_sub(from.index)?,
-        None => from.ordinal + 1 == count,
-    };
-    let ordinal = from.ordinal.checked_add(record.index.checked_sub(from.index)?)?;
-    let end = next.map_or(count, |next| next.ordinal);
-    (dense && ordinal < end).then_some(ordinal)
+    /// Which frame comes next.
+    next: u64,
 }

@@ -4,67 +4,68 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::assemble::{Assembler, snapshot};
-use super::walk::{Step, Walker};
-use super::{CHUNK_BYTES, Damage, Event, Frame, Loss, Recovered, read_some};
-use crate::alloc::HeapSnapshot;
-use crate::batch::{SpanBatch, ThreadBatch};
+use super::records::{Entry, Item, Records};
+use super::seen::Seen;
+use super::walk::Checkpoint;
+use super::whole::Whole;
+use super::{Damage, Event, Frame, Recovered};
+use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, MetricColumn};
-use crate::format::{FrameRecord, Header, OpenScopes, Record, RecordDecoder};
+use crate::format::{Header, Record};
 use crate::frame::FrameSnapshot;
-
-/// What a version-3 stream says next, declarations apart.
-#[derive(Debug)]
-pub(super) enum Item {
-    Batch {
-        seq: u64,
-        again: bool,
-        threads: Vec<ThreadBatch>,
-    },
-    Frame(u64, FrameRecord),
-    OpenScopes(OpenScopes),
-    Heap(HeapSnapshot),
-    Loss(Loss),
-}
 
 #[derive(Debug)]
 pub(super) struct StreamV3 {
-    walker: Walker,
-    records: RecordDecoder,
+    records: Records,
     assembler: Assembler,
+    /// Records behind the last frame of the main set, for who asks for events.
+    section: Seen,
     catalog: Arc<Catalog>,
     /// An item that was read ahead, to have the columns that are declared before it.
     ahead: Option<Item>,
     columns: Vec<MetricColumn>,
     user_columns: Vec<MetricColumn>,
     closed: bool,
-    chunk: Vec<u8>,
+    /// One frame, if no mark comes.
+    whole: Whole,
 }
 
 impl StreamV3 {
     pub(super) fn new(header: Header, header_len: usize, rest: &[u8], max_spans: usize) -> Self {
-        let mut walker = Walker::new(header, header_len as u64);
-        walker.push(rest);
+        let mut records = Records::new(header, Checkpoint::first(header_len as u64));
+        records.push(rest);
         Self {
-            walker,
-            records: RecordDecoder::new(),
+            records,
             assembler: Assembler::new(max_spans),
+            section: Seen::default(),
             catalog: Arc::default(),
             ahead: None,
             columns: Vec::new(),
             user_columns: Vec::new(),
             closed: false,
-            chunk: vec![0; CHUNK_BYTES],
+            whole: Whole::default(),
         }
     }
 
     /// Reads the declarations that the file begins with.
     pub(super) fn read_ahead(&mut self, input: &mut impl Read, damage: &mut Damage) -> io::Result<()> {
-        self.ahead = self.item(input, damage)?;
+        while let Some(item) = self.item(input, damage)? {
+            match item {
+                Item::Entry(entry) if !is_event(&entry) => {
+                    self.section.insert(entry.seq);
+                    self.assembler.take(entry, &self.catalog);
+                }
+                item => {
+                    self.ahead = Some(item);
+                    break;
+                }
+            }
+        }
         Ok(())
     }
 
     pub(super) const fn header(&self) -> &Header {
-        self.walker.header()
+        self.records.walker().header()
     }
 
     pub(super) fn columns(&self) -> &[MetricColumn] {
@@ -85,32 +86,42 @@ impl StreamV3 {
         input: &mut impl Read,
         damage: &mut Damage,
     ) -> io::Result<Option<Event>> {
-        let item = loop {
-            match self.item(input, damage)? {
+        loop {
+            let entry = match self.item(input, damage)? {
                 None => return Ok(None),
-                Some(Item::Batch { again: true, .. }) => {}
-                Some(item) => break item,
+                Some(Item::Loss(loss)) => return Ok(Some(Event::Loss(loss))),
+                Some(Item::Entry(entry)) => entry,
+            };
+            self.section.insert(entry.seq);
+            if entry.again {
+                continue;
             }
-        };
-        Ok(Some(match item {
-            Item::Batch { threads, .. } => Event::Batch(SpanBatch {
-                catalog: Arc::clone(&self.catalog),
-                threads,
-            }),
-            Item::Frame(seq, record) => {
-                let lost_records = self.walker.seen().missing(u64::from(record.first_seq), seq);
-                Event::Frame(Recovered {
-                    frame: Arc::new(snapshot(record, &self.catalog)),
-                    lost_records,
-                })
-            }
-            Item::OpenScopes(open) => Event::OpenScopes(open),
-            Item::Heap(mut snapshot) => {
-                snapshot.name_by(&self.catalog);
-                Event::Heap(snapshot)
-            }
-            Item::Loss(loss) => Event::Loss(loss),
-        }))
+            let ends_section = entry.ends_section();
+            let event = match entry.record {
+                Some(Record::Batch(threads)) => Event::Batch(SpanBatch {
+                    catalog: Arc::clone(&self.catalog),
+                    threads,
+                }),
+                Some(Record::Frame(record)) => {
+                    let lost_records = self.section.missing(u64::from(record.first_seq), entry.seq);
+                    if ends_section {
+                        self.section.clear();
+                        self.assembler.begin(Some(entry.seq + 1));
+                    }
+                    Event::Frame(Recovered {
+                        frame: Arc::new(snapshot(record, &self.catalog)),
+                        lost_records,
+                    })
+                }
+                Some(Record::OpenScopes(open)) => Event::OpenScopes(open),
+                Some(Record::Heap(mut snapshot)) => {
+                    snapshot.name_by(&self.catalog);
+                    Event::Heap(snapshot)
+                }
+                _ => continue,
+            };
+            return Ok(Some(event));
+        }
     }
 
     /// Returns the next frame of the main set, with its trees.
@@ -120,15 +131,13 @@ impl StreamV3 {
         damage: &mut Damage,
     ) -> io::Result<Option<Recovered>> {
         while let Some(item) = self.item(input, damage)? {
-            match item {
-                Item::Batch { seq, threads, .. } => self.assembler.batch(seq, threads),
-                Item::Loss(_) => self.assembler.loss(),
-                Item::Frame(seq, record) if record.frame_set == 0 => {
-                    let recovered = self.assembler.frame(seq, record, &self.catalog);
-                    return Ok(Some(recovered));
-                }
-                Item::Frame(seq, _) => self.assembler.pass(seq),
-                Item::OpenScopes(_) | Item::Heap(_) => {}
+            let Item::Entry(entry) = item else {
+                continue;
+            };
+            self.section.insert(entry.seq);
+            if let Some(recovered) = self.assembler.take(entry, &self.catalog) {
+                self.section.clear();
+                return Ok(Some(recovered));
             }
         }
         Ok(None)
@@ -161,80 +170,33 @@ impl StreamV3 {
         }
     }
 
-    /// Returns the next record that is no declaration; applies those that are.
+    /// Returns what comes next; applies it if it is a declaration.
     fn item(&mut self, input: &mut impl Read, damage: &mut Damage) -> io::Result<Option<Item>> {
         if let Some(item) = self.ahead.take() {
             return Ok(Some(item));
         }
-        let mut at_end = false;
-        loop {
-            match self.walker.step(at_end) {
-                Step::Record(found) => {
-                    damage.tail = None;
-                    if !found.head.is_batch() {
-                        if found.again {
-                            continue;
-                        }
-                        // A frame of the main set passes once it is put together.
-                        if !found.head.is_frame() {
-                            self.assembler.pass(found.seq());
-                        }
-                    }
-                    let payload = self.walker.payload(&found);
-                    let record = match self.records.decode(self.walker.header(), &found.head, payload) {
-                        Ok(Some(record)) => record,
-                        // A kind of a later version: nothing that this one could miss.
-                        Ok(None) => continue,
-                        Err(error) => {
-                            let loss = Loss {
-                                offset: found.offset,
-                                bytes: found.head.record_bytes() as u64,
-                                reason: error.to_string(),
-                            };
-                            damage.add(loss.clone());
-                            return Ok(Some(Item::Loss(loss)));
-                        }
-                    };
-                    match record {
-                        Record::Batch(threads) => {
-                            return Ok(Some(Item::Batch {
-                                seq: found.seq(),
-                                again: found.again,
-                                threads,
-                            }));
-                        }
-                        Record::Frame(frame) => return Ok(Some(Item::Frame(found.seq(), frame))),
-                        Record::OpenScopes(open) => return Ok(Some(Item::OpenScopes(open))),
-                        Record::Heap(snapshot) => return Ok(Some(Item::Heap(snapshot))),
-                        Record::Index(_) => {}
-                        Record::End { .. } => self.closed = true,
-                        declaration => self.declare(&declaration),
-                    }
+        let mut item = self.records.next(input, true)?;
+        match &mut item {
+            None => damage.tail = self.records.tail(self.closed),
+            Some(Item::Loss(loss)) => damage.add(loss.clone()),
+            Some(Item::Entry(entry)) => {
+                damage.tail = None;
+                let Some(record) = &entry.record else {
+                    return Ok(item);
+                };
+                let whole = self.whole.pass(entry.seq, entry.again, record);
+                match record {
+                    Record::End { .. } => self.closed = true,
+                    record if !entry.again => self.declare(record),
+                    _ => {}
                 }
-                Step::Loss(loss) => {
-                    damage.add(loss.clone());
-                    return Ok(Some(Item::Loss(loss)));
-                }
-                Step::Need if at_end => {
-                    damage.tail = self.tail();
-                    return Ok(None);
-                }
-                Step::Need => {
-                    let n = read_some(input, &mut self.chunk)?;
-                    self.walker.push(&self.chunk[..n]);
-                    at_end = n == 0;
+                if let Some((seq, frame)) = whole {
+                    // The frame takes the place of the end record.
+                    (entry.seq, entry.again, entry.record) = (seq, false, Some(Record::Frame(frame)));
                 }
             }
         }
-    }
-
-    fn tail(&self) -> Option<Loss> {
-        let open = || Loss {
-            offset: self.walker.offset(),
-            bytes: 0,
-            reason: "the end record of a closed capture was expected, found the end of the file".into(),
-        };
-        self.walker.pending().or_else(|| (!self.closed).then(open))
+        Ok(item)
     }
 
     fn declare(&mut self, record: &Record) {
@@ -253,6 +215,14 @@ impl StreamV3 {
         self.columns = of_kind(true);
         self.user_columns = of_kind(false);
     }
+}
+
+/// Returns whether a record says something to who asks for events.
+fn is_event(entry: &Entry) -> bool {
+    matches!(
+        entry.record,
+        Some(Record::Batch(_) | Record::Frame(_) | Record::OpenScopes(_) | Record::Heap(_))
+    )
 }
 
 #[cfg(all(feature = "puffin", not(target_arch = "wasm32")))]

@@ -1,15 +1,15 @@
 //! From bytes of a version-3 capture to whole records, without decoding their payloads.
 //!
-//! [`Walker`] is fed bytes and gives back records whose checksum is right, in the order of the file. Damage is passed over byte by
-//! byte until the next whole record; sequence numbers tell what is missing, repeated or out of place. The streaming reader and the
-//! scan for an index share it: a scan needs heads and checksums, but no spans.
+//! [`Walker`] is fed bytes and gives back records whose checksum is right, in the order of the
+//! file. Damage is passed over byte by byte until the next whole record; sequence numbers tell what
+//! is missing, repeated or out of place.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Loss;
 use super::seen::Seen;
-use crate::format::{Header, RECORD_HEAD_BYTES, RecordHead};
+use crate::format::{Header, Look, RECORD_HEAD_BYTES, RecordHead, Search};
 
 /// What a [`Walker`] came to.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) enum Step {
 pub(super) struct Found {
     pub(super) offset: u64,
     pub(super) head: RecordHead,
-    /// Whether the record was read before: only a batch whose first copy could not be used is of interest then.
+    /// Whether the record was read before.
     pub(super) again: bool,
     payload: Range<usize>,
 }
@@ -36,34 +36,63 @@ impl Found {
     pub(super) fn seq(&self) -> u64 {
         u64::from(self.head.seq)
     }
+}
 
-    /// Returns where the next record begins.
-    pub(super) fn end(&self) -> u64 {
-        self.offset + self.head.record_bytes() as u64
+/// A place between two records, and all that a walk from there needs to know of the records before
+/// it.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoint {
+    pub(super) offset: u64,
+    /// Numbers of the records before it.
+    pub(super) seen: Seen,
+    /// Number of the record that should come next; `None` when any may.
+    pub(super) next: Option<u64>,
+    /// Bytes of checksums that may still be computed in vain: a file made of heads that only look
+    /// right would otherwise be summed once per byte.
+    pub(super) allowance: u64,
+}
+
+const ALLOWANCE: u64 = 64 << 20;
+
+impl Checkpoint {
+    /// Makes the beginning of a file's records.
+    pub(super) fn first(offset: u64) -> Self {
+        Self {
+            next: Some(0),
+            ..Self::anywhere(offset)
+        }
+    }
+
+    /// Makes a place before which nothing is known.
+    pub(super) fn anywhere(offset: u64) -> Self {
+        Self {
+            offset,
+            seen: Seen::default(),
+            next: None,
+            allowance: ALLOWANCE,
+        }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Walker {
     header: Header,
+    /// What the checksums of this file begin with.
+    seed: u32,
     /// Bytes that were pushed and not used up: those from `at` on.
     buffer: Vec<u8>,
     at: usize,
-    /// Offset in the file of `buffer[at]`.
-    offset: u64,
-    seen: Seen,
-    /// Whether the first record may have any number, since it is not known which ones stand before it.
-    joins_anywhere: bool,
-    /// Whether damage was passed over since the walk began.
-    damaged_before: bool,
+    /// Where the walk stands: `offset` is that of `buffer[at]`.
+    here: Checkpoint,
     /// Where the damage begins that is being passed over.
     damaged: Option<u64>,
-    /// Bytes of checksums that may still be computed in vain: a file made of heads that only look right would
-    /// otherwise be summed once per byte.
-    allowance: u64,
-    /// Where the file ended when the walker last looked behind an unfinished record.
-    looked_to: u64,
+    /// The search for a whole record behind damage, or behind a record that is not there to its
+    /// end.
+    search: Option<Search>,
     ready: VecDeque<Step>,
+    /// Bytes that were looked at, summed or moved.
+    #[cfg(test)]
+    work: u64,
 }
 
 enum Place {
@@ -72,43 +101,37 @@ enum Place {
     Bad,
 }
 
-const ALLOWANCE: u64 = 64 << 20;
-
 impl Walker {
-    /// Makes a walker for what follows the file's header, at `offset`.
-    pub(super) fn new(header: Header, offset: u64) -> Self {
+    /// Makes a walker for the records of a file from a place on.
+    pub(super) fn new(header: Header, from: Checkpoint) -> Self {
         Self {
             header,
+            seed: header.crc_seed(),
             buffer: Vec::new(),
             at: 0,
-            offset,
-            seen: Seen::default(),
-            joins_anywhere: false,
-            damaged_before: false,
+            here: from,
             damaged: None,
-            allowance: ALLOWANCE,
-            looked_to: 0,
+            search: None,
             ready: VecDeque::new(),
+            #[cfg(test)]
+            work: 0,
         }
     }
 
-    /// Goes on at `offset`. With `None` for what was read before, whatever comes first is taken for the next record.
-    pub(super) fn resume_at(&mut self, offset: u64, seen: Option<Seen>) {
-        self.allowance = ALLOWANCE;
-        self.move_to(offset, seen);
-    }
-
-    /// Like [`resume_at`](Self::resume_at), for one who moves often: what was computed in vain stays counted.
-    pub(super) fn move_to(&mut self, offset: u64, seen: Option<Seen>) {
+    /// Goes on at another place.
+    pub(super) fn resume(&mut self, from: Checkpoint) {
         self.buffer.clear();
         self.at = 0;
-        self.offset = offset;
-        self.joins_anywhere = seen.is_none();
-        self.seen = seen.unwrap_or_default();
+        self.here = from;
         self.damaged = None;
-        self.damaged_before = false;
-        self.looked_to = 0;
+        self.search = None;
         self.ready.clear();
+    }
+
+    /// Returns the place behind the record that was given last, from which [`resume`](Self::resume)
+    /// goes on alike.
+    pub(super) fn checkpoint(&self) -> &Checkpoint {
+        &self.here
     }
 
     /// Returns whether the first byte that was not yet used is within damage, as far as is known.
@@ -116,21 +139,22 @@ impl Walker {
         self.damaged.is_some()
     }
 
-    /// Returns the offset of the first byte that was not yet used.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
+    /// Returns the offset of the first byte that was not yet pushed.
+    pub(super) fn fed_to(&self) -> u64 {
+        self.here.offset + self.left() as u64
     }
 
     pub(super) const fn header(&self) -> &Header {
         &self.header
     }
 
-    pub(super) fn seen(&self) -> &Seen {
-        &self.seen
-    }
-
     /// Takes the next bytes of the file. Payloads of earlier records are gone afterwards.
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        #[cfg(test)]
+        {
+            let moved = if self.at > 0 { self.left() } else { 0 };
+            self.work += (moved + bytes.len()) as u64;
+        }
         self.buffer.drain(..self.at);
         self.at = 0;
         self.buffer.extend_from_slice(bytes);
@@ -140,41 +164,43 @@ impl Walker {
         &self.buffer[found.payload.clone()]
     }
 
-    /// Returns what comes next. `at_end` says that no more bytes are there for now: whole records behind an unfinished one then prove that
-    /// it is damaged. The walk may go on after more bytes were pushed.
+    /// Returns what comes next. `at_end` says that no more bytes are there for now: whole records
+    /// behind an unfinished one then prove that it is damaged. The walk may go on after more bytes
+    /// were pushed.
     pub(super) fn step(&mut self, at_end: bool) -> Step {
         loop {
             if let Some(step) = self.ready.pop_front() {
                 return step;
             }
-            if let Some(begin) = self.damaged {
-                if !self.resynchronise(begin, at_end) {
-                    return Step::Need;
+            if self.damaged.is_none() {
+                match self.place(self.at) {
+                    Place::Whole(head) => {
+                        self.take(head);
+                        continue;
+                    }
+                    Place::Unfinished if !at_end => return Step::Need,
+                    Place::Unfinished => {}
+                    Place::Bad => self.damaged = Some(self.here.offset),
                 }
-                continue;
             }
-            match self.place(self.at) {
-                Place::Whole(head) => self.take(head),
-                Place::Bad => {
-                    self.damaged = Some(self.offset);
-                    self.consume(1);
-                }
-                Place::Unfinished if at_end => match self.look_behind() {
-                    Some(len) => self.pass_over(len),
-                    None => return Step::Need,
-                },
-                Place::Unfinished => return Step::Need,
-            }
+            let begin = self.damaged.unwrap_or(self.here.offset);
+            let Some(offset) = self.find(at_end) else {
+                return Step::Need;
+            };
+            self.consume((offset - self.here.offset) as usize);
+            self.damaged = None;
+            self.search = None;
+            self.ready.push_back(Step::Loss(corrupt(begin, offset - begin)));
         }
     }
 
     /// Returns what stands at the end and is no whole record.
     pub(super) fn pending(&self) -> Option<Loss> {
-        let left = (self.buffer.len() - self.at) as u64;
+        let left = self.left() as u64;
         match self.damaged {
-            Some(begin) => Some(corrupt(begin, self.offset + left - begin)),
+            Some(begin) => Some(corrupt(begin, self.fed_to() - begin)),
             None if left > 0 => Some(Loss {
-                offset: self.offset,
+                offset: self.here.offset,
                 bytes: left,
                 reason: format!(
                     "a whole record was expected, found the end of the file after {left} bytes of it"
@@ -184,115 +210,107 @@ impl Walker {
         }
     }
 
-    fn consume(&mut self, len: usize) {
-        self.at += len;
-        self.offset += len as u64;
+    fn left(&self) -> usize {
+        self.buffer.len() - self.at
     }
 
-    fn pass_over(&mut self, len: usize) {
-        self.damaged_before = true;
-        self.ready.push_back(Step::Loss(corrupt(self.offset, len as u64)));
-        self.consume(len);
+    fn consume(&mut self, len: usize) {
+        self.at += len;
+        self.here.offset += len as u64;
     }
 
     fn place(&mut self, at: usize) -> Place {
         let bytes = &self.buffer[at..];
+        #[cfg(test)]
+        {
+            self.work += 1;
+        }
         if bytes.len() < RECORD_HEAD_BYTES {
             return Place::Unfinished;
         }
-        let Some(head) = RecordHead::parse(&self.header, bytes) else {
+        let Some(head) = RecordHead::parse_seeded(self.seed, bytes) else {
             return Place::Bad;
         };
         let Some(payload) = bytes.get(RECORD_HEAD_BYTES..head.record_bytes()) else {
             return Place::Unfinished;
         };
         let cost = payload.len() as u64;
-        if self.allowance < cost {
+        if self.here.allowance < cost {
             return Place::Bad;
+        }
+        #[cfg(test)]
+        {
+            self.work += cost;
         }
         if head.verify(&self.header, payload) {
             return Place::Whole(head);
         }
-        self.allowance -= cost;
+        self.here.allowance -= cost;
         Place::Bad
     }
 
-    /// Moves to the next whole record; returns whether there is one.
-    fn resynchronise(&mut self, begin: u64, at_end: bool) -> bool {
-        let mut keep = None;
-        let mut at = self.at;
-        while at < self.buffer.len() {
-            match self.place(at) {
-                Place::Whole(_) => {
-                    self.consume(at - self.at);
-                    self.damaged = None;
-                    self.damaged_before = true;
-                    self.ready
-                        .push_back(Step::Loss(corrupt(begin, self.offset - begin)));
-                    return true;
-                }
-                Place::Unfinished => {
-                    keep = keep.or(Some(at));
-                    if !at_end {
-                        break;
-                    }
-                }
-                Place::Bad => {}
+    /// Returns where the first whole record stands behind the place that is none. Within damage,
+    /// bytes that cannot become a record are used up.
+    fn find(&mut self, at_end: bool) -> Option<u64> {
+        let mut search = self
+            .search
+            .take()
+            .unwrap_or_else(|| Search::behind(self.here.offset));
+        let end = self.fed_to();
+        let found = search.go_on(end, RECORD_HEAD_BYTES, at_end, |offset, is_new| {
+            if is_new {
+                self.here.allowance = (self.here.allowance + 16).min(ALLOWANCE);
             }
-            at += 1;
-            self.allowance = (self.allowance + 16).min(ALLOWANCE);
+            match self.place(self.at + (offset - self.here.offset) as usize) {
+                Place::Whole(_) => Look::Whole,
+                Place::Unfinished => Look::Unfinished,
+                Place::Bad => Look::Bad,
+            }
+        });
+        if found.is_none() {
+            if self.damaged.is_some() {
+                self.consume((search.begin() - self.here.offset) as usize);
+            }
+            self.search = Some(search);
         }
-        // What may still become a record stays; everything before it is done with.
-        self.consume(keep.unwrap_or(at) - self.at);
-        false
-    }
-
-    fn look_behind(&mut self) -> Option<usize> {
-        let end = self.offset + (self.buffer.len() - self.at) as u64;
-        if std::mem::replace(&mut self.looked_to, end) == end {
-            return None;
-        }
-        let found = (self.at + 1..self.buffer.len()).find(|&at| matches!(self.place(at), Place::Whole(_)));
-        found.map(|at| at - self.at)
+        found
     }
 
     fn take(&mut self, head: RecordHead) {
         let mut found = Found {
-            offset: self.offset,
+            offset: self.here.offset,
             head,
             again: false,
             payload: self.at + RECORD_HEAD_BYTES..self.at + head.record_bytes(),
         };
+        self.search = None;
         self.consume(head.record_bytes());
-        let (seq, offset) = (found.seq(), found.offset);
-        if std::mem::take(&mut self.joins_anywhere) {
-            // Damage before the first record took at least one.
-            let lost = u64::from(std::mem::take(&mut self.damaged_before));
-            self.seen = Seen::up_to(seq.saturating_sub(lost));
-        }
-        let next = self.seen.next();
-        if !self.seen.insert(seq) {
-            self.ready.push_back(Step::Loss(Loss {
-                offset,
-                bytes: head.record_bytes() as u64,
-                reason: format!("record {next} was expected, found record {seq} once more"),
-            }));
-            found.again = true;
-            self.ready.push_back(Step::Record(found));
-            return;
-        }
-        if seq != next {
-            let reason = if seq > next {
-                format!(
-                    "record {next} was expected, found record {seq}: {} are missing",
-                    seq - next
-                )
+        let (seq, offset, here) = (found.seq(), found.offset, &mut self.here);
+        let next = here.next.unwrap_or(seq);
+        found.again = !here.seen.insert(seq);
+        let loss = if found.again {
+            let reason = format!("record {next} was expected, found record {seq} once more");
+            Some((head.record_bytes() as u64, reason))
+        } else {
+            here.next = Some(seq + 1);
+            let missing = here.seen.missing(next, seq);
+            let wrong = if seq < next {
+                Some(", which belongs further up".to_owned())
             } else {
-                format!("record {next} was expected, found record {seq}, which belongs further up")
+                // Records between that were met before were told then.
+                (missing > 0).then(|| format!(": {missing} are missing"))
             };
+            wrong.map(|wrong| {
+                (
+                    0,
+                    format!("record {next} was expected, found record {seq}{wrong}"),
+                )
+            })
+        };
+        if let Some((bytes, reason)) = loss {
             self.ready.push_back(Step::Loss(Loss {
                 offset,
-                bytes: 0,
+                bytes,
                 reason,
             }));
         }
@@ -305,5 +323,84 @@ fn corrupt(offset: u64, bytes: u64) -> Loss {
         offset,
         bytes,
         reason: format!("a record was expected, found {bytes} bytes that are none"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{SpanBatch, ThreadBatch};
+    use crate::catalog::SiteId;
+    use crate::format::{Encoder, RecordRef};
+    use crate::frame::FrameSnapshot;
+
+    /// Records of 200 kB, which neither packing nor LZ4 makes smaller, and small ones between them.
+    fn capture() -> (Header, Vec<u8>, Vec<usize>) {
+        let header = Header::default();
+        let (mut encoder, mut bytes, mut ends) = (Encoder::new(header), Vec::new(), Vec::new());
+        encoder.header(&mut bytes);
+        let mut state = 1_u64;
+        for _ in 0..2 {
+            let mut thread = ThreadBatch::default();
+            for i in 0..40_000_u64 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                thread.start_ticks.push(i << 40);
+                thread.duration_ticks.push(state >> 26);
+                thread.sites.push(SiteId(1));
+            }
+            let batch = SpanBatch {
+                threads: vec![thread],
+                ..SpanBatch::default()
+            };
+            encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+            ends.push(bytes.len());
+            for _ in 0..3 {
+                encoder.encode(RecordRef::Frame(&FrameSnapshot::default()), &mut bytes);
+            }
+        }
+        (header, bytes, ends)
+    }
+
+    /// Follows a file that grows by pieces; returns its records, the bytes passed over, and the
+    /// work.
+    fn follow(header: Header, bytes: &[u8], piece: usize) -> (usize, u64, u64) {
+        let begin = crate::format::HEADER_BYTES;
+        let mut walker = Walker::new(header, Checkpoint::first(begin as u64));
+        let (mut records, mut lost) = (0, 0);
+        for piece in bytes[begin..].chunks(piece) {
+            walker.push(piece);
+            for at_end in [false, true] {
+                loop {
+                    match walker.step(at_end) {
+                        Step::Record(_) => records += 1,
+                        Step::Loss(loss) => lost += loss.bytes,
+                        Step::Need => break,
+                    }
+                }
+            }
+        }
+        (records, lost, walker.work)
+    }
+
+    #[test]
+    fn small_pieces_make_no_more_work() {
+        let (header, sound, ends) = capture();
+        let mut damaged = sound.clone();
+        damaged[ends[0] - 100_000] ^= 1;
+        // A head that is right and says that its record is longer than all that follows.
+        let mut cut = sound.clone();
+        cut.drain(ends[1] - 200_000..ends[1] - 100);
+        for bytes in [&sound, &damaged, &cut] {
+            let whole = follow(header, bytes, bytes.len());
+            assert_eq!(whole.1 > 0, bytes != &sound);
+            for piece in [200_000, 3000, 100, 1] {
+                let (records, lost, work) = follow(header, bytes, piece);
+                let what = format!("{} bytes in pieces of {piece}: {work}", bytes.len());
+                assert_eq!((records, lost), (whole.0, whole.1), "{what}");
+                // Each byte is taken and moved, looked at and summed once or twice, and each piece
+                // ends in a few places.
+                assert!(work < 8 * bytes.len() as u64, "{what}");
+            }
+        }
     }
 }

@@ -58,7 +58,8 @@ pub(crate) struct Ring {
     chunk: AtomicU64,
     /// How far the memory has been touched, as an address: the limit is not beyond, until the cold path has written there. Used by the producer alone.
     touched: AtomicU64,
-    /// Records dropped for want of room. Written by the producer, read by the consumer, both relaxed: a count, nothing hangs on it.
+    /// Records dropped for want of room, or since they interrupted another. Written by the producer
+    /// and its signal handlers, read by the consumer, both relaxed: a count, nothing hangs on it.
     dropped: AtomicU64,
     /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
     notes: Vec<Note>,
@@ -339,11 +340,11 @@ impl Ring {
         cell.with_mut(access);
     }
 
-    /// Counts a record that found no room. Called by the producer.
+    /// Counts a record that found no room. Called by the producer, and by its signal handlers
+    /// whatever they interrupt.
+    #[cold]
     pub(crate) fn count_drop(&self) {
-        // The producer alone writes, so a load and a store are enough.
-        let dropped = self.dropped.load(Ordering::Relaxed);
-        self.dropped.store(dropped + 1, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of records dropped since the ring was made.

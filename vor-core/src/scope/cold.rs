@@ -194,7 +194,9 @@ pub(super) extern "C" fn next_slowly(last: Opened, site: &'static CallSite) -> O
     open_at(site, 0, 0, ended)
 }
 
-/// Ends a scope that has flags, or one without for which the ring has no place at hand; returns when, in ticks, 0 where nothing was being recorded.
+/// Ends a scope that has flags, or one without that is not the innermost one, for which the ring
+/// has no place at hand, or whose length may not fit 32 bits; returns when, in ticks, 0 where
+/// nothing was being recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -228,14 +230,6 @@ extern "C" fn end_rarely(opened: Opened, words: &[u64]) -> u64 {
 extern "C" fn end_now(opened: Opened, words: &[u64]) -> u64 {
     let ended = ranged::end(opened, words).or_else(|| end(opened, words));
     ended.unwrap_or(0)
-}
-
-/// Records a span without flags whose length may not fit 32 bits, or which the clock stepped back in. Its end is as [`clock::end_of`] takes it.
-#[cold]
-#[inline(never)]
-#[expect(improper_ctypes_definitions, reason = "as for `end_slowly`")]
-pub(super) extern "C" fn record_slowly(opened: Opened, high: u32, low: u32, words: &[u64]) {
-    record(opened, clock::end_of(opened.start_ticks, high, low), words);
 }
 
 /// Opens a scope at the tick `at`, or now.
@@ -277,49 +271,53 @@ fn tapped(site: &'static CallSite, mut opened: Opened) -> Opened {
 /// Opens a scope at a registered site, at the tick `at` or now. `number` goes along with its NVTX range.
 fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>) -> Opened {
     if id == UNREGISTERED || thread::is_busy() {
+        thread::count_drop();
         return Opened::default();
     }
-    let state = thread::current().or_else(thread::set_up);
-    let is_ranged = state.is_some() && nvtx::is_attached();
-    if is_ranged {
-        // What the tool takes is no part of the scope.
-        nvtx::push(id, number);
-    }
-    let start_ticks = at.unwrap_or_else(clock::ticks);
-    let counts = switch::counts_scopes();
+    let opened = thread::with_state(|state| {
+        let is_ranged = nvtx::is_attached();
+        if is_ranged {
+            // What the tool takes is no part of the scope.
+            nvtx::push(id, number);
+        }
+        let mut opened = begun_at(id, at);
+        if is_ranged {
+            opened.flagged |= RANGED;
+        }
+        opened.place = state.push_open(id, opened.start_ticks);
+        let depth = ThreadState::depth_of(opened.place);
+        if opened.flagged & COUNTED == COUNTED {
+            thread::begin_counting(state, depth, opened.start_ticks);
+        } else if !measures.is_none() {
+            opened.flagged |= MEASURED;
+            measured::note(depth, opened.start_ticks, measures);
+        }
+        opened
+    });
+    // A thread that is ending records as long as it runs.
+    opened.unwrap_or_else(|| begun_at(id, at))
+}
+
+/// Returns a scope that begins at the tick `at` or now, and is not on the stack yet.
+fn begun_at(id: u32, at: Option<u64>) -> Opened {
     let mut opened = Opened {
-        start_ticks,
+        start_ticks: at.unwrap_or_else(clock::ticks),
         flagged: id,
         place: 0,
     };
     if !clock::is_hot() {
         opened.flagged |= OTHER_CLOCK;
     }
-    if counts {
+    if switch::counts_scopes() {
         opened.flagged |= COUNTED;
-    }
-    if is_ranged {
-        opened.flagged |= RANGED;
-    }
-    if let Some(state) = state {
-        opened.place = state.push_open(id, start_ticks);
-        if counts {
-            thread::begin_counting(state, ThreadState::depth_of(opened.place), start_ticks);
-        } else if !measures.is_none() {
-            opened.flagged |= MEASURED;
-            measured::note(ThreadState::depth_of(opened.place), start_ticks, measures);
-        }
     }
     opened
 }
 
 fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     let is_recorded = opened.flagged & MAX_SITE != 0;
-    let end_ticks = is_recorded.then(clock::ticks);
     let ranges = open_ranges(opened);
-    if let Some(end_ticks) = end_ticks {
-        record(opened, end_ticks, words);
-    }
+    let end_ticks = is_recorded.then(|| record(opened, words));
     if ranges > 0 {
         nvtx::pop(ranges);
     }
@@ -332,10 +330,8 @@ fn end(opened: Opened, words: &[u64]) -> Option<u64> {
 /// Closes a scope without a record, and all that were opened in it.
 pub(super) fn abandon(opened: Opened) {
     let ranges = open_ranges(opened);
-    if opened.flagged & MAX_SITE != 0
-        && let Some(state) = thread::current()
-    {
-        state.pop_open(opened.place);
+    if opened.flagged & MAX_SITE != 0 {
+        let _ = thread::with_state(|state| state.pop_open(opened.place));
     }
     if ranges > 0 {
         nvtx::pop(ranges);
@@ -355,11 +351,30 @@ fn open_ranges(opened: Opened) -> usize {
     thread::current().map_or(1, |state| state.open_from(opened.place))
 }
 
-pub(super) fn record(opened: Opened, end_ticks: u64, words: &[u64]) {
+/// Records or counts a scope that ends now, and takes it from the open ones; returns when that is.
+fn record(opened: Opened, words: &[u64]) -> u64 {
+    // Its close has begun where it was on the fast path.
+    thread::hot().reopen_closing(opened.place, opened.start_ticks);
+    // Before a thread gets a state for it, as in the child of a fork.
+    let known_end = thread::current().is_none().then(clock::ticks);
+    let recorded = thread::with_state(|state| {
+        // Here: what a handler records meanwhile would end later and stand before it in the ring.
+        let end_ticks = known_end.unwrap_or_else(clock::ticks);
+        record_in(state, opened, end_ticks, words);
+        end_ticks
+    });
+    recorded.unwrap_or_else(|| {
+        let end_ticks = known_end.unwrap_or_else(clock::ticks);
+        record_without_state(opened, end_ticks, words);
+        end_ticks
+    })
+}
+
+fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64]) {
     let duration = elapsed_ticks(opened.start_ticks, end_ticks);
+    let site = opened.flagged & MAX_SITE;
     if opened.flagged & COUNTED == COUNTED {
-        let site = opened.flagged & MAX_SITE;
-        return thread::count_anyhow(site, opened.place, opened.start_ticks, duration);
+        return thread::count(state, site, opened.place, opened.start_ticks, duration);
     }
     let is_measured = opened.flagged & MEASURED == MEASURED;
     if words.is_empty()
@@ -367,7 +382,7 @@ pub(super) fn record(opened: Opened, end_ticks: u64, words: &[u64]) {
         && let Ok(low) = u32::try_from(duration)
     {
         // The first record on each page of a ring comes by here.
-        thread::push_anyhow(&[[opened.start_ticks, word1(low, opened.flagged & MAX_SITE)]]);
+        thread::push_record(state, &[[opened.start_ticks, word1(low, site)]]);
     } else {
         let measured = if is_measured {
             measured::since(ThreadState::depth_of(opened.place), opened.start_ticks, duration)
@@ -375,11 +390,19 @@ pub(super) fn record(opened: Opened, end_ticks: u64, words: &[u64]) {
             measured::Words::NONE
         };
         let record = Record::new(opened, duration, [words, measured.used()]);
-        thread::push_anyhow(record.slots());
+        thread::push_record(state, record.slots());
     }
-    if let Some(state) = thread::current() {
-        state.pop_open(opened.place);
+    state.pop_open(opened.place);
+}
+
+/// As [`record_in`], on a thread that is ending, or inside vor, where the scope is dropped.
+#[cold]
+fn record_without_state(opened: Opened, end_ticks: u64, words: &[u64]) {
+    let duration = elapsed_ticks(opened.start_ticks, end_ticks);
+    if opened.flagged & COUNTED == COUNTED {
+        return thread::count_without_state(opened.flagged & MAX_SITE, duration);
     }
+    thread::push_without_state(Record::new(opened, duration, [words, &[]]).slots());
 }
 
 /// The record of a span.

@@ -13,10 +13,11 @@ use crate::thread::{self, LAST_SITE, ThreadState};
 pub(super) fn open(id: u32, at: Option<u64>) -> Option<Opened> {
     let state = thread::hot();
     let table = state.counted()?;
-    let place = state.next_place()?;
+    let place = state.free_place()?;
     let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
-    state.push_open_at(place, id, start_ticks);
+    state.claim(place, id);
     table.begin(ThreadState::depth_of(place));
+    state.open_at(place, start_ticks);
     Some(Opened {
         start_ticks,
         flagged: COUNTED | id,
@@ -33,20 +34,23 @@ pub(super) fn end(opened: Opened) -> Option<u64> {
     let state = thread::hot();
     let table = state.counted()?;
     let sums = table.known(kept_as(opened)?)?;
-    if !state.is_innermost(opened.place, opened.start_ticks) {
+    if !state.has_start(opened.place, opened.start_ticks) {
         return None;
     }
     let (inside, around) = table.levels(ThreadState::depth_of(opened.place))?;
+    if !state.begin_close(opened.place) {
+        return None;
+    }
     let end_ticks = clock::hardware_ticks();
     let ticks = end_ticks.wrapping_sub(opened.start_ticks);
     // One comparison: a clock that stepped back makes the longest lengths of all.
     if !sums.add_short(ticks) {
+        state.reopen(opened.place);
         return None;
     }
     sums.add_inside(inside);
     around.add(ticks);
-    // After the sums: whoever sees the scope closed also sees it counted.
-    state.pop_innermost(opened.place);
+    state.release(opened.place);
     Some(end_ticks)
 }
 

@@ -7,6 +7,7 @@ use super::{Scope, end_slowly, measured, open_slowly, publish};
 use crate::callsite::CallSite;
 use crate::clock::Halves;
 use crate::measure::Measures;
+use crate::thread::ThreadState;
 use crate::{clock, cpu, switch, tap, thread};
 
 /// An open scope whose processor time is measured; dropping it ends the span.
@@ -25,7 +26,7 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
         && let Some(id) = site.measured_id(0, Measures::CPU)
     {
         let state = thread::hot();
-        if let Some(place) = state.next_place() {
+        if let Some(place) = state.free_place() {
             let start_ticks = clock::hardware_ticks();
             state.push_open_at(place, id, start_ticks);
             let off_cpu_ticks = cpu::off_cpu_ticks_at(start_ticks);
@@ -62,19 +63,28 @@ impl Drop for CpuScope {
         let scope = &self.scope;
         if scope.site > 0 {
             let state = thread::hot();
-            let end = Halves::read();
-            let (low, may_be_more) = end.since(scope.start_ticks);
-            let off_cpu_ticks = cpu::off_cpu_ticks_at(end.ticks());
-            if off_cpu_ticks == self.off_cpu_ticks
-                && !may_be_more
-                && let Some(begun) = scope.begin_record(state)
-            {
-                publish(state, begun, low);
-                // After the record: whoever sees the scope closed also sees it.
-                state.pop_open(scope.place);
+            if state.begin_close(scope.place) {
+                let end = Halves::read();
+                let (low, may_be_more) = end.since(scope.start_ticks);
+                let off_cpu_ticks = cpu::off_cpu_ticks_at(end.ticks());
+                if off_cpu_ticks == self.off_cpu_ticks
+                    && !may_be_more
+                    && let Some(begun) = scope.begin_record(state)
+                {
+                    publish(state, begun, low);
+                } else {
+                    push(
+                        state,
+                        scope.opened(),
+                        end.ticks(),
+                        self.off_cpu_ticks,
+                        off_cpu_ticks,
+                    );
+                }
+                state.release(scope.place);
                 return;
             }
-            record(scope.opened(), end.ticks(), self.off_cpu_ticks, off_cpu_ticks);
+            record(scope.opened(), self.off_cpu_ticks);
         } else if scope.site != 0 {
             end_slowly(scope.opened(), &[]);
         }
@@ -82,16 +92,40 @@ impl Drop for CpuScope {
 }
 
 /// Records a span in which the thread did not always run, or for which the ring has no place at hand.
+/// `before` and `after` are its off-CPU ticks at the begin and the end.
+/// Called where no handler records.
 #[cold]
 #[inline(never)]
 // Of the C calling convention only that it cannot unwind is wanted.
-extern "C" fn record(opened: Opened, end_ticks: u64, off_at_begin: u64, off_at_end: u64) {
-    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
-    let off_cpu_ticks = cpu::off_of_span(off_at_begin, off_at_end, duration_ticks);
-    let words: &[u64] = if off_cpu_ticks == 0 { &[] } else { &[off_cpu_ticks] };
-    let record = Record::new(opened, duration_ticks, [&[], words]);
-    thread::push_anyhow(record.slots());
-    if let Some(state) = thread::current() {
+extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, before: u64, after: u64) {
+    let record = record_of(opened, end_ticks, [before, after]);
+    thread::push_record(state, record.slots());
+}
+
+/// Records a span that is not the innermost one that is kept, or on a thread without a state.
+#[cold]
+#[inline(never)]
+extern "C" fn record(opened: Opened, off_at_begin: u64) {
+    let make = || {
+        let end_ticks = clock::ticks();
+        record_of(
+            opened,
+            end_ticks,
+            [off_at_begin, cpu::off_cpu_ticks_at(end_ticks)],
+        )
+    };
+    let recorded = thread::with_state(|state| {
+        thread::push_record(state, make().slots());
         state.pop_open(opened.place);
+    });
+    if recorded.is_none() {
+        thread::push_without_state(make().slots());
     }
+}
+
+fn record_of(opened: Opened, end_ticks: u64, [at_begin, at_end]: [u64; 2]) -> Record {
+    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
+    let off_cpu_ticks = cpu::off_of_span(at_begin, at_end, duration_ticks);
+    let words: &[u64] = if off_cpu_ticks == 0 { &[] } else { &[off_cpu_ticks] };
+    Record::new(opened, duration_ticks, [&[], words])
 }

@@ -112,9 +112,8 @@ impl LooseScope {
         // Flags beside the id say that more is to be done at the end than to write a record.
         if (self.opened.flagged as i32) > 0
             && clock::ticks().wrapping_sub(self.opened.start_ticks) < min_ticks
-            && let Some(state) = thread::current()
+            && thread::with_state(|state| state.pop_open(self.opened.place)).is_some()
         {
-            state.pop_open(self.opened.place);
             return;
         }
         self.end();

@@ -259,13 +259,15 @@ pub(super) fn begin(id: u32, measures: Measures, at: Option<u64>) -> Option<Open
         return None;
     }
     let state = thread::hot();
-    let place = state.next_place()?;
+    let place = state.free_place()?;
     let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
     let note = shallow(ThreadState::depth_of(place))?;
+    state.claim(place, id);
     if !note.set_at_once(start_ticks, measures) {
+        state.release(place);
         return None;
     }
-    state.push_open_at(place, id, start_ticks);
+    state.open_at(place, start_ticks);
     Some(Opened {
         start_ticks,
         flagged: MEASURED | id,
@@ -280,6 +282,9 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
         return None;
     }
     let state = thread::hot();
+    if !state.begin_close(opened.place) {
+        return None;
+    }
     let depth = ThreadState::depth_of(opened.place);
     let end = Halves::read();
     let (low, may_be_more) = end.since(opened.start_ticks);
@@ -288,32 +293,26 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
         && let Some(begun) = begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words)
     {
         publish(state, begun, low);
-        // After the record: whoever sees the scope closed also sees it.
-        state.pop_open(opened.place);
-        return Some(end.ticks());
+    } else {
+        push(state, opened, end.ticks(), words);
     }
-    Some(push(opened, end.ticks(), words))
+    state.release(opened.place);
+    Some(end.ticks())
 }
 
-/// Pushes the record of a span that has used up something, or for which the ring has no place at hand; returns when it ended.
+/// Pushes the record of a span that has used up something, or for which the ring has no place at
+/// hand, while its place is claimed.
 #[inline(never)]
 #[expect(
     improper_ctypes_definitions,
     reason = "what is wanted of the C calling convention is that it cannot unwind"
 )]
-extern "C" fn push(opened: Opened, end_ticks: u64, words: &[u64]) -> u64 {
-    match thread::current() {
-        Some(state) => {
-            let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
-            let depth = ThreadState::depth_of(opened.place);
-            let measured = since(depth, opened.start_ticks, duration_ticks);
-            let record = Record::new(opened, duration_ticks, [words, measured.used()]);
-            thread::push_record(state, record.slots());
-            state.pop_open(opened.place);
-        }
-        None => super::cold::record(opened, end_ticks, words),
-    }
-    end_ticks
+extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64]) {
+    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
+    let depth = ThreadState::depth_of(opened.place);
+    let measured = since(depth, opened.start_ticks, duration_ticks);
+    let record = Record::new(opened, duration_ticks, [words, measured.used()]);
+    thread::push_record(state, record.slots());
 }
 
 /// Notes what has been used up where a scope opens, with `depth` scopes around it. Nothing is noted of deep ones where the thread ends.
@@ -343,7 +342,7 @@ fn note_deep(at: usize, start_ticks: u64, measures: Measures) {
     let _ = DEEP_NOTES.try_with(|notes| {
         if let Ok(mut notes) = notes.try_borrow_mut() {
             if at >= notes.len() {
-                thread::while_busy(|| notes.resize_with(at + 1, Note::new));
+                alloc::untracked(|| notes.resize_with(at + 1, Note::new));
             }
             notes[at].set(start_ticks, measures);
         }

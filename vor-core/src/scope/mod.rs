@@ -31,7 +31,7 @@ use crate::{clock, switch, tap, thread};
 pub(crate) use cold::Opened;
 pub use cold::backward_ticks;
 pub(crate) use cold::elapsed_ticks;
-use cold::{begin_slowly, end_slowly, next_slowly, open_slowly, record_slowly};
+use cold::{begin_slowly, end_slowly, next_slowly, open_slowly};
 pub use cpu::{CpuScope, open_cpu};
 pub(crate) use measured::{Noted, Notes, own_notes};
 
@@ -125,8 +125,9 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     fn begin(id: u32, words: [u64; ARGS]) -> Self {
         let state = thread::hot();
-        if let Some(place) = state.next_place() {
-            let start_ticks = clock::hardware_ticks();
+        // The clock first: a reading waits for the loads before it, and the program for none behind it.
+        let start_ticks = clock::hardware_ticks();
+        if let Some(place) = state.free_place() {
             state.push_open_at(place, id, start_ticks);
             return Self::new(start_ticks, id, place, words);
         }
@@ -169,24 +170,21 @@ impl<const ARGS: usize> Scope<ARGS> {
     fn end(&self) -> Option<u64> {
         if self.site > 0 {
             let state = thread::hot();
-            if let Some(begun) = self.begin_record(state) {
-                let end = Halves::read();
-                let (low, may_be_more) = end.since(self.start_ticks);
-                if !may_be_more {
-                    publish(state, begun, low);
-                    // After the record: whoever sees the scope closed also sees it.
-                    state.pop_open(self.place);
-                } else {
-                    let words = self.words;
-                    record_slowly(self.opened(), end.high(), low, &words);
-                }
+            if state.begin_close(self.place)
+                && let Some(begun) = self.begin_record(state)
+                && let end = Halves::read()
+                && let (low, false) = end.since(self.start_ticks)
+            {
+                publish(state, begun, low);
+                state.release(self.place);
                 return Some(end.ticks());
             }
+            // A claim to the place goes on.
         }
         if self.site == 0 {
             return None;
         }
-        // A copy, here and above: the guard itself stays in registers as long as nothing asks for its address.
+        // A copy: the guard itself stays in registers as long as nothing asks for its address.
         let words = self.words;
         match end_slowly(self.opened(), &words) {
             0 => None,
@@ -210,7 +208,8 @@ fn begin_record(state: &ThreadState, start_ticks: u64, id: u32, words: &[u64]) -
     let pair = |i: usize| -> Slot { [word(words, 2 * i), word(words, 2 * i + 1)] };
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
     // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room. Between this and
-    // `publish` nothing is pushed.
+    // `publish` nothing is pushed: the caller has begun to close a scope, and what interrupts that
+    // finds the thread busy.
     unsafe {
         match words.len() {
             0 => ring.begin(start_ticks, tag, &[]),
@@ -307,8 +306,8 @@ pub(crate) fn open_at_once(id: u32) -> Option<Opened> {
         return None;
     }
     let state = thread::hot();
-    let place = state.next_place()?;
     let start_ticks = clock::hardware_ticks();
+    let place = state.free_place()?;
     state.push_open_at(place, id, start_ticks);
     Some(Opened {
         start_ticks,
@@ -344,17 +343,22 @@ fn end_tagged<const SLOTS: usize>(opened: Opened, tag: u32, words: &[Slot; SLOTS
         return None;
     }
     let state = thread::hot();
-    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: as in `Scope::begin_record`.
-    let begun = unsafe { state.ring.begin(opened.start_ticks, tag, words) }?;
-    let end = Halves::read();
-    let (low, may_be_more) = end.since(opened.start_ticks);
-    if may_be_more {
+    if !state.begin_close(opened.place) {
         return None;
     }
-    publish(state, begun, low);
-    state.pop_open(opened.place);
-    Some(end.ticks())
+    #[expect(unsafe_code, reason = "the ring trusts its one producer")]
+    // SAFETY: as in `begin_record`.
+    let begun = unsafe { state.ring.begin(opened.start_ticks, tag, words) };
+    if let Some(begun) = begun
+        && let end = Halves::read()
+        && let (low, false) = end.since(opened.start_ticks)
+    {
+        publish(state, begun, low);
+        state.release(opened.place);
+        return Some(end.ticks());
+    }
+    state.reopen(opened.place);
+    None
 }
 
 /// Returns the id of a name made at run time, [`callsite::UNREGISTERED`] inside vor.
@@ -412,15 +416,18 @@ impl PhaseChain {
         let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
         if last.site > 0 && switch::is_fast(id) {
             let state = thread::hot();
-            if let Some(begun) = last.begin_record(state)
+            if state.begin_close(last.place)
+                && let Some(begun) = last.begin_record(state)
                 && let now = Halves::read()
                 && let (low, false) = now.since(last.start_ticks)
             {
                 publish(state, begun, low);
-                let place = state.replace_open(last.place, id, now.ticks());
-                self.phase = Scope::new(now.ticks(), id, place, []);
+                // The claim to the place goes on to the next phase.
+                state.push_open_at(last.place, id, now.ticks());
+                self.phase = Scope::new(now.ticks(), id, last.place, []);
                 return;
             }
+            // A claim to the place goes on.
         }
         if last.site == 0 && !switch::is_on() && !tap::is_wanted() {
             return;
@@ -432,7 +439,7 @@ impl PhaseChain {
 /// Writes a message into the record of this thread, at this moment. Formats into a buffer on the stack; what exceeds [`args::MAX_STR_BYTES`] is cut.
 #[doc(hidden)]
 pub fn message(text: std::fmt::Arguments<'_>) {
-    if !switch::is_on() || thread::is_busy() {
+    if !switch::is_on() || thread::drop_if_busy() {
         return;
     }
     let now = clock::ticks();

@@ -24,7 +24,7 @@ pub(super) fn open(site: &'static CallSite, kinds: Kinds, number: u64, at: Optio
 #[inline(always)]
 pub(super) fn begin(id: u32, number: Option<Number>, at: Option<u64>) -> Option<Opened> {
     let state = thread::hot();
-    let place = state.next_place()?;
+    let place = state.free_place()?;
     // What the tool takes is no part of the scope.
     nvtx::push(id, number);
     let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
@@ -42,8 +42,8 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     if opened.flagged & !MAX_SITE != RANGED {
         return None;
     }
-    let state = thread::current()?;
-    if !state.is_innermost(opened.place, opened.start_ticks) {
+    let state = thread::hot();
+    if !state.has_start(opened.place, opened.start_ticks) || !state.begin_close(opened.place) {
         return None;
     }
     // Straight into the ring: put together elsewhere and copied from there it would wait for itself, which the processor cannot hide.
@@ -54,8 +54,7 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
         (Some(begun), Ok(low)) => publish(state, begun, low),
         _ => push_unusual(state, opened, duration_ticks, words),
     }
-    // After the record: whoever sees the scope closed also sees it.
-    state.pop_innermost(opened.place);
+    state.release(opened.place);
     nvtx::pop(1);
     Some(end_ticks)
 }

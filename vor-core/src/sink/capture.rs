@@ -1,14 +1,17 @@
 //! The `.vor` capture: batches and frames as records of format 3, appended to a file.
 //!
 //! One writer per file: the file is locked while it is written, and a process that finds it locked writes `run.<pid>.vor` beside it. A capture that is
-//! there from before is kept under another name. Each batch and frame reaches the file before the drain goes on, so a
-//! killed process loses what its rings held and no more.
+//! there from before is kept under another name. Records are gathered until the pass of the drain
+//! is over, a hundred microseconds or so, and written together: a killed process loses what its
+//! rings held and what the pass had taken from them.
 //!
 //! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until the frame that they
 //! belong to is known.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions, TryLockError};
+#[cfg(any(unix, windows))]
+use std::fs::File;
+use std::fs::TryLockError;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,8 +25,9 @@ use crate::drain::crash;
 use crate::drain::{report, signals};
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
+use crate::sink::file::OutputFile;
 use crate::sink::{FrameSink, Interest};
-use crate::{clock, thread};
+use crate::{callsite, clock, thread};
 
 /// Which spans a capture keeps.
 #[derive(Clone, Copy, Debug)]
@@ -55,17 +59,29 @@ impl Default for CaptureOptions {
 /// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
 const MAX_WAITING_SPANS: usize = 1 << 20;
 
-/// Writes a capture.
+/// Frames of a pass from which on small records are not compressed: from five hundred frames a
+/// second on.
+const MANY_FRAMES: usize = 10;
+/// Bytes from which on records are written before the pass is over.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// Writes a capture. What it has accepted is in the file after [`commit`](FrameSink::commit) or
+/// [`flush`](FrameSink::flush).
 pub struct CaptureSink {
-    file: File,
+    file: OutputFile,
     path: PathBuf,
     options: CaptureOptions,
     encoder: Encoder,
     /// Whether crashes write into this file too.
     #[cfg(unix)]
     takes_notes: bool,
-    /// Bytes on their way to the file.
+    /// The right to write the file, while records are gathered.
+    #[cfg(unix)]
+    turn: Option<crash::Turn>,
+    /// Records on their way to the file.
     buffer: Vec<u8>,
+    /// Frames among them.
+    gathered_frames: usize,
     declared: Declared,
     catalog: Arc<Catalog>,
     waiting: Waiting,
@@ -145,7 +161,10 @@ impl CaptureSink {
             encoder: Encoder::new(header),
             #[cfg(unix)]
             takes_notes: false,
+            #[cfg(unix)]
+            turn: None,
             buffer: Vec::new(),
+            gathered_frames: 0,
             declared: Declared::default(),
             catalog: Arc::default(),
             waiting: Waiting::default(),
@@ -163,13 +182,16 @@ impl CaptureSink {
         &self.path
     }
 
-    /// Has the open scopes appended to this file when the process crashes or panics. Only one capture has them: the last that asked.
-    pub(crate) fn take_notes(&mut self) {
+    /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
+    /// ends the process. Only one capture has them: the last that asked.
+    pub(crate) fn take_notes(&mut self, signals: bool) {
+        #[cfg(not(unix))]
+        let _ = signals;
         #[cfg(unix)]
         {
             use std::os::fd::AsRawFd;
             let (seed, next_seq) = self.encoder.place();
-            crash::watch(self.file.as_raw_fd(), seed, next_seq);
+            crash::watch(self.file.inner().as_raw_fd(), seed, next_seq, signals);
             self.takes_notes = true;
         }
     }
@@ -177,33 +199,48 @@ impl CaptureSink {
     fn take_no_notes(&mut self) {
         #[cfg(unix)]
         if std::mem::take(&mut self.takes_notes) {
+            self.turn = None;
             use std::os::fd::AsRawFd;
-            crash::forget(self.file.as_raw_fd());
+            crash::forget(self.file.inner().as_raw_fd());
         }
     }
 
-    /// Runs `write` with no note coming in between.
-    fn in_turn(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+    /// Gathers what `encode` appends to the buffer. No note comes between that and its place in the
+    /// file: the turn lasts until it is written.
+    fn gather(&mut self, encode: impl FnOnce(&mut Self)) -> Result<(), Error> {
         #[cfg(unix)]
-        if self.takes_notes {
-            // Who does not get a turn has crashed in the middle of one.
-            let Some(mut turn) = crash::Turn::take() else {
-                return Ok(());
-            };
+        if self.takes_notes && self.turn.is_none() {
+            let mut turn = crash::Turn::wait().map_err(|error| self.cannot_write(error))?;
             let (records, bytes) = turn.taken_records();
             self.encoder.pass_over(records, bytes);
-            let written = write(self);
-            turn.go_on_at(self.encoder.place().1);
-            return written;
+            self.turn = Some(turn);
         }
-        write(self)
+        encode(self);
+        if self.buffer.len() < GATHERED_BYTES {
+            return Ok(());
+        }
+        self.write_out()
     }
 
+    /// Writes what was gathered, and gives the turn back.
     fn write_out(&mut self) -> Result<(), Error> {
-        // Whichever thread drains, the program must not be killed by what its capture does.
-        let written = signals::without_signals(|| self.file.write_all(&self.buffer));
-        self.buffer.clear();
-        written.map_err(|error| Error::io(format!("cannot write {}", self.path.display()), error))
+        let mut written = Ok(());
+        if !self.buffer.is_empty() {
+            // Whichever thread drains, the program must not be killed by what its capture does.
+            written = signals::without_signals(|| self.file.write_all(&self.buffer));
+            self.buffer.clear();
+            self.gathered_frames = 0;
+            self.encoder.set_hurry(false);
+        }
+        #[cfg(unix)]
+        if let Some(mut turn) = self.turn.take() {
+            turn.go_on_at(self.encoder.place().1);
+        }
+        written.map_err(|error| self.cannot_write(error))
+    }
+
+    fn cannot_write(&self, error: std::io::Error) -> Error {
+        Error::io(format!("cannot write {}", self.path.display()), error)
     }
 
     /// Declares what `catalog` holds and the file does not.
@@ -358,23 +395,31 @@ impl FrameSink for CaptureSink {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.in_turn(|sink| sink.put_ended_batch(batch))
+        self.gather(|sink| sink.put_ended_batch(batch))
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        self.in_turn(|sink| sink.put_ended_frame(frame))
+        self.gather(|sink| sink.put_ended_frame(frame))
     }
 
     fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
-        self.in_turn(|sink| {
+        self.gather(|sink| {
             sink.declare(catalog);
             sink.encoder.encode(RecordRef::Heap(snapshot), &mut sink.buffer);
-            sink.write_out()
-        })
+        })?;
+        self.write_out()
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.write_out()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.write_out()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let ended = self.in_turn(Self::put_end);
+        let ended = self.gather(Self::put_end).and_then(|()| self.write_out());
         // Nothing may follow.
         self.take_no_notes();
         ended
@@ -382,7 +427,7 @@ impl FrameSink for CaptureSink {
 }
 
 impl CaptureSink {
-    fn put_ended_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+    fn put_ended_batch(&mut self, batch: &SpanBatch) {
         if let Some((spans, dropped_spans)) = &mut self.before_first_frame {
             *spans += batch.span_count() as u64;
             *dropped_spans += batch
@@ -393,7 +438,7 @@ impl CaptureSink {
         }
         if self.keeps_all() {
             self.put_batch(batch);
-            return self.write_out();
+            return;
         }
         self.waiting.spans += weight(batch);
         self.waiting.running.push_back(batch.clone());
@@ -408,13 +453,14 @@ impl CaptureSink {
             self.waiting.spans -= weight(&given_up);
             self.waiting.given_up += given_up.span_count() as u64;
         }
-        self.write_out()
     }
 
-    fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+    fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) {
+        self.gathered_frames += 1;
+        self.encoder.set_hurry(self.gathered_frames >= MANY_FRAMES);
         if frame.frame_set != 0 {
             self.put_frame(frame);
-            return self.write_out();
+            return;
         }
         let frame = &match self.before_first_frame.take() {
             Some((spans, dropped))
@@ -435,24 +481,27 @@ impl CaptureSink {
         } else {
             self.judge(frame);
         }
-        self.write_out()
     }
 
-    fn put_end(&mut self) -> Result<(), Error> {
+    fn put_end(&mut self) {
         self.settle(0, false);
+        let mut catalog = Arc::clone(&self.catalog);
         if let Some(open) = open_now() {
             self.encoder
                 .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+            // A scope may be open on whose site and thread none has ended.
+            callsite::declare_new(&mut catalog);
+            thread::declare_new(&mut catalog);
         }
-        let catalog = Arc::clone(&self.catalog);
         self.declare(&catalog);
         self.encoder.close(&catalog, &mut self.buffer);
-        self.write_out()
     }
 }
 
 impl Drop for CaptureSink {
     fn drop(&mut self) {
+        // What is not finished is at least there.
+        let _ = self.write_out();
         self.take_no_notes();
     }
 }
@@ -491,7 +540,7 @@ fn file_id() -> u64 {
 const MAX_OWN_NAMES: u32 = 100;
 
 /// Opens the file to write, and returns it with its final path.
-fn open(path: &Path) -> Result<(File, PathBuf), Error> {
+fn open(path: &Path) -> Result<(OutputFile, PathBuf), Error> {
     if let Some(file) = take(path)? {
         return Ok((file, path.to_owned()));
     }
@@ -520,20 +569,16 @@ fn open(path: &Path) -> Result<(File, PathBuf), Error> {
 }
 
 /// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was there before is kept under another name.
-fn take(path: &Path) -> Result<Option<File>, Error> {
+fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
     let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
     // Another process may rename or create the file between two steps; then they are taken again.
     for _ in 0..100 {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(refused)?;
+        let output = OutputFile::create_or_keep(path).map_err(refused)?;
+        let file = output.inner();
         let metadata = file.metadata().map_err(refused)?;
         // A device or a pipe has neither a length nor a second writer to fear.
         if !metadata.is_file() {
-            return Ok(Some(file));
+            return Ok(Some(output));
         }
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -541,11 +586,11 @@ fn take(path: &Path) -> Result<Option<File>, Error> {
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         // Only while the locked file is the one that the path names, nobody else can be about to write it or to put it aside.
-        if !is_at(&file, path) {
+        if !is_at(file, path) {
             continue;
         }
         if file.metadata().map_err(refused)?.len() == 0 {
-            return Ok(Some(file));
+            return Ok(Some(output));
         }
         let free = (1_u32..)
             .map(|number| beside(path, &number.to_string()))
@@ -595,7 +640,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 /// Elsewhere there is no second process.
 #[cfg(not(any(unix, windows)))]
-fn is_at(_: &File, _: &Path) -> bool {
+fn is_at(_: &std::fs::File, _: &Path) -> bool {
     true
 }
 
@@ -609,4 +654,49 @@ fn beside(path: &Path, infix: &str) -> PathBuf {
         name.push(extension);
     }
     path.with_file_name(name)
+}
+
+#[cfg(all(test, unix, not(loom), not(feature = "off")))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::batch::ThreadBatch;
+    use crate::reader::{Event, Reader};
+
+    #[test]
+    fn a_batch_waits_for_a_note_that_takes_long() -> Result<(), Error> {
+        let folder = tempfile::tempdir().map_err(|error| Error::io("a folder", error))?;
+        let path = folder.path().join("run.vor");
+        let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
+        sink.take_notes(false);
+        let batch = SpanBatch {
+            threads: vec![ThreadBatch {
+                start_ticks: vec![1, 2, 3],
+                duration_ticks: vec![1, 1, 1],
+                sites: vec![SiteId(1); 3],
+                ..ThreadBatch::default()
+            }],
+            ..SpanBatch::default()
+        };
+        let turn = crash::Turn::try_take();
+        assert!(turn.is_some());
+        let note = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(400));
+            drop(turn);
+        });
+        sink.accept_batch(&batch)?;
+        sink.finish()?;
+        assert!(note.join().is_ok());
+
+        let mut reader = Reader::open(&path)?;
+        let mut spans = 0;
+        while let Some(event) = reader.next_event()? {
+            if let Event::Batch(batch) = event {
+                spans += batch.span_count();
+            }
+        }
+        assert_eq!(spans, 3);
+        Ok(())
+    }
 }

@@ -1,12 +1,12 @@
 //! Chrome traces into a file.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::drain::{self, report};
 use crate::export::chrome::ChromeExporter;
+use crate::sink::file::OutputFile;
 use crate::sink::{Guard, Sink};
 use crate::switch;
 
@@ -15,8 +15,8 @@ use crate::switch;
 /// # Errors
 ///
 /// When the file cannot be created; the message names it.
-pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<File>>, Error> {
-    let file = File::create(path).map_err(|error| {
+pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<OutputFile>>, Error> {
+    let file = OutputFile::create(path).map_err(|error| {
         let doing = format!("cannot create the Chrome trace `{}`", path.display());
         Error::io(doing, error)
     })?;

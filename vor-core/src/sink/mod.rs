@@ -5,6 +5,7 @@ pub mod browser;
 pub mod capture;
 pub(crate) mod outputs;
 pub mod chrome;
+pub mod file;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 pub mod otlp;
 pub mod perfetto;
@@ -25,7 +26,7 @@ pub(crate) use outputs::Outputs;
 
 use crate::Error;
 use crate::alloc::HeapSnapshot;
-use crate::batch::SpanBatch;
+use crate::batch::{OpenStarts, SpanBatch};
 use crate::catalog::Catalog;
 use crate::frame::FrameSnapshot;
 
@@ -73,6 +74,23 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
+    /// Says whether the sink wants to know what is open, by [`accept_open`](Self::accept_open).
+    fn wants_open(&self) -> bool {
+        false
+    }
+
+    /// Takes which scopes were open at a moment, once all that had ended by then was delivered.
+    /// Called now and then, or never, and only where the sink [wants](Self::wants_open) that: a
+    /// sink that holds spans until it knows their parents can let go of some.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        let _ = open;
+        Ok(())
+    }
+
     /// Takes a finished frame, after all batches whose spans ended in it. Its trees are filled only when some sink has [`Interest::trees`].
     ///
     /// # Errors
@@ -87,6 +105,22 @@ pub trait FrameSink: Send {
     /// Any error switches the sink off.
     fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
         let _ = (snapshot, catalog);
+        Ok(())
+    }
+
+    /// Says whether the sink takes frames at the moment; asked where [`interest`](Self::interest)
+    /// is. A sink that takes none is not called for them, and while none does, no frames are made.
+    fn takes_frames(&self) -> bool {
+        true
+    }
+
+    /// Hands what was accepted to the operating system, where the sink gathers it. Called at the
+    /// end of each pass of the drain, every 20 ms or more often.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn commit(&mut self) -> Result<(), Error> {
         Ok(())
     }
 

@@ -1,27 +1,29 @@
 //! Perfetto traces, into a file or into memory.
 
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::batch::SpanBatch;
+use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle, report};
 use crate::export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 use crate::frame::FrameSnapshot;
+use crate::sink::file::OutputFile;
 use crate::sink::{FrameSink, Guard, Interest, Sink};
 use crate::switch;
+
+type Buffered = BufWriter<OutputFile>;
 
 /// Creates a file and an exporter that writes a Perfetto trace into it; an existing file is replaced.
 ///
 /// # Errors
 ///
 /// When the file cannot be created; the message names it.
-pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<BufWriter<File>>, Error> {
-    let file = File::create(path).map_err(|error| {
+pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<Buffered>, Error> {
+    let file = OutputFile::create(path).map_err(|error| {
         let doing = format!("cannot create the Perfetto trace `{}`", path.display());
         Error::io(doing, error)
     })?;
@@ -159,7 +161,9 @@ impl TraceBuilder {
     /// When the file cannot be written; the message names it.
     pub fn write_to_file(self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        std::fs::write(path, self.finish()).map_err(|error| {
+        let bytes = self.finish();
+        let written = OutputFile::create(path).and_then(|mut file| file.write_all(&bytes));
+        written.map_err(|error| {
             let doing = format!("cannot write the Perfetto trace `{}`", path.display());
             Error::io(doing, error)
         })
@@ -173,6 +177,14 @@ impl FrameSink for Shared {
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.0.lock().accept_batch(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.0.lock().accept_open(open)
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {

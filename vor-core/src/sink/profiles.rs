@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
-use crate::batch::SpanBatch;
+use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle, report};
 use crate::export::pprof::{ProfileBuilder, SpanProfile};
 use crate::frame::FrameSnapshot;
@@ -173,7 +173,15 @@ impl FrameSink for Collecting {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.shared.profile.lock().accept_bounded(batch);
+        self.shared.profile.lock().accept_bounded(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.shared.profile.lock().settle(open);
         Ok(())
     }
 
@@ -226,9 +234,10 @@ impl Shared {
             let state = self.wait_until(wake);
             if state.is_ending || Instant::now() >= next {
                 let spans = self.take(state.is_drained);
+                let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
                 let until_unix_ns = unix_ns().max(from_unix_ns);
                 let heap = alloc::keeps_heap().then(|| self.take_heap());
-                let profiles = [(Kind::Spans, Some(spans)), (Kind::Heap, heap)];
+                let profiles = [(Kind::Spans, spans), (Kind::Heap, heap)];
                 for (kind, profile) in profiles {
                     let Some(mut profile) = profile.filter(|profile| !profile.is_empty()) else {
                         continue;
@@ -264,7 +273,7 @@ impl Shared {
     }
 
     /// Takes what ran until now.
-    fn take(&self, is_drained: bool) -> ProfileBuilder {
+    fn take(&self, is_drained: bool) -> Result<ProfileBuilder, Error> {
         /// So often a batch may come in between; they come every few milliseconds.
         const TRIES: usize = 64;
         let now_ticks = clock::ticks();

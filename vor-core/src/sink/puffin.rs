@@ -12,8 +12,9 @@
 //!
 //! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
 
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
@@ -29,23 +30,65 @@ use crate::frame::{FrameSnapshot, ThreadTree};
 ///
 /// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
 ///
-/// A program needs it only where puffin's own macros are to stay off: while they are on ([`puffin::are_scopes_on`]), vor feeds puffin without being asked;
-/// see [`Config::puffin`](crate::config::Config::puffin). With both, a frame still reaches puffin once.
+/// A program needs it only where puffin's own macros are to stay off: a viewer is fed without it;
+/// see [`Config::puffin`](crate::config::Config::puffin). With both, a frame still reaches puffin
+/// once.
 #[derive(Debug)]
 pub struct PuffinSink {
     frames: Frames,
 }
 
-/// Feeds puffin while the program has puffin's scopes on and no [`PuffinSink`]: what `enable()` of vor 0.2.1 did. Otherwise it asks for nothing.
-#[derive(Debug, Default)]
+/// Feeds puffin without being asked: what `enable()` of vor 0.2.1 did.
+///
+/// It switches puffin's scopes on once somebody takes puffin's frames, and feeds puffin from then
+/// on while they are on and there is no [`PuffinSink`].
+#[derive(Debug)]
 pub(crate) struct PuffinFeed {
     frames: Frames,
+    /// Whether to look for consumers when asked next. Once a pass is enough.
+    may_look: Cell<bool>,
+    sees_consumers: Cell<bool>,
+}
+
+/// Whether somebody takes puffin's frames.
+///
+/// Puffin does not say so, but it numbers the sinks that it is given. A twin of its profiler is
+/// given a sink whenever the profiler is: the two numbers are the same until the profiler gets one
+/// from somebody else.
+enum Consumers {
+    NoneSeen { twin: Box<GlobalProfiler> },
+    Seen,
+}
+
+impl Consumers {
+    /// Returns whether a sink was ever added to puffin's profiler.
+    fn are_there(&mut self) -> bool {
+        if let Self::NoneSeen { twin } = self {
+            let mut profiler = GlobalProfiler::lock();
+            let [theirs, ours] = [&mut *profiler, &mut **twin].map(|profiler| {
+                let id = profiler.add_sink(Box::new(|_| ()));
+                profiler.remove_sink(id);
+                id
+            });
+            if theirs != ours {
+                *self = Self::Seen;
+            }
+        }
+        matches!(self, Self::Seen)
+    }
 }
 
 /// How many [`PuffinSink`]s there are. Written by them, read by the [`PuffinFeed`] at the beginning and end of a frame.
 static SINKS: AtomicUsize = AtomicUsize::new(0);
 /// Whether the program wants the [`PuffinFeed`]. Written by `Config::enable`, read by the feed.
 static FEED_ALLOWED: AtomicBool = AtomicBool::new(true);
+/// Whether the feed is to switch puffin's scopes on when it sees a consumer. Set when recording is
+/// switched on, cleared by the feed and when recording is switched off.
+static SWITCHES_SCOPES_ON: AtomicBool = AtomicBool::new(false);
+/// Written and read by the feed, with the engine locked. A child of a fork goes on with it, as with
+/// puffin's numbers.
+static CONSUMERS: LazyLock<Mutex<Consumers>> =
+    LazyLock::new(|| Mutex::new(Consumers::NoneSeen { twin: Box::default() }));
 
 /// Turns frames into puffin's and reports them.
 #[derive(Debug, Default)]
@@ -163,14 +206,47 @@ impl FrameSink for PuffinSink {
     }
 }
 
+impl Default for PuffinFeed {
+    fn default() -> Self {
+        Self {
+            frames: Frames::default(),
+            may_look: Cell::new(true),
+            sees_consumers: Cell::new(false),
+        }
+    }
+}
+
 impl PuffinFeed {
     /// Sets whether puffin may be fed.
     pub(crate) fn allow(allowed: bool) {
         FEED_ALLOWED.store(allowed, Ordering::Relaxed);
     }
 
-    fn is_wanted() -> bool {
-        puffin::are_scopes_on() && FEED_ALLOWED.load(Ordering::Relaxed) && SINKS.load(Ordering::Relaxed) == 0
+    /// Takes note that recording was switched on or off.
+    pub(crate) fn recording_is(on: bool) {
+        SWITCHES_SCOPES_ON.store(on, Ordering::Relaxed);
+    }
+
+    fn is_allowed() -> bool {
+        FEED_ALLOWED.load(Ordering::Relaxed) && SINKS.load(Ordering::Relaxed) == 0
+    }
+
+    /// Looks for consumers, and switches puffin's scopes on for them where that is still to be
+    /// done.
+    fn look(&self) {
+        if !self.may_look.replace(false) {
+            return;
+        }
+        if !Self::is_allowed() {
+            // Whether puffin's scopes are on is the program's matter then.
+            SWITCHES_SCOPES_ON.store(false, Ordering::Relaxed);
+            return;
+        }
+        let are_there = self.sees_consumers.get() || CONSUMERS.lock().are_there();
+        self.sees_consumers.set(are_there);
+        if are_there && SWITCHES_SCOPES_ON.swap(false, Ordering::Relaxed) {
+            puffin::set_scopes_on(true);
+        }
     }
 }
 
@@ -180,19 +256,36 @@ impl FrameSink for PuffinFeed {
     }
 
     fn interest(&self) -> Interest {
-        if Self::is_wanted() {
+        self.look();
+        if self.takes_frames() && self.sees_consumers.get() {
             Interest::FRAMES
         } else {
             Interest::METRICS
         }
     }
 
+    fn takes_frames(&self) -> bool {
+        puffin::are_scopes_on() && Self::is_allowed()
+    }
+
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        // Without trees in spite of its spans, the frame began before puffin's scopes were switched on.
+        if frame.frame_set != 0 || !self.takes_frames() {
+            return Ok(());
+        }
+        // Without trees in spite of its spans, the frame began before somebody took puffin's
+        // frames, or before puffin's scopes were switched on.
         let is_whole = !frame.threads.is_empty() || frame.span_count == 0;
-        if is_whole && Self::is_wanted() {
+        if !self.sees_consumers.get() {
+            // What puffin's own macros have reported is for nobody, and would only become more.
+            GlobalProfiler::lock().new_frame();
+        } else if is_whole {
             self.frames.report(frame);
         }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.may_look.set(true);
         Ok(())
     }
 }

@@ -1,22 +1,23 @@
 //! Turns a stream of spans into statistics per call site.
 //!
-//! Per call site: exact sums and a [`Histogram`](super::histogram::Histogram). Per thread: the stack of spans that ended and
-//! whose parent has not ([`EndedSpans`]). The worker calls [`StatsBuilder::add`] for every span
-//! of the program, so one span costs it two multiplications for the clock, a comparison with the top of the stack, and one increment in the histogram.
+//! Per call site: exact sums and a [`Histogram`](super::histogram::Histogram). Per thread: the
+//! spans that ended and may still get a parent, or an outer call of the same site
+//! ([`ThreadSpans`]). The worker calls [`StatsBuilder::add`] for every span of the program, so one
+//! span costs it two multiplications for the clock, a comparison with the top of the stack, an
+//! entry in a list, and one increment in the histogram.
 
 use rustc_hash::FxHashMap;
 
-use super::ended::EndedSpans;
+use super::by_site::BySite;
 use super::histogram::Histogram;
 use super::measured::MeasuredSums;
+use super::nested::Nested;
 use super::scope_stats::ScopeStats;
+use super::thread_spans::ThreadSpans;
 use crate::batch::{SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::clock::{RATE_BITS, Timeline};
 use crate::measure::Measures;
-
-/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
-const DENSE_SITES: usize = 1 << 16;
 
 /// Builds [`ScopeStats`] from batches.
 ///
@@ -43,9 +44,8 @@ const DENSE_SITES: usize = 1 << 16;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct StatsBuilder {
-    dense: Vec<SiteStats>,
-    sparse: FxHashMap<u32, SiteStats>,
-    threads: FxHashMap<ThreadId, EndedSpans>,
+    sites: BySite<SiteStats>,
+    threads: FxHashMap<ThreadId, ThreadSpans<u64>>,
     measured: MeasuredSums,
     estimated_self_times: u64,
 }
@@ -53,16 +53,23 @@ pub struct StatsBuilder {
 /// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
 #[derive(Clone, Debug)]
 struct SiteStats {
-    total_ns: u64,
+    /// Sum of the lengths of all spans.
+    lengths_ns: u64,
     children_ns: u64,
     min_ns: u64,
     max_ns: u64,
     child_spans: u64,
     descendant_spans: u64,
+    /// The spans that lie inside another one of the site.
+    nested: Nested<u64>,
     histogram: Histogram,
 }
 
 impl StatsBuilder {
+    /// Passes after which nothing is gained by another one. The second is exact; only spans that do
+    /// not nest, as damage makes them, ask for more.
+    pub const MAX_PASSES: usize = 3;
+
     /// Makes statistics of no spans.
     #[must_use]
     pub fn new() -> Self {
@@ -98,71 +105,78 @@ impl StatsBuilder {
         if batch.sites.is_empty() {
             return;
         }
-        let ended = self.threads.entry(batch.thread).or_default();
+        let spans = self.threads.entry(batch.thread).or_default();
         let mut line = Line::default();
-        let spans = batch
+        let ended = batch
             .start_ticks
             .iter()
             .zip(&batch.duration_ticks)
             .zip(&batch.sites);
-        for ((&start_ticks, &duration_ticks), &site) in spans {
+        for ((&start_ticks, &duration_ticks), &site) in ended {
             let end_ticks = start_ticks.saturating_add(duration_ticks);
-            let total_ns = match line.length_ns(start_ticks, end_ticks) {
+            let length_ns = match line.length_ns(start_ticks, end_ticks) {
                 Some(ns) => ns,
                 None => line.follow(timeline, start_ticks, end_ticks),
             };
-            let inside = ended.end(start_ticks, total_ns);
-            let stats = match self.dense.get_mut(site.0 as usize) {
-                Some(stats) => stats,
-                None => new_site(&mut self.dense, &mut self.sparse, site),
-            };
-            stats.total_ns = stats.total_ns.wrapping_add(total_ns);
-            if total_ns < stats.min_ns {
-                stats.min_ns = total_ns;
+            let (inside, nested) = spans.end(site, start_ticks, length_ns);
+            let stats = self.sites.of(site);
+            stats.lengths_ns = stats.lengths_ns.wrapping_add(length_ns);
+            if length_ns < stats.min_ns {
+                stats.min_ns = length_ns;
             }
-            if total_ns > stats.max_ns {
-                stats.max_ns = total_ns;
+            if length_ns > stats.max_ns {
+                stats.max_ns = length_ns;
             }
-            let mut self_ns = total_ns;
+            let mut self_ns = length_ns;
             // Most spans are leaves, and a leaf is its own time.
             if inside.children > 0 {
-                let children_ns = inside.total_ns.min(total_ns);
+                let children_ns = inside.sum.min(length_ns);
                 self_ns -= children_ns;
                 stats.children_ns = stats.children_ns.wrapping_add(children_ns);
                 stats.child_spans += inside.children;
                 stats.descendant_spans += inside.descendants;
+                if nested.calls > 0 {
+                    stats.nested = stats.nested.plus(Nested {
+                        sum: nested.sum.min(length_ns),
+                        ..nested
+                    });
+                }
             }
-            stats.histogram.add(total_ns);
-            each(site, total_ns, self_ns);
+            stats.histogram.add(length_ns);
+            each(site, length_ns, self_ns);
         }
     }
 
     /// Tells which scopes a thread has open, so that what it ended before can be held in little memory.
     ///
-    /// `open_start_ticks` are the starts of the thread's open scopes, ascending, read at `as_of_ticks`; every scope that the thread
+    /// `open` are the call sites and starts of the thread's open scopes, ascending by start, read
+    /// at `as_of_ticks`; every scope that the thread
     /// had ended by then must have been added. A worker therefore reads the open scopes first, drains the ring, adds the batch, and then calls this.
     ///
     /// Calling it is optional. Without it, a thread that ends over 32 768 scopes in a row whose parents are all still open
-    /// may get [estimates](Self::estimated_self_times) for some of the parents' self times.
-    pub fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open_start_ticks: &[u64]) {
-        if let Some(ended) = self.threads.get_mut(&thread) {
-            ended.settle(as_of_ticks, open_start_ticks);
+    /// may get [estimates](Self::estimated_self_times) for some of the parents, which a [second
+    /// pass](Self::for_second_pass) makes exact.
+    pub fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
+        if let Some(spans) = self.threads.get_mut(&thread) {
+            spans.settle(as_of_ticks, open);
         }
+        self.measured.settle(thread, as_of_ticks, open);
     }
 
     /// Forgets what is only needed for later spans of a thread that has exited.
     pub fn end_thread(&mut self, thread: ThreadId) {
         self.measured.end_thread(thread);
-        if let Some(ended) = self.threads.remove(&thread) {
-            self.estimated_self_times += ended.split_runs();
+        if let Some(spans) = self.threads.remove(&thread) {
+            self.estimated_self_times += spans.estimates();
         }
     }
 
     /// Forgets the statistics of the spans so far, but not where they were: one that ends later still finds what is inside it. Statistics of a
-    /// part of a recording begin so.
+    /// part of a recording begin so. A call that ended before is not in the totals from here on, so
+    /// that of a call around it counts whole.
     pub fn restart(&mut self) {
-        self.dense.clear();
-        self.sparse.clear();
+        self.sites.clear();
+        self.threads.values_mut().for_each(ThreadSpans::restart);
         self.measured.restart();
     }
 
@@ -172,12 +186,29 @@ impl StatsBuilder {
         self.sites().map(|(_, stats)| stats.histogram.count()).sum()
     }
 
-    /// Returns the number of spans whose self time is an estimate because they began among more unfinished siblings than are
-    /// held one by one. The sum of all self times is exact even so.
+    /// Returns the number of spans whose self time, or time spent in recursive calls, is an
+    /// estimate because they began among more unfinished siblings than are held one by one. The sum
+    /// of all self times is exact even so, and so is what a [second pass](Self::for_second_pass)
+    /// over the same batches finds.
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
-        let running: u64 = self.threads.values().map(EndedSpans::split_runs).sum();
-        self.estimated_self_times + running
+        let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
+        self.estimated_self_times + running + self.measured.estimates()
+    }
+
+    /// Returns a builder without spans that needs no [estimate](Self::estimated_self_times) where
+    /// this one did, in as little memory, once all batches are added to it again; `None` where
+    /// nothing was estimated.
+    #[must_use]
+    pub fn for_second_pass(&self) -> Option<Self> {
+        let threads = self.threads.iter();
+        (self.estimated_self_times() > 0).then(|| Self {
+            threads: threads
+                .map(|(&thread, spans)| (thread, spans.for_second_pass()))
+                .collect(),
+            measured: self.measured.for_second_pass(),
+            ..Self::default()
+        })
     }
 
     /// Returns the statistics of every call site that ended a span, ascending by [`SiteId`].
@@ -207,18 +238,14 @@ impl StatsBuilder {
     /// Where both saw the same thread, the later spans of that thread should have been added to this one.
     pub fn merge(&mut self, other: &Self) {
         for (site, stats) in other.sites() {
-            match self.dense.get_mut(site.0 as usize) {
-                Some(mine) => mine,
-                None => new_site(&mut self.dense, &mut self.sparse, site),
-            }
-            .merge(stats);
+            self.sites.of(site).merge(stats);
         }
-        for (&thread, ended) in &other.threads {
+        for (&thread, spans) in &other.threads {
             let estimated = &mut self.estimated_self_times;
             self.threads
                 .entry(thread)
-                .and_modify(|_| *estimated += ended.split_runs())
-                .or_insert_with(|| ended.clone());
+                .and_modify(|_| *estimated += spans.estimates())
+                .or_insert_with(|| spans.clone());
         }
         self.measured.merge(&other.measured);
         self.estimated_self_times += other.estimated_self_times;
@@ -226,39 +253,20 @@ impl StatsBuilder {
 
     /// Returns the call sites that ended a span, in no particular order.
     fn sites(&self) -> impl Iterator<Item = (SiteId, &SiteStats)> {
-        let dense = (0_u32..).zip(&self.dense);
-        let sparse = self.sparse.iter().map(|(&id, stats)| (id, stats));
-        let used = dense
-            .chain(sparse)
-            .filter(|(_, stats)| !stats.histogram.is_empty());
-        used.map(|(id, stats)| (SiteId(id), stats))
+        self.sites.iter().filter(|(_, stats)| !stats.histogram.is_empty())
     }
-}
-
-/// Returns the statistics of a call site that `dense` does not hold yet.
-#[cold]
-fn new_site<'a>(
-    dense: &'a mut Vec<SiteStats>,
-    sparse: &'a mut FxHashMap<u32, SiteStats>,
-    site: SiteId,
-) -> &'a mut SiteStats {
-    let index = site.0 as usize;
-    if index >= DENSE_SITES {
-        return sparse.entry(site.0).or_default();
-    }
-    dense.resize_with(index + 1, SiteStats::default);
-    &mut dense[index]
 }
 
 impl Default for SiteStats {
     fn default() -> Self {
         Self {
-            total_ns: 0,
+            lengths_ns: 0,
             children_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             child_spans: 0,
             descendant_spans: 0,
+            nested: Nested::default(),
             histogram: Histogram::default(),
         }
     }
@@ -266,32 +274,37 @@ impl Default for SiteStats {
 
 impl SiteStats {
     fn merge(&mut self, other: &Self) {
-        self.total_ns = self.total_ns.wrapping_add(other.total_ns);
+        self.lengths_ns = self.lengths_ns.wrapping_add(other.lengths_ns);
         self.children_ns = self.children_ns.wrapping_add(other.children_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.child_spans += other.child_spans;
         self.descendant_spans += other.descendant_spans;
+        self.nested = self.nested.plus(other.nested);
         self.histogram.merge(&other.histogram);
     }
 
     fn row(&self, site: SiteId, name: &str) -> ScopeStats {
         let count = self.histogram.count();
+        let self_ns = self.lengths_ns.saturating_sub(self.children_ns);
         let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
         ScopeStats {
             site,
             name: name.to_owned(),
             count,
-            total_ns: self.total_ns,
-            self_ns: self.total_ns.saturating_sub(self.children_ns),
+            // The spans of a damaged capture need not nest.
+            total_ns: self.lengths_ns.saturating_sub(self.nested.sum).max(self_ns),
+            self_ns,
             min_ns: self.min_ns,
-            mean_ns: self.total_ns as f64 / count.max(1) as f64,
+            mean_ns: self.lengths_ns as f64 / count.max(1) as f64,
             p50_ns: percentile(0.50),
             p95_ns: percentile(0.95),
             p99_ns: percentile(0.99),
             max_ns: self.max_ns,
             child_spans: self.child_spans,
             descendant_spans: self.descendant_spans,
+            nested_spans: self.nested.calls,
+            nested_descendant_spans: self.nested.descendants,
             ..ScopeStats::default()
         }
     }

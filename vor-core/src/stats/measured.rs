@@ -1,16 +1,15 @@
 //! Sums of what spans measured beside their length: processor time and allocations, of each call site with and without the spans inside.
 //!
-//! Only spans that measured something carry values, and a span holds all that the spans inside it measured. So the spans with values nest among themselves, and
-//! what ended inside one is found as in [`EndedSpans`](super::ended::EndedSpans): on a stack, from which a span takes all that started no earlier than it.
+//! Only spans that measured something carry values, and a span holds all that the spans inside it
+//! measured. So the spans with values nest among themselves, and [`ThreadSpans`] finds what each
+//! contains, as it does with lengths.
 
 use rustc_hash::FxHashMap;
 
+use super::thread_spans::ThreadSpans;
 use crate::batch::ThreadBatch;
 use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::measure::{Measured, Measures};
-
-/// Entries of a stack at which neighbours in its older half become one: a scope that begins among them then takes all of both or nothing.
-const FOLD_AT: usize = 8192;
 
 /// Sums per call site, and what they need to go on.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +17,8 @@ pub(super) struct MeasuredSums {
     sites: FxHashMap<SiteId, Sums>,
     /// What is measured at a call site, and the number of the arguments that are its own.
     known: FxHashMap<SiteId, (Measures, usize)>,
-    threads: FxHashMap<ThreadId, Vec<Ended>>,
+    threads: FxHashMap<ThreadId, ThreadSpans<Measured>>,
+    estimates: u64,
 }
 
 /// The sums of one call site.
@@ -26,13 +26,6 @@ pub(super) struct MeasuredSums {
 pub(super) struct Sums {
     pub(super) total: Measured,
     pub(super) own: Measured,
-}
-
-/// A span that ended and has no parent yet.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    start_ticks: u64,
-    measured: Measured,
 }
 
 impl MeasuredSums {
@@ -56,31 +49,48 @@ impl MeasuredSums {
                 continue;
             }
             let measured = Measured::of(info, &args.values);
-            let stack = self.threads.entry(batch.thread).or_default();
-            let mut inside = Measured::default();
-            while let Some(last) = stack.pop_if(|last| last.start_ticks >= start_ticks) {
-                inside = inside.plus(last.measured);
-            }
-            if stack.len() >= FOLD_AT {
-                fold(stack);
-            }
-            stack.push(Ended {
-                start_ticks,
-                measured,
-            });
+            let spans = self.threads.entry(batch.thread).or_default();
+            let (inside, nested) = spans.end(site, start_ticks, measured);
             let sums = self.sites.entry(site).or_default();
-            sums.total = sums.total.plus(measured);
-            sums.own = sums.own.plus(measured.less(inside));
+            sums.total = sums.total.plus(measured.less(nested.sum));
+            sums.own = sums.own.plus(measured.less(inside.sum));
         }
     }
 
     pub(super) fn end_thread(&mut self, thread: ThreadId) {
-        self.threads.remove(&thread);
+        if let Some(spans) = self.threads.remove(&thread) {
+            self.estimates += spans.estimates();
+        }
+    }
+
+    /// Merges what no open scope of the thread can tell apart.
+    pub(super) fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
+        if let Some(spans) = self.threads.get_mut(&thread) {
+            spans.settle(as_of_ticks, open);
+        }
     }
 
     /// Forgets the sums so far, but not where the spans were.
     pub(super) fn restart(&mut self) {
         self.sites.clear();
+        self.threads.values_mut().for_each(ThreadSpans::restart);
+    }
+
+    /// Returns how many spans contain an estimate.
+    pub(super) fn estimates(&self) -> u64 {
+        let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
+        self.estimates + running
+    }
+
+    /// Returns sums of no spans that need no estimate for the same spans.
+    pub(super) fn for_second_pass(&self) -> Self {
+        let threads = self.threads.iter();
+        Self {
+            threads: threads
+                .map(|(&thread, spans)| (thread, spans.for_second_pass()))
+                .collect(),
+            ..Self::default()
+        }
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -89,9 +99,14 @@ impl MeasuredSums {
             mine.total = mine.total.plus(sums.total);
             mine.own = mine.own.plus(sums.own);
         }
-        for (&thread, stack) in &other.threads {
-            self.threads.entry(thread).or_insert_with(|| stack.clone());
+        for (&thread, spans) in &other.threads {
+            let estimates = &mut self.estimates;
+            self.threads
+                .entry(thread)
+                .and_modify(|_| *estimates += spans.estimates())
+                .or_insert_with(|| spans.clone());
         }
+        self.estimates += other.estimates;
     }
 
     pub(super) fn of(&self, site: SiteId) -> Sums {
@@ -99,22 +114,11 @@ impl MeasuredSums {
     }
 }
 
-/// Makes one of two neighbours each in the older half of a stack.
-fn fold(stack: &mut Vec<Ended>) {
-    let newer = stack.split_off(stack.len() / 2);
-    let pairs = stack.chunks(2).map(|pair| Ended {
-        start_ticks: pair[0].start_ticks,
-        measured: pair
-            .iter()
-            .fold(Measured::default(), |sum, ended| sum.plus(ended.measured)),
-    });
-    *stack = pairs.chain(newer).collect();
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
 
+    use super::super::ended::FOLD_AT;
     use super::*;
     use crate::batch::{ArgValue, SpanArgs};
     use crate::catalog::SiteInfo;
@@ -148,7 +152,6 @@ mod tests {
                 ..ThreadBatch::default()
             };
             sums.add(&catalog, &batch);
-            assert!(sums.threads[&ThreadId(0)].len() <= FOLD_AT);
         }
         let parent = sums.of(SiteId(1));
         assert_eq!(

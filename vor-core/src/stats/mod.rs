@@ -7,16 +7,24 @@
 //! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
 //!
 //! Where the program has its scopes counted instead of recorded, each thread keeps such sums by itself ([`Config::aggregate`](crate::config::Config::aggregate)), and
-//! there are no spans; [`ThreadStats`] are the rows of one thread.
+//! there are no spans; [`ThreadStats`] are the rows of one thread. Their totals count a recursive
+//! call once for each level: who counts keeps no stack per call site.
 //!
 //! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
-//! which is which. The self time of a span is its length without its children's; the `ended` module finds them.
+//! which is which. The self time of a span is its length without its children's; the `ended` module
+//! finds them. The total of a call
+//! site is the time during which one of its scopes was open at all, thread by thread: a recursive
+//! call adds nothing to the time of the
+//! call around it; the `nested` module finds these.
 //! All lengths are differences of [`Timeline::unix_ns`](crate::clock::Timeline::unix_ns), taken of both ends. Such differences
 //! add up without a rounding error, so the self times of a root and all its descendants add up to the root's length, to the nanosecond.
 
 mod frame_stats;
 mod histogram;
+mod by_site;
 mod ended;
+mod nested;
+mod thread_spans;
 mod measured;
 mod counted;
 mod printed;

@@ -14,7 +14,7 @@ use crate::clock::Timeline;
 /// self times of a call site add up to what [`StatsBuilder`](super::StatsBuilder) says, to the nanosecond.
 #[derive(Debug, Default)]
 pub(crate) struct Measure {
-    threads: FxHashMap<ThreadId, EndedSpans>,
+    threads: FxHashMap<ThreadId, EndedSpans<u64>>,
     times: Vec<Times>,
 }
 
@@ -50,7 +50,7 @@ impl Measure {
             Times {
                 start_unix_ns,
                 total_ns,
-                self_ns: total_ns - inside.total_ns.min(total_ns),
+                self_ns: total_ns - inside.sum.min(total_ns),
             }
         }));
         &self.times

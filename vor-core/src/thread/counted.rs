@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::state::MAX_OPEN;
-use super::{Absent, CURRENT, ThreadState, current, set_up, threads, while_busy};
+use super::{Absent, ThreadState, count_drop, threads, while_busy};
+use crate::alloc;
 use crate::catalog::ThreadId;
 use crate::stats::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
@@ -340,8 +341,8 @@ pub(crate) fn lock_counted_for_fork() -> impl std::any::Any {
     ended()
 }
 
-/// Returns whether nobody holds the sums of ended threads: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds the sums of ended threads: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     crate::drain::alone::is_open(&ENDED)
 }
@@ -382,17 +383,16 @@ impl ThreadState {
     }
 }
 
-/// Notes that a scope opens at `depth`, whose end is to be counted. Whatever is missing for that is made.
+/// Notes that a scope opens at `depth`, whose end is to be counted. Whatever is missing for that is
+/// made. `state` is this thread's own, and no handler records meanwhile.
 pub(crate) fn begin_counting(state: &ThreadState, depth: usize, start_ticks: u64) {
-    while_busy(|| state.counted_or_new().begin_anywhere(depth, start_ticks));
+    alloc::untracked(|| state.counted_or_new().begin_anywhere(depth, start_ticks));
 }
 
-/// Counts a scope that has ended on this thread, whatever state the thread is in, and takes it from the open ones.
-pub(crate) fn count_anyhow(site: u32, place: u32, start_ticks: u64, ticks: u64) {
-    let Some(state) = current().or_else(set_up) else {
-        return count_without_state(site, ticks);
-    };
-    while_busy(|| {
+/// Counts a scope that has ended on this thread, and takes it from the open ones. `state` is as for
+/// [`begin_counting`].
+pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64, ticks: u64) {
+    alloc::untracked(|| {
         let table = state.counted_or_new();
         let (inside_ticks, is_last) = table.end_anywhere(state, place, start_ticks, ticks);
         let sums = table.known_or_new(site);
@@ -404,20 +404,16 @@ pub(crate) fn count_anyhow(site: u32, place: u32, start_ticks: u64, ticks: u64) 
     });
 }
 
-/// Counts a scope that ends while its thread does, and has no table any more; what was inside it is not known.
-fn count_without_state(site: u32, ticks: u64) {
-    let is_ending = CURRENT.get() == Absent::Ended.stand_in();
+/// Counts a scope that ends while its thread does, and has no table any more; what was inside it is
+/// not known. A scope that ends inside vor is dropped.
+pub(crate) fn count_without_state(site: u32, ticks: u64) {
+    if !Absent::Ended.is_here() {
+        return count_drop();
+    }
     while_busy(|| {
-        // Inside vor the lock may be held by this very thread.
-        let ended = if is_ending {
-            Some(ended())
-        } else {
-            ENDED.try_lock().ok()
-        };
-        if let Some(mut ended) = ended {
-            let sites = ended.get_or_insert_default();
-            sites.entry(kept_as(site)).or_default().add(ticks, ticks);
-        }
+        let mut ended = ended();
+        let sites = ended.get_or_insert_default();
+        sites.entry(kept_as(site)).or_default().add(ticks, ticks);
     });
 }
 

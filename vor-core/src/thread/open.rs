@@ -1,7 +1,7 @@
 //! The scopes that are open now, of every thread.
 
 use super::used::Used;
-use super::{ThreadState, threads, while_busy};
+use super::{ThreadState, is_busy, is_silent, threads, while_busy};
 use crate::catalog::{SiteId, ThreadId};
 use crate::measure::Measured;
 use crate::scope::Noted;
@@ -37,8 +37,15 @@ pub struct OpenScope {
 
 /// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go
 /// faster than they can be read are left out.
+///
+/// Inside vor nothing is returned: in a signal handler that interrupts vor, and in a sink where the
+/// program's own thread drains.
 #[must_use]
 pub fn open_scopes() -> Vec<OpenThread> {
+    if is_busy() && !is_silent() {
+        // This very thread may hold one of the locks. Threads of vor's own take no signals.
+        return Vec::new();
+    }
     open_scopes_of(|state| !state.has_exited())
 }
 

@@ -1,7 +1,7 @@
 //! What a thread pushes into its ring beside the hot path: records of any length, text, and what a thread leaves that has ended.
 
 use super::state::ThreadState;
-use super::{Absent, CURRENT, NUMBER, current, os_id, set_up, threads, while_busy};
+use super::{Absent, NUMBER, is_busy, os_id, own, threads, while_busy, with_state};
 #[cfg(feature = "tracing")]
 use crate::callsite::MAX_ARGS;
 use crate::catalog::ThreadInfo;
@@ -9,27 +9,58 @@ use crate::ring::queue::Room;
 #[cfg(feature = "tracing")]
 use crate::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
 use crate::{args, drain};
+
+/// Records dropped on threads without a state: that get one, or are ending. Counted by any thread
+/// and taken by the drain, relaxed.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Takes the number of records that were dropped since the last call on threads without a state.
+pub(crate) fn take_lost() -> u64 {
+    match LOST.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => LOST.swap(0, Ordering::Relaxed),
+    }
+}
+
+/// Counts a record as dropped that cannot be recorded since this thread is inside vor.
+#[cold]
+pub(crate) fn count_drop() {
+    if Absent::Silent.is_here() {
+        return;
+    }
+    match own() {
+        Some(state) => state.ring.count_drop(),
+        None => _ = LOST.fetch_add(1, Ordering::Relaxed),
+    }
+}
+
+/// Returns whether this thread is inside vor, and counts a record as dropped where it is.
+#[inline]
+pub(crate) fn drop_if_busy() -> bool {
+    let is_busy = is_busy();
+    if is_busy {
+        count_drop();
+    }
+    is_busy
+}
 
 /// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns whether there was room.
 #[cold]
 #[inline(never)]
 fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` comes from `current` or `set_up` of this thread, or is held exclusively under the list's lock.
+    // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
+    // exclusively under the list's lock.
     let room = unsafe { state.ring.push_slowly(record) };
     drain::wake(room != Room::Plenty);
     room != Room::None
 }
 
-/// Pushes a record that is dropped and counted where there is no room.
-fn push_or_drop(state: &ThreadState, record: &[Slot]) {
-    if !push_slowly(state, record) {
-        state.ring.count_drop();
-    }
-}
-
 /// Pushes a record of any length on this thread, whose own `state` is, or counts it as dropped.
+/// Called where no handler records.
 #[inline]
 pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
     if !push(state, record) {
@@ -38,13 +69,21 @@ pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
 }
 
 /// Pushes a record of any length on this thread, whatever state the thread is in.
+#[inline]
+pub(crate) fn push_anyhow(record: &[Slot]) {
+    if with_state(|state| push_record(state, record)).is_none() {
+        push_without_state(record);
+    }
+}
+
+/// Pushes a record on a thread that is ending; one on a thread that is inside vor is dropped.
 #[cold]
 #[inline(never)]
-pub(crate) fn push_anyhow(record: &[Slot]) {
-    match current().or_else(set_up) {
-        Some(state) => push_or_drop(state, record),
-        None if CURRENT.get() == Absent::Ended.stand_in() => while_busy(|| push_late(record)),
-        None => {}
+pub(crate) fn push_without_state(record: &[Slot]) {
+    if Absent::Ended.is_here() {
+        while_busy(|| push_late(record));
+    } else {
+        count_drop();
     }
 }
 
@@ -63,30 +102,25 @@ fn push_late(record: &[Slot]) {
         number => number - 1,
     };
     let state = threads.take_state(number);
-    push_or_drop(&state, record);
+    push_record(&state, record);
     state.end();
 }
 
 /// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if
 /// there is still no room when the scope ends, the span is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
-    let Some(state) = current().or_else(set_up) else {
-        return 0;
+    let push = |state: &ThreadState| {
+        let key = state.take_text_key();
+        push_bytes(state, key, Special::Text, text).then_some(key)
     };
-    let key = state.take_text_key();
-    if push_bytes(state, key, Special::Text, text) {
-        key
-    } else {
-        0
-    }
+    with_state(push).flatten().unwrap_or(0)
 }
 
-/// Pushes text as [`push_text`] does, for any number of spans of this thread that end as long as [`keeps_until`] tells so.
+/// Pushes text as [`push_text`] does into this thread's `state`, where no handler records, for any
+/// number of spans of this thread that end as long as [`keeps_until`](ThreadState::keeps_until)
+/// tells so.
 #[cfg(feature = "tracing")]
-pub(crate) fn push_kept_text(text: &str) -> u64 {
-    let Some(state) = current().or_else(set_up) else {
-        return 0;
-    };
+pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     let key = KEPT_TEXT | state.take_kept_key();
     if push_bytes(state, key, Special::Text, text) {
         key
@@ -104,33 +138,22 @@ pub(crate) fn kept_until(key: u64) -> u64 {
     }
 }
 
-/// Returns whether this thread's next key is not beyond that.
-#[cfg(feature = "tracing")]
-#[inline(always)]
-pub(crate) fn keeps_until(kept_until: u64) -> bool {
-    super::hot().next_kept_key() <= kept_until
-}
-
 /// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.
 pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
     let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
     let record = [[word0, word1(low, tag)], more];
-    match current().or_else(set_up) {
-        Some(state) => {
-            if !push(state, &record) {
-                state.ring.count_drop();
-            }
-        }
-        None => push_anyhow(&record),
-    }
+    push_anyhow(&record);
 }
 
 /// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
 pub(crate) fn push_message(ticks: u64, text: &str) {
-    if let Some(state) = current().or_else(set_up)
-        && !push_bytes(state, ticks, Special::Message, text)
-    {
-        state.ring.count_drop();
+    let push = |state: &ThreadState| {
+        if !push_bytes(state, ticks, Special::Message, text) {
+            state.ring.count_drop();
+        }
+    };
+    if with_state(push).is_none() {
+        count_drop();
     }
 }
 
@@ -169,7 +192,8 @@ fn push_bytes_within<const SLOTS: usize>(
 /// Pushes a record of any length; returns `false` where there was no room, which the caller counts. `state` is this thread's own.
 pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` comes from `current` or `set_up` of this thread.
+    // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
+    // exclusively under the list's lock.
     let pushed = unsafe { state.ring.push_slots(record) };
     pushed || push_slowly(state, record)
 }

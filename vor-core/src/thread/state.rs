@@ -2,6 +2,23 @@
 //!
 //! The stack is an array that the thread alone writes and anyone may read. Where its next entry goes is counted in bytes, so that the hot path adds
 //! it to an address and need not multiply.
+//!
+//! # Signal handlers
+//!
+//! A signal handler may interrupt its thread at any instruction and record on the same state. It
+//! always returns before the thread goes on, so it leaves the height of the stack as it found it.
+//! What must not be interrupted is protected by a *claim*: the entry at the height has a site.
+//!
+//! ```text
+//! open    site ── start ── height up          claimed from the site on until the height covers it
+//! close   height down ── record ── site = 0   claimed from the height on until the site is clear
+//! ```
+//!
+//! Whoever records looks at the entry at the height first
+//! ([`free_place`](ThreadState::free_place)),
+//! and finds no place while it is claimed: the thread is inside vor, and what the handler would
+//! have recorded is counted as dropped. So each entry above the height is free between two
+//! operations, and a claim costs a scope one store: the one that clears the site.
 
 use super::counted::{Late, Table};
 use super::used::Ways;
@@ -9,7 +26,7 @@ use crate::catalog::{SiteId, ThreadId};
 use crate::metrics::Block;
 use crate::ring::{KEPT_TEXTS, Ring};
 use crate::scope::Noted;
-use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
 use crate::sync::{AtomicBool, Ordering};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
@@ -21,6 +38,10 @@ const ENTRY_BYTES: u32 = size_of::<OpenEntry>() as u32;
 /// Bytes of the stack.
 const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
 
+/// The site of an entry that no scope ever takes: the one behind the last, and the first of a
+/// stand-in.
+const NO_PLACE: u32 = u32::MAX;
+
 /// What one thread records into.
 ///
 /// The order is that of the memory: the ring ends with what its producer uses, and `top` stands on one cache line with the outermost entries.
@@ -28,7 +49,8 @@ const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
 #[repr(C, align(128))]
 pub(crate) struct ThreadState {
     pub(crate) ring: Ring,
-    /// Open scopes, times the bytes of an entry. Written by the thread (release, after the entry it uncovers), read by anyone (acquire).
+    /// Height of the stack: open scopes that are kept, times the bytes of an entry. Written by the
+    /// thread (release, after the entry it uncovers), read by anyone (acquire).
     top: AtomicU32,
     /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring for the last time.
     exited: AtomicBool,
@@ -38,7 +60,11 @@ pub(crate) struct ThreadState {
     counts: AtomicPtr<Block>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
     id: AtomicU32,
-    open: [OpenEntry; MAX_OPEN],
+    /// Entries at and above the height have no site, but the one that is claimed.
+    open: [OpenEntry; MAX_OPEN + 1],
+    /// Open scopes deeper than what is kept, times the bytes of an entry. Written and read by the
+    /// thread alone.
+    deeper: AtomicU32,
     /// Where the thread keeps what it has used up.
     pub(super) ways: Ways,
     /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
@@ -47,8 +73,10 @@ pub(crate) struct ThreadState {
     pub(super) counted: Late<Table>,
 }
 
-/// A scope that is open now. Both fields are written by the thread, the start first, and read by anyone, who detects a change by reading twice. The
-/// stores are releases, so that whoever sees one of them also sees the height from before, at which the entry was not in use.
+/// A scope that is open now. Both fields are written by the thread, the site first, which claims
+/// the entry, and read by anyone, who detects a change by reading twice. The stores are releases,
+/// so that whoever sees one of them also sees the height from before, which did not cover the
+/// entry.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct OpenEntry {
@@ -66,24 +94,27 @@ impl ThreadState {
             next_kept: AtomicU64::new(KEPT_TEXTS + 1),
             counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
-            open: [const { OpenEntry::new() }; MAX_OPEN],
+            open: open_entries(MAX_OPEN),
+            deeper: AtomicU32::new(0),
             ways: Ways::none(),
             counted: Late::new(),
         }
     }
 
     /// A state that takes nothing: its stack has no room and its ring none either, so whoever would use it goes the cold path.
+    /// Its height is that of no scope, so none is closed in it.
     #[cfg(not(loom))]
     pub(super) const fn absent() -> Self {
         Self {
             ring: Ring::none(),
-            top: AtomicU32::new(STACK_BYTES),
+            top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
             next_text: AtomicU64::new(0),
             next_kept: AtomicU64::new(0),
             counts: AtomicPtr::new(std::ptr::null_mut()),
             id: AtomicU32::new(0),
-            open: [const { OpenEntry::new() }; MAX_OPEN],
+            open: open_entries(0),
+            deeper: AtomicU32::new(0),
             ways: Ways::none(),
             counted: Late::new(),
         }
@@ -95,109 +126,160 @@ impl ThreadState {
         (place / ENTRY_BYTES) as usize
     }
 
-    /// Returns the place on the stack for one more scope, unless it is deeper than what is kept.
+    /// Returns the place on the stack for one more scope, unless it is deeper than what is kept, or
+    /// the thread is in the middle of recording.
     #[inline(always)]
-    pub(crate) fn next_place(&self) -> Option<u32> {
+    pub(crate) fn free_place(&self) -> Option<u32> {
         let place = self.top.load(Ordering::Relaxed);
-        (place < STACK_BYTES).then_some(place)
+        (self.entry(place).site.load(Ordering::Relaxed) == 0).then_some(place)
     }
 
-    /// Returns whether the scope that was opened at `place` and `start_ticks` is the innermost one, of those that are kept.
+    /// Returns whether the thread is in the middle of recording, and a signal handler asks.
+    #[inline]
+    pub(crate) fn is_claimed(&self) -> bool {
+        let place = self.top.load(Ordering::Relaxed);
+        !matches!(self.entry(place).site.load(Ordering::Relaxed), 0 | NO_PLACE)
+    }
+
+    /// Returns the entry at a place that is kept, or the one behind the last.
     #[inline(always)]
-    pub(crate) fn is_innermost(&self, place: u32, start_ticks: u64) -> bool {
-        self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES)
-            && self.start_at(Self::depth_of(place)) == Some(start_ticks)
+    fn entry(&self, place: u32) -> &OpenEntry {
+        debug_assert!(place <= STACK_BYTES && place.is_multiple_of(ENTRY_BYTES));
+        #[expect(unsafe_code, reason = "an index would be multiplied, and checked once more")]
+        // SAFETY: the place is a height of this stack, past or present, or below one: `top` starts
+        // at 0, goes up by an entry's size only from a free
+        // place, which the entry behind the last is not, and down to places that it has been at.
+        unsafe {
+            &*self.open.as_ptr().byte_add(place as usize)
+        }
+    }
+
+    /// Returns whether the scope that was opened last at `place` is the one that began then, of
+    /// those that are kept.
+    #[inline(always)]
+    pub(crate) fn has_start(&self, place: u32, start_ticks: u64) -> bool {
+        self.start_at(Self::depth_of(place)) == Some(start_ticks)
     }
 
     /// Returns the start of the scope that was opened last at a depth that is kept.
     #[inline(always)]
     pub(super) fn start_at(&self, depth: usize) -> Option<u64> {
-        let entry = self.open.get(depth)?;
+        let entry = self.open[..MAX_OPEN].get(depth)?;
         Some(entry.start_ticks.load(Ordering::Relaxed))
     }
 
-    /// Closes the innermost scope, which was opened at `place`.
+    /// Claims a free place for a scope that opens. [`open_at`](Self::open_at) or
+    /// [`release`](Self::release) comes next.
     #[inline(always)]
-    pub(crate) fn pop_innermost(&self, place: u32) {
-        self.top.store(place, Ordering::Release);
+    pub(crate) fn claim(&self, place: u32, site: u32) {
+        self.entry(place).site.store(site, Ordering::Release);
+        // A handler sees what follows only with the claim.
+        compiler_fence(Ordering::SeqCst);
     }
 
-    /// Notes a scope as open at `place`, which [`next_place`](Self::next_place) returned.
+    /// Opens the scope for which a place was claimed.
     #[inline(always)]
-    pub(crate) fn push_open_at(&self, place: u32, site: u32, start_ticks: u64) {
-        self.note(place, site, start_ticks);
+    pub(crate) fn open_at(&self, place: u32, start_ticks: u64) {
+        self.entry(place)
+            .start_ticks
+            .store(start_ticks, Ordering::Release);
         self.top.store(place + ENTRY_BYTES, Ordering::Release);
     }
 
+    /// Notes a scope as open at a free place.
     #[inline(always)]
-    fn note(&self, place: u32, site: u32, start_ticks: u64) {
-        debug_assert!(place < STACK_BYTES && place.is_multiple_of(ENTRY_BYTES));
-        #[expect(unsafe_code, reason = "an index would be multiplied, and checked once more")]
-        // SAFETY: the place lies within the array, as all callers have checked, and is a multiple of an entry's size: `top`, where places come from,
-        // starts at 0 or at the end and moves by whole entries, of whose size 2^32 is a multiple too.
-        let entry = unsafe { &*self.open.as_ptr().byte_add(place as usize) };
-        entry.start_ticks.store(start_ticks, Ordering::Release);
-        entry.site.store(site, Ordering::Release);
+    pub(crate) fn push_open_at(&self, place: u32, site: u32, start_ticks: u64) {
+        self.claim(place, site);
+        self.open_at(place, start_ticks);
     }
 
     /// Notes a scope as open, deeper than what is kept where it has to be, and returns its place.
+    /// Called where no handler records.
     pub(crate) fn push_open(&self, site: u32, start_ticks: u64) -> u32 {
-        if let Some(place) = self.next_place() {
+        if let Some(place) = self.free_place() {
             self.push_open_at(place, site, start_ticks);
             return place;
         }
-        let place = self.top.load(Ordering::Relaxed);
-        self.top.store(place.wrapping_add(ENTRY_BYTES), Ordering::Release);
-        place
+        let deeper = self.deeper.load(Ordering::Relaxed);
+        self.deeper
+            .store(deeper.wrapping_add(ENTRY_BYTES), Ordering::Relaxed);
+        STACK_BYTES.wrapping_add(deeper)
     }
 
-    /// Closes the scope at `place` and all that were opened in it. A scope that outlived the one around it finds itself closed already.
+    /// Takes the scope at `place` from the stack and claims its place for the time in which it is
+    /// recorded, if it is the innermost one. [`release`](Self::release) or
+    /// [`reopen`](Self::reopen) comes next.
     #[inline(always)]
-    pub(crate) fn pop_open(&self, place: u32) {
-        if self.top.load(Ordering::Relaxed) > place {
+    pub(crate) fn begin_close(&self, place: u32) -> bool {
+        let is_innermost = self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES);
+        if is_innermost {
             self.top.store(place, Ordering::Release);
+            // A handler sees what follows only with the claim.
+            compiler_fence(Ordering::SeqCst);
+        }
+        is_innermost
+    }
+
+    /// Gives up the claim to a place.
+    #[inline(always)]
+    pub(crate) fn release(&self, place: u32) {
+        // Whoever finds the place free also finds the record.
+        self.entry(place).site.store(0, Ordering::Release);
+    }
+
+    /// Puts a scope back whose close was begun, and of which nothing has been recorded.
+    #[inline(always)]
+    pub(crate) fn reopen(&self, place: u32) {
+        self.top.store(place + ENTRY_BYTES, Ordering::Release);
+    }
+
+    /// Puts the scope back that began then at `place`, if its close was begun and nothing has been
+    /// recorded.
+    pub(crate) fn reopen_closing(&self, place: u32, start_ticks: u64) {
+        // The start tells it from one that a handler has interrupted.
+        if self.top.load(Ordering::Relaxed) == place
+            && self.is_claimed()
+            && self.has_start(place, start_ticks)
+        {
+            self.reopen(place);
+        }
+    }
+
+    /// Closes the scope at `place` and all that were opened in it. A scope that outlived the one
+    /// around it finds itself closed already. Called where no handler records.
+    pub(crate) fn pop_open(&self, place: u32) {
+        if let Some(deeper) = place.checked_sub(STACK_BYTES) {
+            if self.deeper.load(Ordering::Relaxed) > deeper {
+                self.deeper.store(deeper, Ordering::Relaxed);
+            }
+            return;
+        }
+        let top = self.top.load(Ordering::Relaxed);
+        if top > place {
+            self.deeper.store(0, Ordering::Relaxed);
+            self.top.store(place, Ordering::Release);
+            for place in (place..top).step_by(ENTRY_BYTES as usize) {
+                self.release(place);
+            }
         }
     }
 
     /// Returns how many scopes [`pop_open`](Self::pop_open) would close.
     pub(crate) fn open_from(&self, place: u32) -> usize {
-        let above = self.top.load(Ordering::Relaxed).saturating_sub(place);
-        Self::depth_of(above)
-    }
-
-    /// Closes the scope at `place` and opens another in its stead; returns its place.
-    ///
-    /// Where nothing else is open in the scope, its entry is overwritten as it stands, the start first: who looks at that moment may see the new
-    /// start with the old site.
-    #[inline(always)]
-    pub(crate) fn replace_open(&self, place: u32, site: u32, start_ticks: u64) -> u32 {
-        if place < STACK_BYTES && self.top.load(Ordering::Relaxed) == place + ENTRY_BYTES {
-            self.note(place, site, start_ticks);
-            return place;
-        }
-        self.replace_open_slowly(place, site, start_ticks)
-    }
-
-    #[cold]
-    #[inline(never)]
-    // Of the C calling convention only that it cannot unwind is wanted.
-    extern "C" fn replace_open_slowly(&self, place: u32, site: u32, start_ticks: u64) -> u32 {
-        self.pop_open(place);
-        self.push_open(site, start_ticks)
+        let deeper = self.deeper.load(Ordering::Relaxed);
+        let end = self.top.load(Ordering::Relaxed).wrapping_add(deeper);
+        Self::depth_of(end.saturating_sub(place))
     }
 
     /// Returns what tells the innermost scope that is kept apart from all others of this thread: its end on the stack and its start in ticks, both 0
     /// where none is open. Called by the thread alone; of a stand-in the numbers mean nothing.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> (u32, u64) {
-        let top = self.top.load(Ordering::Relaxed).min(STACK_BYTES);
+        let top = self.top.load(Ordering::Relaxed);
         let Some(place) = top.checked_sub(ENTRY_BYTES) else {
             return (0, 0);
         };
-        #[expect(unsafe_code, reason = "as for `note`")]
-        // SAFETY: as for `note`: a multiple of an entry's size, at most the last entry's.
-        let entry = unsafe { &*self.open.as_ptr().byte_add(place as usize) };
-        (top, entry.start_ticks.load(Ordering::Relaxed))
+        (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
     }
 
     /// Returns the sites of the scopes that are open and kept, outermost first. Called by the thread alone.
@@ -210,10 +292,10 @@ impl ThreadState {
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
         for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
-            mine.start_ticks
-                .store(entry.start_ticks.load(Ordering::Relaxed), Ordering::Release);
             mine.site
                 .store(entry.site.load(Ordering::Relaxed), Ordering::Release);
+            mine.start_ticks
+                .store(entry.start_ticks.load(Ordering::Relaxed), Ordering::Release);
         }
         if let Some(before) = before.counted() {
             self.counted.get_or_make(Table::default).inherit(before);
@@ -225,6 +307,8 @@ impl ThreadState {
             before.next_kept.load(Ordering::Relaxed) + KEPT_TEXTS,
             Ordering::Relaxed,
         );
+        self.deeper
+            .store(before.deeper.load(Ordering::Relaxed), Ordering::Relaxed);
         self.top
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
     }
@@ -240,7 +324,8 @@ impl ThreadState {
     pub(super) fn begin(&self, number: u32) {
         self.id.store(number, Ordering::Relaxed);
         self.exited.store(false, Ordering::Release);
-        self.top.store(0, Ordering::Release);
+        // Scopes that the thread before has left open.
+        self.pop_open(0);
     }
 
     /// Returns the block that this thread's counters add to, once there is one.
@@ -288,10 +373,12 @@ impl ThreadState {
         key
     }
 
-    /// Returns the next key of a text that is kept. Called by the thread alone.
+    /// Returns whether the next key of a text that is kept is not beyond what
+    /// [`kept_until`](super::kept_until) said. Called by the thread alone.
     #[cfg(feature = "tracing")]
-    pub(super) fn next_kept_key(&self) -> u64 {
-        self.next_kept.load(Ordering::Relaxed)
+    #[inline(always)]
+    pub(crate) fn keeps_until(&self, kept_until: u64) -> bool {
+        self.next_kept.load(Ordering::Relaxed) <= kept_until
     }
 
     /// Returns whether any scope is open.
@@ -333,11 +420,18 @@ impl Drop for ThreadState {
     }
 }
 
+/// Returns the entries of an empty stack, of which nobody takes the one at `no_place`.
+const fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
+    let mut entries = [const { OpenEntry::new(0) }; MAX_OPEN + 1];
+    entries[no_place] = OpenEntry::new(NO_PLACE);
+    entries
+}
+
 impl OpenEntry {
-    const fn new() -> Self {
+    const fn new(site: u32) -> Self {
         Self {
             start_ticks: AtomicU64::new(0),
-            site: AtomicU32::new(0),
+            site: AtomicU32::new(site),
         }
     }
 

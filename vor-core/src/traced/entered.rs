@@ -10,7 +10,7 @@ use super::Instance;
 use super::table::Slot;
 use crate::scope::Opened;
 use crate::sync::Ordering;
-use crate::sync::global::AtomicU32;
+use crate::sync::global::{AtomicU32, compiler_fence};
 use crate::thread;
 
 /// A span that is entered, and its open scope. That has no guard: where a thread ends in it, it is open for ever.
@@ -117,9 +117,11 @@ fn set<T>(cell: &'static LocalKey<Cell<T>>, value: T) {
 pub(super) fn push(entered: Entered) {
     let depth = DEPTH.get();
     match shallow().get(depth) {
+        // The depth first: what a handler enters meanwhile goes above.
         Some(entry) => {
-            entry.set(entered);
             set(&DEPTH, depth + 1);
+            compiler_fence(Ordering::SeqCst);
+            entry.set(entered);
         }
         None => push_deep(entered),
     }
@@ -171,8 +173,10 @@ impl Room {
     #[inline(always)]
     pub(super) fn take(self, entered: Entered) {
         set(&MADE, 0);
-        self.entry.set(entered);
         set(&DEPTH, self.depth + 1);
+        // What a handler enters meanwhile goes above.
+        compiler_fence(Ordering::SeqCst);
+        self.entry.set(entered);
     }
 }
 
@@ -198,13 +202,9 @@ pub(super) fn pop_own_top() {
 pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
     let depth = DEPTH.get();
     if depth == SHALLOW_ENTRIES {
-        let deep = DEEP.try_with(|deep| {
-            let mut deep = deep.try_borrow_mut().ok()?;
-            let at = deep.iter().rposition(|entered| entered.is_of(key, instance))?;
-            Some(deep.remove(at))
-        });
-        if let Ok(Some(entered)) = deep {
-            return Some(entered);
+        let deep = take_deep(|deep| deep.iter().rposition(|entered| entered.is_of(key, instance)));
+        if deep.is_some() {
+            return deep;
         }
     }
     let entries = &shallow()[..depth];
@@ -217,17 +217,26 @@ pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
     }
     // The deepest of the array comes from the vector again, so that this is empty before the array is not full.
     let next = match depth {
-        SHALLOW_ENTRIES => DEEP.try_with(|deep| {
-            let mut deep = deep.try_borrow_mut().ok()?;
-            (!deep.is_empty()).then(|| deep.remove(0))
-        }),
-        _ => Ok(None),
+        SHALLOW_ENTRIES => take_deep(|deep| (!deep.is_empty()).then_some(0)),
+        _ => None,
     };
     match next {
-        Ok(Some(entered)) => entries[depth - 1].set(entered),
-        _ => set(&DEPTH, depth - 1),
+        Some(entered) => entries[depth - 1].set(entered),
+        None => set(&DEPTH, depth - 1),
     }
     taken
+}
+
+/// Takes the span of which `find` says where it is in the vector.
+fn take_deep(find: impl FnOnce(&[Entered]) -> Option<usize>) -> Option<Entered> {
+    let take = |deep: &RefCell<Vec<Entered>>| {
+        let mut deep = deep.try_borrow_mut().ok()?;
+        let at = find(&deep)?;
+        Some(deep.remove(at))
+    };
+    // A handler that finds the vector in use must not open a scope for a span that has no place
+    // there.
+    thread::while_busy(|| DEEP.try_with(take)).ok().flatten()
 }
 
 /// Returns whether this thread has entered a span and not left it.

@@ -28,9 +28,10 @@ impl Visit for Mark {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Returns whether a message of this thread is recorded now: what stands beside a message is only looked at then.
+/// Returns whether a message of this thread is recorded now: what stands beside a message is only
+/// looked at then. Inside vor it is counted as dropped.
 pub(crate) fn is_heard() -> bool {
-    !cfg!(feature = "off") && switch::is_on() && !thread::is_busy()
+    !cfg!(feature = "off") && switch::is_on() && !thread::drop_if_busy()
 }
 
 /// Records an event as a message: its level, its target, what it says, and its other fields.

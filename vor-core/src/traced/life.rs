@@ -16,6 +16,7 @@ use crate::callsite::{Kinds, MAX_ARGS};
 use crate::ring::Special;
 use crate::scope::{self, Opened, Scope};
 use crate::sync::Ordering::Relaxed;
+use crate::thread::ThreadState;
 use crate::{clock, switch, task, thread};
 
 /// What is to be recorded of a span that is made.
@@ -208,7 +209,8 @@ fn end_at_once(slot: &Slot, scope: Opened) -> bool {
 /// Returns whether the keys among a span's words are those of texts that this thread's ring keeps.
 #[inline(always)]
 fn are_texts_kept(slot: &Slot) -> bool {
-    entered::is_maker(slot.teller.load(Relaxed)) && thread::keeps_until(slot.kept_until.load(Relaxed))
+    let kept_until = slot.kept_until.load(Relaxed);
+    entered::is_maker(slot.teller.load(Relaxed)) && thread::hot().keeps_until(kept_until)
 }
 
 #[inline(never)]
@@ -275,12 +277,15 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
     let version = slot.version();
     let (mut word, mut words) = (slot.word.load(Relaxed), read());
     if word & HAS_TEXT != 0 || !slot.is_still(version) {
-        let texts = slot.texts.lock();
-        word = slot.word.load(Relaxed);
-        if let Some(texts) = &*texts {
-            push_texts(slot, kinds_in(word), texts);
-        }
-        words = read();
+        // A handler that leaves the same span finds the thread busy, and not the lock held.
+        thread::with_state(|state| {
+            let texts = slot.texts.lock();
+            word = slot.word.load(Relaxed);
+            if let Some(texts) = &*texts {
+                push_texts(state, slot, kinds_in(word), texts);
+            }
+            words = read();
+        });
     }
     let (id, kinds) = (id_in(word), kinds_in(word));
     let [a, b, c, d, ..] = words;
@@ -310,7 +315,7 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
 }
 
 /// Pushes the texts among a span's fields that are not kept in this thread's ring, and notes their keys. Called under the lock of the texts.
-fn push_texts(slot: &Slot, kinds: Kinds, texts: &Texts) {
+fn push_texts(state: &ThreadState, slot: &Slot, kinds: Kinds, texts: &Texts) {
     let teller = entered::number();
     let is_teller = slot.teller.load(Relaxed) == teller;
     slot.rewrite(|| {
@@ -318,8 +323,8 @@ fn push_texts(slot: &Slot, kinds: Kinds, texts: &Texts) {
         let mut kept_until = u64::MAX;
         for arg in (0..args::count(kinds)).filter(|arg| is_text(kinds, *arg)) {
             let mut key = slot.words[arg].load(Relaxed);
-            if !is_teller || !thread::keeps_until(thread::kept_until(key)) {
-                key = thread::push_kept_text(texts.get(arg));
+            if !is_teller || !state.keeps_until(thread::kept_until(key)) {
+                key = thread::push_kept_text(state, texts.get(arg));
                 slot.words[arg].store(key, Relaxed);
             }
             kept_until = kept_until.min(thread::kept_until(key));
@@ -334,6 +339,9 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     let Some(site) = site.filter(|_| slot.is_sampled()) else {
         return;
     };
+    if thread::is_busy() {
+        return;
+    }
     // What a field does to become text is its own business, so it is not done under the lock.
     let (words, new_texts) = (Words::default(), Mutex::new(None));
     let mut new = Values::new(site, 0, &words, &new_texts);
@@ -346,24 +354,28 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
     let has_text = if new.has_text { HAS_TEXT } else { 0 };
     drop(new);
     let mut new_texts = new_texts.into_inner();
-    let mut texts = slot.texts.lock();
-    let word = slot.word.load(Relaxed);
-    slot.rewrite(|| {
-        let mut kinds = kinds_in(word);
-        for arg in (0..MAX_ARGS).filter(|arg| given & 1 << arg != 0) {
-            kinds = with_kind_of(kinds, arg, new_kinds);
-            slot.words[arg].store(words[arg].load(Relaxed), Relaxed);
-            if let Some(new) = &mut new_texts
-                && is_text(kinds, arg)
-            {
-                // Its word is 0 now, which is the key of no text.
-                texts.get_or_insert_default().swap(arg, new);
-                slot.kept_until.store(0, Relaxed);
+    let rewrite = || {
+        let mut texts = slot.texts.lock();
+        let word = slot.word.load(Relaxed);
+        slot.rewrite(|| {
+            let mut kinds = kinds_in(word);
+            for arg in (0..MAX_ARGS).filter(|arg| given & 1 << arg != 0) {
+                kinds = with_kind_of(kinds, arg, new_kinds);
+                slot.words[arg].store(words[arg].load(Relaxed), Relaxed);
+                if let Some(new) = &mut new_texts
+                    && is_text(kinds, arg)
+                {
+                    // Its word is 0 now, which is the key of no text.
+                    texts.get_or_insert_default().swap(arg, new);
+                    slot.kept_until.store(0, Relaxed);
+                }
             }
-        }
-        let flags = site.flags | word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
-        slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
-    });
+            let flags = site.flags | word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
+            slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
+        });
+    };
+    // A handler that interrupts this may not wait for the lock.
+    thread::while_busy(rewrite);
 }
 
 /// Notes that its maker entered a span for so long.
@@ -456,7 +468,7 @@ fn close_task(place: Place, slot: &'static Slot) {
     }
     if slot.flags(HAS_LARGE_TEXT) != 0 {
         // The memory of long texts goes with them.
-        *slot.texts.lock() = None;
+        thread::while_busy(|| *slot.texts.lock() = None);
     }
     slot.leave();
     table::prefer(place);

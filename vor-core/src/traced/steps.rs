@@ -23,8 +23,8 @@ pub(crate) mod own {
     /// Makes a span, and returns its id; `None` where it is not followed.
     #[inline(never)]
     pub(crate) fn make(attributes: &Attributes<'_>, instance: Instance, making: Making) -> Option<u64> {
-        // A busy thread is in the tap, and the span is a scope already.
-        if thread::is_busy() {
+        // In the tap the span is a scope already, which is not counted.
+        if thread::drop_if_busy() {
             return None;
         }
         let (key, slot) = table::claim_next(instance)?;

@@ -7,6 +7,7 @@
 )]
 
 pub mod mutation;
+pub mod programs;
 pub mod random;
 pub mod views;
 pub mod wire;
@@ -84,10 +85,8 @@ pub fn catalog() -> Catalog {
     }
 }
 
-/// Makes a capture of `frames` frames with up to `spread` spans each.
-pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
-    let mut random = Random(seed);
-    let catalog = Arc::new(catalog());
+/// Begins a capture: the header, and everything that the catalog declares.
+fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
     let header = Header {
         file_id: random.next(),
         pid: 5,
@@ -98,7 +97,6 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
     let mut encoder = Encoder::new(header);
     let mut bytes = Vec::new();
     encoder.header(&mut bytes);
-    let header_len = bytes.len();
     for record in [
         RecordRef::Process(&catalog.process),
         RecordRef::Clock(&catalog.timeline.syncs()[0]),
@@ -121,6 +119,77 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
     ] {
         encoder.encode(record, &mut bytes);
     }
+    (encoder, bytes)
+}
+
+/// Makes a capture of so many batches with up to `spread` spans of each thread, and no mark; its
+/// one frame has all of them.
+pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> Made {
+    let mut random = Random(seed);
+    let catalog = Arc::new(catalog());
+    let (mut encoder, mut bytes) = begin(&mut random, &catalog);
+    let mut builder = TreeBuilder::new(usize::MAX);
+    let mut now = 2000;
+    let mut reach: Option<(u64, u64)> = None;
+    for _ in 0..batches {
+        let threads = [0, 1].map(|thread| thread_batch(&mut random, thread, spread, &mut now));
+        for thread in &threads {
+            let spans = thread.start_ticks.iter().zip(&thread.duration_ticks);
+            let spans = spans.map(|(start, duration)| (*start, start + duration));
+            let messages = thread.messages.iter();
+            for (start, end) in spans.chain(messages.map(|message| (message.ticks, message.ticks))) {
+                let (first, last) = reach.unwrap_or((start, end));
+                reach = Some((first.min(start), last.max(end)));
+            }
+        }
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads.into(),
+        };
+        builder.add_batch(&batch);
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+    }
+    let trees = builder.finish();
+    let (start_ticks, end_ticks) = reach.unwrap();
+    let frame = FrameSnapshot {
+        catalog: Arc::clone(&catalog),
+        start_ticks,
+        end_ticks,
+        span_count: trees.span_count,
+        threads: trees.threads,
+        ..FrameSnapshot::default()
+    };
+    if close {
+        encoder.close(&catalog, &mut bytes);
+    }
+    Made {
+        records: record_offsets(&bytes),
+        bytes,
+        frame_ends: Vec::new(),
+        spans: frame.span_count,
+        frames: vec![Arc::new(frame)],
+        catalog,
+        ticks_frames: 0,
+    }
+}
+
+/// Returns where the records of a capture begin, and its length.
+fn record_offsets(bytes: &[u8]) -> Vec<usize> {
+    let (_, mut at) = Header::decode(bytes).unwrap().unwrap();
+    let mut offsets = Vec::new();
+    while at < bytes.len() {
+        offsets.push(at);
+        at += 4 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    }
+    offsets.push(bytes.len());
+    offsets
+}
+
+/// Makes a capture of `frames` frames with up to `spread` spans each.
+pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
+    let mut random = Random(seed);
+    let catalog = Arc::new(catalog());
+    let (mut encoder, mut bytes) = begin(&mut random, &catalog);
     let mut made = Made {
         bytes: Vec::new(),
         records: Vec::new(),
@@ -188,18 +257,13 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
     if close {
         encoder.close(&catalog, &mut bytes);
     }
-    let mut at = header_len;
-    while at < bytes.len() {
-        made.records.push(at);
-        at += 4 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    }
-    made.records.push(bytes.len());
+    made.records = record_offsets(&bytes);
     made.bytes = bytes;
     made
 }
 
 /// Spans in order of ending: leaves, now and then one around the last few.
-fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
+pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
     let mut batch = ThreadBatch {
         thread: ThreadId(thread),
         ..ThreadBatch::default()

@@ -95,6 +95,7 @@ def enable(
     drain_interval_ms: float | None = None,
     max_spans_per_frame: int | None = None,
     watchdog_ms: float | None = None,
+    signals: bool | None = None,
 ) -> None:
     """Switch recording on, by these settings or, without any, by the variables.
 
@@ -104,7 +105,8 @@ def enable(
     aggregate, print_stats: count scopes instead of recording them, and print a table at the end. cpu_time,
     cpu_split: measure processor time. inline_drain: drain in frame_mark. drain_interval_ms: longest wait of a span
     for its drain. max_spans_per_frame: spans that a frame holds as a tree. watchdog_ms: tell what every thread is
-    doing when a frame or a scope takes longer.
+    doing when a frame or a scope takes longer. signals: whether a signal that ends the process, and that Python leaves
+    to the system, closes the capture first; it does where nothing is said.
 
     Where recording is on already, what can still be added is added.
     """

@@ -2,7 +2,8 @@
 
 The program runs as it would alone: as `__main__`, with its own arguments and path. Recording ends with the interpreter, after the program's threads and its own exit handlers. What the program
 starts of Python joins by the environment: `_child/sitecustomize.py` stands first in `PYTHONPATH`, and each process writes a capture of its own, `run.<pid>.vor` beside `run.vor`. What it forks goes
-on by itself.
+on by itself. Frames end at an interval, since a program that is not changed marks none; one that
+does has its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Options:
     exclude: list[str] = field(default_factory=list)
     min_us: float = 0.0
     c_calls: bool = False
+    # Where a frame ends without a mark of the program; 0 for nowhere.
+    frame_ms: float = 100.0
     # The process whose capture is `out`.
     pid: int = 0
 
@@ -49,7 +52,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Run what the arguments behind `python -m vor run` say, and exit as it does."""
     parser = argparse.ArgumentParser(
         prog="python -m vor run",
-        usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N] [--c-calls] (script.py | -m MODULE) ...",
+        usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N] [--c-calls] [--frame-ms N] (script.py | -m MODULE) ...",
         description="Run a program and record every call of Python.",
         epilog="A PLACE is a module or package, a file or a folder; the options may be given more than once.",
     )
@@ -58,6 +61,14 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser.add_argument("--exclude", action="append", default=[], metavar="PLACE", help="leave out what is here")
     parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="leave out calls shorter than N us")
     parser.add_argument("--c-calls", action="store_true", help="record calls of what is not written in Python too")
+    parser.add_argument(
+        "--frame-ms",
+        type=float,
+        default=Options.frame_ms,
+        metavar="N",
+        help="end a frame every N ms until the program marks one itself (100);"
+        " 0: the whole run is one frame",
+    )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -66,6 +77,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
         parser.error("expected a script or -m MODULE, found neither")
     if not 0.0 <= given.min_us < 1e12:
         parser.error(f"--min-us: expected a number of at least 0, found {given.min_us}")
+    if not (given.frame_ms == 0.0 or 1.0 <= given.frame_ms < 1e9):
+        parser.error(f"--frame-ms: expected 0 or a number of at least 1, found {given.frame_ms}")
     sys.argv = target
     try:
         program = _module(target[0]) if given.module is not None else _script(target[0])
@@ -75,6 +88,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             exclude=[place for name in given.exclude for place in _places("--exclude", name)],
             min_us=given.min_us,
             c_calls=given.c_calls,
+            frame_ms=given.frame_ms,
             pid=os.getpid(),
         )
     except _BadInput as error:
@@ -180,11 +194,28 @@ def _begin(options: Options) -> None:
     atexit.register(_end, options)
     _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
     _monitor.trace(True, options.c_calls)
+    _mark_frames(options)
+    if hasattr(os, "register_at_fork"):
+        # The thread that marks them is not in the child.
+        os.register_at_fork(after_in_child=lambda: _go_on_marking(options))
+
+
+def _mark_frames(options: Options) -> None:
+    if options.frame_ms > 0.0:
+        _core.mark_frames_every(options.frame_ms)
+
+
+def _go_on_marking(options: Options) -> None:
+    if _core.stop_marking_frames():
+        _mark_frames(options)
 
 
 def _end(options: Options) -> None:
     _monitor.trace(False, options.c_calls)
     _core.trace(False, [], [], 0.0, False)
+    if _core.stop_marking_frames():
+        # What is left since the last one.
+        _core.frame_mark()
     vor.disable()
     vor.close_capture()
     if os.getpid() == options.pid:

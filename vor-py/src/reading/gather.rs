@@ -238,7 +238,24 @@ pub(super) fn statistics(
     capture: &mut Capture,
     wanted: Wanted,
 ) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Stopped> {
-    let mut builder = StatsBuilder::new();
+    let mut found = statistics_once(path, capture, wanted, StatsBuilder::new())?;
+    // Where more spans waited for their parents than memory holds one by one, the next pass knows
+    // where they part.
+    for _ in 1..StatsBuilder::MAX_PASSES {
+        let Some(builder) = found.0.for_second_pass() else {
+            break;
+        };
+        found = statistics_once(path, capture, wanted, builder)?;
+    }
+    Ok(found)
+}
+
+fn statistics_once(
+    path: &Path,
+    capture: &mut Capture,
+    wanted: Wanted,
+    mut builder: StatsBuilder,
+) -> Result<(StatsBuilder, Arc<Catalog>, Damage), Stopped> {
     let (catalog, damage) = visit(path, capture, |piece| {
         match piece {
             Piece::Batch(batch) => builder.add_batch(&batch),

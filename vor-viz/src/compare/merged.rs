@@ -203,6 +203,7 @@ struct BySide {
 struct Sums {
     count: u64,
     total_ns: u64,
+    lengths_ns: u64,
     histogram: Histogram,
 }
 
@@ -227,6 +228,7 @@ impl Merged {
                 let sums = by_side.sums[side].get_or_insert_default();
                 sums.count = sums.count.saturating_add(row.count);
                 sums.total_ns = sums.total_ns.saturating_add(row.total_ns);
+                sums.lengths_ns = sums.lengths_ns.saturating_add(row.lengths_ns);
                 sums.histogram.merge(&row.histogram);
             }
         }
@@ -234,7 +236,7 @@ impl Merged {
         let finished = |side: usize, sums: &Sums| SideSums {
             frame_ns: sums.total_ns as f64 / frames[side],
             frame_count: sums.count as f64 / frames[side],
-            mean_ns: sums.total_ns as f64 / sums.count.max(1) as f64,
+            mean_ns: sums.lengths_ns as f64 / sums.count.max(1) as f64,
             p50_ns: sums.histogram.value_at(0.50),
             p99_ns: sums.histogram.value_at(0.99),
         };

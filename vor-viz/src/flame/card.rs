@@ -7,7 +7,7 @@ use vor_core::catalog::SiteId;
 use super::layout::name_of;
 use super::navigate::{inside, track_of};
 use crate::sketch::shortened;
-use crate::store::{Span, Store, TrackKind};
+use crate::store::{Span, Store, TrackKind, given_id};
 use crate::theme::Theme;
 use crate::units;
 use crate::view::SpanRef;
@@ -191,15 +191,19 @@ fn against(duration_ns: u64, usual: &Usual) -> String {
 fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
     let row = track_of(store, span).and_then(|track| track.rows.get(span.row));
     let values = row.map_or(&[][..], |row| row.args(&span.span));
+    if span.kind == TrackKind::Tasks {
+        // The other id is vor's own, and means nothing to the program.
+        if let Some(id) = given_id(values) {
+            line(ui, "task", id.to_string());
+        }
+        return;
+    }
     let names = store
         .catalog()
         .site(span.span.site)
         .map_or(&[][..], |site| &site.arg_names);
     for (i, value) in values.iter().enumerate().take(16) {
-        let name = match span.kind {
-            TrackKind::Scopes => names.get(i).map_or("?", |name| name),
-            TrackKind::Tasks => "task",
-        };
+        let name = names.get(i).map_or("?", |name| name);
         let text = match value {
             ArgValue::Str(text) => shortened(text),
             other => other.to_string().into(),

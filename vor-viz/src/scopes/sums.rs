@@ -45,8 +45,11 @@ pub struct ScopeRow {
     pub lower_name: Box<str>,
     /// Number of spans that ended.
     pub count: u64,
-    /// Sum of their lengths in nanoseconds. A call site that is open inside itself is counted once for each level.
+    /// Time during which any of them was open, in nanoseconds, summed over threads: a recursive
+    /// call adds nothing to the call around it. The sum of their lengths for tasks, which overlap.
     pub total_ns: u64,
+    /// Sum of their lengths in nanoseconds, of recursive calls as well.
+    pub lengths_ns: u64,
     /// Sum of their lengths without those of the spans directly inside them, in nanoseconds; 0 for tasks.
     pub self_ns: u64,
     /// Shortest length in nanoseconds.
@@ -61,7 +64,8 @@ pub struct ScopeRow {
     pub max_ns: u64,
     /// What was measured beside the length; nothing for tasks.
     pub measures: Measures,
-    /// Sums of that, with all inside the spans.
+    /// Sums of that, with all inside the spans; within a frame, a recursive call adds nothing to
+    /// the call around it.
     pub measured: Measured,
     /// How many spans have which length.
     pub histogram: Histogram,
@@ -70,10 +74,10 @@ pub struct ScopeRow {
 }
 
 impl ScopeRow {
-    /// Returns the mean length in nanoseconds.
+    /// Returns the mean length in nanoseconds, of recursive calls as well.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
-        self.total_ns as f64 / self.count.max(1) as f64
+        self.lengths_ns as f64 / self.count.max(1) as f64
     }
 
     /// Returns how long its spans ran on a processor in nanoseconds, with all inside them, where that was measured.
@@ -121,6 +125,8 @@ pub struct ScopeSums {
     measured: FxHashMap<SiteId, Measured>,
     kind: TrackKind,
     thread: ThreadId,
+    /// Call sites of the spans that were entered and not left.
+    around: Vec<SiteId>,
     /// Call sites of which there was a span.
     sites: usize,
     /// What was gathered and is no row yet, from when the walk is over.
@@ -138,7 +144,10 @@ struct Sites {
 #[derive(Clone, Debug)]
 struct Sums {
     total_ns: u64,
+    lengths_ns: u64,
     self_ns: u64,
+    /// How many were entered and not left.
+    open: u32,
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
@@ -151,7 +160,9 @@ impl Default for Sums {
     fn default() -> Self {
         Self {
             total_ns: 0,
+            lengths_ns: 0,
             self_ns: 0,
+            open: 0,
             min_ns: u64::MAX,
             max_ns: 0,
             histogram: Histogram::default(),
@@ -171,7 +182,10 @@ impl Sums {
     #[inline]
     fn add(&mut self, span: &Span, self_ns: u64, thread: ThreadId) {
         let ns = span.duration_ns;
-        self.total_ns = self.total_ns.wrapping_add(ns);
+        self.lengths_ns = self.lengths_ns.wrapping_add(ns);
+        if self.open == 0 {
+            self.total_ns = self.total_ns.wrapping_add(ns);
+        }
         self.self_ns = self.self_ns.wrapping_add(self_ns);
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -213,6 +227,7 @@ impl Sums {
             lower_name: name.to_lowercase().into(),
             count: self.histogram.count(),
             total_ns: self.total_ns,
+            lengths_ns: self.lengths_ns,
             self_ns: self.self_ns,
             min_ns: self.min_ns,
             p50_ns: percentile(0.50),
@@ -249,7 +264,12 @@ impl Sites {
 
 impl SpanVisitor for ScopeSums {
     #[inline]
-    fn enter(&mut self, _: &Span, _: usize) {}
+    fn enter(&mut self, span: &Span, _: usize) {
+        if self.kind == TrackKind::Scopes {
+            self.scopes.get(span.site).open += 1;
+            self.around.push(span.site);
+        }
+    }
 
     #[inline]
     fn leave(&mut self, span: &Span, _: usize, inside_ns: u64) {
@@ -259,6 +279,10 @@ impl SpanVisitor for ScopeSums {
             (&mut self.tasks, 0)
         };
         let sums = sites.get(span.site);
+        if self.kind == TrackKind::Scopes {
+            sums.open = sums.open.saturating_sub(1);
+            self.around.pop();
+        }
         self.sites += usize::from(sums.is_empty());
         sums.add(span, self_ns, self.thread);
     }
@@ -275,6 +299,7 @@ impl Gather for ScopeSums {
             measured: FxHashMap::default(),
             kind: TrackKind::Scopes,
             thread: ThreadId(0),
+            around: Vec::new(),
             sites: 0,
             left: None,
             rows: Vec::new(),
@@ -290,6 +315,10 @@ impl Gather for ScopeSums {
 
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool {
         (self.thread, self.kind) = (thread, kind);
+        // A track that left the store during the walk leaves spans open.
+        for site in self.around.drain(..) {
+            self.scopes.get(site).open = 0;
+        }
         true
     }
 

@@ -31,7 +31,7 @@ const COLUMNS: [Column; 10] = [
     },
     Column {
         title: "total",
-        hint: "How long they took together, with all inside them",
+        hint: "How long any of them was open, threads together; a recursive call adds nothing",
         digits: 9.0,
     },
     Column {
@@ -41,7 +41,7 @@ const COLUMNS: [Column; 10] = [
     },
     Column {
         title: "mean",
-        hint: "How long one took on average",
+        hint: "How long one took on average, recursive calls as well",
         digits: 9.0,
     },
     Column {
@@ -74,7 +74,7 @@ const COLUMNS: [Column; 10] = [
 /// Columns of what was measured beside lengths, where it was.
 const CPU: Column = Column {
     title: "cpu",
-    hint: "How long its spans ran on a processor, with all inside them; the rest of the total they waited",
+    hint: "How much of the total its spans ran on a processor, with all inside them",
     digits: 9.0,
 };
 const ALLOC: Column = Column {

@@ -80,6 +80,8 @@ pub struct ThreadBlock {
     pub tasks: Vec<Task>,
     /// Points that the program named within tasks, ascending by time.
     pub steps: Vec<Step>,
+    /// Tasks that began on it with a number of the program.
+    pub begins: Vec<TaskBegin>,
 }
 
 /// A line of text at a moment.
@@ -102,6 +104,15 @@ pub struct Task {
     pub begin_ns: i64,
     /// How long it lived.
     pub duration_ns: u64,
+}
+
+/// The begin of a task that the program numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TaskBegin {
+    /// The task's id.
+    pub task: u64,
+    /// The number that the program gave it.
+    pub given_id: u64,
 }
 
 /// A named point within a task.
@@ -261,14 +272,23 @@ impl Clock<'_> {
 fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, Measured)> {
     let mut sums = FrameSums::new(&snapshot.catalog);
     for tree in snapshot.threads.iter().filter(|tree| !tree.arg_values.is_empty()) {
-        tree.spans
-            .iter()
-            .for_each(|span| sums.add(span.site, tree.args(span)));
+        sums.begin_thread();
+        // From the last to the first, what is inside a span comes before it.
+        for span in tree.spans.iter().rev() {
+            let ticks = span.start_ticks..span.end_ticks();
+            sums.add(span.site, ticks, tree.args(span));
+        }
     }
+    let mut thread = None;
     for batch in batches {
+        if thread.replace(batch.thread) != Some(batch.thread) {
+            sums.begin_thread();
+        }
         for args in &batch.args {
-            if let Some(&site) = batch.sites.get(args.span as usize) {
-                sums.add(site, &args.values);
+            let at = args.span as usize;
+            if at < batch.len() {
+                let ticks = batch.start_ticks[at]..batch.end_ticks(at);
+                sums.add(batch.sites[at], ticks, &args.values);
             }
         }
     }
@@ -386,5 +406,13 @@ impl ThreadBlock {
             site: event.site,
             ns: clock.ns(event.start_ticks),
         }));
+        self.begins
+            .extend(events.iter().filter_map(|event| match event.kind {
+                TaskEventKind::Begin { given_id } => Some(TaskBegin {
+                    task: event.task,
+                    given_id,
+                }),
+                _ => None,
+            }));
     }
 }

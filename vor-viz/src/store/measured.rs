@@ -1,6 +1,10 @@
 //! What the spans of a frame measured beside their length, in sums per call site.
 //!
-//! Spans carry it as their last arguments, and only those for which there is something to tell. All values include those of the spans inside.
+//! Spans carry it as their last arguments, and only those for which there is something to tell. All
+//! values include those of the spans inside, so a recursive call adds nothing to the call around
+//! it.
+
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use vor_core::batch::ArgValue;
@@ -13,6 +17,14 @@ pub(super) struct FrameSums<'a> {
     /// How many arguments of a site are its own; `None` where nothing is measured.
     own_args: FxHashMap<SiteId, Option<usize>>,
     sums: FxHashMap<SiteId, Measured>,
+    /// The spans of the thread that no later one of their call site contains yet.
+    outermost: FxHashMap<SiteId, Vec<Counted>>,
+}
+
+/// A span whose values are in the sums.
+struct Counted {
+    ticks: Range<u64>,
+    measured: Measured,
 }
 
 impl<'a> FrameSums<'a> {
@@ -21,11 +33,18 @@ impl<'a> FrameSums<'a> {
             catalog,
             own_args: FxHashMap::default(),
             sums: FxHashMap::default(),
+            outermost: FxHashMap::default(),
         }
     }
 
-    /// Adds what a span measured, by its arguments.
-    pub(super) fn add(&mut self, site: SiteId, args: &[ArgValue]) {
+    /// The spans of another thread follow.
+    pub(super) fn begin_thread(&mut self) {
+        self.outermost.clear();
+    }
+
+    /// Adds what a span measured, by its arguments. The spans inside it must have been added
+    /// before.
+    pub(super) fn add(&mut self, site: SiteId, ticks: Range<u64>, args: &[ArgValue]) {
         let Some(info) = self.catalog.site(site).filter(|_| !args.is_empty()) else {
             return;
         };
@@ -35,8 +54,14 @@ impl<'a> FrameSums<'a> {
             (!measures.is_none()).then(|| info.arg_names.len().saturating_sub(count))
         });
         if own_args.is_some_and(|own_args| args.len() > own_args) {
+            let measured = Measured::of(info, args);
             let sum = self.sums.entry(site).or_default();
-            *sum = sum.plus(Measured::of(info, args));
+            let outermost = self.outermost.entry(site).or_default();
+            while let Some(inside) = outermost.pop_if(|other| is_within(&other.ticks, &ticks)) {
+                *sum = sum.less(inside.measured);
+            }
+            *sum = sum.plus(measured);
+            outermost.push(Counted { ticks, measured });
         }
     }
 
@@ -46,4 +71,8 @@ impl<'a> FrameSums<'a> {
         sums.sort_unstable_by_key(|(site, _)| *site);
         sums
     }
+}
+
+fn is_within(inner: &Range<u64>, outer: &Range<u64>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
 }

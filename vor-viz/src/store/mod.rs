@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use vor_core::catalog::{Catalog, ThreadId};
 
-pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, ThreadBlock};
+pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
 pub use level_of_detail::{PixelScale, RowPixels, Wanted, WideSpan};
 pub use row::{Row, Span};
-pub use track::{Track, TrackKind};
+use track::GivenIds;
+pub use track::{Track, TrackKind, given_id};
 pub use walk::{SpanVisitor, Walk};
 
 /// Names a frame of a store for as long as it lives: the n-th that was ever pushed.
@@ -35,6 +36,7 @@ pub struct Store {
     frames: VecDeque<FrameEntry>,
     first: FrameId,
     tracks: Vec<Track>,
+    given_ids: GivenIds,
     max_frames: usize,
     max_spans: usize,
     held_spans: usize,
@@ -50,6 +52,7 @@ impl Store {
             frames: VecDeque::new(),
             first: FrameId(0),
             tracks: Vec::new(),
+            given_ids: GivenIds::default(),
             max_frames: max_frames.max(1),
             max_spans,
             held_spans: 0,
@@ -159,14 +162,19 @@ impl Store {
 
     /// Appends spans that belong to frames which are there already. Spans must come in the order of their frames.
     pub fn add_spans(&mut self, block: &FrameBlock) {
+        // A task may end on another thread than it began on.
+        let begins = block.threads.iter().flat_map(|thread| &thread.begins);
+        begins.for_each(|begin| self.given_ids.begin(begin));
         for thread in &block.threads {
             if !thread.rows.is_empty() || !thread.messages.is_empty() {
                 let track = self.track(TrackKind::Scopes, thread.thread);
                 track.add_scopes(thread);
             }
             if !thread.tasks.is_empty() || !thread.steps.is_empty() {
+                let mut given_ids = std::mem::take(&mut self.given_ids);
                 let track = self.track(TrackKind::Tasks, thread.thread);
-                track.add_tasks(thread);
+                track.add_tasks(thread, &mut given_ids);
+                self.given_ids = given_ids;
             }
             let spans: usize = thread.rows.iter().map(RowBlock::len).sum();
             self.held_spans += spans + thread.tasks.len();
@@ -188,6 +196,7 @@ impl Store {
         self.first.0 += self.frames.len() as u64;
         self.frames.clear();
         self.tracks.clear();
+        self.given_ids = GivenIds::default();
         self.held_spans = 0;
         self.version += 1;
     }

@@ -2,14 +2,18 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use vor_core::batch::ArgValue;
 use vor_core::catalog::{SiteId, ThreadId};
 
-use super::block::{Message, RowBlock, Step, Task, ThreadBlock};
+use super::block::{Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
 use super::row::Row;
 
 /// Most lanes of tasks of a thread. What does not fit beside so many others is counted.
 const MAX_LANES: usize = 256;
+
+/// Most open tasks whose numbers are known.
+const MAX_NUMBERED: usize = 1 << 18;
 
 /// What a track shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,8 +84,9 @@ impl Track {
     }
 
     /// Appends a frame's tasks, each to the first lane that is free by then.
-    pub(super) fn add_tasks(&mut self, block: &ThreadBlock) {
+    pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut GivenIds) {
         for task in &block.tasks {
+            let given_id = given_ids.end(task.id);
             let free = self.rows.iter().position(|row| row.end_ns() <= task.begin_ns);
             let lane = free.unwrap_or(self.rows.len());
             if lane == MAX_LANES {
@@ -91,7 +96,7 @@ impl Track {
             if lane == self.rows.len() {
                 self.rows.push(Row::default());
             }
-            self.rows[lane].extend(&one(task));
+            self.rows[lane].extend(&one(task, given_id));
         }
         self.steps.extend(block.steps.iter().copied());
     }
@@ -124,11 +129,41 @@ impl Track {
     }
 }
 
+/// Numbers of the program for tasks that have begun and not ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GivenIds {
+    open: FxHashMap<u64, u64>,
+}
+
+impl GivenIds {
+    pub(super) fn begin(&mut self, begin: &TaskBegin) {
+        if self.open.len() < MAX_NUMBERED {
+            self.open.insert(begin.task, begin.given_id);
+        }
+    }
+
+    /// Forgets a task that has ended, and returns its number.
+    fn end(&mut self, task: u64) -> Option<u64> {
+        self.open.remove(&task)
+    }
+}
+
+/// Returns the number that the program gave a task in a track of tasks, from its arguments, where
+/// its begin is known.
+#[must_use]
+pub fn given_id(args: &[ArgValue]) -> Option<u64> {
+    match args {
+        [_, ArgValue::U64(given_id)] => Some(*given_id),
+        _ => None,
+    }
+}
+
 /// Returns a row of one task.
-fn one(task: &Task) -> RowBlock {
+fn one(task: &Task, given_id: Option<u64>) -> RowBlock {
     let mut row = RowBlock::default();
     row.push(task.begin_ns, task.duration_ns, SiteId(task.site.0));
-    // Its number, by which its steps know it.
-    row.args.push((0, Box::new([ArgValue::U64(task.id)])));
+    // The id by which its steps know it, and the program's number.
+    let ids = std::iter::once(task.id).chain(given_id).map(ArgValue::U64);
+    row.args.push((0, ids.collect()));
     row
 }

@@ -1,6 +1,9 @@
 //! `vor heap`: what a program has in use more at one snapshot of its heap than at an earlier one, by the stack of scopes that allocated it.
 //!
-//! The capture is streamed, and of its snapshots two are kept.
+//! The capture is streamed, and of its snapshots at most three are kept. The last one of a capture
+//! that was closed was taken as the recording ended: at the exit of the program, what `main` had in
+//! its variables is gone by then, and a leak that hung on them with it. So the one before is
+//! compared unless the command says otherwise.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +16,7 @@ use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
 use crate::command::output::Output;
+use crate::command::slowest;
 use crate::command::source::warn_of;
 use crate::command::table::{Column, Kind, printable, write_table};
 use crate::command::units;
@@ -28,11 +32,12 @@ pub(crate) struct Args {
     /// Number of the snapshot to begin with; the first is 0. A later one leaves out what the program needs to start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
-    /// Number of the snapshot to end with; the last one unless this says otherwise.
+    /// Number of the snapshot to end with; by default the last one that was taken while the
+    /// recording went on, and not the one at its end.
     #[arg(long, value_name = "N")]
     to: Option<u64>,
     /// How many stacks are shown, those that grew most first.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = slowest::at_least_one)]
     top: usize,
     /// Writes what changed as a profile for `go tool pprof`, too.
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -85,6 +90,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     }
     let mut totals = Vec::new();
     let (mut earlier, mut later): (Option<Numbered>, Option<Numbered>) = (None, None);
+    let mut before_last: Option<Numbered> = None;
     while let Some(event) = reader
         .next_event()
         .map_err(|error| Failure::in_file(&args.path, error))?
@@ -105,8 +111,15 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         if number == args.from {
             earlier = Some((number, snapshot));
         } else if args.to.is_none_or(|to| number == to) && number > args.from {
-            later = Some((number, snapshot));
+            before_last = later.replace((number, snapshot));
         }
+    }
+    // A closed capture has nothing behind its last snapshot.
+    let is_closed = reader.damage().tail.is_none();
+    let mut at_end = None;
+    if is_closed && args.to.is_none() {
+        at_end = later.as_ref().map(|(number, _)| *number);
+        later = before_last.or(later);
     }
     warn_of(&args.path, reader.damage());
     let found = units::counted(totals.len() as u64, "snapshot");
@@ -145,19 +158,37 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         json::write_pretty(out, &heap)?;
     } else {
         let (first, last) = (totals[from as usize], totals[to as usize]);
-        let ns = last.unix_ns.saturating_sub(first.unix_ns).max(0);
         let mode = match sample_bytes(&later) {
             Some(bytes) => format!("estimated, a sample per {}", units::bytes(bytes)),
             None => "exact".to_owned(),
         };
+        let begin_ns = totals.first().map_or(0, |total| total.unix_ns);
+        let at = |total: TotalJson| {
+            let ns = total.unix_ns.saturating_sub(begin_ns).max(0);
+            units::duration(ns as f64)
+        };
         writeln!(
             out,
-            "{found}, {mode}; from number {from} to {to}, {}: {} in use, then {}",
-            units::duration(ns as f64),
+            "{found}, {mode}; from number {from} at {} to {to} at {}: {} in use, then {}",
+            at(first),
+            at(last),
             units::bytes(first.inuse_bytes),
             units::bytes(last.inuse_bytes)
         )
         .map_err(Failure::output)?;
+        let note = match at_end {
+            Some(number) if number == to => Some(format!(
+                "number {number} was taken as the recording ended, when what `main` held may be \
+                 gone; a smaller VOR_HEAP_S takes some before"
+            )),
+            Some(number) => Some(format!(
+                "number {number}, taken as the recording ended, is left out; --to {number} takes it"
+            )),
+            None => None,
+        };
+        if let Some(note) = note {
+            writeln!(out, "{note}").map_err(Failure::output)?;
+        }
         print_table(&changes, args.top, out)?;
     }
     Ok(Outcome::Fine)

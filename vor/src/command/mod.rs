@@ -1,6 +1,8 @@
 //! The `vor` command: looks into captures.
 //!
-//! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source` reads either version of the format as batches and frames, `failure` is
+//! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source`
+//! reads either version of the format as batches and frames, `writer` knows whether a capture may
+//! still grow, `failure` is
 //! what ends a command early, `patterns` are names with wildcards, `slowest` finds frames, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
 //! meanwhile. Results go to stdout, everything else to stderr, a line each.
 
@@ -12,6 +14,7 @@ mod json;
 mod range;
 mod progress;
 mod source;
+mod writer;
 mod output;
 mod patterns;
 mod slowest;
@@ -31,7 +34,7 @@ mod view;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, warn};
 
@@ -68,6 +71,15 @@ enum Outcome {
     Found,
     /// The work is done, without what could not be read.
     Incomplete,
+}
+
+/// Returns the names of all commands, in the order of `--help`.
+fn names() -> Vec<String> {
+    let commands = Cli::command();
+    let names = commands
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned());
+    names.collect()
 }
 
 /// Does what a command line says, the name of the program first, and returns the exit code.

@@ -204,8 +204,12 @@ pub(crate) fn is_damaged(damage: &Damage) -> bool {
 
 /// Returns what to say of a capture of so many frames that has no spans.
 pub(crate) fn no_spans(frames: u64) -> String {
+    let place = match frames {
+        0 => String::new(),
+        frames => format!(" in {}", units::counted(frames, "frame")),
+    };
     format!(
-        "spans were expected, found none in {}; captures of metrics only have none (VOR_RECORD_FLAME=1 records them)",
-        units::counted(frames, "frame")
+        "spans were expected, found none{place}: the program opened no scope, \
+         or recorded metrics only (VOR_RECORD_FLAME=1 records spans too)"
     )
 }

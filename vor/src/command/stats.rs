@@ -31,6 +31,10 @@ use crate::command::table::{Column, Kind, printable, write_table};
 use crate::command::units;
 
 /// Tells which scopes take the time: count, total, self, mean and percentiles of each.
+///
+/// The total of a scope is the time during which it was open at all, summed over threads: a
+/// recursive call adds nothing to the call around it. Self is the time without the scopes directly
+/// inside. Mean, percentiles and max are of single calls, recursive ones as well.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
@@ -45,8 +49,10 @@ pub(crate) struct Args {
     /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
-    /// Subtracts what each scope costs: nanoseconds, or `auto` (the default) to measure it on this machine, now.
-    #[arg(long, value_name = "NS", num_args = 0..=1, default_missing_value = "auto")]
+    /// Subtracts what each scope costs: --corrected=19 for 19 nanoseconds, --corrected to measure
+    /// it on this machine, now.
+    #[arg(long, value_name = "NS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "auto")]
     corrected: Option<Correction>,
     /// Only threads of this name.
     #[arg(long, value_name = "NAME")]
@@ -135,6 +141,7 @@ struct ScopeJson<'a> {
     max_ns: u64,
     child_spans: u64,
     descendant_spans: u64,
+    nested_spans: u64,
     #[serde(flatten)]
     cpu: Option<CpuJson>,
     #[serde(flatten)]
@@ -242,7 +249,28 @@ fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failur
     if let Some(name) = &args.thread {
         known_thread(source, name)?;
     }
-    let mut gathered = Gathered::default();
+    let mut gathered = gather_once(args, source, range, StatsBuilder::new())?;
+    // Where more spans waited for their parents than memory holds one by one, the next pass knows
+    // where they part.
+    for _ in 1..StatsBuilder::MAX_PASSES {
+        let Some(builder) = gathered.0.builder.for_second_pass() else {
+            break;
+        };
+        gathered = gather_once(args, source, range, builder)?;
+    }
+    Ok(gathered)
+}
+
+fn gather_once(
+    args: &Args,
+    source: &mut Source,
+    range: FrameRange,
+    builder: StatsBuilder,
+) -> Result<(Gathered, Walked), Failure> {
+    let mut gathered = Gathered {
+        builder,
+        ..Gathered::default()
+    };
     let mut progress = Progress::new("reading", false);
     let walked = source.walk(&mut progress, |piece| {
         match piece {
@@ -352,6 +380,7 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
         max_ns: row.max_ns,
         child_spans: row.child_spans,
         descendant_spans: row.descendant_spans,
+        nested_spans: row.nested_spans,
         cpu: row
             .cpu_ns()
             .zip(row.self_cpu_ns())

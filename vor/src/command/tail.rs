@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vor_core::catalog::{Catalog, Column, ThreadId};
 use vor_core::export::thread_label;
@@ -20,13 +20,19 @@ use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
 use crate::command::table::printable;
 use crate::command::units;
+use crate::command::writer::{self, Writer};
 
 /// How long to wait for more: the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Follows a capture while it grows, a line per frame, until the recorder closes it.
+/// How long nothing may come before it is asked whether the recorder still lives.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Follows a capture while it grows, a line per frame, until the recorder closes it or ends without
+/// that.
 ///
-/// A capture of version 2 never says that it is closed; ctrl-C ends the command.
+/// Whether it has ended is known on the machine on which it ran, if that is a Linux. A capture of
+/// version 2 never says that it is closed; ctrl-C ends the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
@@ -38,6 +44,10 @@ pub(crate) struct Args {
     /// Prints what is there and does not wait for more.
     #[arg(long)]
     once: bool,
+    /// Waits for more though the process that wrote the capture is gone: something else may go on
+    /// with the file.
+    #[arg(long, conflicts_with = "once")]
+    wait: bool,
     /// Gives JSON, one object per frame and line.
     #[arg(long)]
     json: bool,
@@ -58,6 +68,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         origin_ns: None,
     };
     let mut waiting = Some(VecDeque::new());
+    let (mut length, mut quiet_since) = (0, Instant::now());
     loop {
         match follower.next().map_err(named)? {
             Some(Step::Frame(recovered)) => {
@@ -91,6 +102,20 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                         Some(_) => Ok(Outcome::Fine),
                         None => Err(Failure::in_file(&args.path, "frames were expected, found none")),
                     };
+                }
+                let length_now = std::fs::metadata(&args.path).map_or(0, |file| file.len());
+                if std::mem::replace(&mut length, length_now) != length_now {
+                    quiet_since = Instant::now();
+                }
+                if quiet_since.elapsed() >= QUIET && !args.wait {
+                    if let Writer::Gone(who) = follower.writer(&args.path) {
+                        let what = format!("{who} ended without closing it; --wait goes on");
+                        let failure = Failure::in_file(&args.path, &what);
+                        printer.origin_ns.ok_or(failure)?;
+                        warn(&format!("{}: {what}", args.path.display()));
+                        return Ok(Outcome::Fine);
+                    }
+                    quiet_since = Instant::now();
                 }
                 thread::sleep(POLL);
             }
@@ -208,6 +233,16 @@ impl Follower {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// Looks for the process that writes the capture.
+    fn writer(&self, path: &Path) -> Writer {
+        match self {
+            Self::V2(_) => Writer::MayLive,
+            Self::V3(reader) => reader
+                .catalog()
+                .map_or(Writer::MayLive, |catalog| writer::find(path, catalog)),
         }
     }
 

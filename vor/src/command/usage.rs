@@ -26,7 +26,8 @@ fn line(error: &clap::Error) -> String {
     let option = found(ContextKind::InvalidArg);
     match error.kind() {
         ErrorKind::InvalidSubcommand => format!(
-            "a command was expected (info, stats, frames, tail, check, export, merge, diff, view), found `{}`",
+            "a command was expected ({}), found `{}`",
+            super::names().join(", "),
             found(ContextKind::InvalidSubcommand)
         ),
         ErrorKind::MissingRequiredArgument => format!("{option} was expected, found nothing; see --help"),

@@ -1,9 +1,9 @@
 //! Bad input gets one line on stderr that says what was expected and what was found, and exit code 2.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::recording::recording;
-use crate::{Run, run, v2, vor};
+use crate::{Run, made, run, v2, vor};
 
 const COMMANDS: [(&str, &[&str]); 6] = [
     ("info", &[]),
@@ -75,7 +75,7 @@ fn captures_without_frames() {
     assert_eq!(run("check", &path, &[]).code, 0);
     let csv: (&str, &[&str]) = ("export", &["--to", "csv"]);
     let metrics: (&str, &[&str]) = ("export", &["--to", "metrics-csv"]);
-    for (command, options) in [COMMANDS[1], COMMANDS[2], COMMANDS[3], COMMANDS[5], csv, metrics] {
+    for (command, options) in [COMMANDS[1], COMMANDS[2], COMMANDS[3], COMMANDS[5], metrics] {
         let run = run(command, &path, options);
         assert!(
             run.refusal().contains("frames were expected, found none"),
@@ -93,6 +93,43 @@ fn captures_without_frames() {
 }
 
 #[test]
+fn exports_of_captures_without_spans_say_so_where_only_spans_would_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun.vor");
+    std::fs::write(&begun, &recording().bytes[..44]).unwrap();
+    let frames = folder.path().join("frames.vor");
+    made::capture(&frames, &[made::scope("request", 1, 1)], 60, 0, 1);
+    let out = folder.path().join("out");
+    for to in ["collapsed", "pprof", "speedscope", "csv"] {
+        let cases: [(&Path, &[&str], &str); 4] = [
+            (&v2("metrics_only.vor"), &[], "found none in 60 frames: "),
+            (&frames, &[], "found none in 60 frames: "),
+            (&frames, &["--frames", "3..5"], "found none in 2 frames: "),
+            (&begun, &[], "found none: "),
+        ];
+        for (path, options, found) in cases {
+            let options = [&["--to", to, "-o", out.to_str().unwrap()], options].concat();
+            let run = run("export", path, &options);
+            let line = run.refusal();
+            assert!(
+                line.contains("spans were expected, ") && line.contains(found),
+                "{to}: {line}"
+            );
+            assert!(line.contains("VOR_RECORD_FLAME=1"), "{to}: {line}");
+            assert!(!out.exists(), "{to}: {options:?}");
+        }
+    }
+    for to in ["chrome", "perfetto", "firefox", "metrics-csv"] {
+        let path = v2("metrics_only.vor");
+        let run = run("export", &path, &["--to", to, "-o", out.to_str().unwrap()]);
+        assert_eq!(run.code, 0, "{to}: {run:?}");
+        let bytes = std::fs::read(&out).unwrap();
+        assert!(bytes.len() > 1_000, "{to}: the metrics are there");
+        std::fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
 fn names_and_ranges_that_do_not_exist() {
     let path = &recording().path;
     let cases: [(&[&str], &str); 8] = [
@@ -102,7 +139,7 @@ fn names_and_ranges_that_do_not_exist() {
         (&["--frames", "9..3"], "found `9..3`"),
         (&["--frames", "first"], "found `first`"),
         (&["--sort", "colour"], "one of self, total, mean"),
-        (&["--corrected", "much"], "found `much`"),
+        (&["--corrected=much"], "found `much`"),
         (&["--colour"], "--colour"),
     ];
     for (options, found) in cases {
@@ -161,5 +198,67 @@ fn a_pipe_is_refused_and_not_waited_for() {
             run.refusal().contains("found a pipe or device"),
             "{command}: {run:?}"
         );
+    }
+}
+
+#[test]
+fn an_unknown_command_is_answered_with_all_there_are() {
+    let said = Run::from(vor().arg("foo").output().unwrap());
+    let line = said.refusal();
+    let help = Run::from(vor().arg("--help").output().unwrap()).stdout;
+    let commands = help.split_once("Commands:").unwrap().1;
+    let commands = commands.split("Options:").next().unwrap();
+    let names = commands.lines().filter_map(|line| line.strip_prefix("  "));
+    let names: Vec<&str> = names
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(names.contains(&"heap") && names.len() > 8, "{names:?}");
+    for name in names {
+        assert!(line.contains(name), "`{name}` is missing in: {line}");
+    }
+}
+
+#[test]
+fn a_label_that_no_scope_has_is_refused() {
+    let path = &recording().path;
+    let line = run("export", path, &["--to", "pprof", "--label", "nope"])
+        .refusal()
+        .to_owned();
+    assert!(
+        line.contains("--label nope: no scope has an argument of this name"),
+        "{line}"
+    );
+    assert!(line.contains("`frame`"), "{line}");
+    let fine = run(
+        "export",
+        path,
+        &["--to", "pprof", "-o", "/dev/null", "--label", "frame"],
+    );
+    assert_eq!((fine.code, fine.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn an_optional_value_does_not_take_the_name_of_the_file() {
+    let path = &recording().path;
+    let output = vor().args(["stats", "--corrected"]).arg(path).output().unwrap();
+    let said = Run::from(output);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stdout.contains("corrected for"), "{said:?}");
+}
+
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let path = &recording().path;
+    for (options, word) in [
+        (&["--to", "metrics-csv", "--min-us", "5"][..], "--min-us"),
+        (&["--to", "metrics-csv", "--name", "step"], "--name"),
+        (&["--to", "chrome", "--label", "frame"], "--label"),
+        #[cfg(feature = "parquet")]
+        (&["--to", "chrome", "--table", "spans"], "--table"),
+    ] {
+        let line = run("export", path, options).refusal().to_owned();
+        assert!(line.contains(word), "{options:?}: {line}");
     }
 }

@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
+use vor_core::catalog::{MachineInfo, ProcessInfo};
+
+use crate::made::unclosed;
 use crate::recording::{FRAMES, recording};
 use crate::{run, v2, vor};
 
@@ -36,6 +39,68 @@ fn tail_prints_frames_as_they_are_written_and_ends_with_the_recording() {
     }
     assert_eq!(indices, (0..FRAMES).collect::<Vec<_>>());
     assert!(tail.wait().unwrap().success());
+}
+
+/// Starts `vor tail` on a file, and returns what it says until it ends.
+#[cfg(target_os = "linux")]
+fn tail(path: &std::path::Path) -> crate::Run {
+    crate::Run::from(vor().args(["tail", "-n", "1000"]).arg(path).output().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("killed.vor");
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let pid = ended.id();
+    ended.wait().unwrap();
+    let process = ProcessInfo {
+        pid,
+        name: "true".to_owned(),
+        ..ProcessInfo::default()
+    };
+    let text = |path: &str| std::fs::read_to_string(path).unwrap().trim().to_owned();
+    let machine = MachineInfo {
+        host: text("/proc/sys/kernel/hostname"),
+        boot_id: text("/proc/sys/kernel/random/boot_id"),
+        ..MachineInfo::default()
+    };
+    let elsewhere = MachineInfo {
+        host: "elsewhere".to_owned(),
+        ..machine.clone()
+    };
+    unclosed(&path, process.clone(), machine, 20);
+    let shown = tail(&path);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(
+        shown.stderr.contains("ended without closing it; --wait"),
+        "{shown:?}"
+    );
+    assert!(shown.stdout.lines().count() > 10, "{shown:?}");
+
+    // Of another machine nothing is known. Who has the file open for writing may go on with it, and
+    // so may a caller who says so.
+    let of_elsewhere = folder.path().join("elsewhere.vor");
+    unclosed(&of_elsewhere, process, elsewhere, 20);
+    let written = folder.path().join("written.vor");
+    std::fs::copy(&path, &written).unwrap();
+    let writer = std::fs::OpenOptions::new().append(true).open(&written).unwrap();
+    for (path, option) in [(&of_elsewhere, None), (&written, None), (&path, Some("--wait"))] {
+        let mut waiting = vor()
+            .args(["tail"])
+            .args(option)
+            .arg(path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(2_500));
+        assert!(waiting.try_wait().unwrap().is_none(), "{path:?} {option:?}");
+        waiting.kill().unwrap();
+        waiting.wait().unwrap();
+    }
+    drop(writer);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn a_pprof_profile_is_gzipped_and_labels_are_its_own_option() {
     assert_eq!(run("export", &recording.path, &options).code, 0);
     let plain = std::fs::read(&out).unwrap();
     assert_eq!(plain[..3], [0x1f, 0x8b, 8]);
-    options.extend(["--label", "n", "--label", "absent"]);
+    options.extend(["--label", "frame", "--label", "item"]);
     assert_eq!(run("export", &recording.path, &options).code, 0);
     assert!(std::fs::read(&out).unwrap().starts_with(&plain[..3]));
     options.extend(["--name", "no such scope"]);

@@ -30,12 +30,37 @@ fn what_leaked_comes_first() {
     assert_eq!(
         lines,
         [
-            "4 snapshots, exact; from number 0 to 3, 3.00 s: 1.20 kB in use, then 13.1 kB",
+            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.20 kB in use, then 9.40 kB",
+            "number 3, taken as the recording ended, is left out; --to 3 takes it",
             "   bytes  objects  allocated in        at",
-            "+12.0 kB     +120  request > remember  made.rs:20",
-            "  -100 B       -1  request             made.rs:10",
+            "+8.00 kB      +80  request > remember  made.rs:20",
+            "  +200 B       +2  request > render    made.rs:30",
         ]
     );
+}
+
+#[test]
+fn a_leak_that_ends_with_the_variables_of_main_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.vor");
+    // 253 kB hang on a variable of `main`, which is gone when the last snapshot is taken.
+    let objects: [&[u64]; 4] = [&[5, 0, 7], &[5, 1_265, 7], &[5, 2_530, 7], &[5, 0, 6]];
+    heaps(&path, &SCOPES, HeapMode::Exact, &objects);
+    let json = run("heap", &path, &["--json"]).json();
+    assert_eq!((&json["from"], &json["to"]), (&0.into(), &2.into()));
+    assert_eq!(json["changes"][0]["stack"][1], "remember");
+    assert_eq!(json["changes"][0]["inuse_bytes"], 253_000);
+    let to_the_end = run("heap", &path, &["--json", "--to", "3"]).json();
+    assert_eq!(to_the_end["changes"][0]["inuse_bytes"], -100);
+
+    // With nothing between, what there is is compared, and said.
+    heaps(&path, &SCOPES, HeapMode::Exact, &objects[2..]);
+    let shown = run("heap", &path, &[]).stdout;
+    assert!(
+        shown.contains("number 1 was taken as the recording ended"),
+        "{shown}"
+    );
+    assert!(run("heap", &path, &["--top", "0"]).refusal().contains("--top"));
 }
 
 #[test]

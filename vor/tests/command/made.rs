@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vor::{FrameSink, FrameSnapshot, SpanBatch};
 use vor_core::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_core::batch::ThreadBatch;
-use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadInfo};
+use vor_core::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_core::clock::{ClockSync, Timeline};
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
@@ -110,6 +110,69 @@ pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]])
         heap.stacks = objects.iter().enumerate().map(stack).collect();
         sink.accept_heap(&heap, &catalog).unwrap();
     }
+    sink.finish().unwrap();
+}
+
+/// Writes a capture of these spans of one thread, each a begin, a length and the number of its scope
+/// from 1 on, in the order of their ends, in frames of so many spans.
+pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame: usize) {
+    let catalog = catalog(scopes);
+    let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
+    let mut start_ticks = 0;
+    for (index, part) in (0..).zip(spans.chunks(per_frame)) {
+        let mut thread = ThreadBatch::default();
+        for &(begin, length, site) in part {
+            end(&mut thread, begin, length, site);
+        }
+        let end_ticks = part.last().map_or(0, |span| span.0 + span.1);
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread],
+        };
+        sink.accept_batch(&batch).unwrap();
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            start_ticks,
+            end_ticks,
+            span_count: part.len() as u64,
+            ..FrameSnapshot::default()
+        };
+        sink.accept_frame(&Arc::new(frame)).unwrap();
+        start_ticks = end_ticks;
+    }
+    sink.finish().unwrap();
+}
+
+/// Writes a capture of so many frames that a process wrote and did not close, with a mark of its
+/// machine.
+pub fn unclosed(path: &Path, process: ProcessInfo, machine: MachineInfo, frames: u64) {
+    let catalog = Arc::new(Catalog {
+        process: Arc::new(process),
+        machine: Arc::new(machine),
+        ..Catalog::clone(&catalog(&[scope("work", 1, 10)]))
+    });
+    let open = path.with_extension("open");
+    let mut sink = CaptureSink::create(&open, CaptureOptions::default()).unwrap();
+    for index in 0..frames {
+        let mut thread = ThreadBatch::default();
+        end(&mut thread, 1_000 + index * 100, 50, 1);
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![thread],
+        };
+        sink.accept_batch(&batch).unwrap();
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            start_ticks: 1_000 + index * 100,
+            end_ticks: 1_100 + index * 100,
+            span_count: 1,
+            ..FrameSnapshot::default()
+        };
+        sink.accept_frame(&Arc::new(frame)).unwrap();
+    }
+    std::fs::copy(&open, path).unwrap();
     sink.finish().unwrap();
 }
 

@@ -22,6 +22,7 @@ mod diff;
 mod heap;
 mod merge;
 mod following;
+mod unmarked;
 mod bad_input;
 
 use std::path::{Path, PathBuf};

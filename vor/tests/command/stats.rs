@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::made::{Made, scope, spans};
 use crate::recording::{ACROSS, FRAMES, Recording, Seen, recording};
 use crate::{Run, run, v2, v2_expected, vor};
 
@@ -177,7 +178,7 @@ fn rows_are_sorted_by_what_is_asked_for() {
 #[test]
 fn the_cost_of_the_scopes_is_subtracted_on_request() {
     let recording = recording();
-    let json = stats(recording, &["--json", "--corrected", "20"]).json();
+    let json = stats(recording, &["--json", "--corrected=20"]).json();
     assert_eq!(json["corrected_ns"], 20);
     let expected = rows(&recording.spans, |_| true);
     for scope in json["scopes"].as_array().unwrap() {
@@ -256,4 +257,31 @@ fn captures_of_version_2_have_statistics_too() {
         }
         assert_eq!(said, expected, "{name}");
     }
+}
+
+#[test]
+fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_spans() {
+    const SCOPES: [Made; 3] = [scope("run_all", 1, 0), scope("parse", 2, 0), scope("leaf", 3, 0)];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep.vor");
+    // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, ten ticks for each leaf of seven.
+    let leaves = |from: u64, count: u64| (0..count).map(move |i| (from + 10 * i, 7, 3));
+    let mut made: Vec<(u64, u64, u32)> = leaves(10, 40_003).collect();
+    let outer = 10 + 10 * 40_003;
+    made.extend(leaves(outer + 20, 40_000));
+    made.push((outer + 10, 400_010, 2));
+    made.push((outer, 400_030, 2));
+    made.push((0, 900_000, 1));
+    spans(&path, &SCOPES, &made, 50_000);
+    let json = run("stats", &path, &["--json", "--sort", "name"]).json();
+    assert_eq!(json["estimated_self_times"], 0);
+    let row = |at: usize| {
+        let scope = &json["scopes"][at];
+        let number = |field: &str| scope[field].as_u64().unwrap();
+        (number("total_ns"), number("self_ns"), number("nested_spans"))
+    };
+    assert_eq!(row(0), (80_003 * 7, 80_003 * 7, 0));
+    assert_eq!(row(1), (400_030, 400_030 - 40_000 * 7, 1));
+    assert_eq!(row(2), (900_000, 900_000 - 40_003 * 7 - 400_030, 0));
+    assert_eq!(json["scopes"][1]["mean_ns"], 400_020.0);
 }

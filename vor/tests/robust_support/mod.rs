@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use vor_core::batch::ThreadBatch;
 use vor_core::frame::FrameSnapshot;
@@ -50,6 +52,24 @@ pub fn child(test: &str, role: &str, folder: &Path) -> Command {
 /// Runs a child to its end; `VOR_…` lines of stderr are what the caller usually looks at.
 pub fn run(command: &mut Command) -> Output {
     command.output().expect("a child can be started")
+}
+
+/// Runs a child that may hang, which is a failure: by then it is killed.
+pub fn run_to_its_end(command: &mut Command) -> Output {
+    const LONG: Duration = Duration::from_secs(120);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("a child can be started");
+    let pid = child.id().to_string();
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    is_done.recv_timeout(LONG).map_or_else(
+        |_| {
+            // It is a child that nobody has waited for, so the number is still its own.
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            panic!("the child has not ended after {LONG:?}");
+        },
+        |output| output.expect("a child can be waited for"),
+    )
 }
 
 /// Returns the lines that vor itself wrote to stderr.

@@ -18,7 +18,10 @@
 //! numbers, in which nanoseconds since 1970 do not fit. Numbers that JSON or viewers cannot hold (NaN, infinities, integers beyond `i64`) are text in
 //! arguments; a metric without a finite value has no event.
 //!
-//! Spans of one thread that have equal times nest in the order in which they are written, so parents come first there; otherwise the order is that of ending.
+//! Spans of one thread that have equal times nest in the order in which they are written. So of
+//! spans that end in the same nanosecond those that ended last are written first, and the last ones
+//! of a batch wait for the next batch, which may hold others; otherwise the order is that of
+//! ending.
 //!
 //! The text of an event up to its thread is the same for all spans of a call site and made once; then comes the thread's, then two numbers.
 
@@ -78,10 +81,18 @@ struct Track {
     label: String,
     /// Text of its spans between the call site's and the start.
     middle: Box<[u8]>,
+    /// The spans that ended last, with their starts, as they are to be written, and when they
+    /// ended.
+    last: Vec<(u64, Vec<u8>)>,
+    last_end_ns: u64,
 }
 
 /// Events are handed to the writer in pieces of about this size.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// Spans that wait because others may end in their nanosecond: more do not do so in any program,
+/// but in damaged captures.
+const MOST_TOGETHER: usize = 1 << 10;
 
 impl<W: Write> ChromeExporter<W> {
     /// Makes an exporter; nothing is written before the first batch or frame.
@@ -148,9 +159,9 @@ impl<W: Write> ChromeExporter<W> {
         {
             return;
         }
-        let tid = match self.threads.get(&thread) {
-            Some(track) => track.tid,
-            None => self.numbers.of(catalog, thread),
+        let (tid, last, last_end_ns) = match self.threads.remove(&thread) {
+            Some(track) => (track.tid, track.last, track.last_end_ns),
+            None => (self.numbers.of(catalog, thread), Vec::new(), 0),
         };
         let mut middle = Vec::new();
         push_place(&mut middle, self.pid, tid);
@@ -165,6 +176,8 @@ impl<W: Write> ChromeExporter<W> {
             tid,
             label: label.into_owned(),
             middle: middle.into(),
+            last,
+            last_end_ns,
         };
         self.threads.insert(thread, track);
     }
@@ -196,43 +209,68 @@ impl<W: Write> ChromeExporter<W> {
         self.declare_sites(catalog);
         let origin = origin_ns(catalog);
         let since_origin_ns = |ticks| since_origin_ns(catalog, ticks, origin);
-        let times_ns = |i: usize| {
-            let start_ns = since_origin_ns(batch.start_ticks[i]);
-            let end_ns = since_origin_ns(batch.end_ticks(i));
-            (start_ns, end_ns.saturating_sub(start_ns))
-        };
-        // The track leaves the table while it is read, since handing over takes all of `self`.
-        let Some(track) = self.threads.remove(&batch.thread) else {
+        let end_ns = |i: usize| since_origin_ns(batch.end_ticks(i));
+        // The track leaves the table while it is written, since handing over takes all of `self`.
+        let Some(mut track) = self.threads.remove(&batch.thread) else {
             return Ok(());
         };
         let mut result = Ok(());
         let mut args = batch.args.as_slice();
         let count = batch.len();
         let mut begin = 0;
-        while begin < count {
-            let times = times_ns(begin);
-            // Of spans with equal times viewers take the first for the parent, and ours come children first. Few spans are even
-            // followed by a parent, which starts no later.
+        let mut run = Vec::new();
+        while begin < count && result.is_ok() {
+            let together_ns = end_ns(begin);
             let mut end = begin + 1;
-            while end < count
-                && batch.start_ticks[end] <= batch.start_ticks[end - 1]
-                && times_ns(end) == times
-            {
+            while end < count && end_ns(end) == together_ns {
                 end += 1;
             }
-            for i in (begin..end).rev() {
+            // Parents end last, and come first.
+            run.clear();
+            run.extend((begin..end).rev());
+            run.sort_by_key(|&i| batch.start_ticks[i]);
+            let put = |out: &mut Vec<u8>, i: usize| {
                 let site = batch.sites[i];
                 let head = (site.0 as usize)
                     .checked_sub(1)
                     .and_then(|at| self.heads.get(at)?.as_deref())
                     .unwrap_or(&self.unknown_head);
-                push_span(&mut self.out, head, &track.middle, times);
+                let start_ns = since_origin_ns(batch.start_ticks[i]);
+                let times = (start_ns, together_ns.saturating_sub(start_ns));
+                push_span(out, head, &track.middle, times);
                 if args.first().is_some_and(|args| (args.span as usize) < end)
                     && let Ok(at) = args.binary_search_by_key(&i, |args| args.span as usize)
                 {
-                    push_args(&mut self.out, catalog.site(site), &args[at].values);
+                    push_args(out, catalog.site(site), &args[at].values);
                 }
-                self.out.push(b'}');
+                out.push(b'}');
+            };
+            let continues = !track.last.is_empty() && track.last_end_ns == together_ns;
+            let is_last = end == count;
+            if continues || is_last {
+                let mut texts: Vec<_> = run
+                    .iter()
+                    .map(|&i| {
+                        let mut text = Vec::new();
+                        put(&mut text, i);
+                        (batch.start_ticks[i], text)
+                    })
+                    .collect();
+                if continues {
+                    texts.append(&mut track.last);
+                    texts.sort_by_key(|(start_ticks, _)| *start_ticks);
+                }
+                let before = std::mem::replace(&mut track.last, texts);
+                put_texts(&mut self.out, before);
+                track.last_end_ns = together_ns;
+                if !is_last || track.last.len() > MOST_TOGETHER {
+                    put_texts(&mut self.out, std::mem::take(&mut track.last));
+                }
+            } else {
+                put_texts(&mut self.out, std::mem::take(&mut track.last));
+                for &i in &run {
+                    put(&mut self.out, i);
+                }
             }
             while let [first, rest @ ..] = args
                 && (first.span as usize) < end
@@ -241,9 +279,6 @@ impl<W: Write> ChromeExporter<W> {
             }
             begin = end;
             result = self.hand_over(PIECE_BYTES);
-            if result.is_err() {
-                break;
-            }
         }
         for message in &batch.messages {
             self.out
@@ -255,6 +290,15 @@ impl<W: Write> ChromeExporter<W> {
         }
         self.threads.insert(batch.thread, track);
         result
+    }
+
+    /// Writes the spans that wait for others which ended with them.
+    fn put_last(&mut self) {
+        let mut threads: Vec<_> = self.threads.iter_mut().collect();
+        threads.sort_unstable_by_key(|(thread, _)| **thread);
+        for (_, track) in threads {
+            put_texts(&mut self.out, std::mem::take(&mut track.last));
+        }
     }
 
     /// Makes the text of the call sites that are new in the catalog.
@@ -379,6 +423,7 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
+        self.put_last();
         self.hand_over(1)?;
         let flushed = self.writer.flush();
         flushed.map_err(|error| Error::io("cannot write the Chrome trace", error))
@@ -391,11 +436,18 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
             Stage::Open => {
                 let catalog = std::mem::take(&mut self.catalog);
                 self.end_open_tasks(&catalog);
+                self.put_last();
                 self.out.extend_from_slice(b"\n]\n");
             }
         }
         self.stage = Stage::Closed;
         self.flush()
+    }
+}
+
+fn put_texts(out: &mut Vec<u8>, texts: Vec<(u64, Vec<u8>)>) {
+    for (_, text) in texts {
+        out.extend_from_slice(&text);
     }
 }
 

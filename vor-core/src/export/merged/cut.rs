@@ -1,6 +1,7 @@
 //! The sums of a running program, taken at intervals.
 
 use std::hash::Hash;
+use std::io;
 
 use super::{Merged, Roots};
 use crate::catalog::{Catalog, ThreadId};
@@ -21,7 +22,7 @@ impl<V: Weight> Merged<V> {
         open: &[OpenThread],
         mut label: impl FnMut(&Catalog, ThreadId) -> L,
         mut of: impl FnMut(ThreadId, &OpenScope, u64) -> (u32, V),
-    ) -> Vec<(L, u32)> {
+    ) -> io::Result<Vec<(L, u32)>> {
         for thread in open {
             self.threads.entry(thread.thread).or_default();
         }
@@ -50,12 +51,12 @@ impl<V: Weight> Merged<V> {
                 })
                 .collect();
             let root = roots.of(&mut self.stacks, label(&self.catalog, thread));
-            lane.waiting.cut(&mut self.stacks, root, cut_ticks, &scopes);
+            lane.waiting.cut(&mut self.stacks, root, cut_ticks, &scopes)?;
         }
         // A thread that did nothing and has nothing open may be gone.
         self.threads
             .retain(|_, lane| std::mem::take(&mut lane.is_used) || lane.waiting.has_open());
-        roots.all
+        Ok(roots.all)
     }
 
     /// Forgets the trees that a cut has taken.

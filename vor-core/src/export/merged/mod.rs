@@ -7,12 +7,13 @@
 mod cut;
 
 use std::hash::Hash;
+use std::io;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::stacks::{Stacks, Waiting, Weight};
-use crate::batch::{ArgValue, SpanBatch};
+use crate::batch::{ArgValue, OpenStarts, SpanBatch};
 use crate::catalog::{Catalog, SiteId, ThreadId};
 
 /// The sums.
@@ -62,12 +63,13 @@ impl<V: Weight> Default for Merged<V> {
 }
 
 impl<V: Weight> Merged<V> {
-    /// Adds the spans of a batch. `of` says what frame a span of so many nanoseconds is, and what it weighs.
+    /// Adds the spans of a batch. `of` says what frame a span of so many nanoseconds is, and what
+    /// it weighs. It fails where there is no room for what waits.
     pub(super) fn accept(
         &mut self,
         batch: &SpanBatch,
         mut of: impl FnMut(SiteId, &[ArgValue], u64) -> (u32, V),
-    ) {
+    ) -> io::Result<()> {
         self.catalog = Arc::clone(&batch.catalog);
         let timeline = &batch.catalog.timeline;
         for thread in &batch.threads {
@@ -77,6 +79,7 @@ impl<V: Weight> Merged<V> {
             }
             let lane = self.threads.entry(thread.thread).or_default();
             lane.is_used = true;
+            lane.waiting.bound(&mut self.stacks)?;
             let spans = thread
                 .start_ticks
                 .iter()
@@ -91,7 +94,7 @@ impl<V: Weight> Merged<V> {
                 let ns = timeline.duration_ns(start_ticks, duration_ticks);
                 let (frame, total) = of(site, own_args, ns);
                 lane.waiting
-                    .end(&mut self.stacks, frame, start_ticks, duration_ticks, total);
+                    .end(&mut self.stacks, frame, start_ticks, duration_ticks, total)?;
                 let end_ticks = start_ticks.saturating_add(duration_ticks);
                 lane.last_end_ticks = lane.last_end_ticks.max(end_ticks);
                 #[cfg(feature = "pprof")]
@@ -101,21 +104,32 @@ impl<V: Weight> Merged<V> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Merges what no scope that is open can tell apart; all that ended by then must have been
+    /// accepted.
+    pub(super) fn settle(&mut self, open: &OpenStarts) {
+        for (thread, starts) in &open.threads {
+            if let Some(lane) = self.threads.get_mut(thread) {
+                lane.waiting.settle(&mut self.stacks, open.as_of_ticks, starts);
+            }
+        }
     }
 
     /// Ends the sums: returns the root of each label's tree, in the order of the threads.
     pub(super) fn take<L: Clone + Eq + Hash>(
         &mut self,
         mut label: impl FnMut(&Catalog, ThreadId) -> L,
-    ) -> Vec<(L, u32)> {
+    ) -> io::Result<Vec<(L, u32)>> {
         let mut threads: Vec<_> = std::mem::take(&mut self.threads).into_iter().collect();
         threads.sort_unstable_by_key(|(thread, _)| *thread);
         let mut roots = Roots::default();
         for (thread, lane) in threads {
             let root = roots.of(&mut self.stacks, label(&self.catalog, thread));
-            lane.waiting.finish(&mut self.stacks, root);
+            lane.waiting.finish(&mut self.stacks, root)?;
         }
-        roots.all
+        Ok(roots.all)
     }
 
     /// Calls `visit` for every stack of a tree that has weight of its own, with its frames from the outermost to the innermost.

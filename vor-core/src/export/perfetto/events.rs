@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::process::{put_arg, put_flag};
 use super::schema::{event, legacy};
-use super::sequence::Sequence;
+use super::thread::Thread;
 use super::{PerfettoExporter, Times};
 use crate::Error;
 use crate::batch::{AsyncSpan, FlowStage, TaskEventKind, ThreadBatch};
@@ -18,10 +18,10 @@ impl<W: Write> PerfettoExporter<W> {
     ///
     /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open long before something reaches it. The events of the older format have a time
     /// of their own and belong to the span around it, so these are written.
-    pub(super) fn write_points(&mut self, batch: &ThreadBatch, times: Times<'_>, sequence: &Sequence) {
+    pub(super) fn write_points(&mut self, batch: &ThreadBatch, times: Times<'_>, thread: &mut Thread) {
         let Some(process) = &self.process else { return };
         for message in &batch.messages {
-            sequence.put_point(&mut self.out, times.ns(message.ticks), |out| {
+            thread.put_point(&mut self.out, times.ns(message.ticks), |out| {
                 put_u64(out, event::TYPE, event::INSTANT);
                 put_str(out, event::CATEGORIES, "message");
                 put_str(out, event::NAME, &message.text);
@@ -33,7 +33,7 @@ impl<W: Write> PerfettoExporter<W> {
                 FlowStage::Step => b't',
                 FlowStage::End => b'f',
             };
-            sequence.put_point(&mut self.out, times.ns(point.ticks), |out| {
+            thread.put_point(&mut self.out, times.ns(point.ticks), |out| {
                 put_str(out, event::CATEGORIES, "flow");
                 put_str(out, event::NAME, "flow");
                 put_message(out, event::LEGACY, |out| {

@@ -16,17 +16,22 @@
 //! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well; a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when
 //! the recording began. A recording that does not know these has the wall clock's time.
 //!
-//! Each thread is a sequence of packets of its own, see `sequence`. What belongs to the whole process is sequence 1.
+//! Each thread is two sequences of packets of its own, see `thread`. What belongs to the whole
+//! process comes before them.
 //!
-//! A clock that ticks more rarely than every four nanoseconds gives a scope and the first one within it the same time. Viewers nest events of equal time in the order of
-//! the file, and the begin of a scope that was open across drains comes behind what is within it. Then begins are shown up to 16 ns, and never half a tick, late: by so
-//! much that there is room before them for those that come late.
+//! Viewers nest events of equal time in the order of the file, and a scope that is open across
+//! batches ends after those within it were written. So the begin of a span whose parent has not
+//! ended is held back until that is known not to begin in the same nanosecond, see `held`. Whoever
+//! says what is open, by [`accept_open`](FrameSink::accept_open), has it written soon; without that
+//! it comes when the parent ends, or at the end of the trace.
 
 mod schema;
 mod counters;
 mod names;
 mod sort;
 mod sequence;
+mod held;
+mod thread;
 mod process;
 mod events;
 
@@ -41,15 +46,16 @@ pub use process::CounterTrack;
 use self::names::{Name, Names};
 use self::process::Process;
 use self::schema::{annotation, event};
-use self::sequence::Sequence;
-use self::sort::Sorter;
+use self::sort::{Edge, Sorter};
+use self::thread::{Begin, Thread};
 use super::proto::{put_f64, put_i64, put_message, put_str, put_u64};
+use super::spill::Spill;
 use super::tasks::OpenTasks;
 use super::{Numbers, arg_name, thread_label};
 use crate::Error;
-use crate::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use crate::batch::{ArgValue, OpenStarts, SpanArgs, SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, ThreadId};
-use crate::clock::{RATE_BITS, TickMapper};
+use crate::clock::TickMapper;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
@@ -60,7 +66,9 @@ pub struct PerfettoExporter<W: Write> {
     /// Packets that are not yet handed to `writer`.
     out: Vec<u8>,
     process: Option<Process>,
-    threads: FxHashMap<ThreadId, Sequence>,
+    threads: FxHashMap<ThreadId, Thread>,
+    /// Where begins are held back that are many.
+    spill: Spill,
     numbers: Numbers,
     names: Names,
     tasks: OpenTasks,
@@ -75,10 +83,6 @@ pub struct PerfettoExporter<W: Write> {
 const PIECE_BYTES: usize = 64 * 1024;
 /// Spans whose begins and ends are put in order at once: few enough for the first-level cache.
 const BLOCK_SPANS: usize = 1 << 10;
-
-/// Begins are moved within the tick where a tick is at least this long, and by so much at most.
-const COARSE_TICK_NS: u64 = 4;
-const MAX_SLACK_NS: u64 = 16;
 
 impl<W: Write> PerfettoExporter<W> {
     /// Makes an exporter; nothing is written before the first batch or frame.
@@ -99,6 +103,7 @@ impl<W: Write> PerfettoExporter<W> {
             out: Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4),
             process: None,
             threads: FxHashMap::default(),
+            spill: Spill::default(),
             numbers: Numbers::default(),
             names: Names::default(),
             tasks: OpenTasks::default(),
@@ -181,7 +186,7 @@ impl<W: Write> PerfettoExporter<W> {
         if self.out.len() >= at_least {
             let result = self.writer.write_all(&self.out);
             self.out.clear();
-            result.map_err(|error| Error::io("cannot write the Perfetto trace", error))?;
+            result.map_err(not_written)?;
         }
         Ok(())
     }
@@ -193,19 +198,20 @@ impl<W: Write> PerfettoExporter<W> {
         if self
             .threads
             .get(&thread)
-            .is_some_and(|sequence| sequence.label == label)
+            .is_some_and(|thread| thread.label == label)
         {
             return;
         }
-        let sequence = self.threads.entry(thread).or_insert_with(|| {
+        let thread = self.threads.entry(thread).or_insert_with(|| {
             let uuid = process.uuid_of_thread(thread);
-            let mut sequence = Sequence::new(self.next_sequence, uuid, self.numbers.of(catalog, thread));
-            self.next_sequence += 1;
-            sequence.put_begin(&mut self.out, now_ns);
-            sequence
+            let tid = self.numbers.of(catalog, thread);
+            let mut thread = Thread::new(self.next_sequence, uuid, tid);
+            self.next_sequence += 2;
+            thread.put_begin(&mut self.out, now_ns);
+            thread
         });
-        sequence.label = label.into_owned();
-        sequence.put_descriptor(&mut self.out, process.uuid, process.pid);
+        thread.label = label.into_owned();
+        thread.put_descriptor(&mut self.out, process.uuid, process.pid);
     }
 
     fn write_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
@@ -223,13 +229,13 @@ impl<W: Write> PerfettoExporter<W> {
         ];
         let begin_ticks = begin.into_iter().flatten().min().unwrap_or(0);
         self.declare_thread(catalog, batch.thread, times.ns(begin_ticks));
-        // The sequence leaves the table while it is written, since handing over takes all of `self`.
-        let Some(mut sequence) = self.threads.remove(&batch.thread) else {
+        // The thread leaves the table while it is written, since handing over takes all of `self`.
+        let Some(mut thread) = self.threads.remove(&batch.thread) else {
             return Ok(());
         };
-        let result = self.write_spans(catalog, batch, times, &mut sequence);
-        self.write_points(batch, times, &sequence);
-        self.threads.insert(batch.thread, sequence);
+        let result = self.write_spans(catalog, batch, times, &mut thread);
+        self.write_points(batch, times, &mut thread);
+        self.threads.insert(batch.thread, thread);
         result
     }
 
@@ -238,36 +244,106 @@ impl<W: Write> PerfettoExporter<W> {
         catalog: &Catalog,
         batch: &ThreadBatch,
         mut times: Times<'_>,
-        sequence: &mut Sequence,
+        thread: &mut Thread,
     ) -> Result<(), Error> {
-        let has_args = !batch.args.is_empty();
+        thread.begin_batch(&mut self.spill).map_err(no_room)?;
         for block in (0..batch.len()).step_by(BLOCK_SPANS) {
             let block = block..batch.len().min(block + BLOCK_SPANS);
-            sequence.begin_block();
-            for edge in self.sorter.sort(&batch.start_ticks, block) {
+            let Self {
+                out,
+                spill,
+                names,
+                sorter,
+                ..
+            } = self;
+            let held_ticks = thread.begin_block(spill).map_err(no_room)?;
+            let edges = sorter.sort(&batch.start_ticks, block);
+            let is_late = |edge: &&Edge| {
+                let start_ticks = batch.start_ticks[edge.span()];
+                !edge.is_end() && held_ticks.is_some_and(|ticks| start_ticks <= ticks)
+            };
+            let late = edges.iter().rev().take_while(is_late).count();
+            let (edges, late) = edges.split_at(edges.len() - late);
+            for (i, edge) in late.iter().enumerate() {
+                let begin = begin(names, catalog, batch, &mut times, edge.span());
+                let is_outermost = i + 1 == late.len();
+                let written = thread.put_late_begin(out, spill, &begin, is_outermost);
+                written.map_err(no_room)?;
+            }
+            for edge in edges.iter().rev() {
                 let i = edge.span();
                 if edge.is_end() {
-                    let ns = times.at(batch.end_ticks(i));
-                    sequence.put_span_end(&mut self.out, ns);
-                    continue;
-                }
-                let index = self.names.index(catalog, batch.sites[i]);
-                let name = self.names.get(index);
-                sequence.learn(&mut self.out, index, name);
-                let ns = sequence.begin_ns(times.at(batch.start_ticks[i]), times.slack_ns);
-                let at = |args: &SpanArgs| args.span as usize;
-                let args = has_args.then(|| batch.args.binary_search_by_key(&i, at).ok());
-                match args.flatten().map(|at| &batch.args[at].values) {
-                    None if name.body_bytes > 0 => sequence.put_span_begin(&mut self.out, name, ns),
-                    values => sequence.put_long_begin(&mut self.out, ns, |out| {
-                        name.put_begin(out);
-                        put_args(out, name, values.map_or(&[], |values| values));
-                    }),
+                    thread.put_span_end(out, times.at(batch.end_ticks(i)));
+                } else {
+                    thread.put_span_begin(out, &begin(names, catalog, batch, &mut times, i));
                 }
             }
             self.hand_over(PIECE_BYTES)?;
         }
         Ok(())
+    }
+
+    /// Writes what is held back of all threads.
+    fn put_held(&mut self) -> Result<(), Error> {
+        let mut threads: Vec<_> = self.threads.keys().copied().collect();
+        threads.sort_unstable();
+        for id in threads {
+            let Self {
+                out,
+                writer,
+                threads,
+                spill,
+                ..
+            } = self;
+            let Some(thread) = threads.get_mut(&id) else {
+                continue;
+            };
+            let mut result = Ok(());
+            let put = thread.put_held(spill, |sequence, ns, refers, event| {
+                sequence.put_event(out, ns, refers, event);
+                if out.len() >= PIECE_BYTES && result.is_ok() {
+                    result = writer.write_all(out);
+                    out.clear();
+                }
+            });
+            put.map_err(no_room)?;
+            result.map_err(not_written)?;
+        }
+        Ok(())
+    }
+}
+
+fn not_written(error: std::io::Error) -> Error {
+    Error::io("cannot write the Perfetto trace", error)
+}
+
+fn no_room(error: std::io::Error) -> Error {
+    Error::io(
+        "cannot keep spans of the Perfetto trace in a temporary file",
+        error,
+    )
+}
+
+/// Returns the begin of a span.
+#[inline]
+fn begin<'a>(
+    names: &'a mut Names,
+    catalog: &Catalog,
+    batch: &'a ThreadBatch,
+    times: &mut Times<'_>,
+    i: usize,
+) -> Begin<'a, impl Fn(&mut Vec<u8>)> {
+    let index = names.index(catalog, batch.sites[i]);
+    let name = names.get(index);
+    let at = |args: &SpanArgs| args.span as usize;
+    let has_args = !batch.args.is_empty();
+    let args = has_args.then(|| batch.args.binary_search_by_key(&i, at).ok());
+    let values = args.flatten().map(|at| &batch.args[at].values);
+    Begin {
+        ticks: batch.start_ticks[i],
+        ns: times.at(batch.start_ticks[i]),
+        name: (index, name),
+        args: values.map(|values| move |out: &mut Vec<u8>| put_args(out, name, values)),
     }
 }
 
@@ -310,20 +386,13 @@ struct Times<'a> {
     ticks: TickMapper<'a>,
     /// What the trace's clock shows less what the wall clock does.
     offset_ns: i64,
-    /// How far begins are moved where the clock is coarse, else 0.
-    slack_ns: u64,
 }
 
 impl<'a> Times<'a> {
     fn new(catalog: &'a Catalog, offset_ns: i64) -> Self {
-        let rate = catalog.timeline.syncs().last().map_or(0, |sync| sync.rate);
         Self {
             ticks: TickMapper::new(&catalog.timeline),
             offset_ns,
-            slack_ns: match rate >> RATE_BITS {
-                tick_ns if tick_ns < COARSE_TICK_NS => 0,
-                tick_ns => (tick_ns / 2).min(MAX_SLACK_NS),
-            },
         }
     }
 
@@ -358,6 +427,24 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         self.hand_over(PIECE_BYTES)
     }
 
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        let Some(process) = &self.process else {
+            return Ok(());
+        };
+        let mut times = process.times(&self.catalog);
+        for (thread, starts) in &open.threads {
+            if let Some(thread) = self.threads.get_mut(thread) {
+                let starts: Vec<_> = starts.iter().map(|&start| (start, times.at(start))).collect();
+                thread.settle(&mut self.out, open.as_of_ticks, &starts);
+            }
+        }
+        self.hand_over(PIECE_BYTES)
+    }
+
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         self.begin(&frame.catalog)?;
         if let Some(process) = &mut self.process {
@@ -369,7 +456,7 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
     fn flush(&mut self) -> Result<(), Error> {
         self.hand_over(1)?;
         let flushed = self.writer.flush();
-        flushed.map_err(|error| Error::io("cannot write the Perfetto trace", error))
+        flushed.map_err(not_written)
     }
 
     fn finish(&mut self) -> Result<(), Error> {
@@ -378,6 +465,7 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         }
         let catalog = std::mem::take(&mut self.catalog);
         self.end_open_tasks(&catalog);
+        self.put_held()?;
         self.flush()
     }
 }

@@ -40,8 +40,9 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    /// Returns the edges of the spans in `block`, which stand in the order of their ends, by time. Of spans with the same start, those that ended later are around the others.
-    pub(super) fn sort(&mut self, start_ticks: &[u64], block: Range<usize>) -> impl Iterator<Item = Edge> {
+    /// Returns the edges of the spans in `block`, which stand in the order of their ends, by time,
+    /// the last first. Of spans with the same start, those that ended later are around the others.
+    pub(super) fn sort(&mut self, start_ticks: &[u64], block: Range<usize>) -> &[Edge] {
         let Self { edges, around } = self;
         edges.clear();
         around.clear();
@@ -58,7 +59,7 @@ impl Sorter {
             around.push((span, start));
         }
         edges.extend(around.drain(..).rev().map(|(span, _)| Edge::begin(span)));
-        edges.iter().rev().copied()
+        edges
     }
 }
 
@@ -70,7 +71,11 @@ mod tests {
         let starts: Vec<u64> = spans.iter().map(|span| span.0).collect();
         let mut sorter = Sorter::default();
         let edges = sorter.sort(&starts, 0..spans.len());
-        edges.map(|edge| (edge.span(), edge.is_end())).collect()
+        edges
+            .iter()
+            .rev()
+            .map(|edge| (edge.span(), edge.is_end()))
+            .collect()
     }
 
     #[test]

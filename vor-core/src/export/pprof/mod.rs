@@ -9,8 +9,10 @@
 //! Where tasks are polled, `wall` divides: `wall_busy` is what scopes ran, polls among them, and `wall_idle` what tasks waited between their polls, as samples of their own under the name of the
 //! task and of no thread. So `wall` is then the whole time of tasks too.
 //!
-//! Messages and metrics have no place in the format; how many spans are missing stands in a comment. Memory is bounded by the number of distinct stacks, as
-//! for [`collapsed`](super::collapsed) ones. Everything is written by [`finish`](FrameSink::finish).
+//! Messages and metrics have no place in the format; how many spans are missing stands in a
+//! comment. Memory is bounded by the number of distinct stacks and a temporary file may be needed,
+//! as for [`collapsed`](super::collapsed) ones. Everything is written by
+//! [`finish`](FrameSink::finish).
 //!
 //! A snapshot of the heap writes itself ([`HeapSnapshot::write_pprof`](crate::alloc::HeapSnapshot::write_pprof)); what else is not made of spans is written with a [`ProfileBuilder`].
 
@@ -30,7 +32,7 @@ pub(crate) use spans::SpanProfile;
 pub(crate) use spans::{TASK_TYPES, TYPES as SPAN_TYPES};
 
 use crate::Error;
-use crate::batch::SpanBatch;
+use crate::batch::{OpenStarts, SpanBatch};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
@@ -106,7 +108,15 @@ impl<W: Write + Send> FrameSink for PprofExporter<W> {
         if self.finished {
             return Err(Error::sink("the profile is already finished"));
         }
-        self.profile().accept(batch);
+        self.profile().accept(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.profile().settle(open);
         Ok(())
     }
 
@@ -118,7 +128,7 @@ impl<W: Write + Send> FrameSink for PprofExporter<W> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
-        let profile = self.profile().finish();
+        let profile = self.profile().finish()?;
         self.dropped_spans = self.dropped_spans();
         self.profile = None;
         let written = profile.write_gzipped(&mut self.writer);

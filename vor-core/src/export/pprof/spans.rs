@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::builder::{Frame, ProfileBuilder, SampleType, integer};
 use super::tasks::Tasks;
-use crate::batch::{ArgValue, SpanBatch};
+use crate::Error;
+use crate::batch::{ArgValue, OpenStarts, SpanBatch};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 use crate::catalog::ThreadId;
 use crate::catalog::{Catalog, SiteId, SiteInfo};
@@ -55,7 +56,7 @@ const MOST_NODES: usize = 1 << 19;
 struct Values([u64; TYPE_COUNT]);
 
 impl Weight for Values {
-    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+    fn each(self, other: Self, mut with: impl FnMut(u64, u64) -> u64) -> Self {
         Self(std::array::from_fn(|at| with(self.0[at], other.0[at])))
     }
 
@@ -123,7 +124,7 @@ impl SpanProfile {
     }
 
     /// Adds the spans of a batch.
-    pub(crate) fn accept(&mut self, batch: &SpanBatch) {
+    pub(crate) fn accept(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.batches += 1;
         let Self {
             merged,
@@ -133,20 +134,27 @@ impl SpanProfile {
         } = self;
         frames.declare_sites(&batch.catalog);
         tasks.accept(batch);
-        merged.accept(batch, |site, args, ns| frames.of(site, args, ns));
+        let accepted = merged.accept(batch, |site, args, ns| frames.of(site, args, ns));
+        accepted.map_err(no_room)
+    }
+
+    /// Merges what no scope that is open can tell apart.
+    pub(crate) fn settle(&mut self, open: &OpenStarts) {
+        self.merged.settle(open);
     }
 
     /// Ends the profile; it reaches from the begin of the first span to the end of the last.
-    pub(crate) fn finish(&mut self) -> ProfileBuilder {
+    pub(crate) fn finish(&mut self) -> Result<ProfileBuilder, Error> {
         let roots = self
             .merged
-            .take(|catalog, thread| thread_label(catalog, thread).into_owned());
+            .take(|catalog, thread| thread_label(catalog, thread).into_owned())
+            .map_err(no_room)?;
         let mut profile = self.profile(&roots);
         if let Some((first, last)) = self.merged.reach_ticks {
             let timeline = &self.merged.catalog.timeline;
             profile.set_time(timeline.unix_ns(first), timeline.duration_ns(first, last - first));
         }
-        profile
+        Ok(profile)
     }
 
     fn profile(&self, roots: &[(String, u32)]) -> ProfileBuilder {
@@ -215,13 +223,13 @@ impl SpanProfile {
     }
 
     /// Adds the spans of a batch, as long as the stacks take a bounded amount of memory.
-    pub(crate) fn accept_bounded(&mut self, batch: &SpanBatch) {
+    pub(crate) fn accept_bounded(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         if self.merged.nodes() < MOST_NODES {
-            self.accept(batch);
-        } else {
-            self.batches += 1;
-            self.uncounted_spans += batch.span_count() as u64;
+            return self.accept(batch);
         }
+        self.batches += 1;
+        self.uncounted_spans += batch.span_count() as u64;
+        Ok(())
     }
 
     /// Takes the profile of what ran up to now, and begins the next.
@@ -233,7 +241,7 @@ impl SpanProfile {
         used: &[(ThreadId, Used)],
         open: &[OpenThread],
         catalog: Option<Arc<Catalog>>,
-    ) -> ProfileBuilder {
+    ) -> Result<ProfileBuilder, Error> {
         if let Some(catalog) = catalog {
             self.frames.declare_sites(&catalog);
             self.merged.catalog = catalog;
@@ -255,6 +263,11 @@ impl SpanProfile {
                 (frames.plain(scope.site), Values::of(measures, ns, &measured))
             },
         );
+        let roots = roots.map_err(|error| {
+            // What could not be read back is lost, and what it belonged to begins anew.
+            *merged = Merged::default();
+            no_room(error)
+        })?;
         self.tasks.cut(&self.merged.catalog.timeline, now_ticks);
         let profile = self.profile(&roots);
         self.tasks.clear();
@@ -262,8 +275,12 @@ impl SpanProfile {
         self.frames.labelled.clear();
         self.frames.numbers.clear();
         self.uncounted_spans = 0;
-        profile
+        Ok(profile)
     }
+}
+
+fn no_room(error: std::io::Error) -> Error {
+    Error::io("cannot keep the stacks in a temporary file", error)
 }
 
 fn is_measure(name: &str) -> bool {

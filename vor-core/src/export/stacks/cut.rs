@@ -3,6 +3,8 @@
 //! A scope that is open weighs what it took until then, as if it ended; its stacks are handed over with all others. When it does end, or at the next cut, only the rest counts: where the
 //! subtrees waited there remains one for each open scope, with what was taken of it and without stacks, and that is subtracted like any child.
 
+use std::io;
+
 use super::{MOST_NODES, NONE, Stacks, Subtrees, Waiting, Weight};
 
 /// A scope that is open where the sums are taken.
@@ -25,7 +27,7 @@ impl<V: Weight> Waiting<V> {
         root: u32,
         cut_ticks: u64,
         open: &[Open<V>],
-    ) {
+    ) -> io::Result<()> {
         let mut taken = Vec::with_capacity(open.len());
         for scope in open.iter().rev() {
             let duration_ticks = cut_ticks.saturating_sub(scope.start_ticks);
@@ -35,37 +37,43 @@ impl<V: Weight> Waiting<V> {
                 scope.start_ticks,
                 duration_ticks,
                 scope.total,
-            );
+            )?;
             let total = self.row.last().map_or_else(V::default, |last| last.total);
             // Where a part of it was taken for its parent's, because it was not seen then, that is taken all the same.
             taken.push((scope.start_ticks, total.each(scope.total, u64::max)));
         }
         taken.reverse();
-        let outermost_ticks = taken.first().map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
+        // What waits aside is in no open scope, or it was taken back. It began long ago, and goes
+        // together.
+        let mut ended: Option<Subtrees<V>> = None;
+        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+            stacks.merge(root, subtrees.first);
+            let later = ended.map_or_else(V::default, |later| later.total);
+            ended = Some(Subtrees {
+                total: subtrees.total.plus(later),
+                ..subtrees
+            });
+        }
         let mut row = std::mem::take(&mut self.row);
         for subtrees in &row {
             stacks.merge(root, subtrees.first);
         }
         // What is in no open scope should be in nothing, but the list of those may lack some: such a one, when it ends, still finds what is inside. Of what
         // had ended before the last cut, that is not kept any longer.
-        let ended = row.iter().filter(|it| {
-            let is_recent = it.last_start_ticks >= self.cut.ticks;
-            it.first_start_ticks < outermost_ticks
-                && (is_recent || self.cut.open.contains(&it.first_start_ticks))
+        let outermost_ticks = taken.first().map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
+        row.retain(|it| {
+            let is_outside = it.start_ticks < outermost_ticks;
+            is_outside && (it.first != NONE || self.cut.open.contains(&it.start_ticks))
         });
-        let ended = ended.copied().reduce(|run, next| Subtrees {
-            last_start_ticks: next.last_start_ticks,
-            total: run.total.plus(next.total),
-            ..run
-        });
-        row.clear();
-        row.extend(ended.map(|run| Subtrees { first: NONE, ..run }));
+        row.splice(0..0, ended);
+        for subtrees in &mut row {
+            subtrees.first = NONE;
+        }
         for (at, &(start_ticks, total)) in taken.iter().enumerate() {
             // What is inside the next one remains with that.
             let inside = taken.get(at + 1).map_or_else(V::default, |&(_, total)| total);
             row.push(Subtrees {
-                first_start_ticks: start_ticks,
-                last_start_ticks: start_ticks,
+                start_ticks,
                 total: total.less(inside),
                 first: NONE,
             });
@@ -78,6 +86,7 @@ impl<V: Weight> Waiting<V> {
         self.cut
             .open
             .extend(taken.iter().map(|&(start_ticks, _)| start_ticks));
+        Ok(())
     }
 
     /// Returns whether a scope was open at the last cut.
@@ -154,8 +163,12 @@ mod tests {
                     let Some((frame, start)) = open.pop() else {
                         continue;
                     };
-                    whole_waiting.end(&mut whole, frame, start, now - start, now - start);
-                    waiting.end(&mut stacks, frame, start, now - start, now - start);
+                    whole_waiting
+                        .end(&mut whole, frame, start, now - start, now - start)
+                        .unwrap();
+                    waiting
+                        .end(&mut stacks, frame, start, now - start, now - start)
+                        .unwrap();
                 }
                 Step::Cut(unseen) => {
                     let seen = open.iter().take(open.len().saturating_sub(unseen));
@@ -168,7 +181,7 @@ mod tests {
                         })
                         .collect();
                     let root = stacks.take(NONE);
-                    waiting.cut(&mut stacks, root, now, &seen);
+                    waiting.cut(&mut stacks, root, now, &seen).unwrap();
                     let before: u64 = cut_sums.values().sum();
                     add_all(&stacks, root, &mut cut_sums);
                     stacks.clear(0);
@@ -178,10 +191,10 @@ mod tests {
             }
         }
         let (mut sums, whole_root) = (Sums::new(), whole.take(NONE));
-        whole_waiting.finish(&mut whole, whole_root);
+        whole_waiting.finish(&mut whole, whole_root).unwrap();
         add_all(&whole, whole_root, &mut sums);
         let root = stacks.take(NONE);
-        waiting.finish(&mut stacks, root);
+        waiting.finish(&mut stacks, root).unwrap();
         add_all(&stacks, root, &mut cut_sums);
         (sums, cut_sums, cuts)
     }
@@ -230,7 +243,7 @@ mod tests {
         let mut now = 1;
         for _ in 0..1_000 {
             for frame in 1..20 {
-                waiting.end(&mut stacks, frame, now, 5, 5);
+                waiting.end(&mut stacks, frame, now, 5, 5).unwrap();
                 now += 10;
             }
             let scope = Open {
@@ -239,7 +252,7 @@ mod tests {
                 total: now,
             };
             let root = stacks.take(NONE);
-            waiting.cut(&mut stacks, root, now, &[scope]);
+            waiting.cut(&mut stacks, root, now, &[scope]).unwrap();
             let mut sums = Sums::new();
             add_all(&stacks, root, &mut sums);
             assert_eq!(sums.values().sum::<u64>(), now.min(190) + u64::from(now == 191));

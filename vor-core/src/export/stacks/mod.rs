@@ -11,33 +11,40 @@
 //!     s waits
 //! ```
 //!
-//! A scope that stays open lets the row grow for as long. Where it gets long, neighbours in the older half of it are merged, so the row holds *runs* that get longer with
-//! age. A span that began inside a run is taken to contain the share of its time that follows from its position, as if that were evenly spread, but
-//! the run's stacks stay beside the span: to part them would copy them, and a damaged capture could ask for that without end.
-//! So that run stands one ancestor too high, and in what is around both no nanosecond is lost or counted twice. A span that began among
-//! the last `MOST_WAITING / 2` subtrees never meets a run, or, where the subtrees are large, the last `FEW_WAITING / 2`.
+//! Nothing in the order of ends tells where a scope began that is still open: any of the waiting
+//! subtrees may be inside it, or none. So each of them waits by itself, however many there are. The
+//! older ones wait aside, in a [`Spill`](super::spill), which is a temporary file where they are
+//! many. A parent takes its children from the top of the row and then from the top of those aside,
+//! so each is put there and taken back once.
+//!
+//! Whoever knows which scopes are open, as the recorder does, says so by [`Waiting::settle`]:
+//! neighbours between whose starts none of them began have one parent, and become one. Then no more
+//! waits than distinct stacks below each open scope.
 //!
 //! Where the sums of a running program are taken at intervals, `cut` says how.
 //!
 //! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of any depth is merged and freed without recursion.
 
+mod aside;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 mod cut;
 
+use std::io;
+
+use self::aside::Aside;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-pub(super) use cut::Open;
+pub(super) use self::cut::Open;
+use super::spill::Spill;
 
-/// Waiting subtrees of a thread at which the older half is merged.
-const MOST_WAITING: usize = if cfg!(miri) { 64 } else { 16_384 };
+/// Most subtrees of a thread that wait in memory from batch to batch.
+const MOST_WAITING: usize = if cfg!(any(test, miri)) { 64 } else { 1 << 14 };
 
-/// Nodes of a thread's waiting subtrees at which they are merged, unless they are that many distinct stacks.
-const MOST_NODES: usize = 1 << 17;
+/// Nodes of a thread's waiting subtrees at which the older ones are put aside, unless they are that
+/// many distinct stacks.
+const MOST_NODES: usize = if cfg!(any(test, miri)) { 256 } else { 1 << 17 };
 
-/// So few waiting subtrees are left alone, however large: a scope that ends soon after them would take them apart again.
-const FEW_WAITING: usize = 64;
-
-/// Subtrees that become one where the older half is merged. With two, what is old already would be merged again for every few new ones.
-const TOGETHER: usize = 8;
+/// So few waiting subtrees stay in memory, however large.
+const FEW_WAITING: usize = 16;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -46,7 +53,7 @@ const NONE: u32 = u32::MAX;
 pub(super) trait Weight: Copy + Default {
     /// Combines each number with the one in its place.
     #[must_use]
-    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self;
+    fn each(self, other: Self, with: impl FnMut(u64, u64) -> u64) -> Self;
 
     /// Returns whether all of it is 0.
     fn is_zero(self) -> bool;
@@ -71,7 +78,7 @@ pub(super) trait Weight: Copy + Default {
 }
 
 impl Weight for u64 {
-    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+    fn each(self, other: Self, mut with: impl FnMut(u64, u64) -> u64) -> Self {
         with(self, other)
     }
 
@@ -88,6 +95,8 @@ pub(super) struct Stacks<V> {
     free: Option<u32>,
     /// Lists that are still to be merged below a node.
     work: Vec<(u32, u32)>,
+    /// Where the subtrees are that wait aside.
+    spill: Spill,
 }
 
 /// A frame below a certain stack.
@@ -103,7 +112,10 @@ struct Node<V> {
 /// The subtrees of one thread that wait for a parent.
 #[derive(Debug)]
 pub(super) struct Waiting<V> {
+    /// Those that began before all in `row`.
+    aside: Aside,
     row: Vec<Subtrees<V>>,
+    /// Nodes of the subtrees in `row`.
     nodes: usize,
     most_nodes: usize,
     cut: Cut,
@@ -117,18 +129,20 @@ struct Cut {
     open: Vec<u64>,
 }
 
-/// One subtree, or a run of neighbours.
+/// One subtree, or neighbours that have one parent.
 #[derive(Clone, Copy, Debug)]
 struct Subtrees<V> {
-    first_start_ticks: u64,
-    last_start_ticks: u64,
+    /// When the first of them began.
+    start_ticks: u64,
     total: V,
+    /// The first of their nodes, or none where they were taken already.
     first: u32,
 }
 
 impl<V> Default for Waiting<V> {
     fn default() -> Self {
         Self {
+            aside: Aside::default(),
             row: Vec::new(),
             nodes: 0,
             most_nodes: MOST_NODES,
@@ -146,7 +160,7 @@ impl<V: Weight> Waiting<V> {
         start_ticks: u64,
         duration_ticks: u64,
         total: V,
-    ) {
+    ) -> io::Result<()> {
         let total = if start_ticks < self.cut.ticks {
             self.since_cut(start_ticks, duration_ticks, total)
         } else {
@@ -155,29 +169,28 @@ impl<V: Weight> Waiting<V> {
         let node = stacks.take(frame);
         self.nodes += 1;
         let mut inside = V::default();
-        while let Some(last) = self.row.last_mut() {
-            if last.first_start_ticks >= start_ticks {
+        while let Some(last) = self.row.last()
+            && last.start_ticks >= start_ticks
+        {
+            inside = inside.plus(last.total);
+            self.nodes -= stacks.merge(node, last.first);
+            self.row.pop();
+        }
+        if self.row.is_empty() && !self.aside.is_empty() {
+            while let Some((last, nodes)) = self.aside.take_from(stacks, start_ticks)? {
                 inside = inside.plus(last.total);
+                self.nodes += nodes;
                 self.nodes -= stacks.merge(node, last.first);
-                self.row.pop();
-                continue;
             }
-            if last.last_start_ticks >= start_ticks {
-                inside = inside.plus(last.take_share(start_ticks, total.less(inside)));
-            }
-            break;
         }
         stacks.nodes[node as usize].own = total.less(inside);
         self.row.push(Subtrees {
-            first_start_ticks: start_ticks,
-            last_start_ticks: start_ticks,
+            start_ticks,
             // Where children claim more than their parent has, what is above it loses no more than them.
             total: total.each(inside, u64::max),
             first: node,
         });
-        if self.row.len() > MOST_WAITING || (self.nodes > self.most_nodes && self.row.len() > FEW_WAITING) {
-            self.make_room(stacks);
-        }
+        Ok(())
     }
 
     /// Returns what counts of a span that began before the last cut: all of it where what it took until then is known, or where nothing was around it. Where it
@@ -192,57 +205,59 @@ impl<V: Weight> Waiting<V> {
         total.share(end_ticks.saturating_sub(self.cut.ticks), duration_ticks)
     }
 
-    /// Merges all subtrees below `root`: nothing comes after them.
-    pub(super) fn finish(self, stacks: &mut Stacks<V>, root: u32) {
-        for subtrees in self.row {
-            stacks.merge(root, subtrees.first);
+    /// Merges neighbours that no scope which is open now can tell apart.
+    ///
+    /// `open` are the starts of the thread's open scopes, ascending, as they were at `as_of_ticks`;
+    /// all that had ended by then must have been taken.
+    pub(super) fn settle(&mut self, stacks: &mut Stacks<V>, as_of_ticks: u64, open: &[u64]) {
+        let known = self.row.partition_point(|it| it.start_ticks < as_of_ticks);
+        let mut open = open.iter().copied().peekable();
+        let mut settled: usize = 0;
+        for at in 0..known {
+            let next = self.row[at];
+            if let Some(last) = settled.checked_sub(1).map(|last| &mut self.row[last]) {
+                while open.next_if(|&start| start <= last.start_ticks).is_some() {}
+                let is_apart = open.peek().is_some_and(|&start| start <= next.start_ticks);
+                if !is_apart && (last.first == NONE) == (next.first == NONE) {
+                    last.total = last.total.plus(next.total);
+                    self.nodes -= stacks.join(&mut last.first, next.first);
+                    continue;
+                }
+            }
+            self.row[settled] = next;
+            settled += 1;
         }
+        self.row.drain(settled..known);
     }
 
-    #[cold]
-    fn make_room(&mut self, stacks: &mut Stacks<V>) {
-        self.fold(stacks);
-        while self.nodes > self.most_nodes / 2 && self.row.len() > FEW_WAITING {
-            self.fold(stacks);
+    /// Puts the older half of the subtrees aside where they are many. To be called before each
+    /// batch: what is open after one may be told until then.
+    pub(super) fn bound(&mut self, stacks: &mut Stacks<V>) -> io::Result<()> {
+        let is_large = self.nodes > self.most_nodes && self.row.len() > FEW_WAITING;
+        if self.row.len() <= MOST_WAITING && !is_large {
+            return Ok(());
+        }
+        while self.row.len() > MOST_WAITING / 2
+            || (self.nodes > self.most_nodes / 2 && self.row.len() > FEW_WAITING)
+        {
+            let older = self.row.len().div_ceil(2);
+            for subtrees in self.row.drain(..older) {
+                self.nodes -= self.aside.put(stacks, subtrees)?;
+            }
         }
         self.most_nodes = MOST_NODES.max(2 * self.nodes);
+        Ok(())
     }
 
-    /// Merges the older half of the row, [`TOGETHER`] subtrees into one.
-    fn fold(&mut self, stacks: &mut Stacks<V>) {
-        let older = self.row.len() / 2;
-        let mut kept = 0;
-        for i in (0..older).step_by(TOGETHER) {
-            let mut run = self.row[i];
-            let root = stacks.take(NONE);
-            stacks.nodes[root as usize].below = run.first;
-            for next in &self.row[i + 1..older.min(i + TOGETHER)] {
-                self.nodes -= stacks.merge(root, next.first);
-                run.last_start_ticks = next.last_start_ticks;
-                run.total = run.total.plus(next.total);
-            }
-            run.first = stacks.nodes[root as usize].below;
-            stacks.give(root);
-            self.row[kept] = run;
-            kept += 1;
+    /// Merges all subtrees below `root`: nothing comes after them.
+    pub(super) fn finish(mut self, stacks: &mut Stacks<V>, root: u32) -> io::Result<()> {
+        for subtrees in &self.row {
+            stacks.merge(root, subtrees.first);
         }
-        self.row.drain(kept..older);
-    }
-}
-
-impl<V: Weight> Subtrees<V> {
-    /// Takes the weight of what began at or after `start_ticks` from a run, at most `most`.
-    #[cold]
-    fn take_share(&mut self, start_ticks: u64, most: V) -> V {
-        let later_ticks = self.last_start_ticks - start_ticks;
-        let ticks = self.last_start_ticks - self.first_start_ticks;
-        let share = self
-            .total
-            .share(later_ticks.saturating_add(1), ticks.saturating_add(1));
-        let share = share.each(most, u64::min);
-        self.total = self.total.less(share);
-        self.last_start_ticks = start_ticks - 1;
-        share
+        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+            stacks.merge(root, subtrees.first);
+        }
+        Ok(())
     }
 }
 
@@ -269,6 +284,16 @@ impl<V: Weight> Stacks<V> {
     fn give(&mut self, at: u32) {
         self.nodes[at as usize].next = self.free.unwrap_or(NONE);
         self.free = Some(at);
+    }
+
+    /// Merges a list of siblings into another one. Returns how many nodes became free.
+    fn join(&mut self, list: &mut u32, other: u32) -> usize {
+        let root = self.take(NONE);
+        self.nodes[root as usize].below = *list;
+        let freed = self.merge(root, other);
+        *list = self.nodes[root as usize].below;
+        self.give(root);
+        freed
     }
 
     /// Merges a list of siblings into the children of `parent`. Returns how many nodes became free.
@@ -351,7 +376,7 @@ mod tests {
 
     fn sums(stacks: &mut Stacks<u64>, waiting: Waiting<u64>) -> BTreeMap<Vec<u32>, u64> {
         let root = stacks.take(NONE);
-        waiting.finish(stacks, root);
+        waiting.finish(stacks, root).unwrap();
         let mut sums = BTreeMap::new();
         let visited: Result<(), ()> = stacks.each(root, |path, ns| {
             assert_eq!(sums.insert(path.to_vec(), ns), None, "a stack is one node");
@@ -369,36 +394,82 @@ mod tests {
             let at = turn * 1_000;
             // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a leaf.
             for (frame, start, total) in [(2, 10, 10), (2, 30, 10), (3, 51, 5), (2, 50, 20), (1, 0, 100)] {
-                waiting.end(&mut stacks, frame, at + start, total, total);
+                waiting.end(&mut stacks, frame, at + start, total, total).unwrap();
             }
         }
         let expected = [(vec![1], 180), (vec![1, 2], 105), (vec![1, 2, 3], 15)];
         assert_eq!(sums(&mut stacks, waiting), BTreeMap::from(expected));
     }
 
-    #[test]
-    fn memory_follows_distinct_stacks_and_no_time_is_lost() {
-        let mut stacks = Stacks::default();
-        let mut waiting = Waiting::default();
-        let turns = 6 * MOST_WAITING as u64;
-        for turn in 0..turns {
-            waiting.end(&mut stacks, 2, 1 + turn * 10, 4, 4);
-            waiting.end(&mut stacks, 1 + (turn % 2) as u32 * 2, turn * 10, 8, 8);
+    /// Turns of a root of 8 around a leaf of 4, of two kinds by turns, 10 ticks apart.
+    fn turns(
+        count: u64,
+        mut after: impl FnMut(&mut Stacks<u64>, &mut Waiting<u64>, u64),
+    ) -> (Stacks<u64>, Waiting<u64>) {
+        let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
+        for turn in 0..count {
+            let root = 1 + (turn % 2) as u32 * 2;
+            for (frame, start, length) in [(2, 1, 4), (root, 0, 8)] {
+                waiting
+                    .end(&mut stacks, frame, 10 + turn * 10 + start, length, length)
+                    .unwrap();
+            }
+            after(&mut stacks, &mut waiting, 20 + turn * 10);
         }
-        assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 2 * MOST_WAITING);
-        // A span that began in the middle of all takes what is about half of it.
-        let begin = turns / 2 * 10;
-        let length = turns * 10 - begin;
-        waiting.end(&mut stacks, 9, begin, length, length);
-        waiting.end(&mut stacks, 7, 0, turns * 10, turns * 10);
+        (stacks, waiting)
+    }
+
+    #[test]
+    fn many_wait_aside_and_each_nanosecond_finds_its_parent() {
+        let count = 60 * MOST_WAITING as u64;
+        let (mut stacks, mut waiting) = turns(count, |stacks, waiting, _| {
+            waiting.bound(stacks).unwrap();
+            assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 8);
+        });
+        assert!(!waiting.aside.is_empty());
+        // One begins in the middle of all, one at a third, and one before all.
+        for (frame, turns) in [(9, count / 2), (8, count / 3), (7, 0)] {
+            let (begin, end) = (10 + turns * 10 - 1, 30 + count * 10 - frame);
+            let length = end - begin;
+            waiting
+                .end(&mut stacks, frame as u32, begin, length, length)
+                .unwrap();
+        }
+        assert!(waiting.aside.is_empty());
         let sums = sums(&mut stacks, waiting);
-        assert_eq!(sums.values().sum::<u64>(), turns * 10);
-        // Every turn leaves 2 of its 10 to what is around it.
-        let own = sums[&vec![7, 9]];
-        assert!(
-            own.abs_diff(turns / 2 * 2) <= turns / 50,
-            "{own} of about {turns}"
+        let (in_9, in_8) = (count - count / 2, count / 2 - count / 3);
+        // A turn of 10 leaves 2 to what is around it.
+        assert_eq!(sums[&vec![7, 8, 9]], in_9 * 2 + 12);
+        assert_eq!(sums[&vec![7, 8]], in_8 * 2 + 1);
+        assert_eq!(sums[&vec![7, 8, 9, 1, 2]], in_9 / 2 * 4);
+        assert_eq!(sums.values().sum::<u64>(), count * 10 + 14);
+    }
+
+    #[test]
+    fn settling_leaves_a_subtree_below_each_open_scope() {
+        let count = 60 * MOST_WAITING as u64;
+        // Open scopes began a tick before the second turn and before the one in the middle.
+        let open = [19, 9 + count / 2 * 10];
+        let (mut stacks, mut waiting) = turns(count, |stacks, waiting, now| {
+            let known = open.iter().filter(|start| **start < now).count();
+            waiting.settle(stacks, now, &open[..known]);
+            assert!(waiting.row.len() <= 3 && stacks.nodes.len() <= 20);
+        });
+        let end = 20 + count * 10;
+        for (frame, begin) in [(9, open[1]), (8, open[0])] {
+            waiting
+                .end(&mut stacks, frame, begin, end - begin, end - begin)
+                .unwrap();
+        }
+        let sums = sums(&mut stacks, waiting);
+        assert_eq!(
+            (sums[&vec![1]], sums[&vec![1, 2]]),
+            (4, 4),
+            "the first turn is alone"
         );
+        assert_eq!(sums[&vec![8, 9]], (count - count / 2) * 2 + 1 + 10);
+        assert_eq!(sums[&vec![8]], (count / 2 - 1) * 2);
+        assert_eq!(sums.values().sum::<u64>(), 8 + end - open[0]);
     }
 
     #[test]
@@ -409,11 +480,11 @@ mod tests {
         for _ in 0..2 {
             for level in (0..depth).rev() {
                 let length = 2 * (depth - level);
-                waiting.end(&mut stacks, 1, level, length, length);
+                waiting.end(&mut stacks, 1, level, length, length).unwrap();
             }
         }
         let root = stacks.take(NONE);
-        waiting.finish(&mut stacks, root);
+        waiting.finish(&mut stacks, root).unwrap();
         let mut deepest = 0;
         let visited: Result<(), ()> = stacks.each(root, |path, _| {
             deepest = deepest.max(path.len());

@@ -66,8 +66,8 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
     latest()
 }
 
-/// Returns whether nobody holds the lock: for the last thread of a process.
-#[cfg(windows)]
+/// Returns whether nobody holds the lock: for the end of a process.
+#[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::drain::alone::is_open(&LATEST)
 }

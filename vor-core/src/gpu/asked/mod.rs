@@ -31,7 +31,7 @@ mod cards;
 /// Public for the bench of a poll.
 pub use cards::Cards;
 pub(crate) use latest::GpuRows;
-#[cfg(windows)]
+#[cfg(any(unix, windows))]
 pub(crate) use latest::is_open;
 #[cfg(unix)]
 pub(crate) use latest::lock_for_fork;

@@ -33,12 +33,14 @@ struct Args {
     screenshot: Option<PathBuf>,
     /// Size of the picture, in pixels.
     #[arg(long, value_name = "WxH", default_value = "1920x1080", value_parser = size)]
+    #[arg(requires = "screenshot")]
     size: (u32, u32),
     /// Colours; the window's are the system's unless told otherwise, a picture's are dark.
     #[arg(long, value_enum)]
     theme: Option<ThemeName>,
     /// Pixels of the picture for a point of the screen.
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
+    #[arg(requires = "screenshot")]
     scale: f32,
 }
 

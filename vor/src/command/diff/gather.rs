@@ -58,7 +58,31 @@ pub(super) fn gather(
         Some(range) => source.bounded(range)?,
         None => FrameRange::ALL,
     };
-    let mut stats = StatsBuilder::new();
+    let mut side = gather_once(
+        &mut source,
+        range,
+        keeps_histograms,
+        progress,
+        StatsBuilder::new(),
+    )?;
+    // Where more spans waited for their parents than memory holds one by one, the next pass knows
+    // where they part.
+    for _ in 1..StatsBuilder::MAX_PASSES {
+        let Some(stats) = side.stats.for_second_pass() else {
+            break;
+        };
+        side = gather_once(&mut source, range, keeps_histograms, progress, stats)?;
+    }
+    Ok(side)
+}
+
+fn gather_once(
+    source: &mut Source,
+    range: FrameRange,
+    keeps_histograms: bool,
+    progress: &mut Progress,
+    mut stats: StatsBuilder,
+) -> Result<Side, Failure> {
     let mut blocks = SiteBlocks::new(keeps_histograms);
     let (mut count, mut first, mut last, mut dropped_spans) = (0, None, None, 0);
     let (mut frames_with_spans, mut spans_before) = (0, 0);
@@ -68,8 +92,8 @@ pub(super) fn gather(
             Piece::Batch(batch) => {
                 spans_before += batch.span_count();
                 for thread in &batch.threads {
-                    stats.add_each(&batch.catalog.timeline, thread, |site, total_ns, self_ns| {
-                        blocks.of(site).add(total_ns, self_ns);
+                    stats.add_each(&batch.catalog.timeline, thread, |site, length_ns, self_ns| {
+                        blocks.of(site).add(length_ns, self_ns);
                     });
                 }
             }
@@ -104,7 +128,7 @@ pub(super) fn gather(
         return Err(source.failure(what));
     }
     Ok(Side {
-        path: path.to_owned(),
+        path: source.path.clone(),
         version: source.info.version,
         stats,
         blocks,

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use vor_core::batch::SpanBatch;
 use vor_core::frame::TreeBuilder;
-use vor_core::reader::{Damage, Piece};
+use vor_core::measure::Measures;
+use vor_core::reader::{Damage, Lookahead, Piece};
 use vor_core::sink::{FrameSink, Interest};
 
 use format::Format;
@@ -25,7 +26,7 @@ use select::Filter;
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
 use crate::command::output::Output;
-use crate::command::patterns::{Pattern, expect_known};
+use crate::command::patterns::{Pattern, expect_known, listed};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::slowest;
@@ -96,6 +97,8 @@ struct Chosen {
 #[derive(Debug, Default)]
 struct Exported {
     damage: Damage,
+    /// Spans and tasks that were handed to the exporter.
+    spans: u64,
     /// Whether something is missing in the output that was asked for.
     is_incomplete: bool,
     /// What to say of it once the output is there.
@@ -115,12 +118,23 @@ struct Export<'a> {
 pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     let mut source = Source::open(&args.path)?;
     expect_known(&source, &args.thread, &args.name)?;
+    if args.to == Format::Pprof {
+        expect_arguments(&source, &args.label)?;
+    }
+    if args.to == Format::MetricsCsv
+        && (!args.thread.is_empty() || !args.name.is_empty() || args.min_us.is_some())
+    {
+        return Err(Failure::Message(
+            "--thread, --name and --min-us choose spans, and --to metrics-csv has none".to_owned(),
+        ));
+    }
     let mut chosen = choose(args, &mut source)?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
     let (output, mut sink) = open(args, &source)?;
     let interest = sink.interest();
+    let frames = chosen.as_ref().map_or(source.info.frames, Chosen::count);
     if chosen.is_none() {
-        expect_content(interest, &source)?;
+        expect_content(args, interest, &source)?;
         if interest.trees {
             chosen = Some(Chosen::all(&source));
         }
@@ -145,6 +159,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         return Err(source
             .failure("spans of the chosen frames, threads, names and lengths were expected, found none"));
     }
+    if args.is_of_spans() && exported.spans == 0 {
+        return Err(source.failure(no_spans(frames)));
+    }
     sink.finish().map_err(failed)?;
     drop(sink);
     output.keep()?;
@@ -155,6 +172,31 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     } else {
         Outcome::Fine
     })
+}
+
+/// Refuses labels of arguments that no scope of the capture has.
+fn expect_arguments(source: &Source, labels: &[String]) -> Result<(), Failure> {
+    let sites = source.capture.catalog().sites.iter().flatten();
+    let mut known: Vec<String> = sites
+        .flat_map(|site| {
+            // The last ones are measures, which a profile has as values.
+            let measures = Measures::of(site).arg_names().count();
+            let own = site.arg_names.len().saturating_sub(measures);
+            site.arg_names[..own].iter().map(ToString::to_string)
+        })
+        .collect();
+    known.sort_unstable();
+    known.dedup();
+    match labels.iter().find(|label| !known.contains(label)) {
+        None => Ok(()),
+        Some(label) if known.is_empty() => {
+            Err(source.failure(format!("--label {label}: no scope of this capture has arguments")))
+        }
+        Some(label) => Err(source.failure(format!(
+            "--label {label}: no scope has an argument of this name; there are {}",
+            listed(&known)
+        ))),
+    }
 }
 
 /// Prepares the place to write to, and the exporter that writes there.
@@ -217,8 +259,11 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
 }
 
 /// Refuses a capture that has nothing of what was asked for.
-fn expect_content(interest: Interest, source: &Source) -> Result<(), Failure> {
+fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<(), Failure> {
     let (frames, spans) = (source.info.frames, source.info.spans);
+    if frames == 0 && spans == 0 && args.is_of_spans() {
+        return Err(source.failure(no_spans(frames)));
+    }
     // Spans outside of frames are in batches only.
     if frames == 0 && (!interest.batches || spans == 0) {
         return Err(source.failure("frames were expected, found none"));
@@ -229,7 +274,24 @@ fn expect_content(interest: Interest, source: &Source) -> Result<(), Failure> {
     Ok(())
 }
 
+impl Args {
+    /// Returns whether nothing but spans goes into what is written.
+    fn is_of_spans(&self) -> bool {
+        match self.to {
+            Format::Collapsed | Format::Pprof | Format::Speedscope | Format::Csv => true,
+            Format::Chrome | Format::Perfetto | Format::Firefox | Format::MetricsCsv => false,
+            #[cfg(feature = "parquet")]
+            Format::Parquet => self.parquet.is_of_spans(),
+        }
+    }
+}
+
 impl Chosen {
+    fn count(&self) -> u64 {
+        let count = |range: &Range<u64>| range.end - range.start;
+        self.positions.iter().map(count).sum()
+    }
+
     fn all(source: &Source) -> Self {
         let all = 0..source.capture.frame_count();
         Self {
@@ -264,6 +326,10 @@ impl Export<'_> {
         } = self;
         let failed = |error| Failure::export(args.output.as_deref(), error);
         let wants_batches = sink.interest().batches;
+        let mut ahead = None;
+        if wants_batches && sink.wants_open() {
+            ahead = Some(look_ahead(source, progress, output, failed)?);
+        }
         let selects_spans = !filter.takes_all();
         let mut taken_before = 0;
         let mut is_incomplete = false;
@@ -271,9 +337,13 @@ impl Export<'_> {
             output.expect_time().map_err(|error| failed(error.into()))?;
             match piece {
                 Piece::Batch(mut batch) if wants_batches => {
+                    let open = ahead.as_mut().map(|ahead| ahead.after(&batch));
                     filter.retain(&mut batch);
                     if !batch.is_empty() {
                         sink.accept_batch(&batch).map_err(failed)?;
+                    }
+                    if let Some(open) = open {
+                        sink.accept_open(&open).map_err(failed)?;
                     }
                 }
                 Piece::Frame(mut recovered) if chosen.is_none_or(|it| it.contains(recovered.frame.index)) => {
@@ -293,6 +363,7 @@ impl Export<'_> {
         })?;
         Ok(Exported {
             damage: walked.damage,
+            spans: filter.taken(),
             is_incomplete,
             notes: Vec::new(),
         })
@@ -304,9 +375,8 @@ impl Export<'_> {
         let wants_batches = self.sink.interest().batches;
         let mut builder = TreeBuilder::new(MAX_SPANS);
         let (mut missing_spans, mut missing_frames) = (0, 0);
-        let mut told_spans = 0;
-        let count = |range: &Range<u64>| range.end - range.start;
-        let frames = chosen.positions.iter().map(count).sum();
+        let (mut told_spans, mut spans) = (0, 0);
+        let frames = chosen.count();
         let positions = chosen.positions.iter().cloned().flatten();
         for (done, position) in positions.enumerate() {
             let out_of_time = self.output.expect_time();
@@ -321,6 +391,7 @@ impl Export<'_> {
             };
             let held_spans = recovered.held_spans();
             told_spans += recovered.frame.span_count;
+            spans += held_spans;
             missing_spans += recovered.frame.span_count.saturating_sub(held_spans);
             let (batch, frame) = if self.filter.takes_all() {
                 (
@@ -365,10 +436,30 @@ impl Export<'_> {
         }
         Ok(Exported {
             damage: info.damage,
+            spans,
             is_incomplete: missing_frames + missing_spans > 0,
             notes,
         })
     }
+}
+
+/// Notes what goes across the batches of a capture, so that a sink need not hold spans whose
+/// parents come later.
+fn look_ahead(
+    source: &mut Source,
+    progress: &mut Progress,
+    output: &Output,
+    failed: impl Fn(vor_core::Error) -> Failure,
+) -> Result<Lookahead, Failure> {
+    let mut ahead = Lookahead::default();
+    source.walk(progress, |piece| {
+        output.expect_time().map_err(|error| failed(error.into()))?;
+        if let Piece::Batch(batch) = piece {
+            ahead.note(&batch);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(ahead)
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use crate::command::output::Writer;
 /// Options of `--to parquet`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
-    /// Which table a Parquet file holds.
-    #[arg(long, value_name = "TABLE", default_value = "spans")]
-    table: Table,
+    /// Which table a Parquet file holds: `spans` unless this says otherwise.
+    #[arg(long, value_name = "TABLE")]
+    table: Option<Table>,
     /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`, by `date` (of UTC), or by `host,date`.
     #[arg(long, value_name = "COLUMNS", conflicts_with = "table", requires = "output")]
     partition: Option<String>,
@@ -41,7 +41,12 @@ impl Options {
     /// Returns whether anything was asked for that only Parquet has.
     pub(super) fn are_given(&self) -> bool {
         let others = [&self.partition, &self.host, &self.program_version];
-        self.table != Table::Spans || others.iter().any(|option| option.is_some())
+        self.table.is_some() || others.iter().any(|option| option.is_some())
+    }
+
+    /// Returns whether nothing but spans goes into what is written.
+    pub(super) fn is_of_spans(&self) -> bool {
+        !self.is_dataset() && self.table != Table::Metrics
     }
 
     /// Returns whether a folder is to be written and no file.
@@ -64,7 +69,7 @@ impl Options {
         catalog: &Catalog,
     ) -> Result<Box<dyn FrameSink>, vor_core::Error> {
         let origin = self.origin(catalog);
-        Ok(match self.table {
+        Ok(match self.table.unwrap_or(Table::Spans) {
             Table::Spans => Box::new(SpanParquet::new(writer, origin)?),
             Table::Metrics => Box::new(MetricsParquet::new(writer, origin)?),
             Table::Sketches => Box::new(SketchParquet::new(writer, origin)?),

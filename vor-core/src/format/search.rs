@@ -1,0 +1,132 @@
+//! The search for a whole record among bytes that come in pieces.
+//!
+//! However small the pieces are, each place is looked at once: a [`Search`] remembers how far it
+//! came, and which records it met that are not there to their end.
+
+/// How far a search came.
+#[derive(Debug)]
+pub(crate) struct Search {
+    /// The first offset that was not looked at.
+    next: u64,
+    /// Offsets before it at which a record may stand that is not there to its end, ascending.
+    unfinished: Vec<u64>,
+}
+
+/// Most unfinished records that are remembered: more come only in a file that is made of heads.
+const MAX_UNFINISHED: usize = 64;
+
+/// What stands at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The record that is searched for.
+    Whole,
+    /// What is there so far may become one.
+    Unfinished,
+    /// None.
+    Bad,
+}
+
+impl Search {
+    /// Makes a search for what stands behind `offset`.
+    pub(crate) fn behind(offset: u64) -> Self {
+        Self {
+            next: offset + 1,
+            unfinished: Vec::new(),
+        }
+    }
+
+    /// Returns the first offset at which a record may still turn up.
+    pub(crate) fn begin(&self) -> u64 {
+        self.unfinished.first().copied().unwrap_or(self.next)
+    }
+
+    /// Searches the bytes up to `end`, where the file ends for now, and returns where the record
+    /// stands. `look` is asked what stands at an offset, and told whether it is asked for the first
+    /// time; fewer than `least` bytes tell it nothing. Unless `at_end` says that no more bytes are
+    /// to be had, a record is waited for that may be the first.
+    pub(crate) fn go_on(
+        &mut self,
+        end: u64,
+        least: usize,
+        at_end: bool,
+        mut look: impl FnMut(u64, bool) -> Look,
+    ) -> Option<u64> {
+        let mut i = 0;
+        while let Some(&offset) = self.unfinished.get(i) {
+            match look(offset, false) {
+                Look::Whole => return Some(offset),
+                Look::Bad => drop(self.unfinished.remove(i)),
+                Look::Unfinished if !at_end => return None,
+                Look::Unfinished => i += 1,
+            }
+        }
+        while self.next + least as u64 <= end {
+            let offset = self.next;
+            let found = look(offset, true);
+            if found == Look::Whole {
+                return Some(offset);
+            }
+            self.next += 1;
+            if found == Look::Unfinished {
+                if self.unfinished.len() < MAX_UNFINISHED {
+                    self.unfinished.push(offset);
+                }
+                if !at_end {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_is_looked_at_once_however_small_the_pieces() {
+        // A record that is never finished at 10, one that was none at 20, and the one that is
+        // searched for at 9000.
+        let stands = |offset: u64, end: u64| match offset {
+            10 => Look::Unfinished,
+            20 if end < 500 => Look::Unfinished,
+            9000 if end < 9700 => Look::Unfinished,
+            9000 => Look::Whole,
+            _ => Look::Bad,
+        };
+        for piece in [1, 100, 3000] {
+            let (mut search, mut looks, mut found) = (Search::behind(0), 0, None);
+            let ends: Vec<u64> = (1..=10_000).step_by(piece).chain([10_000]).collect();
+            for &end in &ends {
+                found = search.go_on(end, 16, true, |offset, is_new| {
+                    looks += u64::from(is_new);
+                    stands(offset, end)
+                });
+                if found.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(found, Some(9000), "pieces of {piece}");
+            assert!(looks < 10_000, "pieces of {piece}: {looks} looks");
+        }
+    }
+
+    #[test]
+    fn the_first_that_may_be_a_record_is_waited_for() {
+        let mut search = Search::behind(0);
+        let mut at_20 = Look::Unfinished;
+        for (end, expected) in [(100, None), (200, None), (300, Some(40))] {
+            if end == 300 {
+                at_20 = Look::Bad;
+            }
+            let look = |offset, _| match offset {
+                20 => at_20,
+                40 => Look::Whole,
+                _ => Look::Bad,
+            };
+            assert_eq!(search.go_on(end, 16, false, look), expected, "{end} bytes");
+        }
+        assert_eq!(search.begin(), 40);
+    }
+}
