@@ -296,3 +296,27 @@ fn a_thread_that_ends_leaves_nothing_behind() {
         }
     });
 }
+
+#[test]
+fn a_reader_of_open_scopes_sees_each_with_its_own_start() {
+    loom::model(|| {
+        let state = Arc::new(ThreadState::new(SLOTS));
+        let owner = {
+            let state = Arc::clone(&state);
+            thread::spawn(move || {
+                for site in 1..=2 {
+                    state.push_open_at(0, site, u64::from(site) * 10);
+                    assert!(state.begin_close(0));
+                    state.release(0);
+                }
+            })
+        };
+        let mut open = Vec::new();
+        state.read_open(&mut open);
+        for (site, start_ticks) in open {
+            assert_eq!(start_ticks, u64::from(site.0) * 10);
+            assert_ne!(site.0, 0);
+        }
+        owner.join().unwrap();
+    });
+}

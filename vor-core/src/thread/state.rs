@@ -26,11 +26,11 @@ use crate::catalog::{SiteId, ThreadId};
 use crate::metrics::Block;
 use crate::ring::{KEPT_TEXTS, Ring};
 use crate::scope::Noted;
-use crate::sync::global::{AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::global::{self, AtomicPtr, compiler_fence};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Open scopes whose site and start are kept per thread; deeper ones are only counted.
-pub const MAX_OPEN: usize = 128;
+pub const MAX_OPEN: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// Bytes of an entry of the stack.
 const ENTRY_BYTES: u32 = size_of::<OpenEntry>() as u32;
@@ -55,20 +55,20 @@ pub(crate) struct ThreadState {
     /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring for the last time.
     exited: AtomicBool,
     /// Next key of a pushed text. The thread alone reads and writes it.
-    next_text: AtomicU64,
+    next_text: global::AtomicU64,
     /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
     counts: AtomicPtr<Block>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
-    id: AtomicU32,
+    id: global::AtomicU32,
     /// Entries at and above the height have no site, but the one that is claimed.
     open: [OpenEntry; MAX_OPEN + 1],
     /// Open scopes deeper than what is kept, times the bytes of an entry. Written and read by the
     /// thread alone.
-    deeper: AtomicU32,
+    deeper: global::AtomicU32,
     /// Where the thread keeps what it has used up.
     pub(super) ways: Ways,
     /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
-    next_kept: AtomicU64,
+    next_kept: global::AtomicU64,
     /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is recorded knows nothing of it.
     pub(super) counted: Late<Table>,
 }
@@ -90,12 +90,12 @@ impl ThreadState {
             ring: Ring::new(ring_slots),
             top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
-            next_text: AtomicU64::new(1),
-            next_kept: AtomicU64::new(KEPT_TEXTS + 1),
+            next_text: global::AtomicU64::new(1),
+            next_kept: global::AtomicU64::new(KEPT_TEXTS + 1),
             counts: AtomicPtr::new(std::ptr::null_mut()),
-            id: AtomicU32::new(0),
+            id: global::AtomicU32::new(0),
             open: open_entries(MAX_OPEN),
-            deeper: AtomicU32::new(0),
+            deeper: global::AtomicU32::new(0),
             ways: Ways::none(),
             counted: Late::new(),
         }
@@ -109,12 +109,12 @@ impl ThreadState {
             ring: Ring::none(),
             top: AtomicU32::new(0),
             exited: AtomicBool::new(false),
-            next_text: AtomicU64::new(0),
-            next_kept: AtomicU64::new(0),
+            next_text: global::AtomicU64::new(0),
+            next_kept: global::AtomicU64::new(0),
             counts: AtomicPtr::new(std::ptr::null_mut()),
-            id: AtomicU32::new(0),
+            id: global::AtomicU32::new(0),
             open: open_entries(0),
-            deeper: AtomicU32::new(0),
+            deeper: global::AtomicU32::new(0),
             ways: Ways::none(),
             counted: Late::new(),
         }
@@ -421,13 +421,23 @@ impl Drop for ThreadState {
 }
 
 /// Returns the entries of an empty stack, of which nobody takes the one at `no_place`.
+#[cfg(not(loom))]
 const fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
     let mut entries = [const { OpenEntry::new(0) }; MAX_OPEN + 1];
     entries[no_place] = OpenEntry::new(NO_PLACE);
     entries
 }
 
+#[cfg(loom)]
+fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
+    std::array::from_fn(|place| OpenEntry {
+        start_ticks: AtomicU64::new(0),
+        site: AtomicU32::new(if place == no_place { NO_PLACE } else { 0 }),
+    })
+}
+
 impl OpenEntry {
+    #[cfg(not(loom))]
     const fn new(site: u32) -> Self {
         Self {
             start_ticks: AtomicU64::new(0),
@@ -435,10 +445,11 @@ impl OpenEntry {
         }
     }
 
+    /// Reads the start before the site: a scope stores its site first. So the start of a scope that
+    /// has opened comes with its site, or with that of a later scope, and not with the site 0 from
+    /// before it opened.
     fn read(&self) -> (SiteId, u64) {
-        (
-            SiteId(self.site.load(Ordering::Acquire)),
-            self.start_ticks.load(Ordering::Acquire),
-        )
+        let start_ticks = self.start_ticks.load(Ordering::Acquire);
+        (SiteId(self.site.load(Ordering::Acquire)), start_ticks)
     }
 }
