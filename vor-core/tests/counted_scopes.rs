@@ -221,11 +221,54 @@ fn deep_recursion() {
     let (down, around) = (&rows["down"], &rows["around"]);
     assert_eq!(down.count, 1500);
     assert!(lasted(down.min_ns, 2_000_000));
-    // A scope that is open inside itself counts once for each level in the total, and once in all of the self times.
-    assert!(lasted(down.total_ns, 1500 * 2_000_000));
-    assert!(lasted(down.self_ns, 4_000_000));
-    assert_adds_up(around.self_ns + down.self_ns, around.total_ns, 3);
+    // The total counts a recursive call once, as the self times do; the mean is that of single calls.
+    assert!(lasted(down.mean_ns as u64, 2_000_000));
+    assert_adds_up(down.self_ns, down.total_ns, 3);
+    assert_adds_up(around.self_ns + down.total_ns, around.total_ns, 3);
     assert!(lasted(passed_ns, around.total_ns));
+}
+
+fn even(depth: u32) {
+    profile_scope!("even");
+    burn(Duration::from_micros(100));
+    if depth > 0 {
+        odd(depth - 1);
+    }
+}
+
+fn odd(depth: u32) {
+    profile_scope!("odd");
+    burn(Duration::from_micros(100));
+    if depth > 0 {
+        even(depth - 1);
+    }
+}
+
+/// Shallow, so that the short way of a scope's end meets the recursion.
+fn mutual_recursion() {
+    for _ in 0..10 {
+        even(6);
+    }
+    let rows = rows();
+    let (even, odd) = (&rows["even"], &rows["odd"]);
+    assert_eq!((even.count, odd.count), (40, 30));
+    assert!(lasted(even.self_ns, 4_000_000) && lasted(odd.self_ns, 3_000_000));
+    assert_adds_up(even.total_ns, even.self_ns + odd.self_ns, 3);
+    // All but the outermost call of `even`.
+    assert!(odd.total_ns < even.total_ns && odd.total_ns + even.self_ns > even.total_ns);
+}
+
+/// More sites inside each other than the set of a level tells apart.
+fn many_sites_inside_each_other() {
+    const LEVELS: usize = 200;
+    let open: Vec<_> = (0..LEVELS).map(|i| scope::scope(&format!("level {i}"))).collect();
+    burn(Duration::from_millis(1));
+    open.into_iter().rev().for_each(drop);
+    let rows = rows();
+    let totals = (0..LEVELS).map(|i| rows[&format!("level {i}")].total_ns);
+    let totals: Vec<u64> = totals.collect();
+    assert!(totals.is_sorted_by(|outer, inner| outer >= inner), "{totals:?}");
+    assert!(lasted(totals[LEVELS - 1], 1_000_000));
 }
 
 fn out_of_order() {
@@ -357,6 +400,8 @@ fn counts_and_times_are_exact() {
     ten_thousand_short_threads();
     reading_meanwhile();
     deep_recursion();
+    mutual_recursion();
+    many_sites_inside_each_other();
     out_of_order();
     phases();
     in_destructors();

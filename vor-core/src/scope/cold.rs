@@ -287,7 +287,7 @@ fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>
         opened.place = state.push_open(id, opened.start_ticks);
         let depth = ThreadState::depth_of(opened.place);
         if opened.flagged & COUNTED == COUNTED {
-            thread::begin_counting(state, depth, opened.start_ticks);
+            thread::begin_counting(state, depth, id, opened.start_ticks);
         } else if !measures.is_none() {
             opened.flagged |= MEASURED;
             measured::note(depth, opened.start_ticks, measures);

@@ -16,7 +16,7 @@ pub(super) fn open(id: u32, at: Option<u64>) -> Option<Opened> {
     let place = state.free_place()?;
     let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
     state.claim(place, id);
-    table.begin(ThreadState::depth_of(place));
+    table.begin(ThreadState::depth_of(place), id);
     state.open_at(place, start_ticks);
     Some(Opened {
         start_ticks,
@@ -37,7 +37,7 @@ pub(super) fn end(opened: Opened) -> Option<u64> {
     if !state.has_start(opened.place, opened.start_ticks) {
         return None;
     }
-    let (inside, around) = table.levels(ThreadState::depth_of(opened.place))?;
+    let (level, around) = table.levels(ThreadState::depth_of(opened.place))?;
     if !state.begin_close(opened.place) {
         return None;
     }
@@ -48,10 +48,31 @@ pub(super) fn end(opened: Opened) -> Option<u64> {
         state.reopen(opened.place);
         return None;
     }
-    sums.add_inside(inside);
+    sums.add_inside(level);
     around.add(ticks);
+    if around.may_hold(opened.flagged) {
+        // In place of a return, so that the calls without it save no registers.
+        return Some(end_nested(opened, ticks));
+    }
     state.release(opened.place);
     Some(end_ticks)
+}
+
+/// Ends a scope that may be a recursive call, whose length `ticks` has been added; returns when it
+/// ended.
+#[cold]
+#[inline(never)]
+extern "C" fn end_nested(opened: Opened, ticks: u64) -> u64 {
+    let state = thread::hot();
+    let site = opened.flagged ^ COUNTED;
+    // The stack holds the scopes around this one alone: its close has begun.
+    if state.own_open_sites().any(|open| open == site)
+        && let Some(sums) = state.counted().and_then(|table| table.known(site))
+    {
+        sums.add_nested(ticks);
+    }
+    state.release(opened.place);
+    opened.start_ticks.wrapping_add(ticks)
 }
 
 /// Returns the id under which the sums of an open scope are kept; `None` where the scope is not counted, or not by [`end`].

@@ -34,7 +34,10 @@ fn middle(bucket: usize) -> u64 {
 /// The scopes of one call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sums {
-    pub(crate) total_ticks: u64,
+    /// Sum of all lengths, those of recursive calls as well.
+    pub(crate) length_ticks: u64,
+    /// How much of that was in recursive calls, and so in the calls around them as well.
+    pub(crate) nested_ticks: u64,
     pub(crate) self_ticks: u64,
     pub(crate) min_ticks: u64,
     pub(crate) max_ticks: u64,
@@ -45,7 +48,8 @@ pub(crate) struct Sums {
 impl Default for Sums {
     fn default() -> Self {
         Self {
-            total_ticks: 0,
+            length_ticks: 0,
+            nested_ticks: 0,
             self_ticks: 0,
             min_ticks: u64::MAX,
             max_ticks: 0,
@@ -57,7 +61,7 @@ impl Default for Sums {
 impl Sums {
     /// Counts a scope of this length, of which `self_ticks` were not in scopes inside it.
     pub(crate) fn add(&mut self, ticks: u64, self_ticks: u64) {
-        self.total_ticks = self.total_ticks.wrapping_add(ticks);
+        self.length_ticks = self.length_ticks.wrapping_add(ticks);
         self.self_ticks = self.self_ticks.wrapping_add(self_ticks);
         self.min_ticks = self.min_ticks.min(ticks);
         self.max_ticks = self.max_ticks.max(ticks);
@@ -66,7 +70,8 @@ impl Sums {
 
     /// Adds the scopes of the same call site that were counted elsewhere.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.total_ticks = self.total_ticks.wrapping_add(other.total_ticks);
+        self.length_ticks = self.length_ticks.wrapping_add(other.length_ticks);
+        self.nested_ticks = self.nested_ticks.wrapping_add(other.nested_ticks);
         self.self_ticks = self.self_ticks.wrapping_add(other.self_ticks);
         self.min_ticks = self.min_ticks.min(other.min_ticks);
         self.max_ticks = self.max_ticks.max(other.max_ticks);
@@ -97,16 +102,15 @@ impl Sums {
     /// Returns the row of these, with lengths in nanoseconds.
     pub(crate) fn row(&self, site: SiteId, name: &str, rate: Rate) -> ScopeStats {
         let count = self.count();
-        let total_ns = rate.ns(self.total_ticks);
         let at = |quantile| rate.ns(self.value_at(quantile));
         ScopeStats {
             site,
             name: name.to_owned(),
             count,
-            total_ns,
+            total_ns: rate.ns(self.length_ticks.saturating_sub(self.nested_ticks)),
             self_ns: rate.ns(self.self_ticks),
             min_ns: rate.ns(self.min_ticks.min(self.max_ticks)),
-            mean_ns: total_ns as f64 / count.max(1) as f64,
+            mean_ns: rate.ns(self.length_ticks) as f64 / count.max(1) as f64,
             p50_ns: at(0.50),
             p95_ns: at(0.95),
             p99_ns: at(0.99),
@@ -204,7 +208,7 @@ mod tests {
             let (exact, found) = (sorted[rank - 1], sums.value_at(quantile));
             prop_assert!(exact.abs_diff(found) as f64 <= exact as f64 / 8.0, "{found} instead of {exact}");
             prop_assert_eq!(sums.count(), values.len() as u64);
-            prop_assert_eq!(sums.total_ticks, values.iter().sum::<u64>());
+            prop_assert_eq!(sums.length_ticks, values.iter().sum::<u64>());
             prop_assert_eq!((sums.min_ticks, sums.max_ticks), (sorted[0], sorted[sorted.len() - 1]));
         }
 

@@ -6,9 +6,9 @@
 //! number of spans. [`ScopeStats`] is one row of the answer. [`Blocks`] answers "how sure is that": it cuts the spans of a call site into some dozens of
 //! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
 //!
-//! Where the program has its scopes counted instead of recorded, each thread keeps such sums by itself ([`Config::aggregate`](crate::config::Config::aggregate)), and
-//! there are no spans; [`ThreadStats`] are the rows of one thread. Their totals count a recursive
-//! call once for each level: who counts keeps no stack per call site.
+//! Where the program has its scopes [counted](crate::config::Config::aggregate) instead of recorded,
+//! each thread keeps such sums by itself, and there are no spans; [`ThreadStats`] are the rows of one
+//! thread.
 //!
 //! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
 //! which is which. The self time of a span is its length without its children's; the `ended` module

@@ -17,8 +17,7 @@ pub struct ScopeStats {
     pub count: u64,
     /// Time during which any of them was open, in nanoseconds: the sum over all threads of the time
     /// during which the thread had at least one open. A recursive call adds nothing to the call
-    /// around it, unless scopes are [counted](crate::config::Config::aggregate) and not recorded:
-    /// then it counts once for each level.
+    /// around it.
     pub total_ns: u64,
     /// Sum of their lengths without those of the spans directly inside them, in nanoseconds.
     pub self_ns: u64,

@@ -2,8 +2,11 @@
 //!
 //! Each thread has a table: call sites by their id, in two levels of 256 entries, of which only what is used is made. Behind an entry stand the sums of that call
 //! site's scopes on this thread. The thread alone writes them, with plain loads and stores, and anyone may add them up; so a scope that ends costs no lock, no
-//! read-modify-write and no place in a ring, and cannot be lost. Beside the sums, the table notes for each level of open scopes how long the scopes took that
-//! ended directly inside it: what is left of its own length when it ends is its self time.
+//! read-modify-write and no place in a ring, and cannot be lost. Beside the sums, the table keeps two
+//! words for each level of open scopes: the time of the scopes that ended directly inside it, which
+//! is not self time, and a set of the sites that are open there and further out. A scope whose own
+//! site is in the set of the level around it may be a recursive call, and is then looked for on the
+//! stack.
 //!
 //! When a thread ends, its sums are added to those of all threads that have ended, under a lock, and its table is emptied for the next thread. So the memory depends
 //! on the call sites and on how many threads run at once: 1.5 KiB for each call site on each thread.
@@ -33,10 +36,11 @@ const MAX_LEVELS: usize = 1 << 20;
 /// where it is ending at that moment.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// How long the scopes took that ended directly inside the one that is open at each level. The first stands for what is around the outermost scope.
-    inside: [Inside; MAX_OPEN + 1],
+    /// One for each scope that is open and kept. The first stands for what is around the outermost
+    /// scope.
+    levels: [Level; MAX_OPEN + 1],
     /// The levels from `MAX_OPEN` on. Locked by the thread alone.
-    deep: Mutex<Vec<Level>>,
+    deep: Mutex<Vec<DeepLevel>>,
     leaves: [Late<Leaf>; WIDTH],
 }
 
@@ -104,21 +108,42 @@ impl<T> Drop for Late<T> {
     }
 }
 
-/// How long the scopes took that ended directly inside one that is open, in ticks.
+/// A level of open scopes that the stack keeps.
 #[derive(Debug)]
-pub(crate) struct Inside(AtomicU64);
+pub(crate) struct Level {
+    /// Lengths of the scopes that ended directly inside it, in ticks.
+    inside_ticks: AtomicU64,
+    /// Sites of the scopes that are open here and further out, as a set that may hold more.
+    sites: AtomicU64,
+}
 
-impl Inside {
+impl Level {
+    const fn new() -> Self {
+        Self {
+            inside_ticks: AtomicU64::new(0),
+            sites: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds the length of a scope that ended directly inside.
     #[inline(always)]
     pub(crate) fn add(&self, ticks: u64) {
-        add(&self.0, ticks);
+        add(&self.inside_ticks, ticks);
+    }
+
+    /// Returns whether a scope of this site may be open here or further out.
+    #[inline(always)]
+    pub(crate) fn may_hold(&self, site: u32) -> bool {
+        self.sites.load(Ordering::Relaxed) >> (site % u64::BITS) & 1 != 0
     }
 }
 
-/// A level of open scopes deeper than those of which the stack knows.
+/// A level of open scopes deeper than those that the stack keeps.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    /// Start of the scope that was opened here last; it tells whose the level is.
+struct DeepLevel {
+    /// Site of the scope that was opened here last.
+    site: u32,
+    /// Its start, which identifies it.
     start_ticks: u64,
     /// Lengths of the scopes that ended directly inside it.
     inside_ticks: u64,
@@ -127,9 +152,12 @@ struct Level {
 /// The sums of one call site on one thread.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    total_ticks: AtomicU64,
+    /// Sum of all lengths, those of recursive calls as well.
+    length_ticks: AtomicU64,
     /// How much of that was in scopes directly inside.
     inside_ticks: AtomicU64,
+    /// How much of that was in recursive calls, and so in the calls around them as well.
+    nested_ticks: AtomicU64,
     min_ticks: AtomicU64,
     max_ticks: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
@@ -144,8 +172,9 @@ fn add(to: &AtomicU64, more: u64) {
 impl Aggregate {
     const fn new() -> Self {
         Self {
-            total_ticks: AtomicU64::new(0),
+            length_ticks: AtomicU64::new(0),
             inside_ticks: AtomicU64::new(0),
+            nested_ticks: AtomicU64::new(0),
             min_ticks: AtomicU64::new(u64::MAX),
             max_ticks: AtomicU64::new(0),
             buckets: [const { AtomicU64::new(0) }; BUCKETS],
@@ -173,7 +202,7 @@ impl Aggregate {
 
     #[inline(always)]
     fn add_sums(&self, ticks: u64) {
-        add(&self.total_ticks, ticks);
+        add(&self.length_ticks, ticks);
         if ticks < self.min_ticks.load(Ordering::Relaxed) {
             self.min_ticks.store(ticks, Ordering::Relaxed);
         }
@@ -182,21 +211,27 @@ impl Aggregate {
         }
     }
 
-    /// Notes how much of a scope was in those directly inside it. Called by the thread whose it is.
+    /// Adds how much of a scope was in those directly inside it. Called by the thread whose it is.
     #[inline(always)]
-    pub(crate) fn add_inside(&self, inside: &Inside) {
-        let inside_ticks = inside.0.load(Ordering::Relaxed);
+    pub(crate) fn add_inside(&self, level: &Level) {
+        let inside_ticks = level.inside_ticks.load(Ordering::Relaxed);
         if inside_ticks != 0 {
             add(&self.inside_ticks, inside_ticks);
         }
     }
 
+    /// Adds the length of a scope that was a recursive call. Called by the thread whose it is.
+    pub(crate) fn add_nested(&self, ticks: u64) {
+        add(&self.nested_ticks, ticks);
+    }
+
     fn sums(&self) -> Sums {
         let read = |from: &AtomicU64| from.load(Ordering::Relaxed);
-        let total_ticks = read(&self.total_ticks);
+        let length_ticks = read(&self.length_ticks);
         Sums {
-            total_ticks,
-            self_ticks: total_ticks.saturating_sub(read(&self.inside_ticks)),
+            length_ticks,
+            self_ticks: length_ticks.saturating_sub(read(&self.inside_ticks)),
+            nested_ticks: read(&self.nested_ticks),
             min_ticks: read(&self.min_ticks),
             max_ticks: read(&self.max_ticks),
             buckets: std::array::from_fn(|i| read(&self.buckets[i])),
@@ -204,7 +239,13 @@ impl Aggregate {
     }
 
     fn clear(&self) {
-        for sum in [&self.total_ticks, &self.inside_ticks, &self.max_ticks] {
+        let sums = [
+            &self.length_ticks,
+            &self.inside_ticks,
+            &self.nested_ticks,
+            &self.max_ticks,
+        ];
+        for sum in sums {
             sum.store(0, Ordering::Relaxed);
         }
         self.min_ticks.store(u64::MAX, Ordering::Relaxed);
@@ -222,7 +263,7 @@ pub(crate) fn kept_as(site: u32) -> u32 {
 impl Default for Table {
     fn default() -> Self {
         Self {
-            inside: [const { Inside(AtomicU64::new(0)) }; MAX_OPEN + 1],
+            levels: [const { Level::new() }; MAX_OPEN + 1],
             deep: Mutex::default(),
             leaves: [const { Late::new() }; WIDTH],
         }
@@ -244,72 +285,94 @@ impl Table {
         leaf[low as usize].get_or_make(Aggregate::new)
     }
 
-    /// Notes that a scope opens at this depth, one of which the stack knows.
+    /// Begins the level of a scope that opens at this depth, one of those that are kept.
     #[inline(always)]
-    pub(crate) fn begin(&self, depth: usize) {
-        if let Some(inside) = self.inside.get(depth + 1) {
-            inside.0.store(0, Ordering::Relaxed);
+    pub(crate) fn begin(&self, depth: usize, site: u32) {
+        let levels = self.levels.get(depth..).and_then(<[Level]>::first_chunk);
+        if let Some([around, level]) = levels {
+            let sites = around.sites.load(Ordering::Relaxed) | 1 << (site % u64::BITS);
+            level.sites.store(sites, Ordering::Relaxed);
+            level.inside_ticks.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Returns how much was inside the scope at a depth of which the stack knows, and inside what is around it.
+    /// Returns the level of the scope at a depth that is kept, and the one around it.
     #[inline(always)]
-    pub(crate) fn levels(&self, depth: usize) -> Option<(&Inside, &Inside)> {
-        let [around, inside] = self.inside.get(depth..)?.first_chunk()?;
-        Some((inside, around))
+    pub(crate) fn levels(&self, depth: usize) -> Option<(&Level, &Level)> {
+        let [around, level] = self.levels.get(depth..)?.first_chunk()?;
+        Some((level, around))
     }
 
     /// As [`begin`](Self::begin), at any depth. To be called inside vor: it may allocate.
-    fn begin_anywhere(&self, depth: usize, start_ticks: u64) {
+    fn begin_anywhere(&self, depth: usize, site: u32, start_ticks: u64) {
         let Some(deep) = depth.checked_sub(MAX_OPEN) else {
-            return self.begin(depth);
+            return self.begin(depth, site);
         };
         let mut levels = self.deep();
         if deep >= levels.len() && deep < MAX_LEVELS {
-            levels.resize(deep + 1, Level::default());
+            levels.resize(deep + 1, DeepLevel::default());
         }
         if let Some(level) = levels.get_mut(deep) {
-            *level = Level {
+            *level = DeepLevel {
+                site,
                 start_ticks,
                 inside_ticks: 0,
             };
         }
     }
 
-    /// Notes that a scope ends, at any depth and in any order; returns how much of it was in scopes inside, and whether it is the one that was opened at its depth last.
-    fn end_anywhere(&self, state: &ThreadState, place: u32, start_ticks: u64, ticks: u64) -> (u64, bool) {
-        let depth = ThreadState::depth_of(place);
+    /// Returns whether a scope of this site is open further out than this depth.
+    fn is_nested(&self, state: &ThreadState, depth: usize, site: u32) -> bool {
+        // The level around the innermost one that is kept holds the sites of all of them.
+        let around = &self.levels[depth.min(MAX_OPEN)];
+        if around.may_hold(site) && state.own_open_sites().take(depth).any(|open| open == site) {
+            return true;
+        }
+        let deep = depth.saturating_sub(MAX_OPEN);
+        deep > 0 && self.deep().iter().take(deep).any(|level| level.site == site)
+    }
+
+    /// Ends the level of a scope, at any depth and in any order; returns how much of it was in
+    /// scopes inside, and whether it is the one that was opened at its depth last.
+    fn end_anywhere(&self, state: &ThreadState, depth: usize, start_ticks: u64, ticks: u64) -> (u64, bool) {
         let mut levels = self.deep();
         let start_of = |depth: usize| match depth.checked_sub(MAX_OPEN) {
             None => state.start_at(depth),
             Some(deep) => levels.get(deep).map(|level| level.start_ticks),
         };
-        // What was opened later than this has taken the place of the scope around it, or its own.
+        // A scope that was opened later than this has taken the place of the one around it, or its
+        // own.
         let is_inside = depth > 0 && start_of(depth - 1).is_some_and(|around| around <= start_ticks);
-        // Of what is deeper than anything is known of, the best is assumed.
+        // Deeper than any level is kept, the best is assumed.
         let is_last = start_of(depth).is_none_or(|start| start == start_ticks);
         if is_inside {
             match (depth - 1).checked_sub(MAX_OPEN) {
-                None => self.inside[depth].add(ticks),
+                None => self.levels[depth].add(ticks),
                 Some(deep) => levels[deep].inside_ticks += ticks,
             }
         }
         let inside_ticks = match depth.checked_sub(MAX_OPEN) {
             _ if !is_last => 0,
-            None => self.inside[depth + 1].0.load(Ordering::Relaxed),
+            None => self.levels[depth + 1].inside_ticks.load(Ordering::Relaxed),
             Some(deep) => levels.get(deep).map_or(0, |level| level.inside_ticks),
         };
         (inside_ticks.min(ticks), is_last)
     }
 
-    fn deep(&self) -> MutexGuard<'_, Vec<Level>> {
+    fn deep(&self) -> MutexGuard<'_, Vec<DeepLevel>> {
         self.deep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Goes on with the open scopes of `before`, of which a fork made a copy.
     pub(super) fn inherit(&self, before: &Self) {
-        for (mine, inside) in self.inside.iter().zip(&before.inside) {
-            mine.0.store(inside.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (mine, theirs) in self.levels.iter().zip(&before.levels) {
+            let fields = [
+                (&mine.inside_ticks, &theirs.inside_ticks),
+                (&mine.sites, &theirs.sites),
+            ];
+            for (to, from) in fields {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
         self.deep().clone_from(&before.deep());
     }
@@ -383,10 +446,10 @@ impl ThreadState {
     }
 }
 
-/// Notes that a scope opens at `depth`, whose end is to be counted. Whatever is missing for that is
-/// made. `state` is this thread's own, and no handler records meanwhile.
-pub(crate) fn begin_counting(state: &ThreadState, depth: usize, start_ticks: u64) {
-    alloc::untracked(|| state.counted_or_new().begin_anywhere(depth, start_ticks));
+/// Begins the level of a scope that opens at `depth`, and makes what is missing for it. `state` is
+/// this thread's own, and no handler records meanwhile.
+pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
+    alloc::untracked(|| state.counted_or_new().begin_anywhere(depth, site, start_ticks));
 }
 
 /// Counts a scope that has ended on this thread, and takes it from the open ones. `state` is as for
@@ -394,9 +457,13 @@ pub(crate) fn begin_counting(state: &ThreadState, depth: usize, start_ticks: u64
 pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64, ticks: u64) {
     alloc::untracked(|| {
         let table = state.counted_or_new();
-        let (inside_ticks, is_last) = table.end_anywhere(state, place, start_ticks, ticks);
+        let depth = ThreadState::depth_of(place);
+        let (inside_ticks, is_last) = table.end_anywhere(state, depth, start_ticks, ticks);
         let sums = table.known_or_new(site);
         sums.add(ticks);
+        if table.is_nested(state, depth, site) {
+            sums.add_nested(ticks);
+        }
         add(&sums.inside_ticks, inside_ticks);
         if is_last {
             state.pop_open(place);
@@ -445,7 +512,7 @@ mod tests {
         }
         let totals = table
             .entries()
-            .map(|(site, sums)| (site, sums.sums().total_ticks));
+            .map(|(site, sums)| (site, sums.sums().length_ticks));
         let expected = [
             (0, u64::from(LAST_SITE) + 1 + (1 << 23)),
             (1, 1),
