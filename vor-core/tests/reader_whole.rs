@@ -100,10 +100,12 @@ fn the_frame_comes_behind_its_batches() {
             }
         }
         assert_eq!(frames, [(BATCHES, made.spans)], "closed: {close}");
-        // Whoever opens without reading has the frame of a file that its recorder closed.
+        // Opening without reading gives the frame of a file that its recorder closed.
         let mut lazy = Capture::open_lazily(&path).unwrap();
         assert_eq!(lazy.frame_count(), u64::from(close));
-        assert_eq!(lazy.extend().unwrap(), u64::from(close));
+        assert_eq!(lazy.extend().unwrap(), 1);
+        assert_eq!(lazy.frame(0).unwrap().span_count, made.spans);
+        assert!(!lazy.info().marked);
     }
 }
 
@@ -120,10 +122,11 @@ fn a_mark_ends_the_frame_of_a_file_that_grows() {
         .unwrap();
     std::fs::write(&path, &made.bytes[..made.records[mark]]).unwrap();
     let mut capture = Capture::open(&path).unwrap();
-    assert_eq!(capture.frame_count(), 1);
+    assert_eq!((capture.frame_count(), capture.info().marked), (1, false));
     assert_eq!(capture.frame(0).unwrap().threads, made.frames[0].threads);
     std::fs::write(&path, &made.bytes).unwrap();
     assert_eq!(capture.extend().unwrap(), 3);
+    assert!(capture.info().marked);
     for (i, frame) in (0..).zip(&made.frames) {
         assert_eq!(capture.frame(i).unwrap().index, frame.index);
         assert_eq!(&capture.frame(i).unwrap().threads, &frame.threads);

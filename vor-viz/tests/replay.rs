@@ -263,6 +263,23 @@ fn a_file_without_frames_waits_for_them() {
     assert_window(&replay, 3);
 }
 
+#[test]
+fn a_file_without_marks_is_one_frame_until_a_mark_comes() {
+    let Made { bytes, frame_ends } = make(3, 9, false);
+    // All batches of the first frame, and a part of its mark.
+    let (_folder, path) = written(&bytes[..frame_ends[0] - 1]);
+    let mut replay = ReplayState::open(&path).unwrap();
+    poll_until(&mut replay, |replay| replay.window() == (0..1));
+    load_all(&mut replay);
+    assert_eq!(replay.summary().spans(), 9);
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(&bytes[frame_ends[0] - 1..frame_ends[1]]).unwrap();
+    poll_until(&mut replay, |replay| {
+        replay.window() == (0..2) && replay.is_settled()
+    });
+    assert_window(&replay, 9);
+}
+
 /// Checks that a replay has taken the capture that `made` another one of 30 frames and 6 spans in each.
 fn assert_replaced(replay: &mut ReplayState) {
     poll_until(replay, |replay| {

@@ -126,6 +126,8 @@ pub struct Capture {
     max_spans: usize,
     /// The one frame of a file without marks.
     whole: Option<Whole>,
+    /// Whether the batches of a file without marks are still to be read for it.
+    is_whole_unknown: bool,
 }
 
 #[derive(Debug)]
@@ -147,6 +149,8 @@ pub struct Info {
     pub file_bytes: u64,
     /// Frames of the main set that can be read. A capture without marks is one frame.
     pub frames: u64,
+    /// Whether the program marked frames.
+    pub marked: bool,
     /// Spans that ended in those frames, and after the last of them.
     pub spans: u64,
     /// Threads that recorded something.
@@ -217,6 +221,7 @@ impl Capture {
             frame_set: 0,
             max_spans: DEFAULT_MAX_SPANS,
             whole: None,
+            is_whole_unknown: true,
         };
         let info = capture.inner_info();
         if info.indexed || !is_lazy {
@@ -227,6 +232,7 @@ impl Capture {
 
     /// Makes a file without marks one frame.
     fn look_for_whole(&mut self) -> Result<(), Error> {
+        self.is_whole_unknown = false;
         self.whole = match &mut self.inner {
             Inner::V3(capture) if capture.frame_count(0) == 0 => Whole::of(capture)?,
             _ => None,
@@ -259,6 +265,7 @@ impl Capture {
     #[must_use]
     pub fn info(&self) -> Info {
         let mut info = self.inner_info();
+        info.marked = info.frames > 0;
         if let Some(whole) = self.whole() {
             info.frames = 1;
             info.spans = whole.frame.span_count;
@@ -425,8 +432,8 @@ impl Capture {
                 // What there was is one frame until a mark comes, or the end.
                 if frames > 0 {
                     self.whole = None;
-                } else if info.closed && info.file_bytes > before.file_bytes {
-                    self.whole = Whole::of(capture)?;
+                } else if self.is_whole_unknown || info.closed && info.file_bytes > before.file_bytes {
+                    self.look_for_whole()?;
                 }
                 frames
             }

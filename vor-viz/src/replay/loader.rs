@@ -87,8 +87,13 @@ pub(crate) enum Delivery {
     Glances(Vec<Glance>),
     /// The file has grown, or was passed over for the first time.
     Grown { info: Box<Info>, catalog: Arc<Catalog> },
-    /// Another file stands in its place; nothing of the former one comes after this.
-    Replaced { info: Box<Info>, catalog: Arc<Catalog> },
+    /// Another capture is read from now on, for a reason in words; nothing of the former one
+    /// comes after this.
+    Replaced {
+        info: Box<Info>,
+        catalog: Arc<Catalog>,
+        notice: &'static str,
+    },
     /// A part of the capture is damaged.
     Problem(String),
     /// The file cannot be read; nothing comes until something is asked for again.
@@ -211,20 +216,28 @@ impl Loader {
             return None;
         }
         if self.place.as_mut().is_some_and(Place::is_replaced) {
-            return self.take_replacement();
+            return self.reopen("another file has taken its place, and is read from its start");
         }
         if self.failed {
             return None;
         }
-        let (count, was_closed) = (self.capture.frame_count(), self.capture.info().closed);
+        let (count, before) = (self.capture.frame_count(), self.capture.info());
         match self.capture.extend() {
             Err(error) => Some(self.fail(&error)),
-            Ok(frames) => (frames != count || self.capture.info().closed != was_closed).then(|| self.grown()),
+            // Frame 0 was all that was recorded, and ends at the first mark now.
+            Ok(_) if count > 0 && self.capture.info().marked != before.marked => {
+                self.reopen("the program marks frames now; the capture is read from its start")
+            }
+            Ok(frames) => {
+                let is_closed = self.capture.info().closed;
+                (frames != count || is_closed != before.closed).then(|| self.grown())
+            }
         }
     }
 
-    /// Opens the file that stands in the place of the former one; it may not be there yet, or not its header.
-    fn take_replacement(&mut self) -> Option<Delivery> {
+    /// Opens the file that stands at the capture's place now. It may not be there yet, or not its
+    /// header.
+    fn reopen(&mut self, notice: &'static str) -> Option<Delivery> {
         let place = Place::new(&self.place.as_ref()?.path).ok()?;
         let capture = Capture::open_lazily(&place.path).ok()?;
         *self = Self {
@@ -234,6 +247,7 @@ impl Loader {
         Some(Delivery::Replaced {
             info: Box::new(self.capture.info()),
             catalog: Arc::clone(self.capture.catalog()),
+            notice,
         })
     }
 

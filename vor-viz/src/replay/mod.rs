@@ -451,13 +451,17 @@ impl ReplayState {
                 }
                 0
             }
-            Delivery::Replaced { info, catalog } => {
+            Delivery::Replaced {
+                info,
+                catalog,
+                notice,
+            } => {
                 self.is_searching = !info.indexed;
                 self.info = *info;
                 self.catalog = catalog;
                 self.summary = Summary::default();
                 self.problem = None;
-                self.notice = Some("another file has taken its place, and is read from its start".to_owned());
+                self.notice = Some(notice.to_owned());
                 self.put(Box::new(loader::store(self.limits)), 0);
                 self.ask_newest();
                 0

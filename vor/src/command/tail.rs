@@ -12,7 +12,7 @@ use vor_core::catalog::{Catalog, Column, ThreadId};
 use vor_core::export::thread_label;
 use vor_core::format::{OpenScopes, v2};
 use vor_core::frame::{FrameSnapshot, MetricValue};
-use vor_core::reader::{Event, Reader, Recovered};
+use vor_core::reader::{Capture, Event, Reader, Recovered};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
@@ -98,9 +98,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 }
                 out.flush().map_err(Failure::output)?;
                 if args.once || follower.is_closed() {
-                    return match printer.origin_ns {
-                        Some(_) => Ok(Outcome::Fine),
-                        None => Err(Failure::in_file(&args.path, "frames were expected, found none")),
+                    return match printer.has_frames(out, &args.path)? {
+                        true => Ok(Outcome::Fine),
+                        false => Err(Failure::in_file(&args.path, "frames were expected, found none")),
                     };
                 }
                 let length_now = std::fs::metadata(&args.path).map_or(0, |file| file.len());
@@ -110,8 +110,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 if quiet_since.elapsed() >= QUIET && !args.wait {
                     if let Writer::Gone(who) = follower.writer(&args.path) {
                         let what = format!("{who} ended without closing it; --wait goes on");
-                        let failure = Failure::in_file(&args.path, &what);
-                        printer.origin_ns.ok_or(failure)?;
+                        if !printer.has_frames(out, &args.path)? {
+                            return Err(Failure::in_file(&args.path, &what));
+                        }
                         warn(&format!("{}: {what}", args.path.display()));
                         return Ok(Outcome::Fine);
                     }
@@ -137,6 +138,21 @@ impl Printer {
         let frame = &recovered.frame;
         self.origin_ns
             .get_or_insert_with(|| frame.catalog.unix_ns(frame.start_ticks));
+    }
+
+    /// Returns whether there were frames. A capture without marks is one frame, which is printed
+    /// now: the stream gives it only where the recorder closed the file.
+    fn has_frames(&mut self, out: &mut impl Write, path: &Path) -> Result<bool, Failure> {
+        if self.origin_ns.is_none() {
+            let failed = |error: vor_core::Error| Failure::Message(error.to_string());
+            let mut capture = Capture::open(path).map_err(failed)?;
+            if capture.frame_count() == 1 {
+                let recovered = capture.recovered(0).map_err(failed)?;
+                self.note_origin(&recovered);
+                self.print(out, &recovered)?;
+            }
+        }
+        Ok(self.origin_ns.is_some())
     }
 
     fn print(&mut self, out: &mut impl Write, recovered: &Recovered) -> Result<(), Failure> {
