@@ -45,7 +45,7 @@ use engine::{Engine, Pass};
 use marks::{Mark, Marks};
 
 /// Marks that the worker takes before it lets others have the engine.
-const MAX_MARKS_PER_STEP: usize = 64;
+const MAX_MARKS_PER_STEP: usize = 256;
 
 /// The settings that outlive `enable`: what the engine needs when it is made, also in the child of a fork.
 #[derive(Clone, Debug)]
@@ -509,7 +509,7 @@ fn begin_pass(engine: &mut Engine) -> u64 {
 
 /// Takes what is in the rings up to the tick of [`begin_pass`], or up to so many marks.
 fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
-    let mut taken = Vec::with_capacity(MAX_MARKS_PER_STEP);
+    let mut taken = Vec::new();
     let marks = &mut engine.marks;
     while taken.len() < MAX_MARKS_PER_STEP {
         marks.refill(|| locked(&MARKS));

@@ -21,10 +21,24 @@ const WIDTH_PLAIN: u8 = 64;
 /// Widest packed value.
 const WIDTH_MAX: u32 = 32;
 
+/// The columns of a block. Each remembers its last width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    /// Spans that end inside each span.
+    Children,
+    /// Times between an end and the next start.
+    Gaps,
+    Durations,
+    /// Times from the start of a span to that of its first child.
+    Leads,
+}
+
 /// Packs columns, and keeps the room for it.
 #[derive(Clone)]
 pub(super) struct Packer {
     low: [u32; GROUP],
+    /// The widths of the last groups that were shorter than a full one, by [`Column`].
+    short_widths: [u32; 4],
 }
 
 impl std::fmt::Debug for Packer {
@@ -35,23 +49,33 @@ impl std::fmt::Debug for Packer {
 
 impl Default for Packer {
     fn default() -> Self {
-        Self { low: [0; GROUP] }
+        Self {
+            low: [0; GROUP],
+            short_widths: [0; 4],
+        }
     }
 }
 
 impl Packer {
     /// Appends a column.
-    pub(super) fn put(&mut self, out: &mut Vec<u8>, values: &[u64]) {
+    pub(super) fn put(&mut self, out: &mut Vec<u8>, column: Column, values: &[u64]) {
         for group in values.chunks(GROUP) {
-            self.put_group(out, group);
+            self.put_group(out, column, group);
         }
     }
 
-    fn put_group(&mut self, out: &mut Vec<u8>, values: &[u64]) {
+    fn put_group(&mut self, out: &mut Vec<u8>, column: Column, values: &[u64]) {
         let low = &mut self.low[..values.len()];
-        let (base, max) = lower(values, low);
-        let range_bits = 64 - (max - base).leading_zeros();
-        let width = best_width(values, low, base, range_bits);
+        let (base, range_bits) = lower(values, low);
+        let width = if values.len() == GROUP {
+            best_width(values, low, base, range_bits)
+        } else {
+            // The groups of many short batches in a row are alike.
+            let last = &mut self.short_widths[column as usize];
+            *last = width_near(*last, low, range_bits)
+                .unwrap_or_else(|| best_width(values, low, base, range_bits));
+            *last
+        };
         if width == u32::from(WIDTH_PLAIN) {
             out.push(WIDTH_PLAIN);
             out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
@@ -128,21 +152,25 @@ pub(super) fn get_fixed(cursor: &mut Cursor<'_>, values: &mut [u32], width: u8) 
     Ok(())
 }
 
-/// Returns the least and the greatest value, and fills `low` with the values above the least, cut to 32 bits.
+/// Returns the least value and how many bits the greatest one has above it, and fills `low` with the
+/// values above the least, cut to 32 bits.
 ///
 /// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one kind of
 /// comparison that every vector unit has.
-fn lower(values: &[u64], low: &mut [u32]) -> (u64, u64) {
-    let (mut any, mut base, mut max) = (0, i32::MAX, 0);
+fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
+    let (mut any, mut base) = (0, i32::MAX);
     for (low, &value) in low.iter_mut().zip(values) {
         *low = value as u32;
         any |= value;
         base = base.min(value as i32);
-        max = max.max(value as i32);
     }
     if any >> 31 == 0 {
-        low.iter_mut().for_each(|low| *low -= base as u32);
-        return (base as u64, max as u64);
+        let mut bits = 0;
+        for low in low {
+            *low -= base as u32;
+            bits |= *low;
+        }
+        return (base as u64, u32::BITS - bits.leading_zeros());
     }
     let (mut base, mut max) = (u64::MAX, 0);
     for &value in values {
@@ -151,7 +179,7 @@ fn lower(values: &[u64], low: &mut [u32]) -> (u64, u64) {
     }
     low.iter_mut()
         .for_each(|low| *low = low.wrapping_sub(base as u32));
-    (base, max)
+    (base, u64::BITS - (max - base).leading_zeros())
 }
 
 /// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32 bits; the largest has `range_bits`.
@@ -180,6 +208,30 @@ fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
         }
     }
     width_by_histogram(values, base, range_bits)
+}
+
+/// Returns the best of the widths around one that was the best before; `None` where more than a
+/// sixth of the group would be exceptions, and a wider one may be better.
+fn width_near(near: u32, low: &[u32], range_bits: u32) -> Option<u32> {
+    if range_bits >= WIDTH_MAX {
+        return None;
+    }
+    let len = low.len() as u32;
+    let with_size = |width: u32| {
+        // A loop for each width: one for all is not made vector code.
+        let exceptions: u32 = low.iter().map(|&low| u32::from(low >> width != 0)).sum();
+        (width * len + exceptions * EXCEPTION_BITS, exceptions, width)
+    };
+    let near = near.min(range_bits);
+    let mut best = with_size(near);
+    if best.1 * EXCEPTION_BITS > len {
+        // One bit more for each value may cost less than these exceptions.
+        best = best.min(with_size(near + 1));
+    } else if near > 0 {
+        best = best.min(with_size(near - 1));
+    }
+    let (_, exceptions, width) = best;
+    (exceptions * 6 <= len).then_some(width)
 }
 
 /// How many widths are tried one by one: about as many as cost what the histogram does.
@@ -217,18 +269,38 @@ fn put_bits(out: &mut Vec<u8>, values: &[u32], width: u32) {
         lanes::pack(out, group, width);
         return;
     }
+    // As many values at once as fit 64 bits beside those of a byte that is not full.
+    match width {
+        ..=14 => put_chunks::<4>(out, values, width),
+        15..=28 => put_chunks::<2>(out, values, width),
+        29.. => put_chunks::<1>(out, values, width),
+    }
+}
+
+/// As [`put_bits`], `N` values at a time: their bits are at most 57.
+fn put_chunks<const N: usize>(out: &mut Vec<u8>, values: &[u32], width: u32) {
+    let end = out.len() + (values.len() * width as usize).div_ceil(8);
+    let mut at = out.len();
+    // Room for whole words.
+    out.resize(end + size_of::<u64>(), 0);
     let mask = (1_u64 << width) - 1;
     let (mut bits, mut filled) = (0_u64, 0);
-    for &value in values {
-        bits |= (u64::from(value) & mask) << filled;
-        filled += width;
-        if filled >= 32 {
-            out.extend_from_slice(&(bits as u32).to_le_bytes());
-            bits >>= 32;
-            filled -= 32;
-        }
-    }
-    out.extend_from_slice(&bits.to_le_bytes()[..filled.div_ceil(8) as usize]);
+    let mut put = |values: &[u32]| {
+        let joined = values
+            .iter()
+            .rev()
+            .fold(0, |joined, &value| joined << width | u64::from(value) & mask);
+        bits |= joined << filled;
+        out[at..at + size_of::<u64>()].copy_from_slice(&bits.to_le_bytes());
+        let total = filled + width * values.len() as u32;
+        at += total as usize / 8;
+        bits >>= total & !7;
+        filled = total & 7;
+    };
+    let (chunks, rest) = values.as_chunks::<N>();
+    chunks.iter().for_each(|chunk| put(chunk));
+    rest.iter().for_each(|value| put(std::slice::from_ref(value)));
+    out.truncate(end);
 }
 
 /// Fills a group with what `convert` makes of the numbers that [`put_bits`] wrote.
@@ -275,9 +347,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn round_trip(values: &[u64]) -> usize {
+        round_trip_near(values, 0)
+    }
+
+    /// As [`round_trip`], behind a group for which a width was the best.
+    fn round_trip_near(values: &[u64], near: u32) -> usize {
         let mut packer = Packer::default();
+        packer.short_widths[Column::Gaps as usize] = near;
         let mut bytes = Vec::new();
-        packer.put(&mut bytes, values);
+        packer.put(&mut bytes, Column::Gaps, values);
         let mut back = vec![1; values.len()];
         let mut cursor = Cursor::new(&bytes);
         get(&mut cursor, &mut back).unwrap();
@@ -299,6 +377,31 @@ mod tests {
         #[test]
         fn columns_round_trip(values in prop::collection::vec(any_value(), 0..600)) {
             round_trip(&values);
+        }
+
+        #[test]
+        fn short_groups_round_trip_near_any_width(
+            values in prop::collection::vec(any_value(), 1..GROUP),
+            near in 0..=64_u32,
+        ) {
+            round_trip_near(&values, near);
+        }
+
+        /// Whatever a column was like before, a few groups later it is packed as if it had always
+        /// been as it is now.
+        #[test]
+        fn widths_follow_what_is_packed(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
+            let value = |i: u64| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1));
+            let values: Vec<u64> = (0..100).map(value).collect();
+            let mut packer = Packer::default();
+            let alone = { let mut bytes = Vec::new(); packer.put(&mut bytes, Column::Gaps, &values); bytes.len() };
+            packer.short_widths[Column::Gaps as usize] = near;
+            let mut bytes = Vec::new();
+            for _ in 0..32 {
+                bytes.clear();
+                packer.put(&mut bytes, Column::Gaps, &values);
+            }
+            prop_assert!(bytes.len() <= alone + 4, "{} and {alone}", bytes.len());
         }
 
         #[test]

@@ -13,7 +13,7 @@
 //! All arithmetic wraps, so that any 64-bit values survive, however little sense they make as times.
 
 use super::lanes::GROUP;
-use super::pack::{self, Packer};
+use super::pack::{self, Column, Packer};
 use super::wire::{Cursor, put_varint};
 use crate::Error;
 use crate::catalog::SiteId;
@@ -91,15 +91,15 @@ impl BlockCoder {
         let len = starts.len();
         let gaps = &mut self.gaps[..len];
         if fill_gaps(gaps, starts, durations) {
-            self.packer.put(out, gaps);
-            self.packer.put(out, durations);
+            self.packer.put(out, Column::Gaps, gaps);
+            self.packer.put(out, Column::Durations, durations);
             return 0;
         }
         let (leaves, parents) = self.fold(starts, durations);
-        self.packer.put(out, &self.children[..len]);
-        self.packer.put(out, &self.gaps[..len]);
-        self.packer.put(out, &self.durations[..leaves]);
-        self.packer.put(out, &self.leads[..parents]);
+        self.packer.put(out, Column::Children, &self.children[..len]);
+        self.packer.put(out, Column::Gaps, &self.gaps[..len]);
+        self.packer.put(out, Column::Durations, &self.durations[..leaves]);
+        self.packer.put(out, Column::Leads, &self.leads[..parents]);
         FLAG_TREE
     }
 

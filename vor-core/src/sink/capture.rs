@@ -2,7 +2,7 @@
 //!
 //! One writer per file: the file is locked while it is written, and a process that finds it locked writes `run.<pid>.vor` beside it. A capture that is
 //! there from before is kept under another name. Records are gathered until the pass of the drain
-//! is over, a hundred microseconds or so, and written together: a killed process loses what its
+//! is over, half a millisecond or so, and written together: a killed process loses what its
 //! rings held and what the pass had taken from them.
 //!
 //! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until the frame that they
@@ -82,6 +82,8 @@ pub struct CaptureSink {
     buffer: Vec<u8>,
     /// Frames among them.
     gathered_frames: usize,
+    /// Whether there were many before the last write.
+    had_many_frames: bool,
     declared: Declared,
     catalog: Arc<Catalog>,
     waiting: Waiting,
@@ -165,6 +167,7 @@ impl CaptureSink {
             turn: None,
             buffer: Vec::new(),
             gathered_frames: 0,
+            had_many_frames: false,
             declared: Declared::default(),
             catalog: Arc::default(),
             waiting: Waiting::default(),
@@ -229,8 +232,9 @@ impl CaptureSink {
             // Whichever thread drains, the program must not be killed by what its capture does.
             written = signals::without_signals(|| self.file.write_all(&self.buffer));
             self.buffer.clear();
+            self.had_many_frames = self.gathered_frames >= MANY_FRAMES;
+            self.encoder.set_hurry(self.had_many_frames);
             self.gathered_frames = 0;
-            self.encoder.set_hurry(false);
         }
         #[cfg(unix)]
         if let Some(mut turn) = self.turn.take() {
@@ -457,7 +461,8 @@ impl CaptureSink {
 
     fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) {
         self.gathered_frames += 1;
-        self.encoder.set_hurry(self.gathered_frames >= MANY_FRAMES);
+        let has_many_frames = self.gathered_frames >= MANY_FRAMES;
+        self.encoder.set_hurry(has_many_frames || self.had_many_frames);
         if frame.frame_set != 0 {
             self.put_frame(frame);
             return;
