@@ -233,15 +233,6 @@ impl<W: Weight> EndedSpans<W> {
         self.recent.iter().map(|subtree| subtree.spans).sum()
     }
 
-    /// Returns the number of spans of the entry below the top of the stack.
-    #[inline]
-    pub(super) fn spans_before_last(&self) -> u64 {
-        match self.recent.as_slice() {
-            [.., before, _] => before.spans,
-            _ => self.runs.last().map_or(0, |run| run.spans),
-        }
-    }
-
     /// Returns the number of spans of each entry of the stack, in the order in which they ended.
     pub(super) fn span_counts(&self) -> impl Iterator<Item = u64> {
         let runs = self.runs.iter().map(|run| run.spans);

@@ -4,9 +4,10 @@
 //! The time during which a scope was open at all counts the time of a recursive call once. The
 //! outer call ends last: by then, the calls inside it were added already. Few sites recurse, and
 //! whether a span contains one of its own site is cheap to know: it does if the last span of the
-//! site ended after it began, which their positions in the order of ends say. Such a site is
-//! *tracked* from then on: each thread holds a stack of its ended spans that no later one contains
-//! yet:
+//! site ended after it began, which their positions in the order of ends say. A log of the last
+//! spans of the thread then says which these are. Where the span has too many descendants to look
+//! them through, its site is *tracked* from then on: the thread holds a stack of the site's ended
+//! spans that no later one contains yet:
 //!
 //! ```text
 //! on the end of span s of a tracked site, with n descendants, the k-th to end on the thread:
@@ -15,8 +16,7 @@
 //!     push s
 //! ```
 //!
-//! A log of the last spans of the thread fills the stack when tracking begins. What has left the
-//! log by then is not known:
+//! The log fills the stack when tracking begins. What has left the log by then is not known:
 //!
 //! - [`NestedSpans::settle`] is told which scopes are open. It begins to track their sites, and
 //!   empties the log: spans of another site will not be contained by one of their own.
@@ -25,9 +25,8 @@
 //!   from the beginning.
 //!
 //! Entries of a stack whose spans lie in the same ended subtree have the same ancestors from then
-//! on, so they become one. For the subtree that ended last this happens with the next span of the
-//! site, for older ones when a thread holds many entries: then there is at most one per site and
-//! waiting subtree.
+//! on. Where a thread holds many entries, such entries become one: then there is at most one per
+//! site and waiting subtree.
 
 use super::by_site::BySite;
 use super::ended::EndedSpans;
@@ -38,12 +37,17 @@ use crate::measure::Weight;
 /// brings.
 const MAX_LOG: usize = if cfg!(miri) { 128 } else { 65_536 };
 
-/// Least number of entries at which those of all subtrees are merged.
-const MERGE_AT: usize = if cfg!(miri) { 64 } else { 16_384 };
+/// Most descendants of a span that are looked through for those of its own site. Each is looked at
+/// for the innermost span of a site around it alone.
+const MAX_WALK: u64 = if cfg!(miri) { 8 } else { 512 };
+
+/// Least number of entries at which those of all subtrees are merged. Where the open scopes are
+/// known, a quarter is enough.
+const MERGE_AT: usize = if cfg!(miri) { 64 } else { 65_536 };
 
 /// Number of entries left by merging at which [`EndedSpans`] has to merge subtrees as well. It
 /// exceeds what one drain of a ring brings.
-const MAX_ENTRIES: usize = if cfg!(miri) { 256 } else { 65_536 };
+const MAX_ENTRIES: usize = if cfg!(miri) { 64 } else { 65_536 };
 
 /// The ended spans of one thread that a later span of the same call site may contain.
 #[derive(Clone, Debug)]
@@ -128,26 +132,21 @@ impl<W> Default for SiteSpans<W> {
 }
 
 impl<W: Weight> NestedSpans<W> {
-    /// Takes the next span that ended on the thread, the last one that `waiting` took, and returns
-    /// those of the same site inside it.
+    /// Takes the next span that ended on the thread, and returns those of the same site inside it.
+    /// [`bound`](Self::bound) is to be called now and then.
     #[inline]
-    pub(super) fn end(
-        &mut self,
-        site: SiteId,
-        descendants: u64,
-        weight: W,
-        waiting: &mut EndedSpans<W>,
-    ) -> Nested<W> {
+    pub(super) fn end(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
         let position = self.ended;
         let known = self.sites.of(site);
+        let contains_own = known.last > position.saturating_sub(descendants);
+        known.last = position + 1;
         let mut inside = Nested::default();
-        if known.is_tracked || known.last > position.saturating_sub(descendants) {
-            inside = self.end_tracked(site, descendants, weight, waiting);
-        } else {
-            known.last = position + 1;
-            if known.first == 0 {
-                known.first = position + 1;
-            }
+        if known.is_tracked {
+            inside = self.end_tracked(site, descendants, weight);
+        } else if contains_own {
+            inside = self.end_recursive(site, descendants, weight);
+        } else if known.first == 0 {
+            known.first = position + 1;
         }
         if self.log.len() >= MAX_LOG {
             self.log.drain(..MAX_LOG / 2);
@@ -161,15 +160,21 @@ impl<W: Weight> NestedSpans<W> {
         inside
     }
 
+    /// As [`end`](Self::end), of a span that contains one of its own site, which is not tracked.
     #[inline(never)]
-    fn end_tracked(
-        &mut self,
-        site: SiteId,
-        descendants: u64,
-        weight: W,
-        waiting: &mut EndedSpans<W>,
-    ) -> Nested<W> {
+    fn end_recursive(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
+        if descendants <= MAX_WALK
+            && let Some(first) = self.log.len().checked_sub(descendants as usize)
+        {
+            let inside = outermost(site, &self.log[first..]);
+            return inside.fold(Nested::default(), |sum, (_, logged)| sum.plus(logged.nested()));
+        }
         self.track(site);
+        self.end_tracked(site, descendants, weight)
+    }
+
+    #[inline(never)]
+    fn end_tracked(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
         let position = self.ended;
         let begin = position.saturating_sub(descendants);
         let known = self.sites.of(site);
@@ -180,7 +185,6 @@ impl<W: Weight> NestedSpans<W> {
         while let Some(top) = stack.pop_if(|top| top.position >= begin) {
             inside = top.spans.plus(inside);
         }
-        merge_top(stack, begin.saturating_sub(waiting.spans_before_last()));
         stack.push(Entry {
             position,
             spans: Nested {
@@ -190,13 +194,19 @@ impl<W: Weight> NestedSpans<W> {
             },
         });
         self.entries = self.entries + stack.len() - before;
-        if self.entries >= self.merge_at {
-            self.merge(waiting);
-        }
         inside
     }
 
+    /// Merges entries where there are many. `waiting` took the same spans.
+    #[inline]
+    pub(super) fn bound(&mut self, waiting: &mut EndedSpans<W>) {
+        if self.entries >= self.merge_at {
+            self.merge(waiting);
+        }
+    }
+
     /// Begins to track a site.
+    #[cold]
     fn track(&mut self, site: SiteId) {
         let known = self.sites.of(site);
         if known.is_tracked {
@@ -207,16 +217,12 @@ impl<W: Weight> NestedSpans<W> {
         if known.first > 0 && known.first <= log_begin && self.settled < log_begin {
             known.missing_before = log_begin;
         }
-        let logged = (log_begin..).zip(&self.log);
-        let logged = logged.filter(|(_, logged)| logged.site == site);
-        known.stack.extend(logged.map(|(position, logged)| Entry {
-            position,
-            spans: Nested {
-                calls: 1,
-                sum: logged.weight,
-                descendants: logged.descendants.into(),
-            },
-        }));
+        let entries = outermost(site, &self.log).map(|(index, logged)| Entry {
+            position: log_begin + index as u64,
+            spans: logged.nested(),
+        });
+        known.stack.extend(entries);
+        known.stack.reverse();
         self.entries += known.stack.len();
     }
 
@@ -231,6 +237,9 @@ impl<W: Weight> NestedSpans<W> {
         let settled = self.log.len().saturating_sub(recent);
         self.log.drain(..settled);
         self.settled = self.ended - self.log.len() as u64;
+        if self.entries >= MERGE_AT / 4 {
+            self.merge_within(waiting);
+        }
     }
 
     /// Merges the entries whose spans have the same ancestors to come, and where that is not
@@ -253,11 +262,15 @@ impl<W: Weight> NestedSpans<W> {
                 ended
             })
             .collect();
-        let subtree = |entry: &Entry<W>| ends.partition_point(|&end| end <= entry.position);
         self.entries = 0;
         for known in self.sites.iter_mut() {
+            let mut subtree = 0;
+            if let Some(first) = known.stack.first() {
+                subtree = subtree_of(first.position, 0, &ends);
+            }
             known.stack.dedup_by(|later, earlier| {
-                let is_together = subtree(later) == subtree(earlier);
+                let of_later = subtree_of(later.position, subtree, &ends);
+                let is_together = of_later == std::mem::replace(&mut subtree, of_later);
                 if is_together {
                     earlier.spans = earlier.spans.plus(later.spans);
                 }
@@ -299,14 +312,40 @@ impl<W: Weight> NestedSpans<W> {
     }
 }
 
-/// Merges the entries at the top whose spans ended as number `begin` or later: all of them are in
-/// the subtree that begins there.
-fn merge_top<W: Weight>(stack: &mut Vec<Entry<W>>, begin: u64) {
-    while let [.., earlier, later] = stack.as_mut_slice()
-        && earlier.position >= begin
-    {
-        earlier.spans = earlier.spans.plus(later.spans);
-        stack.pop();
+/// Returns which subtree holds the span at a position, by where each subtree ends; it is not before
+/// the subtree `from`. Nearly always it is one of the next, so these are looked at first.
+fn subtree_of(position: u64, mut from: usize, ends: &[u64]) -> usize {
+    let mut step = 1;
+    while ends.get(from + step - 1).is_some_and(|&end| end <= position) {
+        from += step;
+        step *= 2;
+    }
+    let rest = &ends[from..ends.len().min(from + step)];
+    from + rest.partition_point(|&end| end <= position)
+}
+
+/// Returns the outermost spans of a site among these, with their places, the last one first.
+fn outermost<W>(site: SiteId, mut spans: &[Logged<W>]) -> impl Iterator<Item = (usize, &Logged<W>)> {
+    std::iter::from_fn(move || {
+        while let Some((last, before)) = spans.split_last() {
+            spans = before;
+            if last.site == site {
+                // What is inside it ended directly before it.
+                spans = &before[..before.len().saturating_sub(last.descendants as usize)];
+                return Some((before.len(), last));
+            }
+        }
+        None
+    })
+}
+
+impl<W: Weight> Logged<W> {
+    fn nested(&self) -> Nested<W> {
+        Nested {
+            calls: 1,
+            sum: self.weight,
+            descendants: self.descendants.into(),
+        }
     }
 }
 

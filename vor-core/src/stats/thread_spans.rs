@@ -26,9 +26,8 @@ impl<W: Weight> ThreadSpans<W> {
     #[inline]
     pub(super) fn end(&mut self, site: SiteId, start: u64, weight: W) -> (Children<W>, Nested<W>) {
         let children = self.waiting.end(start, weight);
-        let nested = self
-            .of_sites
-            .end(site, children.descendants, weight, &mut self.waiting);
+        let nested = self.of_sites.end(site, children.descendants, weight);
+        self.of_sites.bound(&mut self.waiting);
         (children, nested)
     }
 
