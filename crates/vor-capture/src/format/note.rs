@@ -10,23 +10,23 @@ const MOST_TEXT_BYTES: usize = 16 << 10;
 /// Bytes of the payload's buffer: the texts, their lengths, and the rest.
 const PAYLOAD_BYTES: usize = MOST_TEXT_BYTES + (8 << 10);
 
-/// Makes the records that a crashing process appends to its capture. It allocates only in [`new`](Self::new).
+/// Makes the records that a crashing process appends to its capture. It has the memory for the largest of them from the start, and allocates no more.
 #[derive(Debug)]
 pub struct NoteWriter {
     payload: Vec<u8>,
     record: Vec<u8>,
 }
 
-impl NoteWriter {
-    /// Makes a writer, with the memory for the largest record.
-    #[must_use]
-    pub fn new() -> Self {
+impl Default for NoteWriter {
+    fn default() -> Self {
         Self {
             payload: Vec::with_capacity(PAYLOAD_BYTES),
             record: Vec::with_capacity(PAYLOAD_BYTES + 64),
         }
     }
+}
 
+impl NoteWriter {
     /// Makes the record of the open scopes of a thread, at most `MAX_OPEN` of them.
     pub fn open_scopes(
         &mut self,

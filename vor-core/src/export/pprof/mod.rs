@@ -25,9 +25,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 pub use builder::{Frame, ProfileBuilder, SampleType};
-#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 pub use heap::HeapPprof;
-pub(crate) use heap::{TYPES as HEAP_TYPES, snapshot_profile};
+#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
+pub(crate) use heap::TYPES as HEAP_TYPES;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use heap::snapshot_profile;
 pub(crate) use spans::SpanProfile;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 pub(crate) use spans::{TASK_TYPES, TYPES as SPAN_TYPES};
