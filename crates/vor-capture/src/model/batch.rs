@@ -113,6 +113,7 @@ pub struct AsyncSpan {
 
 impl AsyncSpan {
     /// Returns when it ended, in ticks.
+    #[inline]
     #[must_use]
     pub fn end_ticks(&self) -> u64 {
         self.start_ticks.saturating_add(self.duration_ticks)
@@ -192,6 +193,7 @@ pub enum FlowStage {
 
 impl ThreadBatch {
     /// Returns the number of spans, tasks left out.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.start_ticks.len()
@@ -236,6 +238,7 @@ impl ThreadBatch {
     /// # Panics
     ///
     /// Panics when `i` is not below [`len`](Self::len).
+    #[inline]
     #[must_use]
     pub fn end_ticks(&self, i: usize) -> u64 {
         self.start_ticks[i].saturating_add(self.duration_ticks[i])

@@ -111,6 +111,7 @@ pub struct Column {
 
 impl Catalog {
     /// Returns the call site of `id`, or `None` for an id that was never declared or whose declaration was lost.
+    #[inline]
     #[must_use]
     pub fn site(&self, id: SiteId) -> Option<&SiteInfo> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
@@ -118,6 +119,7 @@ impl Catalog {
     }
 
     /// Returns the name of a call site, `?` when it is unknown.
+    #[inline]
     #[must_use]
     pub fn site_name(&self, id: SiteId) -> &str {
         self.site(id).map_or("?", |site| &site.name)

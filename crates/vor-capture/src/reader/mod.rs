@@ -86,7 +86,9 @@ pub type FlameEncoder = fn(&FrameSnapshot) -> Option<Vec<u8>>;
 /// # Examples
 ///
 /// ```no_run
-/// let mut reader = vor::Reader::open("run.vor")?;
+/// use vor_capture::reader::Reader;
+///
+/// let mut reader = Reader::open("run.vor")?;
 /// while let Some(frame) = reader.next_frame()? {
 ///     println!("{:?}", frame.user);
 /// }

@@ -1,14 +1,10 @@
-//! Statistics of frames and of scopes, computed while the program runs.
+//! Statistics of frames and of scopes, of a program that runs or of a capture.
 //!
 //! [`FrameStats`] answers "how long do frames take": one HDR histogram. [`StatsBuilder`] answers "which scope takes the
 //! time": fed with every span that the drain takes from the rings, or with those of a capture, it keeps exact counts,
 //! totals and self times, and a histogram per call site, in memory that depends on the number of call sites and not on the
 //! number of spans. [`ScopeStats`] is one row of the answer. [`Blocks`] answers "how sure is that": it cuts the spans of a call site into some dozens of
 //! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
-//!
-//! Where the program has its scopes counted (`Config::aggregate`) instead of recorded,
-//! each thread keeps such sums by itself, and there are no spans; [`ThreadStats`] are the rows of one
-//! thread.
 //!
 //! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
 //! which is which. The self time of a span is its length without its children's; the `ended` module

@@ -88,6 +88,7 @@ pub struct Span {
 
 impl Span {
     /// Returns when it ended, in ticks.
+    #[inline]
     #[must_use]
     pub fn end_ticks(&self) -> u64 {
         self.start_ticks.saturating_add(self.duration_ticks)
@@ -96,6 +97,7 @@ impl Span {
 
 impl ThreadTree {
     /// Returns the arguments of one of the tree's spans, in the order of the call site's `arg_names`.
+    #[inline]
     #[must_use]
     pub fn args(&self, span: &Span) -> &[ArgValue] {
         let (begin, end) = span.args;
