@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use crate::batch::ArgValue;
 use crate::callsite::Kinds;
+use crate::clock;
+use crate::measure::{self, Measures};
 use crate::ring::MAX_EXTENSIONS;
 use crate::thread;
 
@@ -244,6 +246,21 @@ pub(crate) fn decode(
         NONE => values.push(ArgValue::Str(text(None))),
         _ => values.push(ArgValue::U64(word)),
     }
+}
+
+/// Most words of a record that measures take.
+pub(crate) const MAX_MEASURED_WORDS: usize = 8;
+
+/// Turns the measured words of a record into the values of a span. Time off the processor comes in ticks, all else as it stays.
+pub(crate) fn measured_values(
+    measures: Measures,
+    words: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = u64> {
+    let value = |(name, word)| match name {
+        measure::OFF_CPU_NS => clock::approximate_ns(word),
+        _ => word,
+    };
+    measures.arg_names().zip(words).map(value)
 }
 
 /// Cuts text to at most `max` bytes, at a character boundary.

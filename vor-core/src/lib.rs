@@ -8,14 +8,12 @@
     allow(dead_code, reason = "the recorder is built, and nothing calls into it")
 )]
 
-pub mod error;
 pub(crate) mod sync;
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 mod js;
 pub(crate) mod switch;
 pub mod clock;
 pub mod cpu;
-pub mod catalog;
 pub(crate) mod tap;
 pub(crate) mod nvtx;
 pub mod callsite;
@@ -33,10 +31,7 @@ pub mod layer;
 #[cfg(feature = "tracing")]
 pub mod subscriber;
 mod macros;
-pub mod measure;
 pub mod alloc;
-pub mod batch;
-pub mod frame;
 pub mod metrics;
 pub mod stats;
 mod variables;
@@ -45,12 +40,12 @@ pub mod drain;
 pub mod calibrate;
 pub mod system;
 mod gpu;
-pub mod format;
 pub mod sink;
 pub mod export;
 pub mod reader;
 
-pub use error::Error;
+pub use vor_capture::model::{batch, catalog, frame, measures as measure};
+pub use vor_capture::{Error, error, format};
 
 /// What the macros expand to, and what the facade reports with. Not for direct use.
 #[doc(hidden)]

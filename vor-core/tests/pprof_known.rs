@@ -22,7 +22,7 @@ use std::time::Duration;
 use vor_core::alloc::{TrackingAllocator, heap_snapshot, untracked};
 use vor_core::config::Config;
 use vor_core::cpu::thread_cpu_ns;
-use vor_core::export::pprof::PprofExporter;
+use vor_core::export::pprof::{HeapPprof, PprofExporter};
 use vor_core::{drain, profile_scope};
 
 #[global_allocator]

@@ -112,7 +112,9 @@ pub use vor_core::drain::{
 };
 pub use vor_core::export::perfetto::{CounterTrack, CounterUnit};
 #[cfg(feature = "pprof")]
-pub use vor_core::export::pprof::{Frame as ProfileFrame, PprofExporter, ProfileBuilder, SampleType};
+pub use vor_core::export::pprof::{
+    Frame as ProfileFrame, HeapPprof, PprofExporter, ProfileBuilder, SampleType,
+};
 pub use vor_core::flow::{FlowId, flow};
 pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_core::future::ProfileFuture;

@@ -8,7 +8,6 @@
 //! bending it by at most 50 parts per million more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not followed.
 
 mod sync;
-mod timeline;
 
 use std::sync::OnceLock;
 
@@ -18,7 +17,7 @@ use crate::sync::global::AtomicU32;
 use crate::sync::global::AtomicU64;
 
 pub(crate) use sync::Synchroniser;
-pub use timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
+pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
 
 /// The counter is not chosen yet.
 const UNKNOWN: u32 = 0;

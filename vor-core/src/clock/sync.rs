@@ -1,6 +1,5 @@
 //! Keeping ticks true to the wall clock.
 
-use super::timeline::map;
 use super::{ClockSync, RATE_BITS, Reading, rate, read_both, ticks};
 
 /// Keeps a [`Timeline`](super::Timeline) true to the wall clock. Owned by the worker.
@@ -54,7 +53,7 @@ impl Synchroniser {
     /// timeline does.
     fn since(mut self, begin_ticks: u64) -> Self {
         if begin_ticks < self.last.ticks {
-            let unix_ns = map(&self.last, begin_ticks);
+            let unix_ns = self.last.unix_ns_at(begin_ticks);
             self.last = ClockSync {
                 ticks: begin_ticks,
                 unix_ns,
@@ -129,7 +128,7 @@ impl Synchroniser {
         self.rate = rate;
         self.last = ClockSync {
             ticks,
-            unix_ns: map(&self.last, ticks),
+            unix_ns: self.last.unix_ns_at(ticks),
             rate,
             wall_ns,
         };
@@ -162,7 +161,7 @@ impl Synchroniser {
         let rate = old + (measured - old) * 3 / 4;
         self.rate = u64::try_from(rate).ok()?;
 
-        let mapped = map(&self.last, ticks);
+        let mapped = self.last.unix_ns_at(ticks);
         let error_ns = wall_ns.saturating_sub(self.set_ns).saturating_sub(mapped);
         if error_ns.abs() < MIN_ERROR_NS {
             return None;
@@ -193,7 +192,7 @@ impl Synchroniser {
         self.rate = measured;
         self.last = ClockSync {
             ticks,
-            unix_ns: map(&self.last, ticks),
+            unix_ns: self.last.unix_ns_at(ticks),
             rate: measured,
             wall_ns,
         };
@@ -311,7 +310,7 @@ mod tests {
         assert_eq!(moved.ticks, at.ticks - 10_000_003);
         assert_eq!(moved.unix_ns, at.wall_ns - 4_000_002);
         for ticks in [at.ticks, at.ticks + 7, at.ticks + SECOND_TICKS] {
-            assert!(map(&plain, ticks) - map(&moved, ticks) <= 1);
+            assert!(plain.unix_ns_at(ticks) - moved.unix_ns_at(ticks) <= 1);
         }
         // A recording cannot begin behind the reading that it begins with.
         let late = Synchroniser::from_reading(at, RATE).since(at.ticks + 1).last();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::args;
 use crate::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -13,7 +14,6 @@ use crate::catalog::SiteId;
 use crate::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
-use crate::{args, measure};
 
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;
@@ -358,7 +358,7 @@ fn take_record(
         });
     }
     let words = measured.as_flattened().iter().copied();
-    values.extend(measure::from_words(measures, words).map(ArgValue::U64));
+    values.extend(args::measured_values(measures, words).map(ArgValue::U64));
     if !values.is_empty() {
         out.args.push(SpanArgs { span, values });
     }

@@ -144,7 +144,7 @@ pub(crate) fn watch(file: libc::c_int, seed: u32, next_seq: u32, signals: bool) 
                 next_seq,
                 records: 0,
                 bytes: 0,
-                writer: NoteWriter::new(),
+                writer: NoteWriter::default(),
                 open: Vec::with_capacity(thread::MAX_OPEN),
             });
             PROCESS.store(std::process::id(), Ordering::Release);

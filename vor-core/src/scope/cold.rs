@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 use super::{counted, measured, ranged, word};
 use crate::args::{self, Number};
 use crate::callsite::{self, CallSite, Kinds, UNREGISTERED};
-use crate::measure::{self, Measures};
+use crate::measure::Measures;
 use crate::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
@@ -407,7 +407,7 @@ fn record_without_state(opened: Opened, end_ticks: u64, words: &[u64]) {
 
 /// The record of a span.
 pub(super) struct Record {
-    slots: [Slot; callsite::MAX_ARGS / 2 + measure::MAX_WORDS / 2 + 2],
+    slots: [Slot; callsite::MAX_ARGS / 2 + args::MAX_MEASURED_WORDS / 2 + 2],
     used: usize,
 }
 
@@ -416,7 +416,7 @@ impl Record {
     #[inline]
     pub(super) fn new(opened: Opened, duration_ticks: u64, words: [&[u64]; 2]) -> Self {
         let mut record = Self {
-            slots: [[0; 2]; callsite::MAX_ARGS / 2 + measure::MAX_WORDS / 2 + 2],
+            slots: [[0; 2]; callsite::MAX_ARGS / 2 + args::MAX_MEASURED_WORDS / 2 + 2],
             used: 1,
         };
         let mut tag = opened.flagged & MAX_SITE;

@@ -14,9 +14,10 @@ use std::cell::RefCell;
 use super::cold::{MEASURED, Opened, Record};
 use super::{begin_record, publish};
 use crate::alloc::AllocCounts;
+use crate::args::MAX_MEASURED_WORDS;
 use crate::callsite::{CallSite, Kinds};
 use crate::clock::Halves;
-use crate::measure::{MAX_WORDS, Measures};
+use crate::measure::Measures;
 use crate::ring::MAX_SITE;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU8, AtomicU64, fence};
@@ -370,7 +371,7 @@ fn since_deep(at: usize, start_ticks: u64, duration_ticks: u64) -> Words {
 
 /// The words that a record carries of what a span measured.
 pub(super) struct Words {
-    words: [u64; MAX_WORDS],
+    words: [u64; MAX_MEASURED_WORDS],
     count: usize,
     /// 0 where all of them are 0.
     any: u64,
@@ -378,7 +379,7 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) const NONE: Self = Self {
-        words: [0; MAX_WORDS],
+        words: [0; MAX_MEASURED_WORDS],
         count: 0,
         any: 0,
     };

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::Error;
 use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle, report};
-use crate::export::pprof::{ProfileBuilder, SpanProfile};
+use crate::export::pprof::{ProfileBuilder, SpanProfile, snapshot_profile};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 use crate::{alloc, clock, switch, thread};
@@ -293,7 +293,7 @@ impl Shared {
 
     /// Takes what is in use now.
     fn take_heap(&self) -> ProfileBuilder {
-        let mut profile = alloc::heap_snapshot().profile();
+        let mut profile = snapshot_profile(&alloc::heap_snapshot());
         profile.set_program(self.profile.lock().program());
         profile
     }

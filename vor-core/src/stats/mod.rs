@@ -1,46 +1,16 @@
-//! Statistics of frames and of scopes, computed while the program runs.
-//!
-//! [`FrameStats`] answers "how long do frames take": one HDR histogram. [`StatsBuilder`] answers "which scope takes the
-//! time": fed with every span that the drain takes from the rings, or with those of a capture, it keeps exact counts,
-//! totals and self times, and a histogram per call site, in memory that depends on the number of call sites and not on the
-//! number of spans. [`ScopeStats`] is one row of the answer. [`Blocks`] answers "how sure is that": it cuts the spans of a call site into some dozens of
-//! stretches of time, from whose differences follows how much the whole could have turned out otherwise.
+//! Statistics of frames and of scopes: those of `vor-capture`, and the sums that threads keep themselves.
 //!
 //! Where the program has its scopes [counted](crate::config::Config::aggregate) instead of recorded,
-//! each thread keeps such sums by itself, and there are no spans; [`ThreadStats`] are the rows of one
-//! thread.
-//!
-//! Spans arrive in the order in which their scopes ended, so children come before their parents and nobody says
-//! which is which. The self time of a span is its length without its children's; the `ended` module
-//! finds them. The total of a call
-//! site is the time during which one of its scopes was open at all, thread by thread: a recursive
-//! call adds nothing to the time of the
-//! call around it; the `nested` module finds these.
-//! All lengths are differences of [`Timeline::unix_ns`](crate::clock::Timeline::unix_ns), taken of both ends. Such differences
-//! add up without a rounding error, so the self times of a root and all its descendants add up to the root's length, to the nanosecond.
+//! each thread keeps its sums itself, and there are no spans; [`ThreadStats`] are the rows of one thread.
 
-mod frame_stats;
-mod histogram;
-mod by_site;
-mod ended;
-mod nested;
-mod thread_spans;
-mod measured;
 mod counted;
 mod printed;
-mod scope_stats;
-mod builder;
-mod blocks;
-mod times;
 
-pub use blocks::{Block, Blocks, Bucket};
-pub use builder::StatsBuilder;
 pub use counted::ThreadStats;
 pub(crate) use counted::{BUCKETS, Rate, Sums, bucket, rows};
-pub use frame_stats::FrameStats;
-pub use histogram::{Counted, Histogram};
 pub(crate) use printed::table;
-pub use scope_stats::ScopeStats;
-pub(crate) use times::Measure;
+pub use vor_capture::stats::{
+    Block, Blocks, Bucket, Counted, FrameStats, Histogram, ScopeStats, StatsBuilder,
+};
 #[cfg(feature = "parquet")]
-pub(crate) use times::{Clock, Times};
+pub(crate) use vor_capture::stats::{SpanMapper, SpanTimer, SpanTimes};

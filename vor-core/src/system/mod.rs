@@ -20,10 +20,7 @@
 
 use crate::catalog::MetricColumn;
 
-pub use pages::large_vec;
-
 pub(crate) mod machine;
-mod pages;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[path = "linux.rs"]
 mod platform;

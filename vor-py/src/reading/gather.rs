@@ -16,6 +16,7 @@ use vor_core::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, P
 use vor_core::stats::StatsBuilder;
 
 use super::error::failed;
+use super::pages::large_columns;
 
 /// How many pieces are read until somebody asks whether Ctrl-C was pressed.
 const PIECES_BETWEEN_SIGNALS: usize = 256;
@@ -148,7 +149,7 @@ fn stream(
     with_spans: bool,
     room: usize,
 ) -> Result<Gathered, Stopped> {
-    let mut builder = ColumnsBuilder::with_room(if with_spans { room } else { 0 });
+    let mut builder = ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
     let mut metrics = Vec::new();
     let (catalog, damage) = visit(path, capture, |piece| {
         match piece {
@@ -186,7 +187,7 @@ fn seek(
     chosen: &[(u64, FrameSummary)],
     room: usize,
 ) -> Result<Option<Gathered>, Stopped> {
-    let mut builder = ColumnsBuilder::with_room(room);
+    let mut builder = ColumnsBuilder::with_columns(large_columns(room));
     let mut metrics = Vec::new();
     let mut signals = Signals::default();
     let begin_ticks = chosen.first().map_or(0, |(_, frame)| frame.start_ticks);

@@ -18,9 +18,9 @@ use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_core::export::{arg_keys, thread_label};
 use vor_core::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
 use vor_core::stats::ScopeStats;
-use vor_core::system::large_vec;
 
 use super::gather::MetricOf;
+use super::pages::large_vec;
 use super::table::{FrameEnd, Lazy, Table};
 
 /// What a site is called whose declaration was lost.

@@ -17,6 +17,7 @@ mod listing;
 mod error;
 mod gather;
 mod make;
+mod pages;
 mod table;
 
 pub(crate) use capture::Reading;

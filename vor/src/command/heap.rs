@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vor_core::alloc::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
+use vor_core::export::pprof::HeapPprof;
 use vor_core::reader::{Event, Reader};
 
 use crate::command::Outcome;

@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::export::origin_ns;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
-use crate::stats::Measure;
+use crate::stats::SpanTimer;
 
 /// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders that engines take for columns, as Hive named them.
 ///
@@ -53,7 +53,7 @@ use crate::stats::Measure;
 pub struct Dataset {
     /// The capture's name, until the files have theirs.
     stem: Option<String>,
-    measure: Measure,
+    measure: SpanTimer,
     spans: SpanTable,
     metrics: MetricsTable,
     sketches: SketchTable,
@@ -75,7 +75,7 @@ impl Dataset {
             |table: &str, schema| TableFiles::new(folder.join(table), partitions, origin.host(), schema);
         Ok(Self {
             stem: Some(stem.to_owned()),
-            measure: Measure::default(),
+            measure: SpanTimer::default(),
             span_files: files("spans", spans::schema(with_host)?),
             metric_files: files("metrics", metrics::schema(with_host)?),
             sketch_files: files("sketches", sketches::schema(with_host)?),

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::coded::NULL;
 use crate::batch::{ArgValue, SpanArgs, ThreadBatch};
 use crate::catalog::{SiteId, ThreadId};
-use crate::stats::Times;
+use crate::stats::SpanTimes;
 
 /// Spans of a frame that wait for its end, as many as a frame with trees holds. Texts of arguments count as a span per [`SPAN_BYTES`].
 pub(super) const MAX_WAITING: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub(super) struct EndedInFrame {
 
 impl RunningFrame {
     /// Adds what a thread ended.
-    pub(super) fn add(&mut self, batch: &ThreadBatch, times: &[Times]) {
+    pub(super) fn add(&mut self, batch: &ThreadBatch, times: &[SpanTimes]) {
         if batch.sites.is_empty() {
             return;
         }
@@ -88,7 +88,7 @@ impl RunningFrame {
 
 impl EndedInFrame {
     /// Appends a batch; returns what it weighs.
-    fn add(&mut self, batch: &ThreadBatch, times: &[Times]) -> usize {
+    fn add(&mut self, batch: &ThreadBatch, times: &[SpanTimes]) -> usize {
         let first = self.sites.len();
         self.start_ticks.extend_from_slice(&batch.start_ticks);
         self.duration_ticks.extend_from_slice(&batch.duration_ticks);

@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, SiteId};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 use crate::stats::Histogram;
-use crate::stats::{Measure, Times};
+use crate::stats::{SpanTimer, SpanTimes};
 
 /// Minutes that are held: spans of two threads may come in another order than they ended.
 const HELD_MINUTES: usize = 2;
@@ -36,7 +36,7 @@ const MINUTE_NS: i64 = 60_000_000_000;
 /// Writes a sketch per call site and minute, as the table `sketches` of the [module](super).
 #[derive(Debug)]
 pub struct SketchParquet<W: Write + Send> {
-    measure: Measure,
+    measure: SpanTimer,
     table: SketchTable,
     file: TableFile<W>,
 }
@@ -49,7 +49,7 @@ impl<W: Write + Send> SketchParquet<W> {
     /// When the writer fails.
     pub fn new(writer: W, origin: Origin) -> Result<Self, Error> {
         Ok(Self {
-            measure: Measure::default(),
+            measure: SpanTimer::default(),
             table: SketchTable::new(origin, true),
             file: TableFile::new(writer, schema(true)?)?,
         })
@@ -194,7 +194,7 @@ impl SketchTable {
         &mut self,
         catalog: &Arc<Catalog>,
         batch: &ThreadBatch,
-        times: &[Times],
+        times: &[SpanTimes],
         output: &mut dyn Output,
     ) -> Result<(), Error> {
         if !Arc::ptr_eq(&self.catalog, catalog) {
@@ -205,7 +205,7 @@ impl SketchTable {
             let number = times[begin].end_unix_ns().div_euclid(MINUTE_NS);
             let from_ns = number.saturating_mul(MINUTE_NS);
             let until_ns = from_ns.saturating_add(MINUTE_NS);
-            let is_in = |times: &Times| (from_ns..until_ns).contains(&times.end_unix_ns());
+            let is_in = |times: &SpanTimes| (from_ns..until_ns).contains(&times.end_unix_ns());
             // The first is in it, even where the end of all time cuts the minute short.
             let length = 1 + times[begin + 1..]
                 .iter()
@@ -350,7 +350,7 @@ impl Minute {
 
 impl Sketch {
     #[inline]
-    fn add(&mut self, times: &Times) {
+    fn add(&mut self, times: &SpanTimes) {
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(times.total_ns);
         self.self_sum_ns = self.self_sum_ns.saturating_add(times.self_ns);

@@ -22,7 +22,7 @@ use crate::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use crate::export::{arg_keys, thread_label};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
-use crate::stats::{Clock, Measure, Times};
+use crate::stats::{SpanMapper, SpanTimer, SpanTimes};
 
 /// Texts of arguments of a row group, beyond which it ends early.
 const MAX_ARG_BYTES: usize = 16 << 20;
@@ -45,7 +45,7 @@ const MAX_ARG_BYTES: usize = 16 << 20;
 /// ```
 #[derive(Debug)]
 pub struct SpanParquet<W: Write + Send> {
-    measure: Measure,
+    measure: SpanTimer,
     table: SpanTable,
     file: TableFile<W>,
 }
@@ -58,7 +58,7 @@ impl<W: Write + Send> SpanParquet<W> {
     /// When the writer fails.
     pub fn new(writer: W, origin: Origin) -> Result<Self, Error> {
         Ok(Self {
-            measure: Measure::default(),
+            measure: SpanTimer::default(),
             table: SpanTable::new(origin, true),
             file: TableFile::new(writer, schema(true)?)?,
         })
@@ -192,7 +192,7 @@ impl SpanTable {
         &mut self,
         catalog: &Arc<Catalog>,
         batch: &ThreadBatch,
-        times: &[Times],
+        times: &[SpanTimes],
         output: &mut dyn Output,
     ) -> Result<(), Error> {
         self.follow(catalog);
@@ -254,7 +254,7 @@ impl SpanTable {
         output: &mut dyn Output,
     ) -> Result<(), Error> {
         let catalog = Arc::clone(&self.catalog);
-        let mut clock = Clock::new(&catalog.timeline);
+        let mut clock = SpanMapper::new(&catalog.timeline);
         let mut args = spans.args.iter().peekable();
         let mut begin = 0;
         while begin < spans.sites.len() {
@@ -400,7 +400,7 @@ impl Rows {
     /// Appends the times of spans as far as they are of the group's period; returns where that ends.
     fn push_times(
         &mut self,
-        clock: &mut Clock<'_>,
+        clock: &mut SpanMapper<'_>,
         spans: &EndedInFrame,
         range: std::ops::Range<usize>,
     ) -> usize {

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use super::{Frame, ProfileBuilder, SampleType};
 use crate::alloc::{HeapMode, HeapScope, HeapSnapshot};
 
-impl HeapSnapshot {
+/// Heap snapshots as profiles of pprof.
+pub trait HeapPprof {
     /// Writes the snapshot as a gzipped profile of pprof, with `inuse_objects` and `inuse_bytes` of every stack of scopes. `go tool pprof -base` subtracts an earlier one.
     ///
     /// # Errors
@@ -15,40 +16,48 @@ impl HeapSnapshot {
     /// # Examples
     ///
     /// ```
+    /// use vor_core::export::pprof::HeapPprof;
+    ///
     /// let mut file = Vec::new();
     /// vor_core::alloc::heap_snapshot().write_pprof(&mut file)?;
     /// assert_eq!(file[..2], [0x1f, 0x8b]);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn write_pprof(&self, writer: impl Write) -> io::Result<()> {
-        self.profile().write_gzipped(writer)
-    }
-
-    /// Makes the profile of the snapshot.
-    pub(crate) fn profile(&self) -> ProfileBuilder {
-        let stacks = self.stacks.iter();
-        let rows = stacks.map(|stack| {
-            (
-                &*stack.scopes,
-                integer(stack.inuse_objects),
-                integer(stack.inuse_bytes),
-            )
-        });
-        profile(self.mode, rows)
-    }
+    fn write_pprof(&self, writer: impl Write) -> io::Result<()>;
 
     /// Writes what has come and gone since an earlier snapshot as a gzipped profile of pprof; what is gone is negative.
     ///
     /// # Errors
     ///
     /// Fails where the writer does.
-    pub fn write_pprof_since(&self, earlier: &Self, writer: impl Write) -> io::Result<()> {
+    fn write_pprof_since(&self, earlier: &Self, writer: impl Write) -> io::Result<()>;
+}
+
+impl HeapPprof for HeapSnapshot {
+    fn write_pprof(&self, writer: impl Write) -> io::Result<()> {
+        snapshot_profile(self).write_gzipped(writer)
+    }
+
+    fn write_pprof_since(&self, earlier: &Self, writer: impl Write) -> io::Result<()> {
         let changes = self.difference(earlier);
         let rows = changes
             .iter()
             .map(|change| (&*change.scopes, change.inuse_objects, change.inuse_bytes));
         profile(self.mode, rows).write_gzipped(writer)
     }
+}
+
+/// Makes the profile of a snapshot.
+pub(crate) fn snapshot_profile(snapshot: &HeapSnapshot) -> ProfileBuilder {
+    let stacks = snapshot.stacks.iter();
+    let rows = stacks.map(|stack| {
+        (
+            &*stack.scopes,
+            integer(stack.inuse_objects),
+            integer(stack.inuse_bytes),
+        )
+    });
+    profile(snapshot.mode, rows)
 }
 
 /// What the values of a heap are.
@@ -58,7 +67,7 @@ fn profile<'a>(mode: HeapMode, rows: impl Iterator<Item = (&'a [HeapScope], i64,
     let mut profile = ProfileBuilder::new(&TYPES);
     let period = match mode {
         HeapMode::Sampled { interval_bytes } => interval_bytes,
-        HeapMode::Exact | HeapMode::Off => 1,
+        _ => 1,
     };
     profile.set_period(&SampleType::new("space", "bytes"), period);
     if mode == HeapMode::Off {

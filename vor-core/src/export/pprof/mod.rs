@@ -14,7 +14,7 @@
 //! as for [`collapsed`](super::collapsed) ones. Everything is written by
 //! [`finish`](FrameSink::finish).
 //!
-//! A snapshot of the heap writes itself ([`HeapSnapshot::write_pprof`](crate::alloc::HeapSnapshot::write_pprof)); what else is not made of spans is written with a [`ProfileBuilder`].
+//! A snapshot of the heap writes itself by [`HeapPprof::write_pprof`]; what else is not made of spans is written with a [`ProfileBuilder`].
 
 mod builder;
 mod spans;
@@ -25,8 +25,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 pub use builder::{Frame, ProfileBuilder, SampleType};
+pub use heap::HeapPprof;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 pub(crate) use heap::TYPES as HEAP_TYPES;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use heap::snapshot_profile;
 pub(crate) use spans::SpanProfile;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 pub(crate) use spans::{TASK_TYPES, TYPES as SPAN_TYPES};

@@ -46,7 +46,7 @@ impl Options {
 
     /// Returns whether nothing but spans goes into what is written.
     pub(super) fn is_of_spans(&self) -> bool {
-        !self.is_dataset() && self.table != Table::Metrics
+        !self.is_dataset() && self.table != Some(Table::Metrics)
     }
 
     /// Returns whether a folder is to be written and no file.

@@ -1,0 +1,120 @@
+//! Payload of a heap record: what was in use at a moment.
+//!
+//! Stacks are sorted by their scopes, so that each names only what differs from the one before it.
+
+use std::sync::Arc;
+
+use super::wire::{Cursor, put_varint};
+use crate::Error;
+use crate::model::catalog::SiteId;
+use crate::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+
+const MAX_STACKS: usize = 1 << 16;
+/// Most scopes of one stack, and of all stacks of a record.
+const MAX_DEPTH: usize = 256;
+const MAX_SCOPES: usize = 1 << 18;
+/// Payload bytes that a writer fills at most.
+const MOST_BYTES: usize = 3 << 20;
+/// Most bytes of the numbers of a stack, and of a scope.
+const NUMBER_BYTES: usize = 5 * 10 + 2 * 8;
+const SITE_BYTES: usize = 5;
+
+/// Appends a snapshot; where it is too large, without the stacks that have the fewest bytes.
+pub(super) fn put(out: &mut Vec<u8>, snapshot: &HeapSnapshot) {
+    let interval_bytes = match snapshot.mode {
+        HeapMode::Sampled { interval_bytes } => interval_bytes.max(1),
+        HeapMode::Exact | HeapMode::Off => 0,
+    };
+    let stacks = fitting(snapshot);
+    put_varint(out, snapshot.ticks);
+    put_varint(out, interval_bytes);
+    put_varint(out, stacks.len() as u64);
+    let mut before: &[HeapScope] = &[];
+    for (scopes, stack) in stacks {
+        let pairs = before.iter().zip(scopes);
+        let shared = pairs.take_while(|(a, b)| a.site == b.site).count();
+        put_varint(out, shared as u64);
+        put_varint(out, (scopes.len() - shared) as u64);
+        for scope in &scopes[shared..] {
+            put_varint(out, u64::from(scope.site.0));
+        }
+        put_varint(out, stack.inuse_objects);
+        put_varint(out, stack.inuse_bytes);
+        if interval_bytes > 0 {
+            put_varint(out, stack.samples);
+            for error in [stack.objects_error, stack.bytes_error] {
+                out.extend_from_slice(&error.to_bits().to_le_bytes());
+            }
+        }
+        before = scopes;
+    }
+}
+
+/// Returns the stacks that a record has room for, with their scopes, sorted by these.
+fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
+    let (mut scopes, mut bytes) = (0, 0);
+    let fits = |stack: &&HeapStack| {
+        scopes += stack.scopes.len();
+        bytes += NUMBER_BYTES + SITE_BYTES * stack.scopes.len();
+        scopes <= MAX_SCOPES && bytes <= MOST_BYTES
+    };
+    let mut stacks: Vec<&HeapStack> = snapshot.stacks.iter().collect();
+    stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
+    stacks.retain(|stack| stack.scopes.len() <= MAX_DEPTH);
+    let stacks = stacks.into_iter().take(MAX_STACKS).take_while(fits);
+    let mut stacks: Vec<_> = stacks.map(|stack| (&*stack.scopes, stack)).collect();
+    stacks.sort_by(|(_, a), (_, b)| a.sites().cmp(b.sites()));
+    stacks
+}
+
+/// Reads a snapshot, whose scopes have no names.
+pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
+    let ticks = cursor.varint()?;
+    let mode = match cursor.varint()? {
+        0 => HeapMode::Exact,
+        interval_bytes => HeapMode::Sampled { interval_bytes },
+    };
+    let count = cursor.count(4, MAX_STACKS)?;
+    let mut room = MAX_SCOPES;
+    let nameless = Arc::default();
+    let mut path: Vec<SiteId> = Vec::new();
+    let mut stacks = Vec::new();
+    for _ in 0..count {
+        let shared = cursor.varint()?;
+        if shared > path.len() as u64 {
+            return Err(Error::corrupt(format!(
+                "expected at most the {} scopes of the stack before, found {shared}",
+                path.len()
+            )));
+        }
+        path.truncate(shared as usize);
+        let more = cursor.count(1, MAX_DEPTH - path.len())?;
+        for _ in 0..more {
+            path.push(SiteId(cursor.varint_u32()?));
+        }
+        room = room.checked_sub(path.len()).ok_or_else(|| {
+            Error::corrupt(format!(
+                "expected stacks of at most {MAX_SCOPES} scopes, found more"
+            ))
+        })?;
+        let scope = |&site| HeapScope {
+            site,
+            info: Arc::clone(&nameless),
+        };
+        let mut stack = HeapStack {
+            scopes: path.iter().map(scope).collect(),
+            inuse_objects: cursor.varint()?,
+            inuse_bytes: cursor.varint()?,
+            ..HeapStack::default()
+        };
+        if mode != HeapMode::Exact {
+            stack.samples = cursor.varint()?;
+            stack.objects_error = f64::from_bits(cursor.u64()?);
+            stack.bytes_error = f64::from_bits(cursor.u64()?);
+        }
+        stacks.push(stack);
+    }
+    let mut snapshot = HeapSnapshot { mode, ticks, stacks };
+    snapshot.sort();
+    Ok(snapshot)
+}

@@ -1,0 +1,295 @@
+//! The capture format, version 3: bytes in, records out, and the way back. No input or output happens here.
+//!
+//! `FORMAT.md` beside this file is the normative description. In short, a capture is
+//!
+//! ```text
+//! header | record | record | … | index record | end record
+//! record = len u32 | crc u32 | seq u32 | kind u8 | codec u8 | check u16 | payload
+//! ```
+//!
+//! Every record is compressed and checksummed on its own, carries a sequence number, and can be decoded without the ones
+//! before it; ids refer to declarations, which are written twice in a row and once more at a clean close.
+//!
+//! [`Encoder`] turns records into bytes and keeps the sequence numbers and the index. [`Decoder`] is fed bytes in pieces of
+//! any size and gives back [`Event`]s: what it read, and what is damaged or missing. [`RecordHead`], [`decode_payload`] and
+//! [`parse_end`] serve a reader that seeks.
+
+mod batches;
+mod decoder;
+mod encoder;
+mod events;
+mod head;
+mod heap;
+mod index;
+mod lanes;
+mod note;
+mod pack;
+mod records;
+mod search;
+mod spans;
+pub mod v2;
+mod wire;
+
+use std::sync::Arc;
+
+pub use decoder::{Decoder, RecordDecoder, decode_payload};
+pub use encoder::Encoder;
+pub use head::{Header, RecordHead, parse_end};
+pub use note::NoteWriter;
+pub(crate) use search::{Look, Search};
+
+use crate::model::batch::{SpanBatch, ThreadBatch};
+use crate::model::catalog::{
+    Catalog, Column, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use crate::model::frame::{FrameSnapshot, MetricValue};
+use crate::model::heap::HeapSnapshot;
+pub use crate::model::open_scopes::OpenScopes;
+use crate::model::timeline::ClockSync;
+
+/// First bytes of every capture, of this version and of the predecessor's.
+pub const MAGIC: [u8; 4] = *b"VOR1";
+/// The version that this module reads and writes.
+pub const VERSION: u16 = 3;
+/// Bytes of the header as this version writes it. A later one may be longer and says so.
+pub const HEADER_BYTES: usize = 44;
+/// Bytes of a record before its payload, the length field included.
+pub const RECORD_HEAD_BYTES: usize = 16;
+/// Bytes of the end record, with which a cleanly closed capture ends.
+pub const END_RECORD_BYTES: usize = RECORD_HEAD_BYTES + 16;
+/// Most bytes that a payload may have, compressed or not.
+pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
+/// Most spans in one record; a larger batch becomes several.
+pub const MAX_RECORD_SPANS: usize = 1 << 18;
+/// Most bytes of a text (a name, a message, an argument); longer ones are cut at a character boundary when written.
+pub const MAX_TEXT_BYTES: usize = 1 << 16;
+/// Ids of declared sites and threads stay below this; later ones are not declared, and show as unknown.
+///
+/// A reader's tables are dense, so a record of a few bytes that declares the last id makes it fill a whole table. This cap and those of columns and
+/// frame sets bound all four tables together, each a moment in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
+pub const MAX_DECLARED_ID: u32 = 1 << 21;
+/// Ids of declared columns stay below this: far above what a recorder with `MAX_METRICS` metrics of three columns needs.
+pub const MAX_COLUMNS: u32 = 1 << 16;
+/// Ids of frame sets stay below this. A recorder makes no more; readers pass over frames of later ones.
+pub const MAX_FRAME_SETS: u32 = 1 << 12;
+
+/// What a record of a capture says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// The program that made the capture.
+    Process(ProcessInfo),
+    /// The machine on which it ran.
+    Machine(MachineInfo),
+    /// Call sites with consecutive ids.
+    Sites {
+        /// Id of the first one.
+        first: SiteId,
+        /// The sites.
+        sites: Vec<SiteInfo>,
+    },
+    /// Threads with consecutive ids.
+    Threads {
+        /// Id of the first one.
+        first: ThreadId,
+        /// The threads.
+        threads: Vec<ThreadInfo>,
+    },
+    /// Metrics with consecutive ids.
+    Columns {
+        /// Index of the first one in [`Catalog::columns`].
+        first: u32,
+        /// The metrics.
+        columns: Vec<Column>,
+    },
+    /// Names of frame sets with consecutive ids.
+    FrameSets {
+        /// Index of the first one in [`Catalog::frame_sets`].
+        first: u32,
+        /// The names.
+        names: Vec<String>,
+    },
+    /// A point of the clock's calibration.
+    Clock(ClockSync),
+    /// Spans, messages and the rest of a batch; one of the recorder may come as several of these. A thread may occur more than once.
+    Batch(Vec<ThreadBatch>),
+    /// A finished frame, without its spans: those are in the batches before it.
+    Frame(FrameRecord),
+    /// What was open when the recorder wrote this, at a close or a crash.
+    OpenScopes(OpenScopes),
+    /// What was in use at a moment. Its scopes have no names yet: [`HeapSnapshot::name_by`] fills them in.
+    Heap(HeapSnapshot),
+    /// Where the frames are, and totals.
+    Index(Index),
+    /// The last record of a cleanly closed capture.
+    End {
+        /// Offset of the index record in the file.
+        index_offset: u64,
+    },
+}
+
+/// A record to be written; borrows what the recorder already has.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordRef<'a> {
+    /// The program that makes the capture. Written twice.
+    Process(&'a ProcessInfo),
+    /// The machine on which it runs. Written twice.
+    Machine(&'a MachineInfo),
+    /// Call sites with consecutive ids; a `None` is not declared. Written twice.
+    Sites {
+        /// Id of the first one.
+        first: SiteId,
+        /// A slice of [`Catalog::sites`].
+        sites: &'a [Option<Arc<SiteInfo>>],
+    },
+    /// Threads with consecutive ids; a `None` is not declared. Written twice.
+    Threads {
+        /// Id of the first one.
+        first: ThreadId,
+        /// A slice of [`Catalog::threads`].
+        threads: &'a [Option<Arc<ThreadInfo>>],
+    },
+    /// Metrics with consecutive ids. Written twice.
+    Columns {
+        /// Index of the first one in [`Catalog::columns`].
+        first: u32,
+        /// A slice of [`Catalog::columns`].
+        columns: &'a [Column],
+    },
+    /// Frame sets with consecutive ids. Written twice.
+    FrameSets {
+        /// Index of the first one in [`Catalog::frame_sets`].
+        first: u32,
+        /// A slice of [`Catalog::frame_sets`].
+        names: &'a [String],
+    },
+    /// A point of the clock's calibration. Written twice.
+    Clock(&'a ClockSync),
+    /// Spans and messages. Becomes several records when it is large.
+    Batch(&'a SpanBatch),
+    /// A finished frame; its trees are not written.
+    Frame(&'a FrameSnapshot),
+    /// What is open now.
+    OpenScopes(&'a OpenScopes),
+    /// What is in use now; nothing is written where that is not kept.
+    Heap(&'a HeapSnapshot),
+}
+
+/// A finished frame as a capture holds it.
+///
+/// The frame is whole when every record from `first_seq` on to this one was read (see [`Event::Record::seq`]) and their
+/// spans add up to `span_count`. This holds in whatever order damage brought the records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameRecord {
+    /// Number of the frame within its set, from 0.
+    pub index: u64,
+    /// Index into [`Catalog::frame_sets`].
+    pub frame_set: u32,
+    /// The mark that began the frame, in ticks.
+    pub start_ticks: u64,
+    /// The mark that ended the frame, in ticks.
+    pub end_ticks: u64,
+    /// Values of the frame, ascending by column.
+    pub metrics: Vec<MetricValue>,
+    /// Spans lost in this frame because a ring was full.
+    pub dropped_spans: u64,
+    /// Marks that were merged into this frame.
+    pub merged_marks: u64,
+    /// Spans that ended in the frame.
+    pub span_count: u64,
+    /// Sequence number of the first record after the previous frame of the main set: the frame's batches begin there.
+    /// In a secondary frame set, the record's own number.
+    pub first_seq: u32,
+}
+
+/// Where to find what in a cleanly closed capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// Offset at which all declarations stand once more, up to the index itself.
+    pub tables_offset: u64,
+    /// Frames per frame set, by index into [`Catalog::frame_sets`].
+    pub frames: Vec<u64>,
+    /// Spans in all batches.
+    pub spans: u64,
+    /// Spans that were dropped or given up: by the frames of the main set, and by the batches behind the last of them.
+    pub dropped_spans: u64,
+    /// Messages in all batches.
+    pub messages: u64,
+    /// Tasks in all batches.
+    pub async_spans: u64,
+    /// Records before the index.
+    pub records: u64,
+    /// First tick of the main set's first frame; 0 without one.
+    pub start_ticks: u64,
+    /// Last tick of the main set's last frame; 0 without one.
+    pub end_ticks: u64,
+    /// Where to start reading, ascending; always has the first and the last frame of the main set.
+    pub seeks: Vec<Seek>,
+}
+
+/// A place in a capture at which the records of a frame of the main set begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seek {
+    /// How many frames of the main set come before it in the file.
+    pub ordinal: u64,
+    /// [`FrameRecord::index`] of the frame.
+    pub index: u64,
+    /// Offset of the first record after the previous frame of the main set.
+    pub offset: u64,
+    /// [`FrameRecord::start_ticks`] of the frame.
+    pub start_ticks: u64,
+}
+
+/// What a [`Decoder`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The file header. Comes once, first.
+    Header(Header),
+    /// A record whose checksum is right.
+    Record {
+        /// Where it begins in the file.
+        offset: u64,
+        /// Its sequence number.
+        seq: u32,
+        /// What it says.
+        record: Record,
+    },
+    /// Something is wrong or missing.
+    Damage(Damage),
+}
+
+/// A place of a capture that could not be used, or at which something is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Bytes that were skipped; 0 when records are missing without a trace.
+    pub bytes: u64,
+    /// Records that are missing at this place, by the sequence numbers.
+    pub lost_records: u32,
+    /// What is wrong.
+    pub reason: DamageReason,
+}
+
+/// What is wrong at a place of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageReason {
+    /// The bytes are no record: a head that contradicts itself, or a wrong checksum.
+    Corrupt,
+    /// The checksum is right, but the payload breaks the rules of its kind.
+    Payload,
+    /// Records are missing: the sequence numbers jump.
+    Gap,
+    /// The record was already read; it was skipped.
+    Repeated,
+    /// The record stands behind later ones. It follows as an [`Event::Record`]; an earlier [`Gap`](Self::Gap) counted it as lost.
+    Late,
+    /// The file ends within a record.
+    Torn,
+}
+
+impl Record {
+    /// Adds what a declaration says to `catalog`, and returns whether the record is one. Applying it twice changes nothing.
+    pub fn declare_into(&self, catalog: &mut Catalog) -> bool {
+        index::declare_into(self, catalog)
+    }
+}

@@ -1,0 +1,81 @@
+//! Records as they are made while a process crashes: uncompressed, one thing each, into buffers that are there and large enough, so that nothing is allocated.
+
+use super::head::{CODEC_RAW, kind, put_record};
+use super::records::{put_site, put_thread};
+use super::wire::{put_varint, zigzag};
+use crate::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
+
+/// Texts of a declaration that are longer in all are not declared.
+const MOST_TEXT_BYTES: usize = 16 << 10;
+/// Bytes of the payload's buffer: the texts, their lengths, and the rest.
+const PAYLOAD_BYTES: usize = MOST_TEXT_BYTES + (8 << 10);
+
+/// Makes the records that a crashing process appends to its capture. It has the memory for the largest of them from the start, and allocates no more.
+#[derive(Debug)]
+pub struct NoteWriter {
+    payload: Vec<u8>,
+    record: Vec<u8>,
+}
+
+impl Default for NoteWriter {
+    fn default() -> Self {
+        Self {
+            payload: Vec::with_capacity(PAYLOAD_BYTES),
+            record: Vec::with_capacity(PAYLOAD_BYTES + 64),
+        }
+    }
+}
+
+impl NoteWriter {
+    /// Makes the record of the open scopes of a thread, at most `MAX_OPEN` of them.
+    pub fn open_scopes(
+        &mut self,
+        (seed, seq): (u32, u32),
+        ticks: u64,
+        thread: ThreadId,
+        open: &[(SiteId, u64)],
+    ) -> &[u8] {
+        self.payload.clear();
+        put_varint(&mut self.payload, ticks);
+        put_varint(&mut self.payload, 1);
+        put_varint(&mut self.payload, u64::from(thread.0));
+        put_varint(&mut self.payload, open.len() as u64);
+        for (site, start_ticks) in open {
+            put_varint(&mut self.payload, u64::from(site.0));
+            put_varint(&mut self.payload, zigzag(ticks.wrapping_sub(*start_ticks) as i64));
+        }
+        self.end(seed, seq, kind::OPEN_SCOPES)
+    }
+
+    /// Makes the declaration of a site, unless it is too large.
+    pub fn site(&mut self, (seed, seq): (u32, u32), id: SiteId, site: &SiteInfo) -> Option<&[u8]> {
+        let args: usize = site.arg_names.iter().map(|name| name.len() + 10).sum();
+        let texts = site.name.len() + site.module_path.len() + site.file.len() + site.category.len();
+        if texts + args > MOST_TEXT_BYTES {
+            return None;
+        }
+        self.payload.clear();
+        put_varint(&mut self.payload, u64::from(id.0));
+        put_varint(&mut self.payload, 1);
+        put_site(&mut self.payload, site);
+        Some(self.end(seed, seq, kind::SITES))
+    }
+
+    /// Makes the declaration of a thread, unless it is too large.
+    pub fn thread(&mut self, (seed, seq): (u32, u32), id: ThreadId, thread: &ThreadInfo) -> Option<&[u8]> {
+        if thread.name.len() > MOST_TEXT_BYTES {
+            return None;
+        }
+        self.payload.clear();
+        put_varint(&mut self.payload, u64::from(id.0));
+        put_varint(&mut self.payload, 1);
+        put_thread(&mut self.payload, thread);
+        Some(self.end(seed, seq, kind::THREADS))
+    }
+
+    fn end(&mut self, seed: u32, seq: u32, kind: u8) -> &[u8] {
+        self.record.clear();
+        put_record(&mut self.record, seed, seq, kind, CODEC_RAW, &self.payload);
+        &self.record
+    }
+}

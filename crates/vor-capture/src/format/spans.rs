@@ -1,0 +1,416 @@
+//! Blocks of spans: the columns of up to 4096 spans of one thread, with their arguments and messages.
+//!
+//! ```text
+//! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
+//! times  = gaps, durations                                        flat: no span begins before the previous one ended
+//!        | children, gaps, durations of leaves, leads of parents  tree
+//! ```
+//!
+//! Spans come in the order in which they ended. In a flat block each is a gap after the previous end, and a duration. In a
+//! tree the span that closes over `k` earlier ones says `k`, how long before the first of them it began (the *lead*), and
+//! how long after the last of them it ended; all of these are small, where its duration is large and repeats what the
+//! children said. `k` is found, and undone, with a stack of the starts that no span has closed over yet.
+//! All arithmetic wraps, so that any 64-bit values survive, however little sense they make as times.
+
+use super::lanes::GROUP;
+use super::pack::{self, Column, Packer};
+use super::wire::{Cursor, put_varint};
+use crate::Error;
+use crate::model::catalog::SiteId;
+
+/// Most spans in a block.
+pub(super) const BLOCK_SPANS: usize = 4096;
+
+/// Slots of the stack of open spans: a power of two, so that an index needs no check, with room for a block and what is below and above it.
+const OPEN_SLOTS: usize = 2 * BLOCK_SPANS;
+/// Slots below the first open span.
+const BELOW_OPEN: usize = 4;
+
+/// The block begins a new thread batch.
+pub(super) const FLAG_FIRST: u8 = 1 << 0;
+/// The times are a tree.
+pub(super) const FLAG_TREE: u8 = 1 << 1;
+/// Where the two bits for the sites are: one site, packed indices, or an index per byte.
+const SITES_SHIFT: u32 = 2;
+const SITES_ONE: u8 = 0;
+const SITES_PACKED: u8 = 1;
+const SITES_BYTES: u8 = 2;
+/// Arguments follow.
+pub(super) const FLAG_ARGS: u8 = 1 << 4;
+/// Messages follow.
+pub(super) const FLAG_MESSAGES: u8 = 1 << 5;
+/// A count of dropped spans follows.
+pub(super) const FLAG_DROPS: u8 = 1 << 6;
+/// Tasks follow.
+pub(super) const FLAG_ASYNC: u8 = 1 << 7;
+
+/// Codes the times and sites of blocks, and keeps the room for it.
+#[derive(Debug)]
+pub(super) struct BlockCoder {
+    packer: Packer,
+    gaps: Box<[u64; BLOCK_SPANS]>,
+    durations: Box<[u64; BLOCK_SPANS]>,
+    leads: Box<[u64; BLOCK_SPANS]>,
+    children: Box<[u64; BLOCK_SPANS]>,
+    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] slots that stand for none.
+    open: Box<[u64; OPEN_SLOTS]>,
+    site_indices: Vec<u32>,
+    dictionary: Dictionary,
+}
+
+impl Default for BlockCoder {
+    fn default() -> Self {
+        Self {
+            packer: Packer::default(),
+            gaps: Box::new([0; BLOCK_SPANS]),
+            durations: Box::new([0; BLOCK_SPANS]),
+            leads: Box::new([0; BLOCK_SPANS]),
+            children: Box::new([0; BLOCK_SPANS]),
+            open: Box::new([0; OPEN_SLOTS]),
+            site_indices: vec![0; BLOCK_SPANS],
+            dictionary: Dictionary::default(),
+        }
+    }
+}
+
+impl BlockCoder {
+    /// Appends times and sites of at most [`BLOCK_SPANS`] spans, and returns the flags that tell how. The slices have one length, not 0.
+    pub(super) fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        starts: &[u64],
+        durations: &[u64],
+        sites: &[SiteId],
+    ) -> u8 {
+        put_varint(out, starts[0]);
+        let times = self.put_times(out, starts, durations);
+        times | self.put_sites(out, sites) << SITES_SHIFT
+    }
+
+    fn put_times(&mut self, out: &mut Vec<u8>, starts: &[u64], durations: &[u64]) -> u8 {
+        let len = starts.len();
+        let gaps = &mut self.gaps[..len];
+        if fill_gaps(gaps, starts, durations) {
+            self.packer.put(out, Column::Gaps, gaps);
+            self.packer.put(out, Column::Durations, durations);
+            return 0;
+        }
+        let (leaves, parents) = self.fold(starts, durations);
+        self.packer.put(out, Column::Children, &self.children[..len]);
+        self.packer.put(out, Column::Gaps, &self.gaps[..len]);
+        self.packer.put(out, Column::Durations, &self.durations[..leaves]);
+        self.packer.put(out, Column::Leads, &self.leads[..parents]);
+        FLAG_TREE
+    }
+
+    /// Fills the four columns of a tree, and returns how many leaves and how many parents there are.
+    ///
+    /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by one mostly waits for
+    /// wrong branches. The topmost four are compared at once instead, and only a span around more goes on in a loop. Should the
+    /// starts on the stack not ascend, as those of real scopes do, then this counts something else, but the decoder takes the count as it is.
+    fn fold(&mut self, starts: &[u64], durations: &[u64]) -> (usize, usize) {
+        let (mut top, mut leaves, mut parents) = (0, 0, 0);
+        let mut previous_end = starts[0];
+        let open = &mut self.open;
+        open[..starts.len() + BELOW_OPEN].fill(0);
+        let columns = self.children.iter_mut().zip(self.gaps.iter_mut());
+        for ((&start, &duration), (child_count, gap)) in starts.iter().zip(durations).zip(columns) {
+            let end = start.wrapping_add(duration);
+            let closes = |depth: usize| usize::from(open[(top + BELOW_OPEN - depth) % OPEN_SLOTS] >= start);
+            let mut closed = (closes(1) + closes(2) + closes(3) + closes(4)).min(top);
+            if closed == 4 {
+                while closed < top && open[(top + BELOW_OPEN - closed - 1) % OPEN_SLOTS] >= start {
+                    closed += 1;
+                }
+            }
+            top -= closed;
+            let leaf = closed == 0;
+            let slot = &mut open[(top + BELOW_OPEN) % OPEN_SLOTS];
+            // Both columns are written and one of them advances: a branch would cost more than a store.
+            self.durations[leaves % BLOCK_SPANS] = duration;
+            self.leads[parents % BLOCK_SPANS] = slot.wrapping_sub(start);
+            leaves += usize::from(leaf);
+            parents += usize::from(!leaf);
+            *child_count = closed as u64;
+            *gap = if leaf { start } else { end }.wrapping_sub(previous_end);
+            *slot = start;
+            top += 1;
+            previous_end = end;
+        }
+        (leaves, parents)
+    }
+
+    fn put_sites(&mut self, out: &mut Vec<u8>, sites: &[SiteId]) -> u8 {
+        let first = sites[0];
+        if sites.iter().all(|&site| site == first) {
+            put_varint(out, u64::from(first.0));
+            return SITES_ONE;
+        }
+        let indices = &mut self.site_indices[..sites.len()];
+        self.dictionary.index(sites, indices);
+        let entries = &self.dictionary.entries;
+        put_varint(out, entries.len() as u64);
+        for entry in entries {
+            put_varint(out, u64::from(entry.0));
+        }
+        if entries.len() <= 256 && is_repetitive(indices) {
+            out.extend(indices.iter().map(|&index| index as u8));
+            return SITES_BYTES;
+        }
+        pack::put_fixed(out, indices, index_bits(entries.len()));
+        SITES_PACKED
+    }
+
+    /// Reads times and sites of `len` spans, at most [`BLOCK_SPANS`] and not 0, and appends them to the columns.
+    pub(super) fn get(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        flags: u8,
+        len: usize,
+        starts: &mut Vec<u64>,
+        durations: &mut Vec<u64>,
+        sites: &mut Vec<SiteId>,
+    ) -> Result<(), Error> {
+        let base = cursor.varint()?;
+        if flags & FLAG_TREE == 0 {
+            self.get_flat(cursor, base, len, starts, durations)?;
+        } else {
+            self.get_tree(cursor, base, len, starts, durations)?;
+        }
+        self.get_sites(cursor, flags >> SITES_SHIFT & 3, len, sites)
+    }
+
+    fn get_flat(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        base: u64,
+        len: usize,
+        starts: &mut Vec<u64>,
+        durations: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        pack::get(cursor, &mut self.gaps[..len])?;
+        pack::get(cursor, &mut self.durations[..len])?;
+        let mut end = base;
+        let spans = self.gaps[..len]
+            .iter()
+            .zip(&self.durations[..len])
+            .map(|(gap, &duration)| {
+                let start = end.wrapping_add(*gap);
+                end = start.wrapping_add(duration);
+                (start, duration)
+            });
+        extend_both(starts, durations, spans);
+        Ok(())
+    }
+
+    fn get_tree(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        base: u64,
+        len: usize,
+        starts: &mut Vec<u64>,
+        durations: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        let children = &mut self.children[..len];
+        pack::get(cursor, children)?;
+        let leaves = children.iter().filter(|&&closed| closed == 0).count();
+        let gaps = &mut self.gaps[..len];
+        pack::get(cursor, gaps)?;
+        pack::get(cursor, &mut self.durations[..leaves])?;
+        pack::get(cursor, &mut self.leads[..len - leaves])?;
+        let (mut top, mut leaf_at, mut parent_at) = (0_usize, 0, 0);
+        let mut previous_end = base;
+        let mut is_tree = true;
+        let spans = children.iter().zip(&*gaps).map(|(&closed, &gap)| {
+            is_tree &= closed <= top as u64;
+            top = top.wrapping_sub(closed as usize);
+            let leaf = closed == 0;
+            let edge = previous_end.wrapping_add(gap);
+            // As in `fold`, both sides are worked out and one is taken.
+            let duration = self.durations[leaf_at % BLOCK_SPANS];
+            let lead = self.leads[parent_at % BLOCK_SPANS];
+            let slot = &mut self.open[top % OPEN_SLOTS];
+            let start = if leaf { edge } else { slot.wrapping_sub(lead) };
+            let end = if leaf { edge.wrapping_add(duration) } else { edge };
+            leaf_at += usize::from(leaf);
+            parent_at += usize::from(!leaf);
+            *slot = start;
+            top = top.wrapping_add(1);
+            previous_end = end;
+            (start, end.wrapping_sub(start))
+        });
+        extend_both(starts, durations, spans);
+        if is_tree { Ok(()) } else { Err(no_tree(children)) }
+    }
+
+    fn get_sites(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        mode: u8,
+        len: usize,
+        sites: &mut Vec<SiteId>,
+    ) -> Result<(), Error> {
+        if mode == SITES_ONE {
+            let site = SiteId(cursor.varint_u32()?);
+            sites.resize(sites.len() + len, site);
+            return Ok(());
+        }
+        let count = cursor.count(1, len)?;
+        let entries = &mut self.dictionary.entries;
+        entries.clear();
+        for _ in 0..count {
+            entries.push(SiteId(cursor.varint_u32()?));
+        }
+        let indices = &mut self.site_indices[..len];
+        match mode {
+            SITES_PACKED => pack::get_fixed(cursor, indices, index_bits(count))?,
+            SITES_BYTES => {
+                for (index, &byte) in indices.iter_mut().zip(cursor.take(len)?) {
+                    *index = u32::from(byte);
+                }
+            }
+            _ => {
+                return Err(Error::corrupt(format!(
+                    "expected sites in way 0, 1 or 2, found {mode}"
+                )));
+            }
+        }
+        let mut unknown = None;
+        sites.extend(indices.iter().map(|&index| {
+            entries.get(index as usize).copied().unwrap_or_else(|| {
+                unknown = Some(index);
+                SiteId(0)
+            })
+        }));
+        match unknown {
+            None => Ok(()),
+            Some(index) => Err(Error::corrupt(format!(
+                "expected one of {count} sites, found number {index}"
+            ))),
+        }
+    }
+}
+
+/// Returns the error about the first span that closes over more spans than are open.
+#[cold]
+fn no_tree(children: &[u64]) -> Error {
+    let mut open = 0;
+    for &closed in children {
+        if closed > open {
+            return Error::corrupt(format!(
+                "expected a span around at most {open} others, found one around {closed}"
+            ));
+        }
+        open = open - closed + 1;
+    }
+    Error::corrupt("expected a tree of spans, found none")
+}
+
+/// Appends pairs to two columns. The room is reserved at once and not zeroed first.
+fn extend_both(starts: &mut Vec<u64>, durations: &mut Vec<u64>, spans: impl Iterator<Item = (u64, u64)>) {
+    let mut columns = (std::mem::take(starts), std::mem::take(durations));
+    columns.extend(spans);
+    (*starts, *durations) = columns;
+}
+
+/// Fills `gaps` with the time from each previous end to the next start. Returns whether none is negative; where one is, the rest is left as it was.
+fn fill_gaps(gaps: &mut [u64], starts: &[u64], durations: &[u64]) -> bool {
+    gaps[0] = 0;
+    // A group at a time, so that the loop is vector code and a tree is still known for one after its first group.
+    let groups = gaps[1..].chunks_mut(GROUP).zip(starts[1..].chunks(GROUP));
+    let before = starts.chunks(GROUP).zip(durations.chunks(GROUP));
+    for ((gaps, next), (starts, durations)) in groups.zip(before) {
+        let mut signs = 0;
+        let edges = starts.iter().zip(durations);
+        for ((gap, next), (start, duration)) in gaps.iter_mut().zip(next).zip(edges) {
+            *gap = next.wrapping_sub(start.wrapping_add(*duration));
+            signs |= *gap;
+        }
+        if signs >> 63 != 0 {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns how many bits an index below `count` needs.
+fn index_bits(count: usize) -> u8 {
+    (usize::BITS - count.saturating_sub(1).leading_zeros()) as u8
+}
+
+/// Returns whether two indices tell the third nearly always, by a sample: LZ4 then makes less of bytes than packing would.
+fn is_repetitive(indices: &[u32]) -> bool {
+    if indices.len() < 32 {
+        return false;
+    }
+    let sample = &indices[..indices.len().min(2 * GROUP)];
+    let mut guesses = [0_u8; 1024];
+    let mut hits = 0;
+    for window in sample.windows(3) {
+        let context = (window[0].wrapping_mul(37) ^ window[1]) as usize % guesses.len();
+        hits += usize::from(guesses[context] == window[2] as u8);
+        guesses[context] = window[2] as u8;
+    }
+    hits * 10 >= sample.len() * 9
+}
+
+/// The different sites of a block, in the order in which they come up.
+#[derive(Debug)]
+struct Dictionary {
+    entries: Vec<SiteId>,
+    /// Open addressing by site. A slot is taken when its round is the current one, so that a new block needs no clearing.
+    slots: Vec<Slot>,
+    round: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    site: u32,
+    round: u32,
+    index: u32,
+}
+
+/// Slots for twice as many sites as a block can have.
+const SLOT_BITS: u32 = 13;
+const _: () = assert!(1 << SLOT_BITS == 2 * BLOCK_SPANS);
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            slots: vec![Slot::default(); 1 << SLOT_BITS],
+            round: 0,
+        }
+    }
+}
+
+impl Dictionary {
+    /// Replaces the entries by those of `sites`, and fills `indices` with where each one is.
+    fn index(&mut self, sites: &[SiteId], indices: &mut [u32]) {
+        self.entries.clear();
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.slots.fill(Slot::default());
+            self.round = 1;
+        }
+        for (index, &site) in indices.iter_mut().zip(sites) {
+            let mut at = (site.0.wrapping_mul(0x9e37_79b1) >> (32 - SLOT_BITS)) as usize;
+            *index = loop {
+                let slot = &mut self.slots[at & ((1 << SLOT_BITS) - 1)];
+                if slot.round != self.round {
+                    *slot = Slot {
+                        site: site.0,
+                        round: self.round,
+                        index: self.entries.len() as u32,
+                    };
+                    self.entries.push(site);
+                    break slot.index;
+                }
+                if slot.site == site.0 {
+                    break slot.index;
+                }
+                at += 1;
+            };
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What a capture of the profiler vor means: the model, the file format, the readers and the statistics.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | batches of spans, frames, the catalog that resolves their ids, measures, the timeline, heap snapshots: plain data |
+//! | [`sink`] | the trait [`FrameSink`](sink::FrameSink), which takes the model |
+//! | [`format`](mod@format) | the capture format as codec without I/O, versions 3 and 2 |
+//! | [`reader`] | captures, read back: as a stream, by frame, by columns |
+//! | [`stats`] | exact sums and percentiles per call site |
+//!
+//! The crate starts no thread, keeps no global state and reads no clock. Programs use the facade crate `vor`;
+//! this crate is for tools that read captures without the recorder.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod model;
+pub mod sink;
+pub mod format;
+pub mod stats;
+pub mod reader;
+
+pub use error::Error;

@@ -1,0 +1,145 @@
+//! What gives the numbers of a batch or a frame their meaning: names of call sites, threads, metrics and frame sets, and the clock.
+//!
+//! Spans carry 32-bit ids and raw ticks. A [`Catalog`] resolves them. It is the same type whether it was
+//! filled by the running program or read from a capture, and every [`SpanBatch`](crate::model::batch::SpanBatch) and
+//! [`FrameSnapshot`](crate::model::frame::FrameSnapshot) holds the one that was current when it was made. A catalog only ever grows:
+//! an id that was resolved once resolves to the same thing in every later catalog of the same run.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::timeline::{ClockSnapshot, Timeline};
+
+/// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SiteId(pub u32);
+
+/// Identifies a recorded thread within one process run or capture. Dense from 0, never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// Where a scope stands in the source, and how it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteInfo {
+    /// The name that tables and charts show.
+    pub name: Cow<'static, str>,
+    /// Module path, empty for names made at run time.
+    pub module_path: Cow<'static, str>,
+    /// Source file, empty for names made at run time.
+    pub file: Cow<'static, str>,
+    /// Line in the source file, 1-based; 0 when unknown.
+    pub line: u32,
+    /// Group the site belongs to, empty for none.
+    pub category: Cow<'static, str>,
+    /// Colour as 0x00RRGGBB.
+    pub color: Option<u32>,
+    /// Names of the arguments, in the order in which their values are recorded.
+    pub arg_names: Vec<Cow<'static, str>>,
+}
+
+/// A thread that recorded something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// The operating system's number for the thread; 0 when unknown.
+    pub os_id: u64,
+    /// The thread's name, empty when it has none.
+    pub name: String,
+}
+
+/// A column of numbers: a metric's name and unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MetricColumn {
+    /// Name, unique among the columns of its kind.
+    pub name: String,
+    /// Unit as it is shown, empty for none.
+    pub unit: String,
+}
+
+/// The program that made the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Process id.
+    pub pid: u32,
+    /// Name of the executable.
+    pub name: String,
+    /// Version of vor that recorded, such as `0.3.0`.
+    pub recorder: String,
+}
+
+/// The machine on which the numbers were made, as far as it is known; captures of older recorders do not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineInfo {
+    /// Its name in the network, empty when unknown.
+    pub host: String,
+    /// Tells this start of the operating system from all others; empty where the system does not say.
+    pub boot_id: String,
+    /// Whether ticks are those of the processor's own counter: then they mean the same in all processes since the machine was started.
+    pub hardware_ticks: bool,
+    /// What the system's clocks said when recording began, where it has such clocks.
+    pub clocks: Option<ClockSnapshot>,
+}
+
+/// Everything ids and ticks refer to.
+///
+/// Cloning is cheap: each table is shared until it grows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    /// The program that recorded.
+    pub process: Arc<ProcessInfo>,
+    /// The machine on which it ran.
+    pub machine: Arc<MachineInfo>,
+    /// Ticks to wall-clock time.
+    pub timeline: Arc<Timeline>,
+    /// Call sites; [`SiteId`] `n` is at index `n - 1`. `None` where a capture lost the declaration.
+    pub sites: Arc<Vec<Option<Arc<SiteInfo>>>>,
+    /// Threads; [`ThreadId`] is the index. `None` where a capture lost the declaration.
+    pub threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
+    /// Metrics, system and user; a value names its column by index. Columns keep the unit they were declared with.
+    pub columns: Arc<Vec<Column>>,
+    /// Names of the frame sets; index 0 is the main one, with an empty name.
+    pub frame_sets: Arc<Vec<String>>,
+}
+
+/// A declared metric, and who fills it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Name and unit.
+    pub metric: MetricColumn,
+    /// Whether vor samples it (`frame_ms`, `memory_mb` …) rather than the program.
+    pub system: bool,
+}
+
+impl Catalog {
+    /// Returns the call site of `id`, or `None` for an id that was never declared or whose declaration was lost.
+    #[inline]
+    #[must_use]
+    pub fn site(&self, id: SiteId) -> Option<&SiteInfo> {
+        let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
+        self.sites.get(index)?.as_deref()
+    }
+
+    /// Returns the name of a call site, `?` when it is unknown.
+    #[inline]
+    #[must_use]
+    pub fn site_name(&self, id: SiteId) -> &str {
+        self.site(id).map_or("?", |site| &site.name)
+    }
+
+    /// Returns the thread of `id`, or `None` for an id that was never declared or whose declaration was lost.
+    #[must_use]
+    pub fn thread(&self, id: ThreadId) -> Option<&ThreadInfo> {
+        self.threads.get(id.0 as usize)?.as_deref()
+    }
+
+    /// Returns the name of a thread, empty when it has none.
+    #[must_use]
+    pub fn thread_name(&self, id: ThreadId) -> &str {
+        self.thread(id).map_or("", |thread| &thread.name)
+    }
+
+    /// Returns the wall-clock time of a tick, in nanoseconds since 1970.
+    #[must_use]
+    pub fn unix_ns(&self, ticks: u64) -> i64 {
+        self.timeline.unix_ns(ticks)
+    }
+}

@@ -1,0 +1,242 @@
+//! Measures of a span beside its length: processor time and allocations.
+//!
+//! What is measured is a property of the call site as recorded ([`Measures`]): a site that is recorded with measures is another entry in the catalog than the same
+//! site without them. The values travel as the last arguments of a span, under names that are reserved here, so everything that shows or exports arguments
+//! shows them too. A span for which all of them are 0 carries none of them: most spans are never interrupted and allocate nothing, and cost nothing.
+//!
+//! All values include those of the spans inside, as lengths do.
+
+use super::batch::ArgValue;
+use super::catalog::SiteInfo;
+
+/// Nanoseconds that the thread did not run during the span: its length less its processor time.
+pub const OFF_CPU_NS: &str = "off_cpu_ns";
+/// Nanoseconds of processor time in the program, where the split was asked for.
+pub const CPU_USER_NS: &str = "cpu_user_ns";
+/// Nanoseconds of processor time in the kernel, where the split was asked for.
+pub const CPU_SYS_NS: &str = "cpu_sys_ns";
+/// Number of allocations.
+pub const ALLOC_OBJECTS: &str = "alloc_objects";
+/// Bytes of them, as asked for.
+pub const ALLOC_BYTES: &str = "alloc_bytes";
+/// Number of allocations given back, whoever made them.
+pub const FREE_OBJECTS: &str = "free_objects";
+/// Bytes of them.
+pub const FREE_BYTES: &str = "free_bytes";
+
+/// What is measured of the spans of a call site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Measures(u8);
+
+impl Measures {
+    /// Nothing but the length.
+    pub const NONE: Self = Self(0);
+    /// Processor time: [`OFF_CPU_NS`].
+    pub const CPU: Self = Self(1);
+    /// Processor time in the program and in the kernel: [`CPU_USER_NS`], [`CPU_SYS_NS`].
+    pub const CPU_SPLIT: Self = Self(2);
+    /// Allocations: [`ALLOC_OBJECTS`], [`ALLOC_BYTES`], [`FREE_OBJECTS`], [`FREE_BYTES`].
+    pub const ALLOC: Self = Self(4);
+
+    /// Returns whether all of `other` is measured.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns whether nothing but the length is measured.
+    #[inline]
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns what either measures.
+    #[inline]
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the measures as bits, for an atomic or a table.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the measures of [`bits`](Self::bits).
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 7)
+    }
+
+    /// Returns the names under which the values are recorded, in their order.
+    #[inline]
+    pub fn arg_names(self) -> impl Iterator<Item = &'static str> {
+        let groups: [(Self, &[&str]); 3] = [
+            (Self::CPU, &[OFF_CPU_NS]),
+            (Self::CPU_SPLIT, &[CPU_USER_NS, CPU_SYS_NS]),
+            (
+                Self::ALLOC,
+                &[ALLOC_OBJECTS, ALLOC_BYTES, FREE_OBJECTS, FREE_BYTES],
+            ),
+        ];
+        groups
+            .into_iter()
+            .filter(move |(group, _)| self.has(*group))
+            .flat_map(|(_, names)| names.iter().copied())
+    }
+
+    /// Returns what is measured at a call site, by the names of its arguments.
+    #[must_use]
+    pub fn of(site: &SiteInfo) -> Self {
+        let has = |name: &str| site.arg_names.iter().any(|arg| arg == name);
+        let mut measures = Self::NONE;
+        for (group, name) in [
+            (Self::CPU, OFF_CPU_NS),
+            (Self::CPU_SPLIT, CPU_USER_NS),
+            (Self::ALLOC, ALLOC_BYTES),
+        ] {
+            if has(name) {
+                measures = measures.and(group);
+            }
+        }
+        measures
+    }
+}
+
+/// The measured values of one span, 0 where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// See [`OFF_CPU_NS`].
+    pub off_cpu_ns: u64,
+    /// See [`CPU_USER_NS`].
+    pub cpu_user_ns: u64,
+    /// See [`CPU_SYS_NS`].
+    pub cpu_sys_ns: u64,
+    /// See [`ALLOC_OBJECTS`].
+    pub alloc_objects: u64,
+    /// See [`ALLOC_BYTES`].
+    pub alloc_bytes: u64,
+    /// See [`FREE_OBJECTS`].
+    pub free_objects: u64,
+    /// See [`FREE_BYTES`].
+    pub free_bytes: u64,
+}
+
+impl Measured {
+    /// Reads the values of a span of `site` from its arguments.
+    #[must_use]
+    pub fn of(site: &SiteInfo, args: &[ArgValue]) -> Self {
+        let mut measured = Self::default();
+        for (name, value) in site.arg_names.iter().zip(args) {
+            if let (Some(field), &ArgValue::U64(value)) = (measured.field(name), value) {
+                *field = value;
+            }
+        }
+        measured
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut u64> {
+        Some(match name {
+            OFF_CPU_NS => &mut self.off_cpu_ns,
+            CPU_USER_NS => &mut self.cpu_user_ns,
+            CPU_SYS_NS => &mut self.cpu_sys_ns,
+            ALLOC_OBJECTS => &mut self.alloc_objects,
+            ALLOC_BYTES => &mut self.alloc_bytes,
+            FREE_OBJECTS => &mut self.free_objects,
+            FREE_BYTES => &mut self.free_bytes,
+            _ => return None,
+        })
+    }
+
+    /// Returns the sum of both, or the largest number there is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Weight::plus(self, other)
+    }
+
+    /// Returns what is left of these without `other`, at least 0: what a span measured by itself, without the spans inside.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Weight::less(self, other)
+    }
+}
+
+/// Numbers of a span that include those of the spans inside: its length, or what was measured of
+/// it.
+pub(crate) trait Weight: Copy + Default {
+    /// Combines each number with the one in its place.
+    #[must_use]
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self;
+
+    /// Returns the sum of both, or the largest number there is.
+    #[must_use]
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    /// Returns what is left without `other`, at least 0.
+    #[must_use]
+    #[inline]
+    fn less(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+}
+
+impl Weight for u64 {
+    #[inline]
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        with(self, other)
+    }
+}
+
+impl Weight for Measured {
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            off_cpu_ns: with(self.off_cpu_ns, other.off_cpu_ns),
+            cpu_user_ns: with(self.cpu_user_ns, other.cpu_user_ns),
+            cpu_sys_ns: with(self.cpu_sys_ns, other.cpu_sys_ns),
+            alloc_objects: with(self.alloc_objects, other.alloc_objects),
+            alloc_bytes: with(self.alloc_bytes, other.alloc_bytes),
+            free_objects: with(self.free_objects, other.free_objects),
+            free_bytes: with(self.free_bytes, other.free_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_is_measured_and_values_come_back_by_them() {
+        let all = Measures::CPU.and(Measures::ALLOC);
+        let mut site = SiteInfo {
+            arg_names: vec!["bytes".into()],
+            ..SiteInfo::default()
+        };
+        assert_eq!(Measures::of(&site), Measures::NONE);
+        site.arg_names.extend(all.arg_names().map(Into::into));
+        assert_eq!(Measures::of(&site), all);
+        let args = [9, 5, 2, 128, 1, 64].map(ArgValue::U64);
+        let expected = Measured {
+            off_cpu_ns: 5,
+            alloc_objects: 2,
+            alloc_bytes: 128,
+            free_objects: 1,
+            free_bytes: 64,
+            ..Measured::default()
+        };
+        assert_eq!(Measured::of(&site, &args), expected);
+        // A span that measured nothing has only its own argument.
+        assert_eq!(Measured::of(&site, &args[..1]), Measured::default());
+        assert_eq!(expected.plus(expected).less(expected), expected);
+    }
+}

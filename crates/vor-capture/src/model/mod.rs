@@ -1,0 +1,9 @@
+//! The plain data that a capture holds: ids and ticks, what they refer to, and what is made of them.
+
+pub mod catalog;
+pub mod timeline;
+pub mod open_scopes;
+pub mod batch;
+pub mod frame;
+pub mod measures;
+pub mod heap;

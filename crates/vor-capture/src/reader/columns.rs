@@ -1,0 +1,312 @@
+//! What a capture holds, as columns in memory: for programs that ask a whole recording, or many of its frames, at once.
+//!
+//! Rows come as in the file: batch by batch, thread by thread, and of each thread in the order in which its scopes ended. Neighbouring rows of one thread and frame
+//! are a [`Run`], so neither is kept for each row. What a row needs beyond the span itself:
+//!
+//! - *Self time.* As statistics compute it, in whichever frame the spans inside it ended.
+//! - *Depth.* The number of spans around it that ended in the same frame. Backwards, a thread's spans come parents first, and of two spans the later one contains the
+//!   earlier one if it started no later. So one stack of starts suffices: what started after a span is none of its parents, nor one of those before it.
+//!
+//! ```text
+//! from the last span of the frame to the first:
+//!     while the top of the stack started after it: pop it
+//!     its depth is the height of the stack
+//!     push its start
+//! ```
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::batch::{ArgValue, SpanBatch};
+use crate::model::catalog::{SiteId, ThreadId};
+use crate::stats::SpanTimer;
+
+/// The spans, tasks and messages of a capture or of some of its frames; `sites`, `depths`, `start_ns`, `dur_ns` and `self_ns` have an entry per span.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns {
+    /// Which rows are of which thread and frame, in the order of the rows.
+    pub runs: Vec<Run>,
+    /// Call sites, as the numbers of their [`SiteId`]s.
+    pub sites: Vec<u32>,
+    /// Number of spans around each that ended in the same frame, or after the last one.
+    pub depths: Vec<u32>,
+    /// When each began, in nanoseconds since 1970.
+    pub start_ns: Vec<i64>,
+    /// How long each lasted, in nanoseconds.
+    pub dur_ns: Vec<i64>,
+    /// How long each lasted without the spans directly inside it, in nanoseconds.
+    pub self_ns: Vec<i64>,
+    /// Arguments of the spans that have some, ascending by row.
+    pub args: Vec<ArgsOf>,
+    /// Tasks, as they ended.
+    pub tasks: Vec<TaskOf>,
+    /// Messages, of each thread ascending by time.
+    pub messages: Vec<MessageOf>,
+    /// Number of spans whose self time is an estimate; the sum of all is exact.
+    pub estimated_self_times: u64,
+}
+
+/// Neighbouring rows of one thread and frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// How many rows these are.
+    pub rows: usize,
+    /// The thread that recorded them.
+    pub thread: ThreadId,
+    /// Number of the frame in which they ended; `None` after the last frame.
+    pub frame: Option<u64>,
+}
+
+/// The arguments of a span.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ArgsOf {
+    /// The span's row.
+    pub row: usize,
+    /// Values in the order of the call site's names.
+    pub values: Vec<ArgValue>,
+}
+
+/// The whole life of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskOf {
+    /// The thread on which it ended.
+    pub thread: ThreadId,
+    /// Number of the frame in which it ended; `None` after the last frame.
+    pub frame: Option<u64>,
+    /// Tells it from all other tasks of the run.
+    pub id: u64,
+    /// Its call site.
+    pub site: SiteId,
+    /// When it began, in nanoseconds since 1970.
+    pub start_ns: i64,
+    /// How long it lasted, waiting included, in nanoseconds.
+    pub dur_ns: i64,
+}
+
+/// A line of text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageOf {
+    /// The thread that wrote it.
+    pub thread: ThreadId,
+    /// Number of the frame in which it was written; `None` after the last frame.
+    pub frame: Option<u64>,
+    /// When it was written, in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// What it says.
+    pub text: Arc<str>,
+}
+
+/// Gathers [`Columns`] from batches, whose frames it is told the ends of.
+///
+/// # Examples
+///
+/// ```
+/// use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+/// use vor_capture::model::catalog::SiteId;
+/// use vor_capture::reader::ColumnsBuilder;
+///
+/// // A span of 100 ns around one of 30 ns, which ended first.
+/// let thread = ThreadBatch {
+///     start_ticks: vec![1_020, 1_000],
+///     duration_ticks: vec![30, 100],
+///     sites: vec![SiteId(2), SiteId(1)],
+///     ..ThreadBatch::default()
+/// };
+/// let mut builder = ColumnsBuilder::with_room(2);
+/// builder.add_batch(SpanBatch { threads: vec![thread], ..SpanBatch::default() });
+/// builder.end_frame(7);
+/// let columns = builder.finish();
+/// assert_eq!(columns.self_ns, [30, 70]);
+/// assert_eq!(columns.depths, [1, 0]);
+/// assert_eq!(columns.runs[0].frame, Some(7));
+/// ```
+#[derive(Debug, Default)]
+pub struct ColumnsBuilder {
+    columns: Columns,
+    measure: SpanTimer,
+    frame: FrameBegin,
+    /// Starts of the spans of the frame that runs.
+    start_ticks: Vec<u64>,
+    /// Of each thread of that frame; empty between frames.
+    around: FxHashMap<ThreadId, Vec<u64>>,
+}
+
+/// Where the frame that runs begins in each column.
+#[derive(Clone, Copy, Debug, Default)]
+struct FrameBegin {
+    runs: usize,
+    rows: usize,
+    args: usize,
+    tasks: usize,
+    messages: usize,
+}
+
+impl ColumnsBuilder {
+    /// Makes a builder with room for so many spans; it takes more as well.
+    #[must_use]
+    pub fn with_room(spans: usize) -> Self {
+        Self::with_columns(Columns {
+            sites: Vec::with_capacity(spans),
+            depths: Vec::with_capacity(spans),
+            start_ns: Vec::with_capacity(spans),
+            dur_ns: Vec::with_capacity(spans),
+            self_ns: Vec::with_capacity(spans),
+            ..Columns::default()
+        })
+    }
+
+    /// Makes a builder that fills these columns, which are empty: for a caller that has memory for them.
+    #[must_use]
+    pub fn with_columns(columns: Columns) -> Self {
+        Self {
+            columns,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what ended in the frame that runs. The batches of a thread must come in their order.
+    pub fn add_batch(&mut self, batch: SpanBatch) {
+        let catalog = batch.catalog;
+        for thread in batch.threads {
+            let columns = &mut self.columns;
+            let first = columns.sites.len();
+            let times = self.measure.batch(&catalog.timeline, &thread);
+            columns
+                .start_ns
+                .extend(times.iter().map(|times| times.start_unix_ns));
+            columns
+                .dur_ns
+                .extend(times.iter().map(|times| saturated(times.total_ns)));
+            columns
+                .self_ns
+                .extend(times.iter().map(|times| saturated(times.self_ns)));
+            columns.sites.extend(thread.sites.iter().map(|site| site.0));
+            self.start_ticks.extend_from_slice(&thread.start_ticks);
+            if !thread.sites.is_empty() {
+                let runs = columns.runs.len();
+                match columns.runs.last_mut() {
+                    Some(run) if run.thread == thread.thread && runs > self.frame.runs => {
+                        run.rows += thread.len()
+                    }
+                    _ => columns.runs.push(Run {
+                        rows: thread.len(),
+                        thread: thread.thread,
+                        frame: None,
+                    }),
+                }
+            }
+            let args = thread.args.into_iter().map(|args| ArgsOf {
+                row: first + args.span as usize,
+                values: args.values,
+            });
+            columns.args.extend(args);
+            columns.tasks.extend(thread.async_spans.iter().map(|task| {
+                TaskOf {
+                    thread: thread.thread,
+                    frame: None,
+                    id: task.id,
+                    site: task.site,
+                    start_ns: catalog.unix_ns(task.start_ticks),
+                    dur_ns: saturated(
+                        catalog
+                            .timeline
+                            .duration_ns(task.start_ticks, task.duration_ticks),
+                    ),
+                }
+            }));
+            columns
+                .messages
+                .extend(thread.messages.into_iter().map(|message| MessageOf {
+                    thread: thread.thread,
+                    frame: None,
+                    time_ns: catalog.unix_ns(message.ticks),
+                    text: message.text,
+                }));
+        }
+    }
+
+    /// Ends the frame that runs, which has this number.
+    pub fn end_frame(&mut self, number: u64) {
+        self.number_depths();
+        let (columns, frame) = (&mut self.columns, self.frame);
+        columns.runs[frame.runs..]
+            .iter_mut()
+            .for_each(|run| run.frame = Some(number));
+        columns.tasks[frame.tasks..]
+            .iter_mut()
+            .for_each(|task| task.frame = Some(number));
+        columns.messages[frame.messages..]
+            .iter_mut()
+            .for_each(|message| message.frame = Some(number));
+        self.begin_frame();
+    }
+
+    /// Forgets the rows of the frame that runs, and begins the next one. What was inside a scope that is still open is not forgotten, so that its self time is right.
+    pub fn skip_frame(&mut self) {
+        let (columns, frame) = (&mut self.columns, self.frame);
+        columns.runs.truncate(frame.runs);
+        columns.sites.truncate(frame.rows);
+        columns.start_ns.truncate(frame.rows);
+        columns.dur_ns.truncate(frame.rows);
+        columns.self_ns.truncate(frame.rows);
+        columns.args.truncate(frame.args);
+        columns.tasks.truncate(frame.tasks);
+        columns.messages.truncate(frame.messages);
+        self.begin_frame();
+    }
+
+    /// Returns the number of spans so far.
+    #[must_use]
+    pub fn span_count(&self) -> usize {
+        self.columns.sites.len()
+    }
+
+    /// Returns the columns. What ended after the last frame has none.
+    #[must_use]
+    pub fn finish(mut self) -> Columns {
+        self.number_depths();
+        self.columns.estimated_self_times = self.measure.estimated_self_times();
+        self.columns
+    }
+
+    fn begin_frame(&mut self) {
+        let columns = &self.columns;
+        self.frame = FrameBegin {
+            runs: columns.runs.len(),
+            rows: columns.sites.len(),
+            args: columns.args.len(),
+            tasks: columns.tasks.len(),
+            messages: columns.messages.len(),
+        };
+        self.start_ticks.clear();
+    }
+
+    /// Numbers the depths of the spans of the frame that runs, as the module says.
+    fn number_depths(&mut self) {
+        let columns = &mut self.columns;
+        columns.depths.resize(columns.sites.len(), 0);
+        let mut depths = &mut columns.depths[self.frame.rows..];
+        let mut starts = &self.start_ticks[..];
+        for run in columns.runs[self.frame.runs..].iter().rev() {
+            let around = self.around.entry(run.thread).or_default();
+            let begin = depths.len().saturating_sub(run.rows);
+            let (depths_before, run_depths) = depths.split_at_mut(begin);
+            let (starts_before, run_starts) = starts.split_at(begin);
+            for (depth, &start_ticks) in run_depths.iter_mut().zip(run_starts).rev() {
+                while around.last().is_some_and(|&around| around > start_ticks) {
+                    around.pop();
+                }
+                *depth = around.len() as u32;
+                around.push(start_ticks);
+            }
+            (depths, starts) = (depths_before, starts_before);
+        }
+        // Threads come and go; those of one frame are not kept for the next.
+        self.around.clear();
+    }
+}
+
+fn saturated(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,170 @@
+//! The one frame of a capture without marks.
+//!
+//! Frames end at marks, and a program that makes none has spans nonetheless. All that it recorded
+//! is one frame then: number 0, from the first event to the last, without metrics, which are taken
+//! at marks. A file that grows may still get a mark, so [`Reader`](super::Reader) gives the frame
+//! at the end record; [`Capture`](super::Capture) gives it of every file that it finds without a
+//! mark.
+
+use std::sync::Arc;
+
+use super::Recovered;
+use super::assemble::snapshot;
+use super::capture_v3::CaptureV3;
+use crate::Error;
+use crate::format::{FrameRecord, Record};
+use crate::model::batch::ThreadBatch;
+use crate::model::catalog::Catalog;
+use crate::model::frame::{FrameSnapshot, TreeBuilder};
+
+/// The sum of the batches before the first mark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    /// When the first event began, and when the last one ended; before any, the former is later.
+    start_ticks: u64,
+    end_ticks: u64,
+    spans: u64,
+    dropped_spans: u64,
+    /// The sequence number behind the last batch.
+    next_seq: u64,
+    /// Places of the file that could not be read.
+    losses: u64,
+    /// Whether a mark came, so that there is no such frame.
+    is_marked: bool,
+}
+
+impl Default for Whole {
+    fn default() -> Self {
+        Self {
+            start_ticks: u64::MAX,
+            end_ticks: 0,
+            spans: 0,
+            dropped_spans: 0,
+            next_seq: 0,
+            losses: 0,
+            is_marked: false,
+        }
+    }
+}
+
+impl Whole {
+    /// Reads all batches of a capture that has no frame; `None` where nothing happened in them.
+    pub(super) fn of(capture: &mut CaptureV3) -> Result<Option<Self>, Error> {
+        let mut whole = Self::default();
+        capture.rewind();
+        while let Some(batch) = capture.next_batch()? {
+            whole.add(&batch.threads);
+        }
+        whole.losses = capture.info().damage.count;
+        Ok((whole.start_ticks <= whole.end_ticks).then_some(whole))
+    }
+
+    /// Takes the next record of a stream. Where the stream ends without a mark, returns the frame,
+    /// and the sequence number that a record of it would have.
+    pub(super) fn pass(&mut self, seq: u64, again: bool, record: &Record) -> Option<(u64, FrameRecord)> {
+        match record {
+            Record::Batch(threads) if !self.is_marked && !again => {
+                self.next_seq = seq + 1;
+                self.add(threads);
+            }
+            Record::Frame(frame) => self.is_marked |= frame.frame_set == 0,
+            // Damage took all of them.
+            Record::Index(index) => self.is_marked |= index.frames.first().is_some_and(|&count| count > 0),
+            Record::End { .. } if !self.is_marked => {
+                self.is_marked = true;
+                let happened = self.start_ticks <= self.end_ticks;
+                return happened.then(|| (self.next_seq, self.record()));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn add(&mut self, threads: &[ThreadBatch]) {
+        for thread in threads {
+            self.spans = self.spans.saturating_add(thread.len() as u64);
+            self.dropped_spans = self.dropped_spans.saturating_add(thread.dropped_spans);
+            let spans = thread.start_ticks.iter().zip(&thread.duration_ticks);
+            self.cover(spans.map(|(&start, &duration)| (start, start.saturating_add(duration))));
+            let tasks = thread.async_spans.iter();
+            self.cover(tasks.map(|task| (task.start_ticks, task.end_ticks())));
+            let events = thread.task_events.iter();
+            self.cover(events.map(|event| (event.start_ticks, event.end_ticks())));
+            let messages = thread.messages.iter();
+            self.cover(messages.map(|message| (message.ticks, message.ticks)));
+            self.cover(thread.flows.iter().map(|flow| (flow.ticks, flow.ticks)));
+        }
+    }
+
+    fn cover(&mut self, events: impl Iterator<Item = (u64, u64)>) {
+        for (start_ticks, end_ticks) in events {
+            self.start_ticks = self.start_ticks.min(start_ticks);
+            self.end_ticks = self.end_ticks.max(end_ticks);
+        }
+    }
+
+    /// Returns the frame as a record of it would be.
+    fn record(&self) -> FrameRecord {
+        FrameRecord {
+            index: 0,
+            frame_set: 0,
+            start_ticks: self.start_ticks,
+            end_ticks: self.end_ticks,
+            metrics: Vec::new(),
+            dropped_spans: self.dropped_spans,
+            merged_marks: 0,
+            span_count: self.spans,
+            first_seq: 0,
+        }
+    }
+
+    /// Returns the frame without trees.
+    pub(super) fn bare(&self, catalog: &Arc<Catalog>) -> Recovered {
+        Recovered {
+            frame: Arc::new(snapshot(self.record(), catalog)),
+            lost_records: self.losses,
+        }
+    }
+
+    /// Returns the frame with its trees, which hold up to `max_spans`.
+    pub(super) fn recovered(&self, capture: &mut CaptureV3, max_spans: usize) -> Result<Recovered, Error> {
+        let mut builder = TreeBuilder::new(max_spans);
+        capture.rewind();
+        while let Some(batch) = capture.next_batch()? {
+            builder.add_batch(&batch);
+        }
+        let bare = self.bare(capture.catalog());
+        Ok(Recovered {
+            frame: Arc::new(FrameSnapshot {
+                threads: builder.finish().threads,
+                ..FrameSnapshot::clone(&bare.frame)
+            }),
+            ..bare
+        })
+    }
+
+    /// Returns the frame without trees, and its batches beside it; `None` where they hold more than
+    /// `max_items`, or something is missing.
+    pub(super) fn batches(
+        &self,
+        capture: &mut CaptureV3,
+        max_items: usize,
+    ) -> Result<Option<(Recovered, Vec<ThreadBatch>)>, Error> {
+        if self.losses > 0 || self.spans > max_items as u64 {
+            return Ok(None);
+        }
+        let (mut all, mut items) = (Vec::new(), 0);
+        capture.rewind();
+        while let Some(batch) = capture.next_batch()? {
+            for thread in batch.threads {
+                items +=
+                    thread.len() + thread.async_spans.len() + thread.task_events.len() + thread.flows.len();
+                all.push(thread);
+            }
+            if items > max_items {
+                return Ok(None);
+            }
+        }
+        Ok(Some((self.bare(capture.catalog()), all)))
+    }
+}

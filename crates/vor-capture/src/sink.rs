@@ -1,0 +1,152 @@
+//! What takes batches and frames: the model goes in, and nothing else.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::model::batch::{OpenStarts, SpanBatch};
+use crate::model::catalog::Catalog;
+use crate::model::frame::FrameSnapshot;
+use crate::model::heap::HeapSnapshot;
+
+/// Receives what the drain produces, on the drain's thread.
+///
+/// A sink that returns an error is reported once, switched off and counted; the others go on.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use vor_capture::Error;
+/// use vor_capture::model::frame::FrameSnapshot;
+/// use vor_capture::sink::FrameSink;
+///
+/// struct SlowFrames;
+///
+/// impl FrameSink for SlowFrames {
+///     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+///         if frame.duration_ns() > 20_000_000 {
+///             println!("frame {}: {} spans", frame.index, frame.span_count);
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// A program that uses vor switches it on with `vor::Config::new().sink("slow frames", SlowFrames).enable()`.
+pub trait FrameSink: Send {
+    /// Says what the sink needs. Asked before anything is delivered, and again where a frame begins: the answer may change with what is wanted.
+    fn interest(&self) -> Interest {
+        Interest::FRAMES
+    }
+
+    /// Says whether the sink reads the metrics of frames. What takes a driver's time to learn, the rows of GPUs, is only asked for while some sink does.
+    fn reads_metrics(&self) -> bool {
+        true
+    }
+
+    /// Takes what one drain took from the rings. Called only with [`Interest::batches`].
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        let _ = batch;
+        Ok(())
+    }
+
+    /// Says whether the sink wants to know what is open, by [`accept_open`](Self::accept_open).
+    fn wants_open(&self) -> bool {
+        false
+    }
+
+    /// Takes which scopes were open at a moment, once all that had ended by then was delivered.
+    /// Called now and then, or never, and only where the sink [wants](Self::wants_open) that: a
+    /// sink that holds spans until it knows their parents can let go of some.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        let _ = open;
+        Ok(())
+    }
+
+    /// Takes a finished frame, after all batches whose spans ended in it. Its trees are filled only when some sink has [`Interest::trees`].
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
+
+    /// Takes what the heap holds at a moment, where `Config::heap_snapshots` asks for that; `catalog` declares its call sites.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        let _ = (snapshot, catalog);
+        Ok(())
+    }
+
+    /// Says whether the sink takes frames at the moment; asked where [`interest`](Self::interest)
+    /// is. A sink that takes none is not called for them, and while none does, no frames are made.
+    fn takes_frames(&self) -> bool {
+        true
+    }
+
+    /// Hands what was accepted to the operating system, where the sink gathers it. Called at the
+    /// end of each pass of the drain, every 20 ms or more often.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn commit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Brings everything accepted so far to its destination, as after `vor::flush()`.
+    ///
+    /// # Errors
+    ///
+    /// Any error switches the sink off.
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends the output. Called at most once, last.
+    ///
+    /// # Errors
+    ///
+    /// The error is reported.
+    fn finish(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a [`FrameSink`] needs; work for which no sink asks is not done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Batches, as they are drained.
+    pub batches: bool,
+    /// Span trees in the frames.
+    pub trees: bool,
+}
+
+impl Interest {
+    /// Frames without spans: boundaries, metrics, drops.
+    pub const METRICS: Self = Self {
+        batches: false,
+        trees: false,
+    };
+    /// Frames with their span trees.
+    pub const FRAMES: Self = Self {
+        batches: false,
+        trees: true,
+    };
+    /// Batches, and frames without spans.
+    pub const BATCHES: Self = Self {
+        batches: true,
+        trees: false,
+    };
+}

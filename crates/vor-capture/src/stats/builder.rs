@@ -1,0 +1,371 @@
+//! Turns a stream of spans into statistics per call site.
+//!
+//! Per call site: exact sums and a [`Histogram`](super::histogram::Histogram). Per thread: the
+//! spans that ended and may still get a parent, or an outer call of the same site
+//! ([`ThreadSpans`]). The worker calls [`StatsBuilder::add`] for every span of the program, so one
+//! span costs it two multiplications for the clock, a comparison with the top of the stack, an
+//! entry in a list, and one increment in the histogram.
+
+use rustc_hash::FxHashMap;
+
+use super::by_site::BySite;
+use super::histogram::Histogram;
+use super::measured::MeasuredSums;
+use super::nested::Nested;
+use super::scope_stats::ScopeStats;
+use super::thread_spans::ThreadSpans;
+use crate::model::batch::{SpanBatch, ThreadBatch};
+use crate::model::catalog::{Catalog, SiteId, ThreadId};
+use crate::model::measures::Measures;
+use crate::model::timeline::{RATE_BITS, Timeline};
+
+/// Builds [`ScopeStats`] from batches.
+///
+/// # Examples
+///
+/// ```
+/// use vor_capture::model::batch::ThreadBatch;
+/// use vor_capture::model::catalog::{Catalog, SiteId};
+/// use vor_capture::stats::StatsBuilder;
+///
+/// // A span of 100 ns around one of 30 ns, which ended first.
+/// let batch = ThreadBatch {
+///     start_ticks: vec![1_020, 1_000],
+///     duration_ticks: vec![30, 100],
+///     sites: vec![SiteId(2), SiteId(1)],
+///     ..ThreadBatch::default()
+/// };
+/// let catalog = Catalog::default();
+/// let mut stats = StatsBuilder::new();
+/// stats.add(&catalog.timeline, &batch);
+/// let rows = stats.scope_stats(&catalog);
+/// assert_eq!((rows[0].total_ns, rows[0].self_ns), (100, 70));
+/// assert_eq!((rows[1].total_ns, rows[1].self_ns), (30, 30));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct StatsBuilder {
+    sites: BySite<SiteStats>,
+    threads: FxHashMap<ThreadId, ThreadSpans<u64>>,
+    measured: MeasuredSums,
+    estimated_self_times: u64,
+}
+
+/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
+#[derive(Clone, Debug)]
+struct SiteStats {
+    /// Sum of the lengths of all spans.
+    lengths_ns: u64,
+    children_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    child_spans: u64,
+    descendant_spans: u64,
+    /// The spans that lie inside another one of the site.
+    nested: Nested<u64>,
+    histogram: Histogram,
+}
+
+impl StatsBuilder {
+    /// Passes after which nothing is gained by another one. The second is exact; only spans that do
+    /// not nest, as damage makes them, ask for more.
+    pub const MAX_PASSES: usize = 3;
+
+    /// Makes statistics of no spans.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the spans of a batch. The batches of a thread must come in their order.
+    pub fn add_batch(&mut self, batch: &SpanBatch) {
+        for thread in &batch.threads {
+            self.add_thread(&batch.catalog, thread);
+        }
+    }
+
+    /// Adds the spans that one thread ended, with what they measured. The batches of a thread must come in their order.
+    pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
+        self.add(&catalog.timeline, batch);
+        self.measured.add(catalog, batch);
+    }
+
+    /// Adds the lengths of the spans that one thread ended. The batches of a thread must come in their order.
+    pub fn add(&mut self, timeline: &Timeline, batch: &ThreadBatch) {
+        self.add_each(timeline, batch, |_, _, _| {});
+    }
+
+    /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of every span, both in nanoseconds, for statistics of its own.
+    #[inline]
+    pub fn add_each(
+        &mut self,
+        timeline: &Timeline,
+        batch: &ThreadBatch,
+        mut each: impl FnMut(SiteId, u64, u64),
+    ) {
+        if batch.sites.is_empty() {
+            return;
+        }
+        let spans = self.threads.entry(batch.thread).or_default();
+        let mut line = Line::default();
+        let ended = batch
+            .start_ticks
+            .iter()
+            .zip(&batch.duration_ticks)
+            .zip(&batch.sites);
+        for ((&start_ticks, &duration_ticks), &site) in ended {
+            let end_ticks = start_ticks.saturating_add(duration_ticks);
+            let length_ns = match line.length_ns(start_ticks, end_ticks) {
+                Some(ns) => ns,
+                None => line.follow(timeline, start_ticks, end_ticks),
+            };
+            let (inside, nested) = spans.end(site, start_ticks, length_ns);
+            let stats = self.sites.of(site);
+            stats.lengths_ns = stats.lengths_ns.wrapping_add(length_ns);
+            if length_ns < stats.min_ns {
+                stats.min_ns = length_ns;
+            }
+            if length_ns > stats.max_ns {
+                stats.max_ns = length_ns;
+            }
+            let mut self_ns = length_ns;
+            // Most spans are leaves, and a leaf is its own time.
+            if inside.children > 0 {
+                let children_ns = inside.sum.min(length_ns);
+                self_ns -= children_ns;
+                stats.children_ns = stats.children_ns.wrapping_add(children_ns);
+                stats.child_spans += inside.children;
+                stats.descendant_spans += inside.descendants;
+                if nested.calls > 0 {
+                    stats.nested = stats.nested.plus(Nested {
+                        sum: nested.sum.min(length_ns),
+                        ..nested
+                    });
+                }
+            }
+            stats.histogram.add(length_ns);
+            each(site, length_ns, self_ns);
+        }
+    }
+
+    /// Tells which scopes a thread has open, so that what it ended before can be held in little memory.
+    ///
+    /// `open` are the call sites and starts of the thread's open scopes, ascending by start, read
+    /// at `as_of_ticks`; every scope that the thread
+    /// had ended by then must have been added. A worker therefore reads the open scopes first, drains the ring, adds the batch, and then calls this.
+    ///
+    /// Calling it is optional. Without it, a thread that ends over 32 768 scopes in a row whose parents are all still open
+    /// may get [estimates](Self::estimated_self_times) for some of the parents, which a [second
+    /// pass](Self::for_second_pass) makes exact.
+    pub fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
+        if let Some(spans) = self.threads.get_mut(&thread) {
+            spans.settle(as_of_ticks, open);
+        }
+        self.measured.settle(thread, as_of_ticks, open);
+    }
+
+    /// Forgets what is only needed for later spans of a thread that has exited.
+    pub fn end_thread(&mut self, thread: ThreadId) {
+        self.measured.end_thread(thread);
+        if let Some(spans) = self.threads.remove(&thread) {
+            self.estimated_self_times += spans.estimates();
+        }
+    }
+
+    /// Forgets the statistics of the spans so far, but not where they were: one that ends later still finds what is inside it. Statistics of a
+    /// part of a recording begin so. A call that ended before is not in the totals from here on, so
+    /// that of a call around it counts whole.
+    pub fn restart(&mut self) {
+        self.sites.clear();
+        self.threads.values_mut().for_each(ThreadSpans::restart);
+        self.measured.restart();
+    }
+
+    /// Returns the number of spans added, since the last [`restart`](Self::restart) if there was one.
+    #[must_use]
+    pub fn span_count(&self) -> u64 {
+        self.sites().map(|(_, stats)| stats.histogram.count()).sum()
+    }
+
+    /// Returns the number of spans whose self time, or time spent in recursive calls, is an
+    /// estimate because they began among more unfinished siblings than are held one by one. The sum
+    /// of all self times is exact even so, and so is what a [second pass](Self::for_second_pass)
+    /// over the same batches finds.
+    #[must_use]
+    pub fn estimated_self_times(&self) -> u64 {
+        let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
+        self.estimated_self_times + running + self.measured.estimates()
+    }
+
+    /// Returns a builder without spans that needs no [estimate](Self::estimated_self_times) where
+    /// this one did, in as little memory, once all batches are added to it again; `None` where
+    /// nothing was estimated.
+    #[must_use]
+    pub fn for_second_pass(&self) -> Option<Self> {
+        let threads = self.threads.iter();
+        (self.estimated_self_times() > 0).then(|| Self {
+            threads: threads
+                .map(|(&thread, spans)| (thread, spans.for_second_pass()))
+                .collect(),
+            measured: self.measured.for_second_pass(),
+            ..Self::default()
+        })
+    }
+
+    /// Returns the statistics of every call site that ended a span, ascending by [`SiteId`].
+    #[must_use]
+    pub fn scope_stats(&self, catalog: &Catalog) -> Vec<ScopeStats> {
+        let mut rows: Vec<_> = self
+            .sites()
+            .map(|(site, stats)| self.row(catalog, site, stats))
+            .collect();
+        rows.sort_unstable_by_key(|row| row.site);
+        rows
+    }
+
+    fn row(&self, catalog: &Catalog, site: SiteId, stats: &SiteStats) -> ScopeStats {
+        let measured = self.measured.of(site);
+        ScopeStats {
+            measures: catalog.site(site).map_or(Measures::NONE, Measures::of),
+            measured: measured.total,
+            self_measured: measured.own,
+            ..stats.row(site, catalog.site_name(site))
+        }
+    }
+
+    /// Adds the statistics of another builder whose ids mean the same.
+    ///
+    /// Children are only found among the spans that were added to the same builder, so a thread's spans belong into one builder.
+    /// Where both saw the same thread, the later spans of that thread should have been added to this one.
+    pub fn merge(&mut self, other: &Self) {
+        for (site, stats) in other.sites() {
+            self.sites.of(site).merge(stats);
+        }
+        for (&thread, spans) in &other.threads {
+            let estimated = &mut self.estimated_self_times;
+            self.threads
+                .entry(thread)
+                .and_modify(|_| *estimated += spans.estimates())
+                .or_insert_with(|| spans.clone());
+        }
+        self.measured.merge(&other.measured);
+        self.estimated_self_times += other.estimated_self_times;
+    }
+
+    /// Returns the call sites that ended a span, in no particular order.
+    fn sites(&self) -> impl Iterator<Item = (SiteId, &SiteStats)> {
+        self.sites.iter().filter(|(_, stats)| !stats.histogram.is_empty())
+    }
+}
+
+impl Default for SiteStats {
+    fn default() -> Self {
+        Self {
+            lengths_ns: 0,
+            children_ns: 0,
+            min_ns: u64::MAX,
+            max_ns: 0,
+            child_spans: 0,
+            descendant_spans: 0,
+            nested: Nested::default(),
+            histogram: Histogram::default(),
+        }
+    }
+}
+
+impl SiteStats {
+    fn merge(&mut self, other: &Self) {
+        self.lengths_ns = self.lengths_ns.wrapping_add(other.lengths_ns);
+        self.children_ns = self.children_ns.wrapping_add(other.children_ns);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.child_spans += other.child_spans;
+        self.descendant_spans += other.descendant_spans;
+        self.nested = self.nested.plus(other.nested);
+        self.histogram.merge(&other.histogram);
+    }
+
+    fn row(&self, site: SiteId, name: &str) -> ScopeStats {
+        let count = self.histogram.count();
+        let self_ns = self.lengths_ns.saturating_sub(self.children_ns);
+        let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
+        ScopeStats {
+            site,
+            name: name.to_owned(),
+            count,
+            // The spans of a damaged capture need not nest.
+            total_ns: self.lengths_ns.saturating_sub(self.nested.sum).max(self_ns),
+            self_ns,
+            min_ns: self.min_ns,
+            mean_ns: self.lengths_ns as f64 / count.max(1) as f64,
+            p50_ns: percentile(0.50),
+            p95_ns: percentile(0.95),
+            p99_ns: percentile(0.99),
+            max_ns: self.max_ns,
+            child_spans: self.child_spans,
+            descendant_spans: self.descendant_spans,
+            nested_spans: self.nested.calls,
+            nested_descendant_spans: self.nested.descendants,
+            ..ScopeStats::default()
+        }
+    }
+}
+
+/// The part of a [`Timeline`] between two of its points, as far as it can be computed without care for the ends of the number ranges.
+///
+/// It covers the ticks `from_ticks <= t < until_ticks`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) from_ticks: u64,
+    until_ticks: u64,
+    rate: u64,
+}
+
+impl Line {
+    /// Returns the nanoseconds between two ticks, or `None` where the line does not cover both.
+    #[inline]
+    pub(crate) fn length_ns(self, start_ticks: u64, end_ticks: u64) -> Option<u64> {
+        if start_ticks < self.from_ticks || end_ticks >= self.until_ticks {
+            return None;
+        }
+        // `until_ticks` is chosen such that the products, shifted, fit 63 bits.
+        let ns =
+            |ticks: u64| ((u128::from(ticks - self.from_ticks) * u128::from(self.rate)) >> RATE_BITS) as u64;
+        Some(ns(end_ticks) - ns(start_ticks))
+    }
+
+    /// Moves to the line that covers `end_ticks`, and returns the nanoseconds between two ticks that the present line does not cover.
+    #[cold]
+    fn follow(&mut self, timeline: &Timeline, start_ticks: u64, end_ticks: u64) -> u64 {
+        *self = Self::at(timeline, end_ticks).unwrap_or_default();
+        let ns = timeline
+            .unix_ns(end_ticks)
+            .saturating_sub(timeline.unix_ns(start_ticks));
+        u64::try_from(ns).unwrap_or(0)
+    }
+
+    /// Returns the line that covers `ticks`; `None` before the first point.
+    pub(crate) fn at(timeline: &Timeline, ticks: u64) -> Option<Self> {
+        let syncs = timeline.syncs();
+        if syncs.is_empty() {
+            return Some(Self {
+                from_ticks: 0,
+                until_ticks: i64::MAX as u64,
+                rate: 1 << RATE_BITS,
+            });
+        }
+        let after = syncs.partition_point(|sync| sync.ticks <= ticks);
+        let sync = &syncs[after.checked_sub(1)?];
+        let next_ticks = syncs.get(after).map_or(u64::MAX, |next| next.ticks);
+        let room_ns = u128::try_from(i128::from(i64::MAX) - i128::from(sync.unix_ns)).unwrap_or(0);
+        // A point far before 1970 leaves room for more than 63 bits, which is more than is needed.
+        let room_ns = room_ns.min(i64::MAX as u128);
+        let room_ticks = (room_ns << RATE_BITS) / u128::from(sync.rate.max(1));
+        let room_ticks = u64::try_from(room_ticks).unwrap_or(u64::MAX);
+        let until_ticks = next_ticks.min(sync.ticks.saturating_add(room_ticks));
+        Some(Self {
+            from_ticks: sync.ticks,
+            until_ticks,
+            rate: sync.rate,
+        })
+    }
+}

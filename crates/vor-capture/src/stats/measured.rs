@@ -1,0 +1,167 @@
+//! Sums of what spans measured beside their length: processor time and allocations, of each call site with and without the spans inside.
+//!
+//! Only spans that measured something carry values, and a span holds all that the spans inside it
+//! measured. So the spans with values nest among themselves, and [`ThreadSpans`] finds what each
+//! contains, as it does with lengths.
+
+use rustc_hash::FxHashMap;
+
+use super::thread_spans::ThreadSpans;
+use crate::model::batch::ThreadBatch;
+use crate::model::catalog::{Catalog, SiteId, ThreadId};
+use crate::model::measures::{Measured, Measures};
+
+/// Sums per call site, and what they need to go on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MeasuredSums {
+    sites: FxHashMap<SiteId, Sums>,
+    /// What is measured at a call site, and the number of the arguments that are its own.
+    known: FxHashMap<SiteId, (Measures, usize)>,
+    threads: FxHashMap<ThreadId, ThreadSpans<Measured>>,
+    estimates: u64,
+}
+
+/// The sums of one call site.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) total: Measured,
+    pub(super) own: Measured,
+}
+
+impl MeasuredSums {
+    /// Adds what the spans of a batch measured. The batches of a thread must come in their order.
+    pub(super) fn add(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
+        for args in &batch.args {
+            let at = args.span as usize;
+            let (Some(&site), Some(&start_ticks)) = (batch.sites.get(at), batch.start_ticks.get(at)) else {
+                continue;
+            };
+            let Some(info) = catalog.site(site) else {
+                continue;
+            };
+            let known = self.known.entry(site);
+            let (measures, own_args) = *known.or_insert_with(|| {
+                let measures = Measures::of(info);
+                let count = measures.arg_names().count();
+                (measures, info.arg_names.len().saturating_sub(count))
+            });
+            if measures.is_none() || args.values.len() <= own_args {
+                continue;
+            }
+            let measured = Measured::of(info, &args.values);
+            let spans = self.threads.entry(batch.thread).or_default();
+            let (inside, nested) = spans.end(site, start_ticks, measured);
+            let sums = self.sites.entry(site).or_default();
+            sums.total = sums.total.plus(measured.less(nested.sum));
+            sums.own = sums.own.plus(measured.less(inside.sum));
+        }
+    }
+
+    pub(super) fn end_thread(&mut self, thread: ThreadId) {
+        if let Some(spans) = self.threads.remove(&thread) {
+            self.estimates += spans.estimates();
+        }
+    }
+
+    /// Merges what no open scope of the thread can tell apart.
+    pub(super) fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
+        if let Some(spans) = self.threads.get_mut(&thread) {
+            spans.settle(as_of_ticks, open);
+        }
+    }
+
+    /// Forgets the sums so far, but not where the spans were.
+    pub(super) fn restart(&mut self) {
+        self.sites.clear();
+        self.threads.values_mut().for_each(ThreadSpans::restart);
+    }
+
+    /// Returns how many spans contain an estimate.
+    pub(super) fn estimates(&self) -> u64 {
+        let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
+        self.estimates + running
+    }
+
+    /// Returns sums of no spans that need no estimate for the same spans.
+    pub(super) fn for_second_pass(&self) -> Self {
+        let threads = self.threads.iter();
+        Self {
+            threads: threads
+                .map(|(&thread, spans)| (thread, spans.for_second_pass()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (&site, sums) in &other.sites {
+            let mine = self.sites.entry(site).or_default();
+            mine.total = mine.total.plus(sums.total);
+            mine.own = mine.own.plus(sums.own);
+        }
+        for (&thread, spans) in &other.threads {
+            let estimates = &mut self.estimates;
+            self.threads
+                .entry(thread)
+                .and_modify(|_| *estimates += spans.estimates())
+                .or_insert_with(|| spans.clone());
+        }
+        self.estimates += other.estimates;
+    }
+
+    pub(super) fn of(&self, site: SiteId) -> Sums {
+        self.sites.get(&site).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::ended::FOLD_AT;
+    use super::*;
+    use crate::model::batch::{ArgValue, SpanArgs};
+    use crate::model::catalog::SiteInfo;
+
+    #[test]
+    fn what_is_inside_is_not_its_own_and_a_long_row_of_children_is_found_by_its_parent() {
+        let site = |own: &[&'static str]| {
+            let names = own.iter().copied().chain(Measures::CPU.arg_names());
+            Some(Arc::new(SiteInfo {
+                arg_names: names.map(Into::into).collect(),
+                ..SiteInfo::default()
+            }))
+        };
+        let catalog = Catalog {
+            sites: Arc::new(vec![site(&[]), site(&["n"])]),
+            ..Catalog::default()
+        };
+        let children = 3 * FOLD_AT as u64;
+        let mut sums = MeasuredSums::default();
+        for i in 0..=children {
+            let is_parent = i == children;
+            let mut values = vec![ArgValue::U64(if is_parent { children + 7 } else { 1 })];
+            if !is_parent {
+                values.insert(0, ArgValue::I64(-5));
+            }
+            let batch = ThreadBatch {
+                start_ticks: vec![if is_parent { 0 } else { 10 + i }],
+                duration_ticks: vec![1],
+                sites: vec![SiteId(if is_parent { 1 } else { 2 })],
+                args: vec![SpanArgs { span: 0, values }],
+                ..ThreadBatch::default()
+            };
+            sums.add(&catalog, &batch);
+        }
+        let parent = sums.of(SiteId(1));
+        assert_eq!(
+            (parent.total.off_cpu_ns, parent.own.off_cpu_ns),
+            (children + 7, 7)
+        );
+        let child = sums.of(SiteId(2));
+        assert_eq!(
+            (child.total.off_cpu_ns, child.own.off_cpu_ns),
+            (children, children)
+        );
+    }
+}

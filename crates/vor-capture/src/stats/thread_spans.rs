@@ -1,0 +1,60 @@
+//! The spans that one thread ended, as far as later ones may contain them.
+
+use super::ended::{Children, EndedSpans};
+use super::nested::{Nested, NestedSpans};
+use crate::model::catalog::SiteId;
+use crate::model::measures::Weight;
+
+/// Finds what each span contains: its children, and the outermost spans of its own call site.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadSpans<W> {
+    waiting: EndedSpans<W>,
+    of_sites: NestedSpans<W>,
+}
+
+impl<W> Default for ThreadSpans<W> {
+    fn default() -> Self {
+        Self {
+            waiting: EndedSpans::default(),
+            of_sites: NestedSpans::default(),
+        }
+    }
+}
+
+impl<W: Weight> ThreadSpans<W> {
+    /// Takes the next span that ended on the thread, and returns what is inside it.
+    #[inline]
+    pub(super) fn end(&mut self, site: SiteId, start: u64, weight: W) -> (Children<W>, Nested<W>) {
+        let children = self.waiting.end(start, weight);
+        let nested = self.of_sites.end(site, children.descendants, weight);
+        self.of_sites.bound(&mut self.waiting);
+        (children, nested)
+    }
+
+    /// Merges what no open scope can tell apart; see [`EndedSpans::settle`].
+    pub(super) fn settle(&mut self, as_of_ticks: u64, open: &[(SiteId, u64)]) {
+        let starts: Vec<u64> = open.iter().map(|&(_, start_ticks)| start_ticks).collect();
+        self.waiting.settle(as_of_ticks, &starts);
+        self.of_sites.settle(open, &self.waiting);
+    }
+
+    /// Begins the statistics of a part of the recording: calls that ended before it are not in its
+    /// totals, so no later call contains them. Children that ended before it are still children.
+    pub(super) fn restart(&mut self) {
+        self.of_sites.restart();
+    }
+
+    /// Returns how many spans contain an estimate, since they began among more waiting spans than
+    /// are held one by one.
+    pub(super) fn estimates(&self) -> u64 {
+        self.waiting.split_runs() + self.of_sites.estimates()
+    }
+
+    /// Returns an empty one for the same spans once more; see [`EndedSpans::for_second_pass`].
+    pub(super) fn for_second_pass(&self) -> Self {
+        Self {
+            waiting: self.waiting.for_second_pass(),
+            of_sites: self.of_sites.for_second_pass(),
+        }
+    }
+}
