@@ -172,6 +172,7 @@ pub fn unclosed(path: &Path, process: ProcessInfo, machine: MachineInfo, frames:
         };
         sink.accept_frame(&Arc::new(frame)).unwrap();
     }
+    sink.commit().unwrap();
     std::fs::copy(&open, path).unwrap();
     sink.finish().unwrap();
 }
