@@ -46,7 +46,7 @@
 //! | `minute` | integer | seconds from 1970 to the begin of the minute |
 //! | `name`, `file`, `line` | | as in `spans` |
 //! | `count` | integer | number of spans |
-//! | `sum_ns`, `self_sum_ns`, `min_ns`, `max_ns` | integer | exact |
+//! | `sum_ns`, `self_sum_ns`, `min_ns`, `max_ns` | integer | exact; of single calls, recursive ones as well |
 //! | `buckets` | list of `{bucket, middle_ns, count}` | a histogram of their lengths, ascending, without empty buckets |
 //!
 //! Buckets are the same in all files: those of equal number hold the same lengths, so sketches of any runs merge by adding the counts of each
