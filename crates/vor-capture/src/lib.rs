@@ -1,4 +1,5 @@
-//! What a capture of the profiler vor means: the model, the file format, the readers and the statistics.
+//! The meaning of a capture of the profiler vor: the model, the file format, the readers and the
+//! statistics.
 //!
 //! | module | holds |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | [`reader`] | captures, read back: as a stream, by frame, by columns |
 //! | [`stats`] | exact sums and percentiles per call site |
 //!
-//! The crate starts no thread, keeps no global state and reads no clock. Programs use the facade crate `vor`;
-//! this crate is for tools that read captures without the recorder.
+//! The crate starts no thread, keeps no global state and reads no clock. Programs use the facade
+//! crate `vor`; this crate is for tools that read captures without the recorder.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What takes batches and frames: the model goes in, and nothing else.
+//! The trait of all outputs: a sink takes the model, batches and frames, and nothing else.
 
 use std::sync::Arc;
 
@@ -33,14 +33,17 @@ use crate::model::heap::HeapSnapshot;
 /// }
 /// ```
 ///
-/// A program that uses vor switches it on with `vor::Config::new().sink("slow frames", SlowFrames).enable()`.
+/// A program that uses vor switches it on with `vor::Config::new().sink("slow frames",
+/// SlowFrames).enable()`.
 pub trait FrameSink: Send {
-    /// Says what the sink needs. Asked before anything is delivered, and again where a frame begins: the answer may change with what is wanted.
+    /// Says what the sink needs. Asked before anything is delivered, and again where a frame
+    /// begins: the answer may change with what is wanted.
     fn interest(&self) -> Interest {
         Interest::FRAMES
     }
 
-    /// Says whether the sink reads the metrics of frames. What takes a driver's time to learn, the rows of GPUs, is only asked for while some sink does.
+    /// Says whether the sink reads the metrics of frames. The rows of GPUs cost a driver time, so
+    /// they are read only while some sink does.
     fn reads_metrics(&self) -> bool {
         true
     }
@@ -72,14 +75,16 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
-    /// Takes a finished frame, after all batches whose spans ended in it. Its trees are filled only when some sink has [`Interest::trees`].
+    /// Takes a finished frame, after all batches whose spans ended in it. Its trees are filled only
+    /// when some sink has [`Interest::trees`].
     ///
     /// # Errors
     ///
     /// Any error switches the sink off.
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
 
-    /// Takes what the heap holds at a moment, where `Config::heap_snapshots` asks for that; `catalog` declares its call sites.
+    /// Takes what the heap holds at a moment, where `Config::heap_snapshots` asks for that;
+    /// `catalog` declares its call sites.
     ///
     /// # Errors
     ///
@@ -124,7 +129,7 @@ pub trait FrameSink: Send {
     }
 }
 
-/// What a [`FrameSink`] needs; work for which no sink asks is not done.
+/// The needs of a [`FrameSink`]; work that no sink needs is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Batches, as they are drained.

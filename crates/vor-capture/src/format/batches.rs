@@ -1,6 +1,8 @@
-//! Payload of a batch record: blocks of spans, one after the other, with their arguments and messages.
+//! Payload of a batch record: blocks of spans, one after the other, with their arguments and
+//! messages.
 //!
-//! Texts are written where they first occur in a record and get a number there; later occurrences are that number.
+//! Texts are written where they first occur in a record and get a number there; later occurrences
+//! are that number.
 
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ const TAG_U64: u8 = 3;
 const TAG_F64: u8 = 4;
 const TAG_TEXT: u8 = 5;
 
-/// What batches held, for the index.
+/// Totals of batches, for the index.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BatchTotals {
     pub(super) spans: u64,
@@ -59,7 +61,8 @@ pub(super) struct BatchCoder {
 }
 
 impl BatchCoder {
-    /// Writes a batch into `payload`, which is empty, and calls `end_record` with it for each record that it makes; that empties it.
+    /// Writes a batch into `payload`, which is empty, and calls `end_record` with it for each
+    /// record that it makes; that empties it.
     pub(super) fn put(
         &mut self,
         batch: &SpanBatch,
@@ -196,7 +199,8 @@ impl BatchCoder {
         }
         put_varint(out, 0);
         put_text(out, text);
-        // The reader counts every text that is written out, so this does as well; not all of them can be named later.
+        // The reader counts every text that is written out, so this does as well; not all of them
+        // can be named later.
         self.texts_written += 1;
         if self.texts_written < MAX_RECORD_TEXTS as u32 && text.len() <= MAX_TEXT_BYTES {
             self.written_texts.insert(Arc::clone(text), self.texts_written);
@@ -391,7 +395,7 @@ fn get_tasks(cursor: &mut Cursor<'_>, into: &mut ThreadBatch, room: &mut Room) -
     Ok(())
 }
 
-/// What a record may still hold.
+/// The room that is left in a record.
 struct Room {
     spans: usize,
     values: usize,
@@ -406,8 +410,8 @@ fn full(what: &str) -> Error {
     ))
 }
 
-/// Returns where the block that begins at span `from` ends, and how many of `args` belong to it. Arguments that are not
-/// ascending or belong to no span end the list.
+/// Returns where the block that begins at span `from` ends, and how many of `args` belong to it.
+/// Arguments that are not ascending or belong to no span end the list.
 fn block_end(from: usize, len: usize, args: &[SpanArgs]) -> (usize, usize) {
     let mut to = len.min(from + BLOCK_SPANS);
     let (mut count, mut bytes, mut values, mut next) = (0, 0, 0, from);

@@ -1,8 +1,9 @@
 //! Bytes in, records and damage out.
 //!
-//! While all is well, records follow one another. Where one is damaged, the decoder moves on byte by byte until a head
-//! agrees with its own check and its payload with its checksum, and reports what it passed over. Sequence numbers tell what
-//! is missing, what comes twice and what comes late, in whatever way the bytes were mixed up.
+//! While all is well, records follow one another. Where one is damaged, the decoder moves on byte
+//! by byte until a head agrees with its own check and its payload with its checksum, and reports
+//! what it passed over. Sequence numbers tell what is missing, what comes twice and what comes
+//! late, in whatever way the bytes were mixed up.
 
 use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind};
@@ -13,18 +14,21 @@ use super::{
 };
 use crate::Error;
 
-/// Checksums at wrong places may read this many bytes, and [`SCAN_FACTOR`] more per byte of the file. The check in a head lets hardly any
-/// through by chance, but a hostile file could ask for a checksum of megabytes at every one of its bytes.
+/// Checksums at wrong places may read this many bytes, and [`SCAN_FACTOR`] more per byte of the
+/// file. The check in a head lets hardly any through by chance, but a hostile file could ask for a
+/// checksum of megabytes at every one of its bytes.
 const SCAN_BYTES: u64 = 64 << 20;
 const SCAN_FACTOR: u64 = 32;
-/// Ranges of missing sequence numbers that are remembered; late records of older ones count as repeated.
+/// Ranges of missing sequence numbers that are remembered; late records of older ones count as
+/// repeated.
 const MAX_GAPS: usize = 1024;
 /// LZ4 can make at most this many bytes of one.
 const LZ4_RATIO: usize = 255;
 
 /// Reads a capture from pieces of any size.
 ///
-/// It keeps what was pushed and not yet returned: after [`next`](Self::next) returned `None`, at most one unfinished record.
+/// It keeps what was pushed and not yet returned: after [`next`](Self::next) returned `None`, at
+/// most one unfinished record.
 #[derive(Debug, Default)]
 pub struct Decoder {
     header: Option<Header>,
@@ -60,7 +64,8 @@ impl Decoder {
         decoder
     }
 
-    /// Makes a decoder for the records of a file from `offset` on, where a record should begin. Records missing before it are not reported.
+    /// Makes a decoder for the records of a file from `offset` on, where a record should begin.
+    /// Records missing before it are not reported.
     #[must_use]
     pub fn resume_at(header: Header, offset: u64) -> Self {
         Self {
@@ -85,7 +90,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The file is not a capture, is of another version, or its header is damaged. Every later call fails alike.
+    /// The file is not a capture, is of another version, or its header is damaged. Every later call
+    /// fails alike.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end where more bytes are needed"
@@ -94,8 +100,9 @@ impl Decoder {
         self.step(false)
     }
 
-    /// Returns what comes next, taking the bytes at hand for all there are: called until `None`, it searches the rest for
-    /// whole records and reports a torn tail. Nothing may be pushed afterwards.
+    /// Returns what comes next, taking the bytes at hand for all there are: called until `None`, it
+    /// searches the rest for whole records and reports a torn tail. Nothing may be pushed
+    /// afterwards.
     ///
     /// # Errors
     ///
@@ -110,7 +117,8 @@ impl Decoder {
         self.header.as_ref()
     }
 
-    /// Returns whether the last record was the end record: the file was closed cleanly and does not grow any more.
+    /// Returns whether the last record was the end record: the file was closed cleanly and does not
+    /// grow any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -122,7 +130,8 @@ impl Decoder {
         self.base + self.at as u64
     }
 
-    /// Returns how many records are missing so far, by their sequence numbers. Those that a torn end lost cannot be known.
+    /// Returns how many records are missing so far, by their sequence numbers. Those that a torn
+    /// end lost cannot be known.
     #[must_use]
     pub fn lost_records(&self) -> u64 {
         self.seqs.lost
@@ -172,7 +181,8 @@ impl Decoder {
                 continue;
             }
             if let Some(skip) = self.skip.take() {
-                // The record is verified once more by the next call, which is cheaper than to keep a second state.
+                // The record is verified once more by the next call, which is cheaper than to keep
+                // a second state.
                 return Ok(Some(self.damage(skip)));
             }
             if let Some(event) = self.take_record(&head) {
@@ -329,7 +339,8 @@ impl Sequence {
     }
 }
 
-/// Decodes single records, and keeps the room for it: for a reader that finds its own way through a file.
+/// Decodes single records, and keeps the room for it: for a reader that finds its own way through a
+/// file.
 #[derive(Debug, Default)]
 pub struct RecordDecoder {
     /// Made for the first batch: whoever passes over batches needs none.
@@ -344,7 +355,8 @@ impl RecordDecoder {
         Self::default()
     }
 
-    /// Decodes a record whose head was [parsed](RecordHead::parse). Returns `None` for a kind or codec that this version does not know.
+    /// Decodes a record whose head was [parsed](RecordHead::parse). Returns `None` for a kind or
+    /// codec that this version does not know.
     ///
     /// # Errors
     ///
@@ -390,7 +402,8 @@ impl RecordDecoder {
     }
 }
 
-/// Decodes a record whose head was [parsed](RecordHead::parse), with a [`RecordDecoder`] for this once.
+/// Decodes a record whose head was [parsed](RecordHead::parse), with a [`RecordDecoder`] for this
+/// once.
 ///
 /// # Errors
 ///

@@ -18,7 +18,8 @@ use crate::model::heap::HeapMode;
 
 /// Payload size from which on a declaration goes on in another record.
 const TABLE_GOAL_BYTES: usize = 64 << 10;
-/// Payloads below this are not compressed: they hold few repetitions, and LZ4's own cost in bytes shows.
+/// Payloads below this are not compressed: they hold few repetitions, and LZ4's own cost in bytes
+/// shows.
 const COMPRESS_FROM_BYTES: usize = 48;
 /// Payloads below this are not compressed in a hurry: LZ4 clears its table for each, which takes
 /// longer than all else of a small record.
@@ -26,8 +27,9 @@ const COMPRESS_IN_HURRY_FROM_BYTES: usize = 512;
 
 /// Writes a capture, piece by piece, into buffers of the caller.
 ///
-/// The pieces must reach the file in the order in which they were made: sequence numbers, offsets and the index count on it.
-/// Once its buffers have grown to the size of the batches it sees, it allocates nothing.
+/// The pieces must reach the file in the order in which they were made: sequence numbers, offsets
+/// and the index count on it. Once its buffers have grown to the size of the batches it sees, it
+/// allocates nothing.
 #[derive(Debug)]
 pub struct Encoder {
     frames: Framer,
@@ -88,7 +90,8 @@ impl Encoder {
 
     /// Appends a record to `out`: declarations twice, a large batch as several records.
     ///
-    /// What exceeds the caps of the format is cut, as [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES) and `FORMAT.md` say; a batch without threads makes no record.
+    /// Contents beyond the caps of the format are cut, as [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES)
+    /// and `FORMAT.md` say. A batch without threads makes no record.
     pub fn encode(&mut self, record: RecordRef<'_>, out: &mut Vec<u8>) {
         self.payload.clear();
         match record {
@@ -206,7 +209,8 @@ impl Encoder {
         self.frames.offset
     }
 
-    /// Returns the index of what was written so far. Its `tables_offset` is 0: the tables stand at the end only after [`close`](Self::close).
+    /// Returns the index of what was written so far. Its `tables_offset` is 0: the tables stand at
+    /// the end only after [`close`](Self::close).
     #[must_use]
     pub fn index(&self) -> Index {
         Index {
@@ -301,7 +305,8 @@ impl Framer {
     }
 }
 
-/// Writes entries with consecutive ids, as far as there are any, as one or more declarations; a `None` is passed over.
+/// Writes entries with consecutive ids, as far as there are any, as one or more declarations; a
+/// `None` is passed over.
 fn put_table<'a, T: ?Sized + 'a>(
     payload: &mut Vec<u8>,
     ids: Range<u32>,

@@ -1,6 +1,7 @@
 //! Payload of an events record: what happened within tasks, and the points of flows.
 //!
-//! These belong to a batch and are rare in most programs, so they stand in records of their own, which readers that do not know them pass over.
+//! These belong to a batch and are rare in most programs, so they stand in records of their own,
+//! which readers that do not know them pass over.
 
 use super::wire::{Cursor, put_varint, unzigzag, zigzag};
 use crate::Error;
@@ -20,7 +21,8 @@ const STEP: u8 = 0;
 const POLL: u8 = 1;
 const BEGIN: u8 = 2;
 
-/// Writes the events of a batch into `payload`, which is empty, and calls `end_record` with it for each record that it makes.
+/// Writes the events of a batch into `payload`, which is empty, and calls `end_record` with it for
+/// each record that it makes.
 pub(super) fn put(batch: &SpanBatch, payload: &mut Vec<u8>, mut end_record: impl FnMut(&[u8])) {
     let mut threads = 0;
     for thread in &batch.threads {

@@ -1,8 +1,8 @@
 //! The header of a file and the head of a record: what can be known without decoding a payload.
 //!
-//! Both are bound to the file by its random id. The head of a record ends in a 16-bit check over the rest of the head, so
-//! that a scan through damaged bytes needs no checksum of a payload at nearly all wrong places, and never waits for bytes
-//! that a damaged length promises.
+//! Both are bound to the file by its random id. The head of a record ends in a 16-bit check over
+//! the rest of the head, so that a scan through damaged bytes needs no checksum of a payload at
+//! nearly all wrong places, and never waits for bytes that a damaged length promises.
 
 use super::{END_RECORD_BYTES, HEADER_BYTES, MAGIC, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, VERSION};
 use crate::Error;
@@ -44,7 +44,7 @@ pub struct Header {
     pub file_id: u64,
     /// Process id of the recorder.
     pub pid: u32,
-    /// What may be in the file: [`KEEPS_SPANS`](Self::KEEPS_SPANS), other bits 0.
+    /// Possible contents of the file: [`KEEPS_SPANS`](Self::KEEPS_SPANS), other bits 0.
     pub flags: u32,
     /// When recording began, in nanoseconds since 1970.
     pub start_unix_ns: i64,
@@ -53,7 +53,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The bit of `flags` that says that the recorder keeps spans, of some frames at least; without it a capture holds metrics only.
+    /// The bit of `flags` that says that the recorder keeps spans, of some frames at least; without
+    /// it a capture holds metrics only.
     pub const KEEPS_SPANS: u32 = 1;
 
     /// Returns whether the recorder keeps spans.
@@ -77,11 +78,13 @@ impl Header {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a header from the beginning of `bytes`. Returns it and its length, or `None` when more bytes are needed.
+    /// Reads a header from the beginning of `bytes`. Returns it and its length, or `None` when more
+    /// bytes are needed.
     ///
     /// # Errors
     ///
-    /// The bytes are not a capture, its version is not 3 ([`Error::is_version`]), or the header is damaged.
+    /// The bytes are not a capture, its version is not 3 ([`Error::is_version`]), or the header is
+    /// damaged.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
@@ -143,14 +146,15 @@ pub struct RecordHead {
     pub(super) crc: u32,
     /// Sequence number.
     pub seq: u32,
-    /// What the payload is; see `FORMAT.md`.
+    /// The kind of the payload; see `FORMAT.md`.
     pub kind: u8,
     /// How the payload is compressed.
     pub codec: u8,
 }
 
 impl RecordHead {
-    /// Reads a head from the first [`RECORD_HEAD_BYTES`] of `bytes`. Returns `None` when there are fewer, or when they are not a head of this file.
+    /// Reads a head from the first [`RECORD_HEAD_BYTES`] of `bytes`. Returns `None` when there are
+    /// fewer, or when they are not a head of this file.
     #[must_use]
     pub fn parse(header: &Header, bytes: &[u8]) -> Option<Self> {
         Self::parse_seeded(header.crc_seed(), bytes)
@@ -188,19 +192,22 @@ impl RecordHead {
         RECORD_HEAD_BYTES + self.payload_bytes
     }
 
-    /// Returns whether the record is a frame, so that a scan can look for frames without decoding the spans between them.
+    /// Returns whether the record is a frame, so that a scan can look for frames without decoding
+    /// the spans between them.
     #[must_use]
     pub fn is_frame(&self) -> bool {
         self.kind == kind::FRAME
     }
 
-    /// Returns whether the record holds spans, or other things of a [`Record::Batch`](super::Record::Batch).
+    /// Returns whether the record holds spans, or other things of a
+    /// [`Record::Batch`](super::Record::Batch).
     #[must_use]
     pub fn is_batch(&self) -> bool {
         matches!(self.kind, kind::BATCH | kind::EVENTS)
     }
 
-    /// Returns whether the record declares something: a process, sites, threads, columns, frame sets, a clock point or a machine.
+    /// Returns whether the record declares something: a process, sites, threads, columns, frame
+    /// sets, a clock point or a machine.
     #[must_use]
     pub fn is_declaration(&self) -> bool {
         (kind::PROCESS..=kind::CLOCK).contains(&self.kind) || self.kind == kind::MACHINE
@@ -232,7 +239,8 @@ pub(super) fn put_record(out: &mut Vec<u8>, seed: u32, seq: u32, kind: u8, codec
     out.extend_from_slice(payload);
 }
 
-/// Reads the last [`END_RECORD_BYTES`] of a file. Returns the offset of the index record, or `None` when the file was not closed cleanly.
+/// Reads the last [`END_RECORD_BYTES`] of a file. Returns the offset of the index record, or `None`
+/// when the file was not closed cleanly.
 #[must_use]
 pub fn parse_end(header: &Header, tail: &[u8]) -> Option<u64> {
     let record = tail.get(tail.len().checked_sub(END_RECORD_BYTES)?..)?;
@@ -266,7 +274,8 @@ fn checksum(seed: u32, seq: u32, kind: u8, codec: u8, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Folds the fields of a head into 16 bits: two rounds of multiply and fold, which a changed bit anywhere spreads over all of them.
+/// Folds the fields of a head into 16 bits: two rounds of multiply and fold, which a changed bit
+/// anywhere spreads over all of them.
 fn check(seed: u32, len: u32, crc: u32, seq: u32, kind: u8, codec: u8) -> u16 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let first = (u64::from(len) << 32 | u64::from(crc)) ^ u64::from(seed).wrapping_mul(ODD);

@@ -8,8 +8,8 @@ use super::{Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, Record, Seek};
 use crate::model::catalog::{Catalog, Column};
 use crate::model::frame::FrameSnapshot;
 
-/// Gathers the index while a capture is written, in bounded memory: when there are too many places, every second one is
-/// dropped, and from then on only every second of the former steps is kept.
+/// Gathers the index while a capture is written, in bounded memory: when there are too many places,
+/// every second one is dropped, and from then on only every second of the former steps is kept.
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     index: Index,
@@ -20,7 +20,8 @@ pub(super) struct IndexBuilder {
     /// Where the frame that is being recorded begins.
     begin: (u64, u32),
     last: Option<Seek>,
-    /// Spans that batches since the last frame of the main set count as dropped; the frame to come counts them too.
+    /// Spans that batches since the last frame of the main set count as dropped; the frame to come
+    /// counts them too.
     dropped_since_frame: u64,
 }
 
@@ -67,7 +68,8 @@ impl IndexBuilder {
         if set != 0 {
             return;
         }
-        // The frame's own count has what its batches say, and what was given up before it became a batch of the file.
+        // The frame's own count has what its batches say, and what was given up before it became a
+        // batch of the file.
         self.index.dropped_spans = self.index.dropped_spans.saturating_add(frame.dropped_spans);
         self.dropped_since_frame = 0;
         if self.ordinal == 0 {
@@ -159,8 +161,9 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
     true
 }
 
-/// Puts `entries` at `begin` and after, with gaps filled by defaults, unless that would pass `end_id`. A table that already says the same is not touched,
-/// so that the second of two declarations does not copy what a batch shares.
+/// Puts `entries` at `begin` and after, with gaps filled by defaults, unless that would pass
+/// `end_id`. A table that already says the same is not touched, so that the second of two
+/// declarations does not copy what a batch shares.
 fn fill<T, E>(table: &mut Arc<Vec<T>>, end_id: u32, begin: u32, entries: &[E], make: impl Fn(&E) -> T)
 where
     T: Clone + Default + PartialEq,

@@ -1,10 +1,10 @@
 //! The bits of a full group: 256 numbers of one width, in eight interleaved lanes.
 //!
 //! Number `8 j + l` is in lane `l`. A lane is a stream of 32 numbers, lowest bit first, in words of
-//! 32 bits; word `k` of lane `l` is at byte `4 × (8 k + l)`. So a row of eight numbers is shifted by
-//! the same count in all lanes, and the loops over a row compile to vector instructions that every
-//! x86-64 and aarch64 has. The width is a value at run time: a loop for each width is a quarter
-//! faster, and takes the compiler longer than the rest of the format does.
+//! 32 bits; word `k` of lane `l` is at byte `4 × (8 k + l)`. So a row of eight numbers is shifted
+//! by the same count in all lanes, and the loops over a row compile to vector instructions that
+//! every x86-64 and aarch64 has. The width is a value at run time: a loop for each width is a
+//! quarter faster, and takes the compiler longer than the rest of the format does.
 
 /// Numbers in a full group.
 pub(super) const GROUP: usize = 256;
@@ -111,7 +111,8 @@ mod tests {
         }
     }
 
-    /// Checksums of what the 8-lane packer of the crate `bitpacking` 0.9.3 makes of the same values.
+    /// Checksums of what the 8-lane packer of the crate `bitpacking` 0.9.3 makes of the same
+    /// values.
     const CHECKSUMS: [u32; 32] = [
         0x8d87_6e9c,
         0x38e2_643c,

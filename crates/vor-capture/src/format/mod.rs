@@ -1,4 +1,5 @@
-//! The capture format, version 3: bytes in, records out, and the way back. No input or output happens here.
+//! The capture format, version 3: bytes in, records out, and the way back. No input or output
+//! happens here.
 //!
 //! `FORMAT.md` beside this file is the normative description. In short, a capture is
 //!
@@ -7,12 +8,13 @@
 //! record = len u32 | crc u32 | seq u32 | kind u8 | codec u8 | check u16 | payload
 //! ```
 //!
-//! Every record is compressed and checksummed on its own, carries a sequence number, and can be decoded without the ones
-//! before it; ids refer to declarations, which are written twice in a row and once more at a clean close.
+//! Every record is compressed and checksummed on its own, carries a sequence number, and can be
+//! decoded without the ones before it; ids refer to declarations, which are written twice in a row
+//! and once more at a clean close.
 //!
-//! [`Encoder`] turns records into bytes and keeps the sequence numbers and the index. [`Decoder`] is fed bytes in pieces of
-//! any size and gives back [`Event`]s: what it read, and what is damaged or missing. [`RecordHead`], [`decode_payload`] and
-//! [`parse_end`] serve a reader that seeks.
+//! [`Encoder`] turns records into bytes and keeps the sequence numbers and the index. [`Decoder`]
+//! is fed bytes in pieces of any size and gives back [`Event`]s: what it read, and what is damaged
+//! or missing. [`RecordHead`], [`decode_payload`] and [`parse_end`] serve a reader that seeks.
 
 mod batches;
 mod decoder;
@@ -61,19 +63,24 @@ pub const END_RECORD_BYTES: usize = RECORD_HEAD_BYTES + 16;
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 /// Most spans in one record; a larger batch becomes several.
 pub const MAX_RECORD_SPANS: usize = 1 << 18;
-/// Most bytes of a text (a name, a message, an argument); longer ones are cut at a character boundary when written.
+/// Most bytes of a text (a name, a message, an argument); longer ones are cut at a character
+/// boundary when written.
 pub const MAX_TEXT_BYTES: usize = 1 << 16;
-/// Ids of declared sites and threads stay below this; later ones are not declared, and show as unknown.
+/// Ids of declared sites and threads stay below this; later ones are not declared, and show as
+/// unknown.
 ///
-/// A reader's tables are dense, so a record of a few bytes that declares the last id makes it fill a whole table. This cap and those of columns and
-/// frame sets bound all four tables together, each a moment in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
+/// A reader's tables are dense, so a record of a few bytes that declares the last id makes it fill
+/// a whole table. This cap and those of columns and frame sets bound all four tables together, each
+/// a moment in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
 pub const MAX_DECLARED_ID: u32 = 1 << 21;
-/// Ids of declared columns stay below this: far above what a recorder with `MAX_METRICS` metrics of three columns needs.
+/// Ids of declared columns stay below this: far above what a recorder with `MAX_METRICS` metrics of
+/// three columns needs.
 pub const MAX_COLUMNS: u32 = 1 << 16;
-/// Ids of frame sets stay below this. A recorder makes no more; readers pass over frames of later ones.
+/// Ids of frame sets stay below this. A recorder makes no more; readers pass over frames of later
+/// ones.
 pub const MAX_FRAME_SETS: u32 = 1 << 12;
 
-/// What a record of a capture says.
+/// The contents of a record of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// The program that made the capture.
@@ -110,13 +117,15 @@ pub enum Record {
     },
     /// A point of the clock's calibration.
     Clock(ClockSync),
-    /// Spans, messages and the rest of a batch; one of the recorder may come as several of these. A thread may occur more than once.
+    /// Spans, messages and the rest of a batch; one of the recorder may come as several of these. A
+    /// thread may occur more than once.
     Batch(Vec<ThreadBatch>),
     /// A finished frame, without its spans: those are in the batches before it.
     Frame(FrameRecord),
-    /// What was open when the recorder wrote this, at a close or a crash.
+    /// The scopes that were open when the recorder wrote this, at a close or a crash.
     OpenScopes(OpenScopes),
-    /// What was in use at a moment. Its scopes have no names yet: [`HeapSnapshot::name_by`] fills them in.
+    /// Live memory at a moment. Its scopes have no names yet: [`HeapSnapshot::name_by`] fills them
+    /// in.
     Heap(HeapSnapshot),
     /// Where the frames are, and totals.
     Index(Index),
@@ -168,16 +177,17 @@ pub enum RecordRef<'a> {
     Batch(&'a SpanBatch),
     /// A finished frame; its trees are not written.
     Frame(&'a FrameSnapshot),
-    /// What is open now.
+    /// The scopes that are open now.
     OpenScopes(&'a OpenScopes),
-    /// What is in use now; nothing is written where that is not kept.
+    /// The memory that is live now; without a tracked heap nothing is written.
     Heap(&'a HeapSnapshot),
 }
 
 /// A finished frame as a capture holds it.
 ///
-/// The frame is whole when every record from `first_seq` on to this one was read (see [`Event::Record::seq`]) and their
-/// spans add up to `span_count`. This holds in whatever order damage brought the records.
+/// The frame is whole when every record from `first_seq` on to this one was read (see
+/// [`Event::Record::seq`]) and their spans add up to `span_count`. This holds in whatever order
+/// damage brought the records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameRecord {
     /// Number of the frame within its set, from 0.
@@ -196,8 +206,8 @@ pub struct FrameRecord {
     pub merged_marks: u64,
     /// Spans that ended in the frame.
     pub span_count: u64,
-    /// Sequence number of the first record after the previous frame of the main set: the frame's batches begin there.
-    /// In a secondary frame set, the record's own number.
+    /// Sequence number of the first record after the previous frame of the main set: the frame's
+    /// batches begin there. In a secondary frame set, the record's own number.
     pub first_seq: u32,
 }
 
@@ -210,7 +220,8 @@ pub struct Index {
     pub frames: Vec<u64>,
     /// Spans in all batches.
     pub spans: u64,
-    /// Spans that were dropped or given up: by the frames of the main set, and by the batches behind the last of them.
+    /// Spans that were dropped or given up: by the frames of the main set, and by the batches
+    /// behind the last of them.
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,
@@ -239,7 +250,7 @@ pub struct Seek {
     pub start_ticks: u64,
 }
 
-/// What a [`Decoder`] found.
+/// One result of a [`Decoder`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The file header. Comes once, first.
@@ -250,7 +261,7 @@ pub enum Event {
         offset: u64,
         /// Its sequence number.
         seq: u32,
-        /// What it says.
+        /// Its contents.
         record: Record,
     },
     /// Something is wrong or missing.
@@ -266,11 +277,11 @@ pub struct Damage {
     pub bytes: u64,
     /// Records that are missing at this place, by the sequence numbers.
     pub lost_records: u32,
-    /// What is wrong.
+    /// The reason.
     pub reason: DamageReason,
 }
 
-/// What is wrong at a place of a capture.
+/// Damage at one place of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageReason {
     /// The bytes are no record: a head that contradicts itself, or a wrong checksum.
@@ -281,14 +292,16 @@ pub enum DamageReason {
     Gap,
     /// The record was already read; it was skipped.
     Repeated,
-    /// The record stands behind later ones. It follows as an [`Event::Record`]; an earlier [`Gap`](Self::Gap) counted it as lost.
+    /// The record stands behind later ones. It follows as an [`Event::Record`]; an earlier
+    /// [`Gap`](Self::Gap) counted it as lost.
     Late,
     /// The file ends within a record.
     Torn,
 }
 
 impl Record {
-    /// Adds what a declaration says to `catalog`, and returns whether the record is one. Applying it twice changes nothing.
+    /// Adds what a declaration says to `catalog`, and returns whether the record is one. Applying
+    /// it twice changes nothing.
     pub fn declare_into(&self, catalog: &mut Catalog) -> bool {
         index::declare_into(self, catalog)
     }

@@ -1,4 +1,5 @@
-//! Records as they are made while a process crashes: uncompressed, one thing each, into buffers that are there and large enough, so that nothing is allocated.
+//! Records as they are made while a process crashes: uncompressed, one thing each, into buffers
+//! that are there and large enough, so that nothing is allocated.
 
 use super::head::{CODEC_RAW, kind, put_record};
 use super::records::{put_site, put_thread};
@@ -10,7 +11,8 @@ const MOST_TEXT_BYTES: usize = 16 << 10;
 /// Bytes of the payload's buffer: the texts, their lengths, and the rest.
 const PAYLOAD_BYTES: usize = MOST_TEXT_BYTES + (8 << 10);
 
-/// Makes the records that a crashing process appends to its capture. It has the memory for the largest of them from the start, and allocates no more.
+/// Makes the records that a crashing process appends to its capture. It has the memory for the
+/// largest of them from the start, and allocates no more.
 #[derive(Debug)]
 pub struct NoteWriter {
     payload: Vec<u8>,

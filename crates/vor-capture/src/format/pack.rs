@@ -4,11 +4,12 @@
 //! group = width u8 | exceptions u8 | base varint | packed | positions u8 × exceptions | high parts varint × exceptions
 //! ```
 //!
-//! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is packed, `high` is zero except for
-//! the exceptions. The width is the one for which the group is smallest. A full group is packed in the
-//! interleaved order of [`lanes`](super::lanes), eight values at a time; the last, shorter group of a column one value after the other,
-//! lowest bit first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64 says that the values stand there
-//! as they are, 8 bytes each, without base or exceptions.
+//! Within a group every value is `base + low + (high << width)`: `low` has `width` bits and is
+//! packed, `high` is zero except for the exceptions. The width is the one for which the group is
+//! smallest. A full group is packed in the interleaved order of [`lanes`](super::lanes), eight
+//! values at a time; the last, shorter group of a column one value after the other, lowest bit
+//! first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64
+//! says that the values stand there as they are, 8 bytes each, without base or exceptions.
 
 use super::lanes::{self, GROUP};
 use super::wire::{Cursor, put_varint};
@@ -87,7 +88,8 @@ impl Packer {
         put_varint(out, base);
         put_bits(out, low, width);
         if width < range_bits {
-            // Where exceptions are cannot be predicted, so every position is stored and only the count depends on the value.
+            // Where exceptions are cannot be predicted, so every position is stored and only the
+            // count depends on the value.
             let mut positions = [0_u8; GROUP];
             let mut count = 0;
             for (at, value) in values.iter().enumerate() {
@@ -152,11 +154,11 @@ pub(super) fn get_fixed(cursor: &mut Cursor<'_>, values: &mut [u32], width: u8) 
     Ok(())
 }
 
-/// Returns the least value and how many bits the greatest one has above it, and fills `low` with the
-/// values above the least, cut to 32 bits.
+/// Returns the least value and how many bits the greatest one has above it, and fills `low` with
+/// the values above the least, cut to 32 bits.
 ///
-/// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one kind of
-/// comparison that every vector unit has.
+/// Values of at most 31 bits, as nearly all are, are compared as `i32`: half the bytes, and the one
+/// kind of comparison that every vector unit has.
 fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
     let (mut any, mut base) = (0, i32::MAX);
     for (low, &value) in low.iter_mut().zip(values) {
@@ -182,10 +184,12 @@ fn lower(values: &[u64], low: &mut [u32]) -> (u64, u32) {
     (base, u64::BITS - (max - base).leading_zeros())
 }
 
-/// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32 bits; the largest has `range_bits`.
+/// Returns the width at which a group is smallest. `low` holds the values above the base, cut to 32
+/// bits; the largest has `range_bits`.
 ///
-/// Most groups are narrow noise, where the widest values are too many to be exceptions: a few comparisons of the whole
-/// group, which compile to vector code, then settle the width. Only groups with outliers need the histogram.
+/// Most groups are narrow noise, where the widest values are too many to be exceptions: a few
+/// comparisons of the whole group, which compile to vector code, then settle the width. Only groups
+/// with outliers need the histogram.
 fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
     if range_bits <= WIDTH_MAX {
         let len = low.len() as u32;
@@ -193,8 +197,9 @@ fn best_width(values: &[u64], low: &[u32], base: u64, range_bits: u32) -> u32 {
         for width in (0..range_bits).rev().take(COMPARISONS) {
             let limit = 1_u32 << width;
             let exceptions: u32 = low.iter().map(|&low| u32::from(low >= limit)).sum();
-            // Every narrower width has at least these exceptions. Beyond a sixth of the group they cost more than three
-            // bits of width give back, and distributions that win with four are too rare to look for.
+            // Every narrower width has at least these exceptions. Beyond a sixth of the group they
+            // cost more than three bits of width give back, and distributions that win with four
+            // are too rare to look for.
             if exceptions * 6 > len {
                 return best;
             }
@@ -330,7 +335,8 @@ fn get_bits<T: Copy>(
     let mut packed = packed.iter();
     for value in values {
         while filled < width {
-            // The slice was taken for exactly these values, so it does not run out; a zero could not be told apart if it did.
+            // The slice was taken for exactly these values, so it does not run out; a zero could
+            // not be told apart if it did.
             bits |= u64::from(packed.next().copied().unwrap_or(0)) << filled;
             filled += 8;
         }

@@ -203,7 +203,8 @@ pub(super) fn put_end(out: &mut Vec<u8>, index_offset: u64) {
     out.extend_from_slice(&END_MARK);
 }
 
-/// Reads a payload that is not a batch's. `seq` is the record's own. Returns `None` for an unknown kind.
+/// Reads a payload that is not a batch's. `seq` is the record's own. Returns `None` for an unknown
+/// kind.
 pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, Error> {
     let mut cursor = Cursor::new(payload);
     let record = match kind {
@@ -277,7 +278,8 @@ pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, 
     Ok(Some(record))
 }
 
-/// Reads the first id and the entries of a declaration. Ids are below `end_id`, and an entry takes at least `min_bytes`.
+/// Reads the first id and the entries of a declaration. Ids are below `end_id`, and an entry takes
+/// at least `min_bytes`.
 fn get_table<T>(
     cursor: &mut Cursor<'_>,
     end_id: u32,

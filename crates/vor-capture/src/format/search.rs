@@ -15,12 +15,12 @@ pub(crate) struct Search {
 /// Most unfinished records that are remembered: more come only in a file that is made of heads.
 const MAX_UNFINISHED: usize = 64;
 
-/// What stands at a place.
+/// The bytes at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The record that is searched for.
     Whole,
-    /// What is there so far may become one.
+    /// The bytes so far may become one.
     Unfinished,
     /// None.
     Bad,

@@ -1,4 +1,5 @@
-//! Blocks of spans: the columns of up to 4096 spans of one thread, with their arguments and messages.
+//! Blocks of spans: the columns of up to 4096 spans of one thread, with their arguments and
+//! messages.
 //!
 //! ```text
 //! block  = thread varint | flags u8 | spans varint | [drops varint] | [base varint, times, sites] | [arguments] | [messages] | [tasks]
@@ -6,11 +7,12 @@
 //!        | children, gaps, durations of leaves, leads of parents  tree
 //! ```
 //!
-//! Spans come in the order in which they ended. In a flat block each is a gap after the previous end, and a duration. In a
-//! tree the span that closes over `k` earlier ones says `k`, how long before the first of them it began (the *lead*), and
-//! how long after the last of them it ended; all of these are small, where its duration is large and repeats what the
-//! children said. `k` is found, and undone, with a stack of the starts that no span has closed over yet.
-//! All arithmetic wraps, so that any 64-bit values survive, however little sense they make as times.
+//! Spans come in the order in which they ended. In a flat block each is a gap after the previous
+//! end, and a duration. In a tree the span that closes over `k` earlier ones says `k`, how long
+//! before the first of them it began (the *lead*), and how long after the last of them it ended;
+//! all of these are small, where its duration is large and repeats what the children said. `k` is
+//! found, and undone, with a stack of the starts that no span has closed over yet. All arithmetic
+//! wraps, so that any 64-bit values survive, however little sense they make as times.
 
 use super::lanes::GROUP;
 use super::pack::{self, Column, Packer};
@@ -21,7 +23,8 @@ use crate::model::catalog::SiteId;
 /// Most spans in a block.
 pub(super) const BLOCK_SPANS: usize = 4096;
 
-/// Slots of the stack of open spans: a power of two, so that an index needs no check, with room for a block and what is below and above it.
+/// Slots of the stack of open spans: a power of two, so that an index needs no check, with room for
+/// a block and what is below and above it.
 const OPEN_SLOTS: usize = 2 * BLOCK_SPANS;
 /// Slots below the first open span.
 const BELOW_OPEN: usize = 4;
@@ -52,7 +55,8 @@ pub(super) struct BlockCoder {
     durations: Box<[u64; BLOCK_SPANS]>,
     leads: Box<[u64; BLOCK_SPANS]>,
     children: Box<[u64; BLOCK_SPANS]>,
-    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] slots that stand for none.
+    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] slots that stand for
+    /// none.
     open: Box<[u64; OPEN_SLOTS]>,
     site_indices: Vec<u32>,
     dictionary: Dictionary,
@@ -74,7 +78,8 @@ impl Default for BlockCoder {
 }
 
 impl BlockCoder {
-    /// Appends times and sites of at most [`BLOCK_SPANS`] spans, and returns the flags that tell how. The slices have one length, not 0.
+    /// Appends times and sites of at most [`BLOCK_SPANS`] spans, and returns the flags that tell
+    /// how. The slices have one length, not 0.
     pub(super) fn put(
         &mut self,
         out: &mut Vec<u8>,
@@ -103,11 +108,13 @@ impl BlockCoder {
         FLAG_TREE
     }
 
-    /// Fills the four columns of a tree, and returns how many leaves and how many parents there are.
+    /// Fills the four columns of a tree, and returns how many leaves and how many parents there
+    /// are.
     ///
-    /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by one mostly waits for
-    /// wrong branches. The topmost four are compared at once instead, and only a span around more goes on in a loop. Should the
-    /// starts on the stack not ascend, as those of real scopes do, then this counts something else, but the decoder takes the count as it is.
+    /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by
+    /// one mostly waits for wrong branches. The topmost four are compared at once instead, and only
+    /// a span around more goes on in a loop. Should the starts on the stack not ascend, as those of
+    /// real scopes do, then this counts something else, but the decoder takes the count as it is.
     fn fold(&mut self, starts: &[u64], durations: &[u64]) -> (usize, usize) {
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];
@@ -126,7 +133,8 @@ impl BlockCoder {
             top -= closed;
             let leaf = closed == 0;
             let slot = &mut open[(top + BELOW_OPEN) % OPEN_SLOTS];
-            // Both columns are written and one of them advances: a branch would cost more than a store.
+            // Both columns are written and one of them advances: a branch would cost more than a
+            // store.
             self.durations[leaves % BLOCK_SPANS] = duration;
             self.leads[parents % BLOCK_SPANS] = slot.wrapping_sub(start);
             leaves += usize::from(leaf);
@@ -161,7 +169,8 @@ impl BlockCoder {
         SITES_PACKED
     }
 
-    /// Reads times and sites of `len` spans, at most [`BLOCK_SPANS`] and not 0, and appends them to the columns.
+    /// Reads times and sites of `len` spans, at most [`BLOCK_SPANS`] and not 0, and appends them to
+    /// the columns.
     pub(super) fn get(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -313,10 +322,12 @@ fn extend_both(starts: &mut Vec<u64>, durations: &mut Vec<u64>, spans: impl Iter
     (*starts, *durations) = columns;
 }
 
-/// Fills `gaps` with the time from each previous end to the next start. Returns whether none is negative; where one is, the rest is left as it was.
+/// Fills `gaps` with the time from each previous end to the next start. Returns whether none is
+/// negative; where one is, the rest is left as it was.
 fn fill_gaps(gaps: &mut [u64], starts: &[u64], durations: &[u64]) -> bool {
     gaps[0] = 0;
-    // A group at a time, so that the loop is vector code and a tree is still known for one after its first group.
+    // A group at a time, so that the loop is vector code and a tree is still known for one after
+    // its first group.
     let groups = gaps[1..].chunks_mut(GROUP).zip(starts[1..].chunks(GROUP));
     let before = starts.chunks(GROUP).zip(durations.chunks(GROUP));
     for ((gaps, next), (starts, durations)) in groups.zip(before) {
@@ -338,7 +349,8 @@ fn index_bits(count: usize) -> u8 {
     (usize::BITS - count.saturating_sub(1).leading_zeros()) as u8
 }
 
-/// Returns whether two indices tell the third nearly always, by a sample: LZ4 then makes less of bytes than packing would.
+/// Returns whether two indices tell the third nearly always, by a sample: LZ4 then makes less of
+/// bytes than packing would.
 fn is_repetitive(indices: &[u32]) -> bool {
     if indices.len() < 32 {
         return false;
@@ -358,7 +370,8 @@ fn is_repetitive(indices: &[u32]) -> bool {
 #[derive(Debug)]
 struct Dictionary {
     entries: Vec<SiteId>,
-    /// Open addressing by site. A slot is taken when its round is the current one, so that a new block needs no clearing.
+    /// Open addressing by site. A slot is taken when its round is the current one, so that a new
+    /// block needs no clearing.
     slots: Vec<Slot>,
     round: u32,
 }

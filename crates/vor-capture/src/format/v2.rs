@@ -1,14 +1,16 @@
 //! Captures of the predecessor (vor 0.2.1): file format version 2, read only.
 //!
-//! A file is a header that names the system columns, then records of `u32 len, len bytes`. The bytes of a record are
-//! `u32 raw size, one raw LZ4 block`; the first byte of the unpacked body is its kind: 0 a frame, 1 the declaration of a
-//! user column. All integers are little-endian. There is no checksum, no sequence number and no index.
+//! A file is a header that names the system columns, then records of `u32 len, len bytes`. The
+//! bytes of a record are `u32 raw size, one raw LZ4 block`; the first byte of the unpacked body is
+//! its kind: 0 a frame, 1 the declaration of a user column. All integers are little-endian. There
+//! is no checksum, no sequence number and no index.
 //!
-//! [`Decoder`] is a push parser without input or output: bytes go in, [`Event`]s come out. Without checksums, the only
-//! judge of a record is its structure: its block must unpack to exactly the declared size, and its body must be used
-//! up exactly. That is strict enough to find the next whole record behind damage by trying every offset, which is
-//! how the decoder resynchronises. What it passes over it reports as [`Damage`]. A changed number inside a record that still
-//! unpacks cannot be noticed, and neither can a record that was cut out whole.
+//! [`Decoder`] is a push parser without input or output: bytes go in, [`Event`]s come out. Without
+//! checksums, the only judge of a record is its structure: its block must unpack to exactly the
+//! declared size, and its body must be used up exactly. That is strict enough to find the next
+//! whole record behind damage by trying every offset, which is how the decoder resynchronises. It
+//! reports skipped bytes as [`Damage`]. A changed number inside a record that still unpacks cannot
+//! be noticed, and neither can a record that was cut out whole.
 
 mod cursor;
 pub mod flame;
@@ -31,10 +33,11 @@ pub const MAX_RECORD_BYTES: usize = 24 << 20;
 /// Largest header that is looked at; real ones have some hundred bytes.
 pub const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// Bytes that tell whether a place can be the beginning of a record: length, raw size, LZ4 token, first literal.
+/// Bytes that tell whether a place can be the beginning of a record: length, raw size, LZ4 token,
+/// first literal.
 const PROBE_BYTES: usize = 10;
 
-/// What stands before the records.
+/// The part before the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Whether the recorder was asked to keep flames; no frame need have one.
@@ -45,7 +48,7 @@ pub struct Header {
     pub len: usize,
 }
 
-/// What comes out of a [`Decoder`], in the order of the file.
+/// One result of a [`Decoder`], in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A user column was declared: an index into [`Decoder::user_columns`].
@@ -67,7 +70,7 @@ pub struct Frame {
     pub user: Vec<(usize, f64)>,
     /// The puffin frame as it is stored, if the record has one that is whole.
     pub flame: Option<Vec<u8>>,
-    /// What the puffin frame says.
+    /// The contents of the puffin frame.
     pub parsed: Option<Flame>,
 }
 
@@ -78,7 +81,7 @@ pub struct Damage {
     pub offset: u64,
     /// How many bytes were passed over, 0 when only a part of a record could not be used.
     pub bytes: u64,
-    /// What was expected and what was found.
+    /// The reason: what was expected and what was found.
     pub reason: String,
 }
 
@@ -86,7 +89,8 @@ pub struct Damage {
 ///
 /// # Errors
 ///
-/// The bytes are no capture, or one of another version, or the header is not what the format allows.
+/// The bytes are no capture, or one of another version, or the header is not what the format
+/// allows.
 pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
     let mut cursor = Cursor::new(bytes);
     let known = bytes.len().min(MAGIC.len());
@@ -174,11 +178,11 @@ struct Damaged {
 
 const ALLOWANCE: u64 = 64 << 20;
 
-/// What stands at a place of the buffer.
+/// The contents of the buffer at a place.
 enum Place {
     /// A whole record of so many bytes.
     Whole(usize, Body),
-    /// What is there so far may become a record.
+    /// The bytes so far may become a record.
     Unfinished,
     /// Not a record.
     Bad(String),
@@ -261,8 +265,9 @@ impl Decoder {
 
     /// Returns the next event, or `None` when more bytes are needed.
     ///
-    /// `at_end` says that no more bytes are there for now. The decoder then also looks behind a record whose length points beyond
-    /// the end: whole records there prove that the length is wrong. It may go on after more bytes were pushed.
+    /// `at_end` says that no more bytes are there for now. The decoder then also looks behind a
+    /// record whose length points beyond the end: whole records there prove that the length is
+    /// wrong. It may go on after more bytes were pushed.
     pub fn next_event(&mut self, at_end: bool) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -302,7 +307,8 @@ impl Decoder {
         }
     }
 
-    /// Returns what stands after the last event and is no record yet: an unfinished one, or damage whose end was not found.
+    /// Returns what stands after the last event and is no record yet: an unfinished one, or damage
+    /// whose end was not found.
     #[must_use]
     pub fn pending(&self) -> Option<Damage> {
         let left = (self.buffer.len() - self.at) as u64;
@@ -331,7 +337,8 @@ impl Decoder {
         is_known.then(|| self.offset + self.announced())
     }
 
-    /// Returns the length of the record at the current place as its first bytes state it, those bytes included.
+    /// Returns the length of the record at the current place as its first bytes state it, those
+    /// bytes included.
     fn announced(&self) -> u64 {
         let len = Cursor::new(&self.buffer[self.at..]).u32().unwrap_or(0);
         u64::from(len) + 4
@@ -535,7 +542,8 @@ impl Decoder {
         columns.get(declared.checked_sub(1)?).copied()
     }
 
-    /// Gives a frame's numbers their columns, and looks into its flame; what can't be used is queued as damage.
+    /// Gives a frame's numbers their columns, and looks into its flame; what can't be used is
+    /// queued as damage.
     fn resolve(&mut self, offset: u64, raw: RawFrame) -> Frame {
         let mut frame = Frame {
             offset,
@@ -573,7 +581,8 @@ impl Decoder {
 /// System values, user values by id, and where the flame begins.
 type FrameFields = (Vec<f64>, Vec<(u16, f64)>, usize);
 
-/// Checks the two sizes of a record against the limits and against each other, before anything is allocated.
+/// Checks the two sizes of a record against the limits and against each other, before anything is
+/// allocated.
 fn check_sizes(len: u32, raw: u32) -> Result<(), String> {
     if len < 5 || len as usize > MAX_RECORD_BYTES {
         return Err(size_reason(len));
@@ -594,7 +603,8 @@ fn size_reason(len: u32) -> String {
 
 /// Reads the declaration of a column that takes up all of `bytes`.
 ///
-/// The recorder stored lengths modulo 65 536 but all of the text, so longer lengths are tried until both texts fit exactly.
+/// The recorder stored lengths modulo 65 536 but all of the text, so longer lengths are tried until
+/// both texts fit exactly.
 fn declaration(bytes: &[u8]) -> Option<(u16, MetricColumn)> {
     let mut cursor = Cursor::new(bytes);
     let id = cursor.u16()?;

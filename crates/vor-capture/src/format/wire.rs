@@ -1,4 +1,5 @@
-//! The smallest parts: little-endian integers, varints, text, and a cursor over bytes that never reads past their end.
+//! The smallest parts: little-endian integers, varints, text, and a cursor over bytes that never
+//! reads past their end.
 
 use super::MAX_TEXT_BYTES;
 use crate::Error;
@@ -6,7 +7,8 @@ use crate::Error;
 /// Most bytes of a varint: 64 bits, seven at a time.
 const MAX_VARINT_BYTES: usize = 10;
 
-/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte says that another follows.
+/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte says that another
+/// follows.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -25,7 +27,8 @@ pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Returns the longest beginning of `text` that is at most [`MAX_TEXT_BYTES`] long and ends at a character boundary.
+/// Returns the longest beginning of `text` that is at most [`MAX_TEXT_BYTES`] long and ends at a
+/// character boundary.
 pub(super) fn clip(text: &str) -> &str {
     if text.len() <= MAX_TEXT_BYTES {
         return text;
@@ -124,7 +127,8 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::corrupt(format!("expected a number below 2^32, found {value}")))
     }
 
-    /// Reads a count of things, each of which takes at least `min_bytes` of what is left, and at most `cap` of which may come.
+    /// Reads a count of things, each of which takes at least `min_bytes` of what is left, and at
+    /// most `cap` of which may come.
     ///
     /// A caller may reserve room for as many, since the input pays for it.
     pub(super) fn count(&mut self, min_bytes: usize, cap: usize) -> Result<usize, Error> {

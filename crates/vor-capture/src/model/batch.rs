@@ -1,12 +1,14 @@
-//! What one drain took from the rings, before anyone knows which frame it belongs to.
+//! The records that one drain took from the rings, before their frame is known.
 //!
-//! A batch holds columns, one set per thread: `start_ticks`, `duration_ticks` and `sites` have equal length, and index `i`
-//! of each describes the span that *ended* as the `i`-th on that thread. Children therefore precede their
-//! parents (post-order). Arguments are sparse, since few spans have any. Streaming sinks take batches, so that a frame of
-//! an hour needs no more memory than one of a millisecond.
+//! A batch holds columns, one set per thread: `start_ticks`, `duration_ticks` and `sites` have
+//! equal length, and index `i` of each describes the span that *ended* as the `i`-th on that
+//! thread. Children therefore precede their parents (post-order). Arguments are sparse, since few
+//! spans have any. Streaming sinks take batches, so that a frame of an hour needs no more memory
+//! than one of a millisecond.
 //!
-//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds them. They are sparse, like messages, and so is what
-//! happened within a task, and the points of flows.
+//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds
+//! them. They are sparse, like messages, and so is what happened within a task, and the points of
+//! flows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use std::sync::Arc;
 use super::catalog::{Catalog, SiteId, ThreadId};
 pub use super::open_scopes::OpenStarts;
 
-/// The spans, messages and ended tasks that one drain took from the rings, all of which ended in the same frame.
+/// The spans, messages and ended tasks that one drain took from the rings, all of which ended in
+/// the same frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanBatch {
     /// Resolves the ids and ticks below.
@@ -40,7 +43,7 @@ pub struct ThreadBatch {
     pub messages: Vec<Message>,
     /// Tasks that ended on the thread, ascending by their end.
     pub async_spans: Vec<AsyncSpan>,
-    /// What happened within tasks on the thread, ascending by its end.
+    /// Events of tasks on the thread, ascending by their end.
     pub task_events: Vec<TaskEvent>,
     /// Points at which a flow passed the thread, ascending by time.
     pub flows: Vec<FlowPoint>,
@@ -92,13 +95,15 @@ impl fmt::Display for ArgValue {
 pub struct Message {
     /// When it was written.
     pub ticks: u64,
-    /// What it says.
+    /// Its text.
     pub text: Arc<str>,
 }
 
-/// The whole life of an asynchronous task: from the first time it was polled to its completion, or to its drop before that.
+/// The whole life of an asynchronous task: from the first time it was polled to its completion, or
+/// to its drop before that.
 ///
-/// The times at which it was polled are ordinary spans of the same call site, on the threads that polled it.
+/// The times at which it was polled are ordinary spans of the same call site, on the threads that
+/// polled it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncSpan {
     /// Tells it from all other tasks that of the same process run.
@@ -129,11 +134,11 @@ pub struct TaskEvent {
     pub site: SiteId,
     /// When it began.
     pub start_ticks: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: TaskEventKind,
 }
 
-/// What a [`TaskEvent`] is.
+/// The kind of a [`TaskEvent`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskEventKind {
     /// The task came to a point that the program named.
@@ -144,7 +149,8 @@ pub enum TaskEventKind {
         /// How long, in ticks.
         duration_ticks: u64,
     },
-    /// The task began, with the number that the program gave it. Only those that the program numbers say so; others begin with their first poll.
+    /// The task began, with the number that the program gave it. Only those that the program
+    /// numbers say so; others begin with their first poll.
     Begin {
         /// The program's number.
         given_id: u64,
@@ -168,7 +174,8 @@ impl TaskEvent {
     }
 }
 
-/// A point of a flow: something that goes from thread to thread passes the innermost scope that is open on this one.
+/// A point of a flow: something that goes from thread to thread passes the innermost scope that is
+/// open on this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowPoint {
     /// When it passed.

@@ -1,16 +1,20 @@
-//! What gives the numbers of a batch or a frame their meaning: names of call sites, threads, metrics and frame sets, and the clock.
+//! The meaning of the numbers in a batch or a frame: names of call sites, threads, metrics and
+//! frame sets, and the clock.
 //!
-//! Spans carry 32-bit ids and raw ticks. A [`Catalog`] resolves them. It is the same type whether it was
-//! filled by the running program or read from a capture, and every [`SpanBatch`](crate::model::batch::SpanBatch) and
-//! [`FrameSnapshot`](crate::model::frame::FrameSnapshot) holds the one that was current when it was made. A catalog only ever grows:
-//! an id that was resolved once resolves to the same thing in every later catalog of the same run.
+//! Spans carry 32-bit ids and raw ticks. A [`Catalog`] resolves them. It is the same type whether
+//! it was filled by the running program or read from a capture, and every
+//! [`SpanBatch`](crate::model::batch::SpanBatch) and
+//! [`FrameSnapshot`](crate::model::frame::FrameSnapshot) holds the one that was current when it was
+//! made. A catalog only ever grows: an id that was resolved once resolves to the same thing in
+//! every later catalog of the same run.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::timeline::{ClockSnapshot, Timeline};
 
-/// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no site.
+/// Identifies a call site within one process run or capture. Ids are dense from 1; 0 stands for no
+/// site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteId(pub u32);
 
@@ -66,16 +70,19 @@ pub struct ProcessInfo {
     pub recorder: String,
 }
 
-/// The machine on which the numbers were made, as far as it is known; captures of older recorders do not say.
+/// The machine on which the numbers were made, as far as it is known; captures of older recorders
+/// do not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineInfo {
     /// Its name in the network, empty when unknown.
     pub host: String,
-    /// Tells this start of the operating system from all others; empty where the system does not say.
+    /// Tells this start of the operating system from all others; empty where the system does not
+    /// say.
     pub boot_id: String,
-    /// Whether ticks are those of the processor's own counter: then they mean the same in all processes since the machine was started.
+    /// Whether ticks are those of the processor's own counter: then they mean the same in all
+    /// processes since the machine was started.
     pub hardware_ticks: bool,
-    /// What the system's clocks said when recording began, where it has such clocks.
+    /// Readings of the system's clocks when recording began, where it has such clocks.
     pub clocks: Option<ClockSnapshot>,
 }
 
@@ -94,7 +101,8 @@ pub struct Catalog {
     pub sites: Arc<Vec<Option<Arc<SiteInfo>>>>,
     /// Threads; [`ThreadId`] is the index. `None` where a capture lost the declaration.
     pub threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
-    /// Metrics, system and user; a value names its column by index. Columns keep the unit they were declared with.
+    /// Metrics, system and user; a value names its column by index. Columns keep the unit they were
+    /// declared with.
     pub columns: Arc<Vec<Column>>,
     /// Names of the frame sets; index 0 is the main one, with an empty name.
     pub frame_sets: Arc<Vec<String>>,
@@ -110,7 +118,8 @@ pub struct Column {
 }
 
 impl Catalog {
-    /// Returns the call site of `id`, or `None` for an id that was never declared or whose declaration was lost.
+    /// Returns the call site of `id`, or `None` for an id that was never declared or whose
+    /// declaration was lost.
     #[inline]
     #[must_use]
     pub fn site(&self, id: SiteId) -> Option<&SiteInfo> {
@@ -125,7 +134,8 @@ impl Catalog {
         self.site(id).map_or("?", |site| &site.name)
     }
 
-    /// Returns the thread of `id`, or `None` for an id that was never declared or whose declaration was lost.
+    /// Returns the thread of `id`, or `None` for an id that was never declared or whose declaration
+    /// was lost.
     #[must_use]
     pub fn thread(&self, id: ThreadId) -> Option<&ThreadInfo> {
         self.threads.get(id.0 as usize)?.as_deref()

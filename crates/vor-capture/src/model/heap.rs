@@ -1,4 +1,5 @@
-//! What is in use at one moment, by the stack of scopes that allocated it, and what came between two such moments.
+//! Live memory at one moment, by the stack of scopes that allocated it, and the difference between
+//! two such moments.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -29,14 +30,16 @@ pub enum HeapMode {
 pub struct HeapScope {
     /// The id of the call site, as in batches and captures of this run.
     pub site: SiteId,
-    /// Its name, file and line; empty in a [record](crate::format::Record::Heap), see [`HeapSnapshot::name_by`].
+    /// Its name, file and line; empty in a [record](crate::format::Record::Heap), see
+    /// [`HeapSnapshot::name_by`].
     pub info: Arc<SiteInfo>,
 }
 
-/// What one stack of scopes has allocated and is still in use.
+/// The live memory that one stack of scopes has allocated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapStack {
-    /// The scopes that were open at the allocation, outermost first; empty for what was allocated outside of all scopes.
+    /// The scopes that were open at the allocation, outermost first; empty for what was allocated
+    /// outside of all scopes.
     pub scopes: Vec<HeapScope>,
     /// Objects in use; an estimate where the heap is sampled.
     pub inuse_objects: u64,
@@ -50,7 +53,7 @@ pub struct HeapStack {
     pub bytes_error: f64,
 }
 
-/// What is in use at one moment. Made by `heap_snapshot`, and read back from a capture.
+/// Live memory at one moment. `heap_snapshot` makes it, and a capture gives it back.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HeapSnapshot {
@@ -65,13 +68,15 @@ pub struct HeapSnapshot {
 /// By how much two snapshots of one stack differ.
 #[derive(Clone, Debug)]
 pub struct HeapChange {
-    /// The scopes that were open at the allocation, outermost first; empty for what was allocated outside of all scopes.
+    /// The scopes that were open at the allocation, outermost first; empty for what was allocated
+    /// outside of all scopes.
     pub scopes: Vec<HeapScope>,
     /// Objects in use more than before.
     pub inuse_objects: i64,
     /// Bytes in use more than before.
     pub inuse_bytes: i64,
-    /// Most that the standard error of the bytes can be: what is in use in both snapshots has none. 0 where they are exact.
+    /// Most that the standard error of the bytes can be: what is in use in both snapshots has none.
+    /// 0 where they are exact.
     pub bytes_error: f64,
 }
 
@@ -88,8 +93,8 @@ impl HeapStack {
         self.sites().collect()
     }
 
-    /// Returns the range that holds the true number of bytes in 95 of 100 cases; where there are fewer than about 20 samples, in fewer. Both ends are the number itself
-    /// where it is exact.
+    /// Returns the range that holds the true number of bytes in 95 of 100 cases; where there are
+    /// fewer than about 20 samples, in fewer. Both ends are the number itself where it is exact.
     #[must_use]
     pub fn bytes_interval(&self) -> RangeInclusive<u64> {
         interval(self.inuse_bytes, self.bytes_error)
@@ -158,8 +163,9 @@ impl HeapSnapshot {
         }
     }
 
-    /// Returns what every stack has in use more than in `earlier`, or less: the view of leaks. Stacks that have not changed are left out, the most bytes come
-    /// first. Both snapshots are of one run of a program.
+    /// Returns what every stack has in use more than in `earlier`, or less: the view of leaks.
+    /// Stacks that have not changed are left out, the most bytes come first. Both snapshots are of
+    /// one run of a program.
     ///
     /// # Examples
     ///

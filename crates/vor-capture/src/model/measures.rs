@@ -1,8 +1,10 @@
 //! Measures of a span beside its length: processor time and allocations.
 //!
-//! What is measured is a property of the call site as recorded ([`Measures`]): a site that is recorded with measures is another entry in the catalog than the same
-//! site without them. The values travel as the last arguments of a span, under names that are reserved here, so everything that shows or exports arguments
-//! shows them too. A span for which all of them are 0 carries none of them: most spans are never interrupted and allocate nothing, and cost nothing.
+//! The set of measures is a property of the call site as recorded ([`Measures`]): a site that is
+//! recorded with measures is another entry in the catalog than the same site without them. The
+//! values travel as the last arguments of a span, under names that are reserved here, so everything
+//! that shows or exports arguments shows them too. A span for which all of them are 0 carries none
+//! of them: most spans are never interrupted and allocate nothing, and cost nothing.
 //!
 //! All values include those of the spans inside, as lengths do.
 
@@ -24,7 +26,7 @@ pub const FREE_OBJECTS: &str = "free_objects";
 /// Bytes of them.
 pub const FREE_BYTES: &str = "free_bytes";
 
-/// What is measured of the spans of a call site.
+/// The measures of the spans of a call site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Measures(u8);
 
@@ -161,7 +163,8 @@ impl Measured {
         Weight::plus(self, other)
     }
 
-    /// Returns what is left of these without `other`, at least 0: what a span measured by itself, without the spans inside.
+    /// Returns what is left of these without `other`, at least 0: what a span measured by itself,
+    /// without the spans inside.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Weight::less(self, other)

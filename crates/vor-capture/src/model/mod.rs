@@ -1,4 +1,5 @@
-//! The plain data that a capture holds: ids and ticks, what they refer to, and what is made of them.
+//! The plain data that a capture holds: ids and ticks, what they refer to, and what is made of
+//! them.
 
 pub mod catalog;
 pub mod timeline;

@@ -2,16 +2,19 @@
 
 /// One point at which the tick counter was compared with the wall clock.
 ///
-/// From its tick on, until the next one's, time runs as `unix_ns + (ticks - self.ticks) * rate / 2^40`.
+/// From its tick on, until the next one's, time runs as `unix_ns + (ticks - self.ticks) * rate /
+/// 2^40`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockSync {
     /// The tick at which this point takes effect.
     pub ticks: u64,
-    /// The time assigned to that tick, in nanoseconds since 1970. It continues the previous point's line without a step.
+    /// The time assigned to that tick, in nanoseconds since 1970. It continues the previous point's
+    /// line without a step.
     pub unix_ns: i64,
     /// Nanoseconds per tick, in units of 2^-40.
     pub rate: u64,
-    /// What the system's wall clock said at that tick; the difference to `unix_ns` is the error being corrected.
+    /// Reading of the system's wall clock at that tick; the difference to `unix_ns` is the error
+    /// being corrected.
     pub wall_ns: i64,
 }
 
@@ -20,14 +23,16 @@ impl ClockSync {
     #[must_use]
     pub fn unix_ns_at(&self, ticks: u64) -> i64 {
         let delta = i128::from(ticks) - i128::from(self.ticks);
-        // Both factors may have 64 bits in a damaged capture; the product saturates, and so does the sum.
+        // Both factors may have 64 bits in a damaged capture; the product saturates, and so does
+        // the sum.
         let elapsed = delta.saturating_mul(i128::from(self.rate)) >> RATE_BITS;
         let ns = i128::from(self.unix_ns) + elapsed;
         i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
     }
 }
 
-/// What the clocks of Linux said at a tick: by these, recordings of other programs on the same machine are put on the same time axis.
+/// Readings of the clocks of Linux at a tick. They put recordings of other programs on the same
+/// machine on the same time axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockSnapshot {
     /// The tick.
@@ -41,17 +46,19 @@ pub struct ClockSnapshot {
 /// Fraction bits of [`ClockSync::rate`].
 pub const RATE_BITS: u32 = 40;
 
-/// A continuous, monotonic map from ticks to wall-clock time: straight lines between [`ClockSync`] points.
+/// A continuous, monotonic map from ticks to wall-clock time: straight lines between [`ClockSync`]
+/// points.
 ///
-/// A tick is always mapped by the point at or before it, so the result does not depend on when the question is asked:
-/// a live sink and a reader of the capture agree to the nanosecond.
+/// A tick is always mapped by the point at or before it, so the result does not depend on when the
+/// question is asked: a live sink and a reader of the capture agree to the nanosecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     syncs: Vec<ClockSync>,
 }
 
 impl Timeline {
-    /// Adds a point. A point at an earlier or the same tick than the last is ignored and `false` returned.
+    /// Adds a point. A point at an earlier or the same tick than the last is ignored and `false`
+    /// returned.
     pub fn push(&mut self, sync: ClockSync) -> bool {
         if self.syncs.last().is_some_and(|last| sync.ticks <= last.ticks) {
             return false;
@@ -66,7 +73,8 @@ impl Timeline {
         &self.syncs
     }
 
-    /// Returns the wall-clock time of a tick, in nanoseconds since 1970. An empty timeline takes ticks for nanoseconds.
+    /// Returns the wall-clock time of a tick, in nanoseconds since 1970. An empty timeline takes
+    /// ticks for nanoseconds.
     #[must_use]
     pub fn unix_ns(&self, ticks: u64) -> i64 {
         let sync = match self.syncs.last() {
@@ -80,7 +88,8 @@ impl Timeline {
         sync.unix_ns_at(ticks)
     }
 
-    /// Returns the length in nanoseconds of a span that starts at `start_ticks` and lasts `duration_ticks`: the difference of its mapped ends.
+    /// Returns the length in nanoseconds of a span that starts at `start_ticks` and lasts
+    /// `duration_ticks`: the difference of its mapped ends.
     #[must_use]
     pub fn duration_ns(&self, start_ticks: u64, duration_ticks: u64) -> u64 {
         let end = start_ticks.saturating_add(duration_ticks);
@@ -88,7 +97,8 @@ impl Timeline {
     }
 }
 
-/// Most ticks behind a point that are mapped without a look at the others: a year, and more, of any counter.
+/// Most ticks behind a point that are mapped without a look at the others: a year, and more, of any
+/// counter.
 const MAPPED_TICKS: u64 = 1 << 56;
 
 /// Maps many ticks that lie near one another: it keeps the point that it used last.

@@ -38,7 +38,8 @@ pub(super) struct Assembler {
     /// Batches behind the place where the section broke.
     waiting: VecDeque<Waiting>,
     waiting_spans: usize,
-    /// Whether whoever reads wants batches and no trees, and those of the frame so far, as long as they are not too many.
+    /// Whether whoever reads wants batches and no trees, and those of the frame so far, as long as
+    /// they are not too many.
     is_keeping: bool,
     kept: Vec<ThreadBatch>,
     kept_items: usize,
@@ -61,7 +62,8 @@ struct Waiting {
 pub struct Recovered {
     /// The frame, with what was found of it.
     pub frame: Arc<FrameSnapshot>,
-    /// Records of the frame that are missing; each held spans, messages or a declaration. 0 says that the frame is whole.
+    /// Records of the frame that are missing; each held spans, messages or a declaration. 0 says
+    /// that the frame is whole.
     pub lost_records: u64,
 }
 
@@ -116,7 +118,8 @@ impl Assembler {
         }
     }
 
-    /// Chooses whether batches of whole frames that are not too large are kept as they are; [`take_kept`](Self::take_kept) returns them.
+    /// Chooses whether batches of whole frames that are not too large are kept as they are;
+    /// [`take_kept`](Self::take_kept) returns them.
     pub(super) fn set_keeping(&mut self, is_keeping: bool) {
         if !is_keeping {
             self.build_kept();
@@ -142,7 +145,8 @@ impl Assembler {
         let items: usize = threads.iter().map(items).sum();
         self.kept.extend(threads);
         if self.kept_items + items > self.max_spans {
-            // Which of them are held is for the builder to decide, and that goes for all that follow in this frame.
+            // Which of them are held is for the builder to decide, and that goes for all that
+            // follow in this frame.
             self.build_kept();
             self.kept_items = usize::MAX;
         } else {
@@ -216,7 +220,7 @@ impl Assembler {
         let threads = if full { Vec::new() } else { threads };
         self.waiting.push_back(Waiting { seq, spans, threads });
         self.waiting_spans += spans;
-        // What has waited longest belongs to a frame that is lost.
+        // The batches that have waited longest belong to a frame that is lost.
         if self.waiting.len() > MAX_WAITING
             && let Some(oldest) = self.waiting.pop_front()
         {
@@ -231,7 +235,7 @@ impl Assembler {
         if let Some((first, last)) = self.fed.take()
             && (first < first_seq || last >= seq)
         {
-            // What is in the builder belongs to a frame whose record is lost or out of place.
+            // The spans in the builder belong to a frame whose record is lost or out of place.
             self.drop_fed();
             for seq in (first..=last).take(MAX_WAITING) {
                 self.given_up.insert(seq);
@@ -259,7 +263,8 @@ impl Assembler {
         Recovered { frame, lost_records }
     }
 
-    /// Adds to the builder what waits of a frame, in its order; returns how many spans were only counted.
+    /// Adds to the builder what waits of a frame, in its order; returns how many spans were only
+    /// counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;
         self.waiting.make_contiguous().sort_by_key(|waiting| waiting.seq);

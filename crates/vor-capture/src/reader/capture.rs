@@ -1,7 +1,7 @@
 //! A capture with access to any frame.
 //!
-//! What is kept in memory is the catalog, a bounded number of places to start reading from, and one frame: not more for a large
-//! file than for a small one.
+//! In memory are the catalog, a bounded number of places to start reading from, and one frame: not
+//! more for a large file than for a small one.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -157,13 +157,17 @@ pub struct Info {
     pub threads: u64,
     /// From the first mark to the last one; without marks from the first event to the last.
     pub duration_ns: u64,
-    /// Spans that were dropped because a ring was full, or given up because a frame was too long to keep.
+    /// Spans that were dropped because a ring was full, or given up because a frame was too long to
+    /// keep.
     pub dropped_spans: u64,
-    /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed when it ends with a whole record.
+    /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed
+    /// when it ends with a whole record.
     pub closed: bool,
-    /// Whether the frames were found through the file's index; otherwise the file was passed over once.
+    /// Whether the frames were found through the file's index; otherwise the file was passed over
+    /// once.
     pub indexed: bool,
-    /// What could not be read so far. Behind an index, damage shows only when its place is read; see [`Capture::verify`].
+    /// The damage met so far. Behind an index, damage shows only when its place is read; see
+    /// [`Capture::verify`].
     pub damage: Damage,
 }
 
@@ -172,13 +176,15 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture; the text names the path.
+    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
+    /// the text names the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), false)
     }
 
-    /// Opens a capture in a moment, however large it is. One that has an index is as after [`open`](Self::open); any other one has no frames until
-    /// [`extend`](Self::extend), which passes over the file then ([`Info::indexed`] tells which it is).
+    /// Opens a capture in a moment, however large it is. One that has an index is as after
+    /// [`open`](Self::open); any other one has no frames until [`extend`](Self::extend), which
+    /// passes over the file then ([`Info::indexed`] tells which it is).
     ///
     /// # Errors
     ///
@@ -275,8 +281,9 @@ impl Capture {
         info
     }
 
-    /// Chooses the frame set that [`frame_count`](Self::frame_count), [`frame`](Self::frame) and [`frames`](Self::frames) speak of: an index into
-    /// [`Catalog::frame_sets`], 0 (the main set) at first. Frames of other sets have no trees.
+    /// Chooses the frame set that [`frame_count`](Self::frame_count), [`frame`](Self::frame) and
+    /// [`frames`](Self::frames) speak of: an index into [`Catalog::frame_sets`], 0 (the main set)
+    /// at first. Frames of other sets have no trees.
     ///
     /// # Errors
     ///
@@ -313,11 +320,13 @@ impl Capture {
         }
     }
 
-    /// Returns frame `i` of the selected set, counted from 0 in the order of the file, with its span trees.
+    /// Returns frame `i` of the selected set, counted from 0 in the order of the file, with its
+    /// span trees.
     ///
     /// # Errors
     ///
-    /// There is no such frame, the frame was lost to damage ([`Error::is_corrupt`]), or the file cannot be read.
+    /// There is no such frame, the frame was lost to damage ([`Error::is_corrupt`]), or the file
+    /// cannot be read.
     pub fn frame(&mut self, i: u64) -> Result<Arc<FrameSnapshot>, Error> {
         self.recovered(i).map(|recovered| recovered.frame)
     }
@@ -338,8 +347,10 @@ impl Capture {
         }
     }
 
-    /// Like [`recovered`](Self::recovered), and returns the spans in the columns in which they were recorded, which is several times as fast as trees: the frame
-    /// has none then. A frame of which something is missing, one with more than is held of a frame, and one of a version-2 capture has its trees, and no batches beside it.
+    /// Like [`recovered`](Self::recovered), and returns the spans in the columns in which they were
+    /// recorded, which is several times as fast as trees: the frame has none then. A frame of which
+    /// something is missing, one with more than is held of a frame, and one of a version-2 capture
+    /// has its trees, and no batches beside it.
     ///
     /// # Errors
     ///
@@ -368,7 +379,8 @@ impl Capture {
         )))
     }
 
-    /// Returns the frames of a range one after the other; what lies beyond the last frame is left out. A lost frame is an error in its place.
+    /// Returns the frames of a range one after the other; what lies beyond the last frame is left
+    /// out. A lost frame is an error in its place.
     pub fn frames(&mut self, range: Range<u64>) -> Frames<'_> {
         let end = range.end.min(self.frame_count());
         Frames {
@@ -377,8 +389,9 @@ impl Capture {
         }
     }
 
-    /// Returns what the frames of the main set are from `from` on, without reading their spans: many times as fast as [`frames`](Self::frames). A lost frame is an
-    /// error in its place. Damage within spans shows only when a frame is read.
+    /// Returns what the frames of the main set are from `from` on, without reading their spans:
+    /// many times as fast as [`frames`](Self::frames). A lost frame is an error in its place.
+    /// Damage within spans shows only when a frame is read.
     pub fn summaries(&mut self, from: u64) -> Summaries<'_> {
         Summaries {
             capture: self,
@@ -387,12 +400,14 @@ impl Capture {
         }
     }
 
-    /// Returns what the next frame of a pass is, and moves the pass on; `None` behind the last frame. A pass may rest: frames can be read
-    /// in between, and when the capture was [extended](Self::extend) it goes on.
+    /// Returns what the next frame of a pass is, and moves the pass on; `None` behind the last
+    /// frame. A pass may rest: frames can be read in between, and when the capture was
+    /// [extended](Self::extend) it goes on.
     ///
     /// # Errors
     ///
-    /// The frame was lost to damage ([`Error::is_corrupt`]), and the pass moves on; or the file cannot be read, and it stays where it is.
+    /// The frame was lost to damage ([`Error::is_corrupt`]), and the pass moves on; or the file
+    /// cannot be read, and it stays where it is.
     pub fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
         if let Some(whole) = self.whole() {
             return (scan.next_frame() == 0).then(|| {
@@ -416,8 +431,9 @@ impl Capture {
         }
     }
 
-    /// Takes what was written to the file since it was opened or extended, and returns the number of frames of the main set. Only what is new is read. A capture whose recorder
-    /// had closed it when it was opened does not grow. [`Info::spans`] then counts the spans of frames only.
+    /// Takes what was written to the file since it was opened or extended, and returns the number
+    /// of frames of the main set. Only what is new is read. A capture whose recorder had closed it
+    /// when it was opened does not grow. [`Info::spans`] then counts the spans of frames only.
     ///
     /// # Errors
     ///
@@ -429,7 +445,7 @@ impl Capture {
             Inner::V3(capture) => {
                 let frames = capture.extend()?;
                 let info = capture.info();
-                // What there was is one frame until a mark comes, or the end.
+                // All batches are one frame until a mark comes, or the end.
                 if frames > 0 {
                     self.whole = None;
                 } else if self.is_whole_unknown || info.closed && info.file_bytes > before.file_bytes {
@@ -441,7 +457,8 @@ impl Capture {
         Ok(self.whole.map_or(frames, |_| 1))
     }
 
-    /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture has none.
+    /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture
+    /// has none.
     ///
     /// # Errors
     ///
@@ -466,7 +483,8 @@ impl Capture {
     }
 }
 
-/// Refuses what cannot be sought before it is opened: opening a pipe that nobody writes to would wait for ever. What is not there at all is told when it is opened.
+/// Refuses a file without random access before it is opened: opening a pipe without a writer would
+/// wait for ever. A missing file is reported when it is opened.
 fn expect_file(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Err(io::Error::new(
@@ -509,7 +527,7 @@ impl Iterator for Frames<'_> {
     }
 }
 
-/// What the frames of a capture are; see [`Capture::summaries`].
+/// The frames of a capture without their spans; see [`Capture::summaries`].
 #[derive(Debug)]
 pub struct Summaries<'a> {
     capture: &'a mut Capture,

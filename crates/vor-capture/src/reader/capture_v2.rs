@@ -1,8 +1,9 @@
 //! A version-2 capture with access to any frame.
 //!
-//! Such a file has no index, so it is passed over once. Its frames say how long they took and, where there is a flame, when
-//! their spans were; boundaries follow from both: a frame ends its length after the previous one, but not before the last of
-//! its spans. The flames' nanoseconds since 1970 serve as ticks.
+//! Such a file has no index, so it is passed over once. Its frames say how long they took and,
+//! where there is a flame, when their spans were; boundaries follow from both: a frame ends its
+//! length after the previous one, but not before the last of its spans. The flames' nanoseconds
+//! since 1970 serve as ticks.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::model::catalog::{Catalog, Column, ProcessInfo, SiteId, SiteInfo, Thre
 use crate::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use crate::model::timeline::{ClockSync, RATE_BITS};
 
-/// What must be known before a frame to read it.
+/// The state that is needed to read a frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     offset: u64,
@@ -47,7 +48,7 @@ pub(super) struct CaptureV2 {
     at: Option<(u64, Place)>,
     /// Where the pass over the file ended, and what was before it.
     passed: (u64, Place),
-    /// How long the file must be to be looked at again. What stands at its end is read once more
+    /// How long the file must be to be looked at again. Its end is read once more
     /// then, so it must have become a record, or twice as long: a file that grows by small pieces
     /// would otherwise be read over and over.
     look_from: u64,
@@ -239,7 +240,8 @@ impl CaptureV2 {
         if let Ok(ticks @ 1..) = u64::try_from(self.origin_ns)
             && tables.timeline.syncs().is_empty()
         {
-            // Exporters count from the first point of the timeline, and viewers cannot hold nanoseconds since 1970.
+            // Exporters count from the first point of the timeline, and viewers cannot hold
+            // nanoseconds since 1970.
             Arc::make_mut(&mut tables.timeline).push(ClockSync {
                 ticks,
                 unix_ns: self.origin_ns,
@@ -288,7 +290,8 @@ impl CaptureV2 {
 
     fn length_ns(&self, frame: &Frame) -> i64 {
         let ms = self.frame_ms.and_then(|index| frame.system.get(index).copied());
-        // A conversion from float to integer is bounded and takes NaN for 0; a year is longer than any frame.
+        // A conversion from float to integer is bounded and takes NaN for 0; a year is longer than
+        // any frame.
         (ms.unwrap_or(0.0) * 1e6).clamp(0.0, 3.2e16) as i64
     }
 
@@ -376,7 +379,8 @@ impl CaptureV2 {
     }
 }
 
-/// Returns the frame's flame unless it repeats the one before it, as the recorder did when no outermost scope had closed.
+/// Returns the frame's flame unless it repeats the one before it, as the recorder did when no
+/// outermost scope had closed.
 fn fresh<'a>(before: &Place, frame: &'a Frame) -> Option<&'a Flame> {
     let flame = frame.parsed.as_ref()?;
     (before.flame_index != Some(flame.frame_index)).then_some(flame)

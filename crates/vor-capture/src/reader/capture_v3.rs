@@ -47,8 +47,8 @@ pub(super) struct CaptureV3 {
     index: Option<Places>,
     /// Where the repeated tables of an indexed file begin: batches and frames end here.
     tables_offset: u64,
-    /// Where frames are, as a pass found: in a file without index or one that contradicts it, and for
-    /// other sets than the main one.
+    /// Where frames are, as a pass found: in a file without index or one that contradicts it, and
+    /// for other sets than the main one.
     pass: Option<Pass>,
     /// Frames that are not reached from their place in the index, as was seen last.
     unreached: Range<u64>,
@@ -57,7 +57,8 @@ pub(super) struct CaptureV3 {
 }
 
 impl CaptureV3 {
-    /// Opens a capture. One without an index is passed over unless `is_lazy`; then `extend` does that.
+    /// Opens a capture. One without an index is passed over unless `is_lazy`; then `extend` does
+    /// that.
     pub(super) fn new(
         mut source: Source,
         header: Header,
@@ -121,7 +122,8 @@ impl CaptureV3 {
         }
     }
 
-    /// Makes sure that it is known where the frames of a set are: an index of the file covers the main set only.
+    /// Makes sure that it is known where the frames of a set are: an index of the file covers the
+    /// main set only.
     pub(super) fn prepare_frame_set(&mut self, frame_set: u32) -> Result<(), Error> {
         if frame_set == 0 {
             return Ok(());
@@ -151,7 +153,8 @@ impl CaptureV3 {
         Ok(damage)
     }
 
-    /// As [`recovered`](Self::recovered), but with the batches of the frame where it is whole and not too large; it has no trees then.
+    /// As [`recovered`](Self::recovered), but with the batches of the frame where it is whole and
+    /// not too large; it has no trees then.
     pub(super) fn recovered_batches(
         &mut self,
         frame_set: u32,
@@ -339,7 +342,8 @@ impl CaptureV3 {
         self.index = Some(places);
     }
 
-    /// Takes what was written since the file was opened; returns the number of frames of the main set.
+    /// Takes what was written since the file was opened; returns the number of frames of the main
+    /// set.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
@@ -378,7 +382,8 @@ impl CaptureV3 {
         }
     }
 
-    /// Adds the spans of the batches behind the last frame of the main set, which no frame counts: all spans of a program that made no mark.
+    /// Adds the spans of the batches behind the last frame of the main set, which no frame counts:
+    /// all spans of a program that made no mark.
     fn count_behind(&mut self, pass: &Pass) -> Result<(), Error> {
         let behind = pass.behind().clone();
         let first_seq = behind.next.unwrap_or(0);

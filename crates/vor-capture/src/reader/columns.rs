@@ -1,11 +1,15 @@
-//! What a capture holds, as columns in memory: for programs that ask a whole recording, or many of its frames, at once.
+//! The contents of a capture as columns in memory: for programs that query a whole recording, or
+//! many of its frames, at once.
 //!
-//! Rows come as in the file: batch by batch, thread by thread, and of each thread in the order in which its scopes ended. Neighbouring rows of one thread and frame
-//! are a [`Run`], so neither is kept for each row. What a row needs beyond the span itself:
+//! Rows come as in the file: batch by batch, thread by thread, and of each thread in the order in
+//! which its scopes ended. Neighbouring rows of one thread and frame are a [`Run`], so neither is
+//! kept for each row. A row needs more than the span itself:
 //!
 //! - *Self time.* As statistics compute it, in whichever frame the spans inside it ended.
-//! - *Depth.* The number of spans around it that ended in the same frame. Backwards, a thread's spans come parents first, and of two spans the later one contains the
-//!   earlier one if it started no later. So one stack of starts suffices: what started after a span is none of its parents, nor one of those before it.
+//! - *Depth.* The number of spans around it that ended in the same frame. Backwards, a thread's
+//!   spans come parents first, and of two spans the later one contains the earlier one if it
+//!   started no later. So one stack of starts suffices: what started after a span is none of its
+//!   parents, nor one of those before it.
 //!
 //! ```text
 //! from the last span of the frame to the first:
@@ -22,7 +26,8 @@ use crate::model::batch::{ArgValue, SpanBatch};
 use crate::model::catalog::{SiteId, ThreadId};
 use crate::stats::SpanTimer;
 
-/// The spans, tasks and messages of a capture or of some of its frames; `sites`, `depths`, `start_ns`, `dur_ns` and `self_ns` have an entry per span.
+/// The spans, tasks and messages of a capture or of some of its frames; `sites`, `depths`,
+/// `start_ns`, `dur_ns` and `self_ns` have an entry per span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Columns {
     /// Which rows are of which thread and frame, in the order of the rows.
@@ -93,7 +98,7 @@ pub struct MessageOf {
     pub frame: Option<u64>,
     /// When it was written, in nanoseconds since 1970.
     pub time_ns: i64,
-    /// What it says.
+    /// Its text.
     pub text: Arc<str>,
 }
 
@@ -156,7 +161,8 @@ impl ColumnsBuilder {
         })
     }
 
-    /// Makes a builder that fills these columns, which are empty: for a caller that has memory for them.
+    /// Makes a builder that fills these columns, which are empty: for a caller that has memory for
+    /// them.
     #[must_use]
     pub fn with_columns(columns: Columns) -> Self {
         Self {
@@ -242,7 +248,8 @@ impl ColumnsBuilder {
         self.begin_frame();
     }
 
-    /// Forgets the rows of the frame that runs, and begins the next one. What was inside a scope that is still open is not forgotten, so that its self time is right.
+    /// Forgets the rows of the frame that runs, and begins the next one. Spans inside a scope that
+    /// is still open are kept, so that its self time is right.
     pub fn skip_frame(&mut self) {
         let (columns, frame) = (&mut self.columns, self.frame);
         columns.runs.truncate(frame.runs);
@@ -262,7 +269,7 @@ impl ColumnsBuilder {
         self.columns.sites.len()
     }
 
-    /// Returns the columns. What ended after the last frame has none.
+    /// Returns the columns. Spans that ended after the last frame have no frame.
     #[must_use]
     pub fn finish(mut self) -> Columns {
         self.number_depths();

@@ -1,4 +1,4 @@
-//! What a capture lost.
+//! The losses of a capture.
 
 /// Most losses that are kept one by one; the rest is only counted.
 const MAX_LOSSES: usize = 1000;
@@ -12,7 +12,7 @@ pub struct Damage {
     pub count: u64,
     /// Bytes of the file that were passed over.
     pub bytes: u64,
-    /// What stands at the end and is no whole record. In a file that still grows it is the record being written,
+    /// The incomplete record at the end. In a file that still grows it is the record being written,
     /// in any other it is lost.
     pub tail: Option<Loss>,
 }
@@ -22,9 +22,10 @@ pub struct Damage {
 pub struct Loss {
     /// Where it begins in the file.
     pub offset: u64,
-    /// How many bytes were passed over; 0 when what is missing left no bytes, or when only a part of a record was lost.
+    /// How many bytes were passed over; 0 when what is missing left no bytes, or when only a part
+    /// of a record was lost.
     pub bytes: u64,
-    /// What was expected and what was found.
+    /// The reason: what was expected and what was found.
     pub reason: String,
 }
 

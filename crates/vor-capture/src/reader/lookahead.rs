@@ -1,4 +1,4 @@
-//! What is open after each batch of a recording that is read twice.
+//! The scopes that are open after each batch of a recording that is read twice.
 
 use rustc_hash::FxHashMap;
 
@@ -52,7 +52,7 @@ struct Lane {
     /// How many of `across` were read, and how many of `by_start` began.
     ended: usize,
     began: usize,
-    /// What is open: a part of `by_start`.
+    /// The open scopes: a part of `by_start`.
     open: Vec<(u64, usize)>,
     is_told: bool,
 }

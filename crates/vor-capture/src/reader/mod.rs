@@ -1,8 +1,9 @@
 //! Captures, read back.
 //!
-//! [`Reader`] streams: it takes any [`Read`], keeps one record in memory, and may be asked again after the end, so it follows a
-//! file that still grows. [`Capture`] seeks: it takes a file, finds the frames through the index that a clean close wrote (or
-//! makes one by passing over the records), and gives any frame with its span trees. Both read files of version 3 and of the
+//! [`Reader`] streams: it takes any [`Read`], keeps one record in memory, and may be asked again
+//! after the end, so it follows a file that still grows. [`Capture`] seeks: it takes a file, finds
+//! the frames through the index that a clean close wrote (or makes one by passing over the
+//! records), and gives any frame with its span trees. Both read files of version 3 and of the
 //! predecessor's version 2, and both say in a [`Damage`] what they could not read.
 
 mod assemble;
@@ -58,21 +59,22 @@ pub struct Frame {
     pub system: Vec<f64>,
     /// Names and values of the user metrics recorded in the frame, by name.
     pub user: Vec<(String, f64)>,
-    /// The spans as one whole puffin frame, which `puffin::FrameData::read_next` reads. Absent when the frame has none, or not all of
-    /// them could be read; in a capture of version 3 also where the reader has no [encoder](Reader::with_flames).
+    /// The spans as one whole puffin frame, which `puffin::FrameData::read_next` reads. Absent when
+    /// the frame has none, or not all of them could be read; in a capture of version 3 also where
+    /// the reader has no [encoder](Reader::with_flames).
     pub flame: Option<Vec<u8>>,
 }
 
-/// What a capture of version 3 says next; see [`Reader::next_event`].
+/// The next part of a capture of version 3; see [`Reader::next_event`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Spans that ended in the frame to come.
     Batch(SpanBatch),
     /// A finished frame without its trees: the spans are in the batches before it.
     Frame(Recovered),
-    /// What was open at a close or a crash.
+    /// The scopes that were open at a close or a crash.
     OpenScopes(OpenScopes),
-    /// What was in use at a moment, where the program wrote that (`Config::heap_snapshots`).
+    /// Live memory at a moment, where the program wrote that (`Config::heap_snapshots`).
     Heap(HeapSnapshot),
     /// Something could not be read; [`Reader::damage`] has it too.
     Loss(Loss),
@@ -126,7 +128,8 @@ impl Reader<BufReader<File>> {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture; the text names the path.
+    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
+    /// the text names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -136,11 +139,13 @@ impl Reader<BufReader<File>> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Makes a reader and reads the header, and of a capture of version 3 the declarations behind it.
+    /// Makes a reader and reads the header, and of a capture of version 3 the declarations behind
+    /// it.
     ///
     /// # Errors
     ///
-    /// `inner` fails, or what it begins with is not the header of a capture that this build can read.
+    /// `inner` fails, or what it begins with is not the header of a capture that this build can
+    /// read.
     pub fn new(mut inner: R) -> io::Result<Self> {
         let (front, bytes) = read_front(&mut inner)?;
         let mut damage = Damage::default();
@@ -167,7 +172,8 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Has [`Frame::flame`] made by `encoder` where the capture is of version 3. One of version 2 holds its flames.
+    /// Has [`Frame::flame`] made by `encoder` where the capture is of version 3. One of version 2
+    /// holds its flames.
     #[must_use]
     pub fn with_flames(mut self, encoder: FlameEncoder) -> Self {
         if let Stream::V3(stream) = &mut self.stream {
@@ -176,7 +182,8 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column may be added as frames are read.
+    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column
+    /// may be added as frames are read.
     pub fn columns(&self) -> &[MetricColumn] {
         match &self.stream {
             Stream::V2 { header, .. } => &header.columns,
@@ -192,8 +199,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says whether it keeps spans; without an
-    /// [encoder](Self::with_flames) no flame is made of them.
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says
+    /// whether it keeps spans; without an [encoder](Self::with_flames) no flame is made of them.
     pub const fn flame_enabled(&self) -> bool {
         match &self.stream {
             Stream::V2 { header, .. } => header.flame_enabled,
@@ -222,7 +229,8 @@ impl<R: Read> Reader<R> {
         &self.damage
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked again when more was written.
+    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked
+    /// again when more was written.
     ///
     /// # Errors
     ///
@@ -246,7 +254,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the next frame of the main set with its span trees, and says whether all of it is there. See [`next_frame`](Self::next_frame).
+    /// Returns the next frame of the main set with its span trees, and says whether all of it is
+    /// there. See [`next_frame`](Self::next_frame).
     ///
     /// # Errors
     ///
@@ -267,7 +276,8 @@ impl<R: Read> Reader<R> {
         Ok(recovered)
     }
 
-    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record, however long its frames.
+    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record,
+    /// however long its frames.
     ///
     /// Batches returned here are missing from the trees of a frame that is asked for afterwards.
     ///
@@ -344,7 +354,8 @@ impl From<v2::Damage> for Loss {
     }
 }
 
-/// Opens a file for reading. A folder can be opened too on some systems, and is refused without its name on others, so that is asked for.
+/// Opens a file for reading. A folder can be opened too on some systems, and is refused without its
+/// name on others, so that is asked for.
 fn open_file(path: &Path) -> io::Result<File> {
     if path.is_dir() {
         return Err(io::Error::new(

@@ -1,7 +1,8 @@
 //! A capture of either version as one stream of batches and frames.
 //!
-//! A file of version 3 is streamed in the memory of one record, however long its frames. One of version 2 has frames with trees; each becomes a batch, its
-//! spans in the order in which they ended, and the frame. The batches of a frame come before it.
+//! A file of version 3 is streamed in the memory of one record, however long its frames. One of
+//! version 2 has frames with trees; each becomes a batch, its spans in the order in which they
+//! ended, and the frame. The batches of a frame come before it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,7 +16,7 @@ use crate::Error;
 use crate::model::batch::SpanBatch;
 use crate::model::catalog::Catalog;
 
-/// What a capture has next.
+/// The next part of a capture.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// Spans that ended in the frame to come.
@@ -24,9 +25,11 @@ pub enum Piece {
     Frame(Recovered),
 }
 
-/// The batches and frames of a capture of either version from its beginning on. The batches of a frame come before it.
+/// The batches and frames of a capture of either version from its beginning on. The batches of a
+/// frame come before it.
 ///
-/// Each has the fullest catalog that is known: that of the whole file knows names whose declaration is damaged further on, that of the stream what was written since.
+/// Each has the fullest catalog that is known: that of the whole file knows names whose declaration
+/// is damaged further on, that of the stream what was written since.
 ///
 /// # Examples
 ///
@@ -116,7 +119,8 @@ impl<'a> Pieces<'a> {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or a frame of a version-2 capture was lost to damage ([`Error::is_corrupt`]).
+    /// The file cannot be read, or a frame of a version-2 capture was lost to damage
+    /// ([`Error::is_corrupt`]).
     pub fn next_piece(&mut self) -> Result<Option<Piece>, Error> {
         match &mut self.inner {
             Inner::V2 { capture, next, frame } => {
@@ -183,7 +187,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Returns how much was read and how much there was at the beginning: bytes, of a version-2 capture frames.
+    /// Returns how much was read and how much there was at the beginning: bytes, of a version-2
+    /// capture frames.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         match &self.inner {

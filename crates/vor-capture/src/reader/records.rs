@@ -7,7 +7,7 @@ use super::walk::{Checkpoint, Found, Step, Walker};
 use super::{CHUNK_BYTES, Loss, read_some};
 use crate::format::{FrameRecord, Header, Record, RecordDecoder};
 
-/// What a capture has next.
+/// The next part of a capture.
 #[derive(Debug)]
 pub(super) enum Item {
     Entry(Entry),
@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) seq: u64,
     /// Whether a record of this number was read before.
     pub(super) again: bool,
-    /// What it says. Absent where it was not decoded, and where this version does not know its
+    /// Its contents. Absent where it was not decoded, and where this version does not know its
     /// kind.
     pub(super) record: Option<Record>,
 }

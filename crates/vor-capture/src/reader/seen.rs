@@ -3,7 +3,8 @@
 /// Most separate ranges that are kept; a file needs one, and one more per gap.
 const MAX_RANGES: usize = 1024;
 
-/// A set of sequence numbers as ascending, separate, half-open ranges. An undamaged file is one range.
+/// A set of sequence numbers as ascending, separate, half-open ranges. An undamaged file is one
+/// range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     ranges: Vec<(u64, u64)>,
@@ -28,7 +29,7 @@ impl Seen {
             (false, false) => self.ranges.insert(after, (seq, seq + 1)),
         }
         if self.ranges.len() > MAX_RANGES {
-            // What lies between the two oldest ranges will hardly turn up any more.
+            // The numbers between the two oldest ranges will hardly turn up any more.
             self.ranges[0].1 = self.ranges[1].1;
             self.ranges.remove(1);
         }

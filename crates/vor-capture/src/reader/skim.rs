@@ -1,9 +1,12 @@
 //! From one frame's record to the next, without reading the batches between them.
 //!
-//! The head of a record has a check of its own and says how long the record is. So a [`Skim`] reads heads, checks and decodes the frames' records, which are small, and
-//! jumps over the payload of everything else. That the head of the next record stands where the one before it said shows that the one before it was right; the spans
-//! inside a payload may still be damaged. Where no head stands, or one with another number, or a record reaches to the end or beyond it, the [`Walker`]
-//! takes over, from the last record that nothing has confirmed: it reads all bytes until records follow one another again.
+//! The head of a record has a check of its own and says how long the record is. So a [`Skim`] reads
+//! heads, checks and decodes the frames' records, which are small, and jumps over the payload of
+//! everything else. That the head of the next record stands where the one before it said shows that
+//! the one before it was right; the spans inside a payload may still be damaged. Where no head
+//! stands, or one with another number, or a record reaches to the end or beyond it, the [`Walker`]
+//! takes over, from the last record that nothing has confirmed: it reads all bytes until records
+//! follow one another again.
 
 use super::capture::Source;
 use super::seen::Seen;
@@ -11,7 +14,8 @@ use super::walk::{Checkpoint, Step, Walker};
 use crate::Error;
 use crate::format::{FrameRecord, Header, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead};
 
-/// Bytes that are read at once: few after a jump, and more the longer everything in between is of use.
+/// Bytes that are read at once: few after a jump, and more the longer everything in between is of
+/// use.
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 64 << 10;
 
@@ -43,7 +47,7 @@ pub(super) struct Skim {
     walking: Option<Walking>,
 }
 
-/// What is known while the walker is at work.
+/// The state while the walker is at work.
 #[derive(Clone, Copy, Debug)]
 struct Walking {
     /// Up to where the walker has the file's bytes.
@@ -80,7 +84,8 @@ impl Skim {
         self.met_loss
     }
 
-    /// Returns the next frame's record before `end`; `None` when there is none, or none yet: the file may grow and be asked again.
+    /// Returns the next frame's record before `end`; `None` when there is none, or none yet: the
+    /// file may grow and be asked again.
     pub(super) fn next(&mut self, source: &mut Source, end: u64) -> Result<Option<Skimmed>, Error> {
         loop {
             let found = if self.walking.is_some() {
@@ -194,7 +199,8 @@ impl Skim {
         }
     }
 
-    /// Hands over to the walker, at the last record that nothing confirmed or at the place that is no record.
+    /// Hands over to the walker, at the last record that nothing confirmed or at the place that is
+    /// no record.
     fn begin_walk(&mut self) {
         if let Some((offset, _)) = self.unconfirmed.take() {
             self.here.offset = offset;
@@ -207,9 +213,11 @@ impl Skim {
         });
     }
 
-    /// Believes the last record, if the one that it led to has the number `next`; returns whether there is no doubt.
+    /// Believes the last record, if the one that it led to has the number `next`; returns whether
+    /// there is no doubt.
     fn confirm(&mut self, next: u64) -> bool {
-        // One whose payload lost bytes may lead to a later record just as well, over frames between them.
+        // One whose payload lost bytes may lead to a later record just as well, over frames between
+        // them.
         if let Some((_, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
             self.note(seq);
         }
@@ -233,7 +241,8 @@ impl Skim {
         Ok(at.and_then(|at| RecordHead::parse(self.walker.header(), &self.buffer[at..])))
     }
 
-    /// Makes sure that the buffer has so many bytes from `offset` on, and returns where in it; `None` when they reach beyond `end`.
+    /// Makes sure that the buffer has so many bytes from `offset` on, and returns where in it;
+    /// `None` when they reach beyond `end`.
     fn fill(&mut self, source: &mut Source, len: usize, end: u64) -> Result<Option<usize>, Error> {
         let Some(left) = end.checked_sub(self.here.offset) else {
             return Ok(None);
@@ -247,7 +256,7 @@ impl Skim {
             .and_then(|at| usize::try_from(at).ok())
             .filter(|&at| at <= self.buffer.len());
         match at {
-            // What has been used goes, once it is worth moving the rest.
+            // Used bytes go, once it is worth moving the rest.
             Some(at) if at + len > self.buffer.len() => {
                 self.buffer.drain(..at);
                 self.buffer_offset = self.here.offset;

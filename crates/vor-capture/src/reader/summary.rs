@@ -1,7 +1,9 @@
 //! The frames of a capture at a glance: when they were and how much they hold, without their spans.
 //!
-//! A capture of a gigabyte has some ten thousand records or some ten million; either way passing over it in this manner takes seconds at most, since
-//! batches are jumped over (see [`Skim`]). A [`FrameScan`] is where such a pass stands. It may rest while frames are read, and go on when the file has grown.
+//! A capture of a gigabyte has some ten thousand records or some ten million; either way passing
+//! over it in this manner takes seconds at most, since batches are jumped over (see [`Skim`]). A
+//! [`FrameScan`] is where such a pass stands. It may rest while frames are read, and go on when the
+//! file has grown.
 
 use super::Recovered;
 use super::capture::Source;
@@ -26,7 +28,8 @@ pub struct FrameSummary {
     pub dropped_spans: u64,
     /// Marks that were merged into the frame.
     pub merged_marks: u64,
-    /// Records of the frame that are missing. What is damaged inside a record shows only when the frame is read.
+    /// Records of the frame that are missing. Damage inside a record shows only when the frame is
+    /// read.
     pub lost_records: u64,
 }
 
@@ -57,7 +60,8 @@ impl FrameSummary {
     }
 }
 
-/// Where a pass over the frames of the main set stands; see [`Capture::next_summary`](super::Capture::next_summary).
+/// Where a pass over the frames of the main set stands; see
+/// [`Capture::next_summary`](super::Capture::next_summary).
 #[derive(Debug)]
 pub struct FrameScan {
     next: u64,
@@ -140,7 +144,7 @@ impl FrameScan {
     }
 }
 
-/// What a look at a frame came to.
+/// The result of a look at a frame.
 #[derive(Debug)]
 pub(super) enum Sight {
     Frame(FrameSummary),

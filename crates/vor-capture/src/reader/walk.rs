@@ -11,7 +11,7 @@ use super::Loss;
 use super::seen::Seen;
 use crate::format::{Header, Look, RECORD_HEAD_BYTES, RecordHead, Search};
 
-/// What a [`Walker`] came to.
+/// The next result of a [`Walker`].
 #[derive(Debug)]
 pub(super) enum Step {
     /// A whole record.
@@ -77,7 +77,7 @@ impl Checkpoint {
 #[derive(Debug)]
 pub(super) struct Walker {
     header: Header,
-    /// What the checksums of this file begin with.
+    /// The seed of the checksums of this file.
     seed: u32,
     /// Bytes that were pushed and not used up: those from `at` on.
     buffer: Vec<u8>,

@@ -1,12 +1,16 @@
 //! The spans of a call site in stretches of time, to tell chance from change.
 //!
-//! How far off is a mean? Were spans independent of each other, their scatter would say. They are not: caches warm up, frequencies change, a
-//! phase of the program makes many neighbours slow. Blocks of consecutive spans keep what neighbours have in common within a block, so what
-//! one block has over another is chance (*batch means*: B. Schmeiser, Batch size effects in the analysis of simulation output, Operations Research
-//! 30 (1982), who also finds that more than some 30 blocks are of little use).
+//! How far off is a mean? Were spans independent of each other, their scatter would say. They are
+//! not: caches warm up, frequencies change, a phase of the program makes many neighbours slow.
+//! Blocks of consecutive spans keep what neighbours have in common within a block, so what one
+//! block has over another is chance (*batch means*: B. Schmeiser, Batch size effects in the
+//! analysis of simulation output, Operations Research 30 (1982), who also finds that more than some
+//! 30 blocks are of little use).
 //!
-//! Nobody knows in advance how many spans there will be. So the first blocks hold a span each, and whenever there are [`MOST_BLOCKS`], neighbours are
-//! merged two by two and later blocks hold twice as many. Between half of `MOST_BLOCKS` and all of them are there at any time, however many spans there were:
+//! Nobody knows in advance how many spans there will be. So the first blocks hold a span each, and
+//! whenever there are [`MOST_BLOCKS`], neighbours are merged two by two and later blocks hold twice
+//! as many. Between half of `MOST_BLOCKS` and all of them are there at any time, however many spans
+//! there were:
 //!
 //! ```text
 //! 64 blocks of n spans  ─▶  32 blocks of 2n spans  ─▶  33, 34, … of 2n spans
@@ -19,7 +23,8 @@ use super::histogram::Histogram;
 /// Number of blocks at which neighbours are merged.
 const MOST_BLOCKS: usize = 64;
 
-/// The spans of a call site, cut into blocks of equally many consecutive ones; the last may hold fewer.
+/// The spans of a call site, cut into blocks of equally many consecutive ones; the last may hold
+/// fewer.
 ///
 /// # Examples
 ///
@@ -44,7 +49,8 @@ pub struct Blocks {
     keeps_histograms: bool,
 }
 
-/// The sums of consecutive spans. They wrap around as those of [`StatsBuilder`](super::StatsBuilder) do.
+/// The sums of consecutive spans. They wrap around as those of
+/// [`StatsBuilder`](super::StatsBuilder) do.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     /// Number of spans.
@@ -74,7 +80,8 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Makes blocks of no spans. Only those that keep histograms know [`buckets`](Self::buckets); a histogram takes a few kilobytes.
+    /// Makes blocks of no spans. Only those that keep histograms know [`buckets`](Self::buckets); a
+    /// histogram takes a few kilobytes.
     #[must_use]
     pub fn new(keeps_histograms: bool) -> Self {
         Self {
@@ -120,8 +127,9 @@ impl Blocks {
         self.whole.iter().chain(last)
     }
 
-    /// Returns the lengths of the spans, ascending, with a count for each block of [`iter`](Self::iter): a histogram in which a bucket is
-    /// at most 1/32 as wide as its shortest length. It is empty where no histograms are kept.
+    /// Returns the lengths of the spans, ascending, with a count for each block of
+    /// [`iter`](Self::iter): a histogram in which a bucket is at most 1/32 as wide as its shortest
+    /// length. It is empty where no histograms are kept.
     #[must_use]
     pub fn buckets(&self) -> Vec<Bucket> {
         let number = self.iter().count();

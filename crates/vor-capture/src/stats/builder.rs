@@ -50,7 +50,8 @@ pub struct StatsBuilder {
     estimated_self_times: u64,
 }
 
-/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
+/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a
+/// damaged capture may claim it.
 #[derive(Clone, Debug)]
 struct SiteStats {
     /// Sum of the lengths of all spans.
@@ -83,18 +84,21 @@ impl StatsBuilder {
         }
     }
 
-    /// Adds the spans that one thread ended, with what they measured. The batches of a thread must come in their order.
+    /// Adds the spans that one thread ended, with what they measured. The batches of a thread must
+    /// come in their order.
     pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         self.add(&catalog.timeline, batch);
         self.measured.add(catalog, batch);
     }
 
-    /// Adds the lengths of the spans that one thread ended. The batches of a thread must come in their order.
+    /// Adds the lengths of the spans that one thread ended. The batches of a thread must come in
+    /// their order.
     pub fn add(&mut self, timeline: &Timeline, batch: &ThreadBatch) {
         self.add_each(timeline, batch, |_, _, _| {});
     }
 
-    /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of every span, both in nanoseconds, for statistics of its own.
+    /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of
+    /// every span, both in nanoseconds, for statistics of its own.
     #[inline]
     pub fn add_each(
         &mut self,
@@ -147,15 +151,17 @@ impl StatsBuilder {
         }
     }
 
-    /// Tells which scopes a thread has open, so that what it ended before can be held in little memory.
+    /// Tells which scopes a thread has open, so that what it ended before can be held in little
+    /// memory.
     ///
     /// `open` are the call sites and starts of the thread's open scopes, ascending by start, read
-    /// at `as_of_ticks`; every scope that the thread
-    /// had ended by then must have been added. A worker therefore reads the open scopes first, drains the ring, adds the batch, and then calls this.
+    /// at `as_of_ticks`; every scope that the thread had ended by then must have been added. A
+    /// worker therefore reads the open scopes first, drains the ring, adds the batch, and then
+    /// calls this.
     ///
-    /// Calling it is optional. Without it, a thread that ends over 32 768 scopes in a row whose parents are all still open
-    /// may get [estimates](Self::estimated_self_times) for some of the parents, which a [second
-    /// pass](Self::for_second_pass) makes exact.
+    /// Calling it is optional. Without it, a thread that ends over 32 768 scopes in a row whose
+    /// parents are all still open may get [estimates](Self::estimated_self_times) for some of the
+    /// parents, which a [second pass](Self::for_second_pass) makes exact.
     pub fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
         if let Some(spans) = self.threads.get_mut(&thread) {
             spans.settle(as_of_ticks, open);
@@ -171,16 +177,17 @@ impl StatsBuilder {
         }
     }
 
-    /// Forgets the statistics of the spans so far, but not where they were: one that ends later still finds what is inside it. Statistics of a
-    /// part of a recording begin so. A call that ended before is not in the totals from here on, so
-    /// that of a call around it counts whole.
+    /// Forgets the statistics of the spans so far, but not where they were: one that ends later
+    /// still finds what is inside it. Statistics of a part of a recording begin so. A call that
+    /// ended before is not in the totals from here on, so that of a call around it counts whole.
     pub fn restart(&mut self) {
         self.sites.clear();
         self.threads.values_mut().for_each(ThreadSpans::restart);
         self.measured.restart();
     }
 
-    /// Returns the number of spans added, since the last [`restart`](Self::restart) if there was one.
+    /// Returns the number of spans added, since the last [`restart`](Self::restart) if there was
+    /// one.
     #[must_use]
     pub fn span_count(&self) -> u64 {
         self.sites().map(|(_, stats)| stats.histogram.count()).sum()
@@ -234,8 +241,9 @@ impl StatsBuilder {
 
     /// Adds the statistics of another builder whose ids mean the same.
     ///
-    /// Children are only found among the spans that were added to the same builder, so a thread's spans belong into one builder.
-    /// Where both saw the same thread, the later spans of that thread should have been added to this one.
+    /// Children are only found among the spans that were added to the same builder, so a thread's
+    /// spans belong into one builder. Where both saw the same thread, the later spans of that
+    /// thread should have been added to this one.
     pub fn merge(&mut self, other: &Self) {
         for (site, stats) in other.sites() {
             self.sites.of(site).merge(stats);
@@ -310,7 +318,8 @@ impl SiteStats {
     }
 }
 
-/// The part of a [`Timeline`] between two of its points, as far as it can be computed without care for the ends of the number ranges.
+/// The part of a [`Timeline`] between two of its points, as far as it can be computed without care
+/// for the ends of the number ranges.
 ///
 /// It covers the ticks `from_ticks <= t < until_ticks`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -333,7 +342,8 @@ impl Line {
         Some(ns(end_ticks) - ns(start_ticks))
     }
 
-    /// Moves to the line that covers `end_ticks`, and returns the nanoseconds between two ticks that the present line does not cover.
+    /// Moves to the line that covers `end_ticks`, and returns the nanoseconds between two ticks
+    /// that the present line does not cover.
     #[cold]
     fn follow(&mut self, timeline: &Timeline, start_ticks: u64, end_ticks: u64) -> u64 {
         *self = Self::at(timeline, end_ticks).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Finds the children of each span of a thread while the spans arrive in the order in which they ended.
+//! Finds the children of each span of a thread while the spans arrive in the order in which they
+//! ended.
 //!
-//! Scopes of one thread nest: two spans are disjoint, or one contains the other. When a span ends, everything inside it has
-//! ended before, and everything that ended before and started no earlier than it did is inside it. So a stack of
-//! ended subtrees suffices, ascending by start:
+//! Scopes of one thread nest: two spans are disjoint, or one contains the other. When a span ends,
+//! everything inside it has ended before, and everything that ended before and started no earlier
+//! than it did is inside it. So a stack of ended subtrees suffices, ascending by start:
 //!
 //! ```text
 //! on the end of span s:
@@ -11,18 +12,23 @@
 //!     push s
 //! ```
 //!
-//! What stays on the stack has no parent yet. Its parent may still be open and end in a later batch, so the stack outlives batches.
+//! A subtree that stays on the stack has no parent yet. Its parent may still be open and end in a
+//! later batch, so the stack outlives batches.
 //!
 //! A thread whose scopes never get a parent would grow the stack for ever. Three things bound it:
 //!
-//! - [`EndedSpans::settle`] is told which scopes are open. Neighbours on the stack with no open scope beginning between them will only
-//!   ever be popped together, so they become one *run*. Nothing is lost by that.
-//! - Without that knowledge, a stack of [`FOLD_AT`] subtrees gives up its older half: neighbours become runs two by two, and each
-//!   time that it happens the runs before them are merged two by two as well. Runs therefore get longer with age, and the stack holds
-//!   at most 1.5 × [`FOLD_AT`] entries. A span that begins inside a run takes the share of the run that follows from its position, as if
-//!   the subtrees of the run were evenly spread; the rest of the run stays for the parent of both. Every nanosecond is so still subtracted
-//!   exactly once, and the sum of all self times stays exact; which of two ancestors it was subtracted from is not, which
-//!   [`EndedSpans::split_runs`] counts. A span that began fewer than `FOLD_AT / 2` siblings ago never meets a run.
+//! - [`EndedSpans::settle`] is told which scopes are open. Neighbours on the stack with no open
+//!   scope beginning between them will only ever be popped together, so they become one *run*.
+//!   Nothing is lost by that.
+//! - Without that knowledge, a stack of [`FOLD_AT`] subtrees gives up its older half: neighbours
+//!   become runs two by two, and each time that it happens the runs before them are merged two by
+//!   two as well. Runs therefore get longer with age, and the stack holds at most 1.5 × [`FOLD_AT`]
+//!   entries. A span that begins inside a run takes the share of the run that follows from its
+//!   position, as if the subtrees of the run were evenly spread; the rest of the run stays for the
+//!   parent of both. Every nanosecond is so still subtracted exactly once, and the sum of all self
+//!   times stays exact; which of two ancestors it was subtracted from is not, which
+//!   [`EndedSpans::split_runs`] counts. A span that began fewer than `FOLD_AT / 2` siblings ago
+//!   never meets a run.
 //! - The spans that met a run are few, since each of them contains `FOLD_AT / 2` subtrees or is
 //!   open inside one that does, and their starts are noted. So whoever can read the spans once more
 //!   gives these starts to a second stack ([`EndedSpans::for_second_pass`]), which merges only what
@@ -32,8 +38,9 @@ use std::sync::Arc;
 
 use crate::model::measures::Weight;
 
-/// Number of subtrees on the stack at which the older half is folded into runs. It exceeds what one drain of a ring of
-/// 256 KiB brings, so that a drain that calls `settle` after each batch never folds.
+/// Number of subtrees on the stack at which the older half is folded into runs. It exceeds what one
+/// drain of a ring of 256 KiB brings, so that a drain that calls `settle` after each batch never
+/// folds.
 pub(super) const FOLD_AT: usize = if cfg!(miri) { 64 } else { 32_768 };
 
 /// A span that ended and has no parent yet, with all that it contains.
@@ -54,7 +61,7 @@ struct Run<W> {
     spans: u64,
 }
 
-/// What a span contains.
+/// The contents of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Children<W> {
     /// Sum of the weights of its children.
@@ -97,7 +104,8 @@ impl<W: Weight> EndedSpans<W> {
     pub(crate) fn end(&mut self, start_ticks: u64, weight: W) -> Children<W> {
         let mut inside = Children::<W>::default();
         let mut unfinished = self.recent.len();
-        // A local count and a value passed by copy keep the sums in registers: the loop runs for every span of the program.
+        // A local count and a value passed by copy keep the sums in registers: the loop runs for
+        // every span of the program.
         while let Some(top) = unfinished.checked_sub(1).map(|last| self.recent[last]) {
             if top.start_ticks < start_ticks {
                 break;
@@ -177,8 +185,9 @@ impl<W: Weight> EndedSpans<W> {
 
     /// Merges what no scope that is open now can tell apart.
     ///
-    /// `open_start_ticks` are the starts of the thread's open scopes, ascending, as they were at `as_of_ticks`; every scope that had
-    /// ended by then must have been given to [`end`](Self::end).
+    /// `open_start_ticks` are the starts of the thread's open scopes, ascending, as they were at
+    /// `as_of_ticks`; every scope that had ended by then must have been given to
+    /// [`end`](Self::end).
     pub(super) fn settle(&mut self, as_of_ticks: u64, open_start_ticks: &[u64]) {
         let mut settled: usize = 0;
         for i in 0..self.runs.len() {
@@ -252,7 +261,8 @@ fn first_after(ascending: &[u64], ticks: u64) -> Option<u64> {
     ascending.get(after).copied()
 }
 
-/// Appends `next` to the last of the first `length` runs and returns `length`, or `None` when there is none or an open scope begins between the two.
+/// Appends `next` to the last of the first `length` runs and returns `length`, or `None` when there
+/// is none or an open scope begins between the two.
 fn join_run<W: Weight>(
     runs: &mut [Run<W>],
     length: usize,
@@ -307,7 +317,8 @@ impl<W: Weight> Run<W> {
         self.weight = self.weight.less(share.sum);
         self.subtrees -= share.children;
         self.spans -= share.descendants;
-        // A run of one begins and ends with the start of its only subtree, so a run that can be split holds two at least.
+        // A run of one begins and ends with the start of its only subtree, so a run that can be
+        // split holds two at least.
         self.last_start_ticks = if self.subtrees == 1 {
             self.first_start_ticks
         } else {

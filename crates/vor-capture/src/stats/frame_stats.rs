@@ -9,7 +9,8 @@ const MAX_FRAME_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 /// Lengths of frames, in an HDR histogram of 3 significant digits.
 ///
-/// Any `u64` can be recorded. Lengths over 24 hours count as 24 hours and are counted by [`clamped`](Self::clamped).
+/// Any `u64` can be recorded. Lengths over 24 hours count as 24 hours and are counted by
+/// [`clamped`](Self::clamped).
 #[derive(Clone)]
 pub struct FrameStats {
     histogram: Histogram<u64>,
@@ -38,7 +39,8 @@ impl FrameStats {
     pub fn record_ns(&mut self, ns: u64) {
         let kept_ns = ns.min(MAX_FRAME_NS);
         self.clamped += u64::from(kept_ns < ns);
-        // The histogram grows by itself up to any 64-bit value, so this can only fail where memory is counted in fewer bits.
+        // The histogram grows by itself up to any 64-bit value, so this can only fail where memory
+        // is counted in fewer bits.
         if self.histogram.record(kept_ns).is_err() {
             self.histogram.saturating_record(kept_ns);
             self.clamped += u64::from(kept_ns == ns);
@@ -76,7 +78,8 @@ impl FrameStats {
         self.histogram.value_at_quantile(0.99)
     }
 
-    /// Returns the mean length in nanoseconds, 0 without frames. It is computed of the lengths themselves and not of the histogram.
+    /// Returns the mean length in nanoseconds, 0 without frames. It is computed of the lengths
+    /// themselves and not of the histogram.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self.count() {

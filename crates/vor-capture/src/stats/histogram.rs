@@ -1,10 +1,12 @@
 //! A log-linear histogram of nanoseconds that costs one increment per value.
 //!
-//! Each octave (the values between two powers of two) is cut into 32 buckets of equal width, and values below 64 have a bucket of their own.
-//! A bucket is at most 1/32 as wide as its lowest value, so its middle is at most 1.6 % away from any value in it.
+//! Each octave (the values between two powers of two) is cut into 32 buckets of equal width, and
+//! values below 64 have a bucket of their own. A bucket is at most 1/32 as wide as its lowest
+//! value, so its middle is at most 1.6 % away from any value in it.
 //!
-//! All of `u64` needs 1 920 buckets, 15 KiB. The durations of one call site rarely span more than a few octaves, so only the
-//! octaves between the lowest and the highest seen are held: `counts[i]` counts bucket `base + i`.
+//! All of `u64` needs 1 920 buckets, 15 KiB. The durations of one call site rarely span more than a
+//! few octaves, so only the octaves between the lowest and the highest seen are held: `counts[i]`
+//! counts bucket `base + i`.
 
 /// Log2 of the number of buckets per octave.
 const OCTAVE_BITS: u32 = 5;
@@ -124,8 +126,9 @@ impl Histogram {
         self.counts.is_empty()
     }
 
-    /// Returns the value below or at which the fraction `quantile` of all values lies: the middle of the bucket that holds the
-    /// value of rank `ceil(quantile * count)`, counted from 1. Returns 0 when nothing was counted.
+    /// Returns the value below or at which the fraction `quantile` of all values lies: the middle
+    /// of the bucket that holds the value of rank `ceil(quantile * count)`, counted from 1. Returns
+    /// 0 when nothing was counted.
     #[must_use]
     pub fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();

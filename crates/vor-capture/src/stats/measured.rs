@@ -1,4 +1,5 @@
-//! Sums of what spans measured beside their length: processor time and allocations, of each call site with and without the spans inside.
+//! Sums of what spans measured beside their length: processor time and allocations, of each call
+//! site with and without the spans inside.
 //!
 //! Only spans that measured something carry values, and a span holds all that the spans inside it
 //! measured. So the spans with values nest among themselves, and [`ThreadSpans`] finds what each
@@ -15,7 +16,7 @@ use crate::model::measures::{Measured, Measures};
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredSums {
     sites: FxHashMap<SiteId, Sums>,
-    /// What is measured at a call site, and the number of the arguments that are its own.
+    /// The measures of a call site, and the number of its own arguments.
     known: FxHashMap<SiteId, (Measures, usize)>,
     threads: FxHashMap<ThreadId, ThreadSpans<Measured>>,
     estimates: u64,

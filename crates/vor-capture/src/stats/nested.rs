@@ -16,7 +16,7 @@
 //!     push s
 //! ```
 //!
-//! The log fills the stack when tracking begins. What has left the log by then is not known:
+//! The log fills the stack when tracking begins. Spans that have left the log by then are unknown:
 //!
 //! - [`NestedSpans::settle`] is told which scopes are open. It begins to track their sites, and
 //!   empties the log: spans of another site will not be contained by one of their own.
@@ -66,7 +66,7 @@ pub(super) struct NestedSpans<W> {
     estimates: u64,
 }
 
-/// What a thread knows of a call site.
+/// The state of a call site on a thread.
 #[derive(Clone, Debug)]
 struct SiteSpans<W> {
     /// One more than the position of the first span and of the last; 0 without spans.
@@ -232,7 +232,7 @@ impl<W: Weight> NestedSpans<W> {
         for &(site, _) in open {
             self.track(site);
         }
-        // What began after the scopes were read may be in a scope that began after it, too.
+        // Spans that began after the scopes were read may be in a scope that began later, too.
         let recent = usize::try_from(waiting.recent_spans()).unwrap_or(usize::MAX);
         let settled = self.log.len().saturating_sub(recent);
         self.log.drain(..settled);
@@ -330,7 +330,7 @@ fn outermost<W>(site: SiteId, mut spans: &[Logged<W>]) -> impl Iterator<Item = (
         while let Some((last, before)) = spans.split_last() {
             spans = before;
             if last.site == site {
-                // What is inside it ended directly before it.
+                // The spans inside it ended directly before it.
                 spans = &before[..before.len().saturating_sub(last.descendants as usize)];
                 return Some((before.len(), last));
             }

@@ -5,8 +5,9 @@ use crate::model::measures::{Measured, Measures};
 
 /// Statistics of all spans of one call site.
 ///
-/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns; where scopes are
-/// counted (`Config::aggregate`) and not recorded, they are at most 12.5 % off.
+/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and
+/// exact below 64 ns; where scopes are counted (`Config::aggregate`) and not recorded, they are at
+/// most 12.5 % off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScopeStats {
     /// The call site.
@@ -35,14 +36,15 @@ pub struct ScopeStats {
     pub max_ns: u64,
     /// Number of spans directly inside them; 0 where scopes are counted and not recorded.
     pub child_spans: u64,
-    /// Number of spans inside them, at any depth; 0 where scopes are counted. A span inside two of them, one of which contains the other, counts twice.
+    /// Number of spans inside them, at any depth; 0 where scopes are counted. A span inside two of
+    /// them, one of which contains the other, counts twice.
     pub descendant_spans: u64,
     /// Number of them that lie inside another one of the same call site on the same thread:
     /// recursive calls; 0 where scopes are counted.
     pub nested_spans: u64,
     /// What [`descendant_spans`](Self::descendant_spans) counts for these recursive calls.
     pub nested_descendant_spans: u64,
-    /// What was measured of them beside their length.
+    /// The measures that they have beside their duration.
     pub measures: Measures,
     /// Sums of that, the spans inside them included; a recursive call adds nothing to the call
     /// around it.
@@ -62,7 +64,8 @@ impl ScopeStats {
             .then(|| self.total_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns the sum of the processor times of the spans in nanoseconds, without those of the spans directly inside them, where it was measured.
+    /// Returns the sum of the processor times of the spans in nanoseconds, without those of the
+    /// spans directly inside them, where it was measured.
     #[must_use]
     pub fn self_cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.self_measured.off_cpu_ns;
@@ -73,9 +76,10 @@ impl ScopeStats {
 
     /// Returns what would have been measured had the instrumentation cost nothing.
     ///
-    /// `empty_span_ns` is what one empty scope costs the code around it, as `calibrate()` measures it. A scope is two
-    /// clock reads and little else, so one half of the cost falls between the two instants that its span records and the
-    /// other half outside, into the span around it. With `c = empty_span_ns`:
+    /// `empty_span_ns` is what one empty scope costs the code around it, as `calibrate()` measures
+    /// it. A scope is two clock reads and little else, so one half of the cost falls between the
+    /// two instants that its span records and the other half outside, into the span around it. With
+    /// `c = empty_span_ns`:
     ///
     /// ```text
     /// total' = total - (count - nested_spans) * c/2
@@ -84,9 +88,9 @@ impl ScopeStats {
     /// ```
     ///
     /// and the minimum, mean, percentiles and maximum lose the mean correction `c/2 +
-    /// descendant_spans * c / count`.
-    /// Nothing falls below 0. Where nothing would have, the corrected self times of a root and its descendants
-    /// still add up to the root's corrected total, up to the half nanoseconds that are rounded away.
+    /// descendant_spans * c / count`. Nothing falls below 0. Where nothing would have, the
+    /// corrected self times of a root and its descendants still add up to the root's corrected
+    /// total, up to the half nanoseconds that are rounded away.
     #[must_use]
     pub fn corrected(&self, empty_span_ns: u64) -> Self {
         let cost = u128::from(empty_span_ns);

@@ -10,8 +10,9 @@ use crate::model::timeline::Timeline;
 
 /// Measures the spans of batches. The batches of a thread must come in their order.
 ///
-/// A self time is the span's length without that of the spans directly inside it, in whichever frame they ended. So the
-/// self times of a call site add up to what [`StatsBuilder`](super::StatsBuilder) says, to the nanosecond.
+/// A self time is the span's length without that of the spans directly inside it, in whichever
+/// frame they ended. So the self times of a call site add up to what
+/// [`StatsBuilder`](super::StatsBuilder) says, to the nanosecond.
 #[derive(Debug, Default)]
 pub struct SpanTimer {
     threads: FxHashMap<ThreadId, EndedSpans<u64>>,

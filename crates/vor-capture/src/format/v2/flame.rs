@@ -1,16 +1,18 @@
 //! The flame of a version-2 frame: one whole puffin 0.20 frame, read without puffin.
 //!
-//! `"PFD4", u32 a, meta, u32 b, u8 compression, streams, u32 c, scope table`. Meta, streams and table are in bincode's compact
-//! form: varints, signed ones zigzag, strings as length and bytes. The streams are one more LZ4 block that holds, per
-//! thread, the scopes as nested records of fixed-width integers. Everything is checked for an exact fit, since a version-2
-//! capture has no checksum and the fit is all that tells a whole flame from a damaged one.
+//! `"PFD4", u32 a, meta, u32 b, u8 compression, streams, u32 c, scope table`. Meta, streams and
+//! table are in bincode's compact form: varints, signed ones zigzag, strings as length and bytes.
+//! The streams are one more LZ4 block that holds, per thread, the scopes as nested records of
+//! fixed-width integers. Everything is checked for an exact fit, since a version-2 capture has no
+//! checksum and the fit is all that tells a whole flame from a damaged one.
 
 use super::{Cursor, MAX_RECORD_BYTES};
 
-/// What a puffin frame says.
+/// The contents of a puffin frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flame {
-    /// Number of the puffin frame, which counts marks and not records. A record that repeats it repeats the whole flame.
+    /// Number of the puffin frame, which counts marks and not records. A record that repeats it
+    /// repeats the whole flame.
     pub frame_index: u64,
     /// Start of the first and end of the last scope, in nanoseconds since 1970.
     pub range_ns: (i64, i64),
@@ -195,8 +197,8 @@ fn parse_streams(bytes: &[u8]) -> Result<Vec<FlameThread>, String> {
 
 /// Reads one thread's nested scopes.
 ///
-/// A scope is `'(' u32 id, i64 start, u8 n, n bytes data, u64 size of children, children, ')' i64 end`. The open scopes are
-/// kept on a stack of our own, so depth in the file is no depth of calls.
+/// A scope is `'(' u32 id, i64 start, u8 n, n bytes data, u64 size of children, children, ')' i64
+/// end`. The open scopes are kept on a stack of our own, so depth in the file is no depth of calls.
 fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
     let mut cursor = Cursor::new(bytes);
     let mut spans: Vec<FlameSpan> = Vec::new();

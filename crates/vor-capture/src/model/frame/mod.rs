@@ -1,8 +1,9 @@
 //! A finished frame.
 //!
-//! Between two marks of the same frame set lies a frame. Its spans are a tree per thread in pre-order: a parent precedes its
-//! children, and the subtree of span `i` is the slice `i .. i + spans[i].subtree_len`. A snapshot borrows nothing and knows
-//! no sink; whether it came from the rings or from a capture cannot be told.
+//! Between two marks of the same frame set lies a frame. Its spans are a tree per thread in
+//! pre-order: a parent precedes its children, and the subtree of span `i` is the slice `i .. i +
+//! spans[i].subtree_len`. A snapshot borrows nothing and knows no sink; whether it came from the
+//! rings or from a capture cannot be told.
 
 mod tree;
 mod order;
@@ -35,7 +36,8 @@ pub struct FrameSnapshot {
     pub merged_marks: u64,
     /// Spans that ended in the frame, whether or not they are held in `threads`.
     pub span_count: u64,
-    /// The spans, one tree per thread; empty where no one asked for trees, and in secondary frame sets.
+    /// The spans, one tree per thread; empty where no one asked for trees, and in secondary frame
+    /// sets.
     pub threads: Vec<ThreadTree>,
 }
 
@@ -59,11 +61,13 @@ pub struct ThreadTree {
     pub arg_values: Vec<ArgValue>,
     /// Its messages, ascending by time.
     pub messages: Vec<Message>,
-    /// Tasks that ended on the thread, ascending by their end. They overlap, and are no part of the tree. At most as many as the frame may hold spans.
+    /// Tasks that ended on the thread, ascending by their end. They overlap, and are no part of the
+    /// tree. At most as many as the frame may hold spans.
     pub async_spans: Vec<AsyncSpan>,
     /// Tasks that ended on the thread, whether or not they are held in `async_spans`.
     pub async_span_count: u64,
-    /// What happened within tasks on the thread, ascending by its end; as many at most as the frame may hold spans, and as many points of flows.
+    /// Events of tasks on the thread, ascending by their end; at most as many as the frame may hold
+    /// spans, and as many points of flows.
     pub task_events: Vec<TaskEvent>,
     /// Points at which a flow passed the thread, ascending by time.
     pub flows: Vec<FlowPoint>,
@@ -82,7 +86,8 @@ pub struct Span {
     pub depth: u32,
     /// Number of spans in its subtree, itself included; at least 1.
     pub subtree_len: u32,
-    /// Its arguments, as the begin and the end of a range of [`ThreadTree::arg_values`]; see [`ThreadTree::args`].
+    /// Its arguments, as the begin and the end of a range of [`ThreadTree::arg_values`]; see
+    /// [`ThreadTree::args`].
     pub args: (u32, u32),
 }
 
@@ -96,7 +101,8 @@ impl Span {
 }
 
 impl ThreadTree {
-    /// Returns the arguments of one of the tree's spans, in the order of the call site's `arg_names`.
+    /// Returns the arguments of one of the tree's spans, in the order of the call site's
+    /// `arg_names`.
     #[inline]
     #[must_use]
     pub fn args(&self, span: &Span) -> &[ArgValue] {

@@ -1,26 +1,31 @@
 //! From the order in which scopes ended to a tree.
 //!
-//! A thread's spans arrive in post-order: children before the span around them. Two passes turn them into
-//! pre-order without a pointer in sight.
+//! A thread's spans arrive in post-order: children before the span around them. Two passes turn
+//! them into pre-order without a pointer in sight.
 //!
-//! 1. *Sizes*, as the spans arrive. What nothing contains yet (a root so far) ends a subtree whose size is known, so the roots are found from the
-//!    last span backwards, subtree by subtree. A span that ends takes the nearest roots as long as it contains them; all that lies
-//!    behind the first position taken is its subtree. Roots ascend by start, so one comparison per root decides.
-//! 2. *Positions*, when the frame is finished. The first pass also counted, at each position, how many larger subtrees begin there. The depth
-//!    of a span is how many have begun up to its position and not ended before it, its own left out: a running sum, without a branch to
-//!    mispredict. A span at position `i` with `n` spans in its subtree has `i + 1 - n` spans before its subtree in
-//!    post-order, and those plus its `depth` ancestors before it in pre-order.
+//! 1. *Sizes*, as the spans arrive. A span that no other contains yet (a root so far) ends a
+//!    subtree whose size is known, so the roots are found from the last span backwards, subtree by
+//!    subtree. A span that ends takes the nearest roots as long as it contains them; all that lies
+//!    behind the first position taken is its subtree. Roots ascend by start, so one comparison per
+//!    root decides.
+//! 2. *Positions*, when the frame is finished. The first pass also counted, at each position, how
+//!    many larger subtrees begin there. The depth of a span is how many have begun up to its
+//!    position and not ended before it, its own left out: a running sum, without a branch to
+//!    mispredict. A span at position `i` with `n` spans in its subtree has `i + 1 - n` spans before
+//!    its subtree in post-order, and those plus its `depth` ancestors before it in pre-order.
 //!
-//! A span contains another one that ended before it, started at or after it, and has its end inside. Of two
-//! spans with the same start, and even of two equal ones of zero length, the one that ended later is therefore the parent.
-//! A span whose parent ends in a later frame is a root.
+//! A span contains another one that ended before it, started at or after it, and has its end
+//! inside. Of two spans with the same start, and even of two equal ones of zero length, the one
+//! that ended later is therefore the parent. A span whose parent ends in a later frame is a root.
 //!
 //! # The limit
 //!
-//! A builder holds a settable number of spans. Beyond it, a span that contains nothing held is only counted. One that does contain held spans was
-//! open when the limit was reached, and it matters more than the last leaf below it: that leaf makes room. So a
-//! frame of an hour shows its outermost scopes and its first details, and the tree has no gaps above any span it shows. Tasks stand beside the
-//! tree, and so does what happened in them, and the points of flows; as many of each are held, the first ones.
+//! A builder holds a settable number of spans. Beyond it, a span that contains nothing held is only
+//! counted. One that does contain held spans was open when the limit was reached, and it matters
+//! more than the last leaf below it: that leaf makes room. So a frame of an hour shows its
+//! outermost scopes and its first details, and the tree has no gaps above any span it shows. Tasks
+//! stand beside the tree, and so does what happened in them, and the points of flows; as many of
+//! each are held, the first ones.
 
 use rustc_hash::FxHashMap;
 
@@ -28,7 +33,8 @@ use super::{Span, ThreadTree};
 use crate::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use crate::model::catalog::{SiteId, ThreadId};
 
-/// Builds the trees of one frame after the other from batches; buffers are kept from frame to frame.
+/// Builds the trees of one frame after the other from batches; buffers are kept from frame to
+/// frame.
 #[derive(Debug, Default)]
 pub struct TreeBuilder {
     max_spans: usize,
@@ -46,10 +52,11 @@ pub struct TreeBuilder {
     spare: Vec<ThreadTree>,
 }
 
-/// What a [`TreeBuilder`] made of a frame's batches.
+/// The trees that a [`TreeBuilder`] made of a frame's batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
-    /// The trees, ascending by thread. A thread that wrote messages or ended tasks, but ended no span, has an entry without spans.
+    /// The trees, ascending by thread. A thread that wrote messages or ended tasks, but ended no
+    /// span, has an entry without spans.
     pub threads: Vec<ThreadTree>,
     /// Spans that were added, whether or not they are held in `threads`.
     pub span_count: u64,
@@ -101,7 +108,8 @@ impl TreeBuilder {
         }
     }
 
-    /// Adds what a thread ended to the current frame. Batches of one thread must come in the order in which they were drained.
+    /// Adds what a thread ended to the current frame. Batches of one thread must come in the order
+    /// in which they were drained.
     pub fn add(&mut self, batch: &ThreadBatch) {
         self.span_count += batch.len() as u64;
         self.dropped_spans += batch.dropped_spans;
@@ -193,7 +201,8 @@ fn keep<T: Copy>(kept: &mut Vec<T>, coming: &[T], held: &mut usize, most: usize)
 }
 
 impl Growing {
-    /// Adds the first `count` spans of a batch, for which there is room; returns how many of its argument lists were used.
+    /// Adds the first `count` spans of a batch, for which there is room; returns how many of its
+    /// argument lists were used.
     fn add_fitting(&mut self, batch: &ThreadBatch, count: usize) -> usize {
         self.ended.reserve(count);
         let columns = batch.start_ticks[..count]
@@ -216,7 +225,8 @@ impl Growing {
         args_done
     }
 
-    /// Goes on with a batch, from span `from`, when there is no room: spans that contain held ones take the place of a leaf below them.
+    /// Goes on with a batch, from span `from`, when there is no room: spans that contain held ones
+    /// take the place of a leaf below them.
     fn add_ancestors(&mut self, batch: &ThreadBatch, from: usize, args_done: usize) {
         let mut args = batch.args[args_done..].iter().peekable();
         for i in from..batch.len() {
@@ -272,7 +282,8 @@ impl Growing {
         for ancestor in &mut self.ended[leaf..] {
             ancestor.subtree_len -= 1;
         }
-        // Subtrees that began with the leaf begin with its parent, except the parent's own: it had no other child and is a leaf now.
+        // Subtrees that began with the leaf begin with its parent, except the parent's own: it had
+        // no other child and is a leaf now.
         if let (Some(begins), Some(parent)) = (removed.begins.checked_sub(1), self.ended.get_mut(leaf)) {
             parent.begins += begins;
         }
@@ -295,7 +306,7 @@ impl Growing {
     /// Writes the spans in pre-order, and is empty afterwards.
     fn finish(&mut self) -> ThreadTree {
         let mut tree = std::mem::take(&mut self.tree);
-        // What a recycled tree still holds is overwritten below, span by span.
+        // The loop below overwrites the contents of a recycled tree, span by span.
         tree.spans.resize(self.ended.len(), Span::default());
         let mut around = 0;
         for (position, span) in self.ended.iter().enumerate() {
