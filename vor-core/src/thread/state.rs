@@ -393,8 +393,9 @@ impl ThreadState {
 
     /// Reads the open scopes into `out`, outermost first, and returns whether these are all that were open at one moment.
     ///
-    /// A scope is taken when two readings agree on its start and its site, which no two scopes of an entry share. Where the thread
-    /// opens and closes too fast for that, the inner scopes are left out.
+    /// A scope is taken when two readings agree on its start and its site, which no two scopes of an
+    /// entry share that a tick tells apart, and the site is one. Where the thread opens and closes
+    /// too fast for that, the inner scopes are left out.
     pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
         for _ in 0..64 {
             let depth = self.depth(Ordering::Acquire);
@@ -402,7 +403,9 @@ impl ThreadState {
             out.extend(self.open.iter().take(depth).map(OpenEntry::read));
             let still = self.depth(Ordering::Acquire).min(out.len());
             let same = out.iter().zip(&self.open).take(still);
-            let same = same.take_while(|(seen, entry)| **seen == entry.read()).count();
+            let is_same =
+                |(seen, entry): &(&(SiteId, u64), &OpenEntry)| **seen == entry.read() && seen.0 != SiteId(0);
+            let same = same.take_while(is_same).count();
             if same == depth {
                 return true;
             }

@@ -11,8 +11,10 @@
 #[cfg(target_arch = "x86_64")]
 pub mod stepping;
 
+#[path = "../common/again.rs"]
+mod again;
+
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -41,7 +43,7 @@ pub fn in_a_process(test: &str, body: impl FnOnce()) {
         unsafe { libc::alarm(MOST_SECONDS) };
         return body();
     }
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = again::again();
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     let output = command.env(CHILD, test).output().unwrap();
     print!("{}", String::from_utf8_lossy(&output.stdout));
