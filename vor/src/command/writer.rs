@@ -15,6 +15,10 @@ pub(crate) enum Writer {
     /// It lives, or nobody can tell.
     MayLive,
     /// It ended without closing the capture; in words for a message.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux lists processes like files")
+    )]
     Gone(String),
 }
 
