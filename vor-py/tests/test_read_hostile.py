@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -93,6 +94,14 @@ def test_pieces_moved_and_noise(whole: bytes, tmp_path: Path) -> None:
         else:
             content = whole[:to] + dice.randbytes(len(piece)) + whole[to + len(piece) :]
         path.write_bytes(content)
+        use(path)
+
+
+def test_frames_that_come_twice(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "twice.vor"
+    places = range(44, len(whole), len(whole) // 24)
+    for begin, to in itertools.product(places, places):
+        path.write_bytes(whole[:to] + whole[begin : begin + len(whole) // 6] + whole[to:])
         use(path)
 
 

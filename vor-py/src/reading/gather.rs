@@ -17,6 +17,7 @@ use vor_core::stats::StatsBuilder;
 
 use super::error::failed;
 use super::pages::large_columns;
+use super::table::frames_within;
 
 /// How many pieces are read until somebody asks whether Ctrl-C was pressed.
 const PIECES_BETWEEN_SIGNALS: usize = 256;
@@ -125,11 +126,7 @@ pub(super) fn gather(
     let Wanted::Frames { first, last } = wanted else {
         return stream(path, capture, wanted, with_spans, room(info.spans));
     };
-    let begin = frames.partition_point(|(_, frame)| frame.index < first);
-    let end = frames
-        .partition_point(|(_, frame)| frame.index <= last)
-        .max(begin);
-    let chosen = &frames[begin..end];
+    let chosen = &frames[frames_within(frames, |(_, frame)| frame.index, first, last)];
     let spans: u64 = chosen
         .iter()
         .fold(0, |sum: u64, (_, frame)| sum.saturating_add(frame.span_count));

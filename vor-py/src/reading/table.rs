@@ -37,6 +37,19 @@ pub(super) struct FrameEnd {
     pub(super) end: usize,
 }
 
+/// Returns the range of frames from number `first` to `last`. Numbers ascend, unless damage moved
+/// a frame: then the range ends before the first that does not belong to it.
+pub(super) fn frames_within<T>(
+    frames: &[T],
+    number: impl Fn(&T) -> u64,
+    first: u64,
+    last: u64,
+) -> Range<usize> {
+    let begin = frames.partition_point(|frame| number(frame) < first);
+    let wanted = |frame: &&T| (first..=last).contains(&number(frame));
+    begin..begin + frames[begin..].iter().take_while(wanted).count()
+}
+
 /// What makes a column when it is asked for.
 type Maker = Box<dyn Fn() -> Result<ArrayRef, arrow_schema::ArrowError> + Send + Sync>;
 
@@ -167,12 +180,11 @@ impl Table {
     /// Return the rows of frames by their numbers, from the first to the last of them.
     #[pyo3(signature = (first, last, /))]
     fn of_frames(&self, first: u64, last: u64) -> Self {
+        let rows_of = frames_within(&self.frames, |of| of.frame, first, last);
         let end_of = |at: usize| at.checked_sub(1).map_or(0, |at| self.frames[at].end);
-        let begin = end_of(self.frames.partition_point(|of| of.frame < first));
-        let end = end_of(self.frames.partition_point(|of| of.frame <= last));
+        let (begin, end) = (end_of(rows_of.start), end_of(rows_of.end));
         let within = |row: usize| row.clamp(self.rows.start, self.rows.end);
-        let begin = within(begin);
-        self.part(begin..within(end).max(begin))
+        self.part(within(begin)..within(end))
     }
 
     /// Return the columns whose rows may differ, and one row of those of which all rows are the same. The latter need no memory for each row where they go.
