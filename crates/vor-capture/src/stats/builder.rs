@@ -9,11 +9,12 @@
 use rustc_hash::FxHashMap;
 
 use super::by_site::BySite;
+use super::ended::Children;
 use super::histogram::Histogram;
 use super::measured::MeasuredSums;
 use super::nested::Nested;
 use super::scope_stats::ScopeStats;
-use super::thread_spans::ThreadSpans;
+use super::thread_spans::{SiteSums, ThreadSpans};
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::measures::Measures;
@@ -100,55 +101,27 @@ impl StatsBuilder {
     /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of
     /// every span, both in nanoseconds, for statistics of its own.
     #[inline]
-    pub fn add_each(
-        &mut self,
-        timeline: &Timeline,
-        batch: &ThreadBatch,
-        mut each: impl FnMut(SiteId, u64, u64),
-    ) {
+    pub fn add_each(&mut self, timeline: &Timeline, batch: &ThreadBatch, each: impl FnMut(SiteId, u64, u64)) {
         if batch.sites.is_empty() {
             return;
         }
-        let spans = self.threads.entry(batch.thread).or_default();
         let mut line = Line::default();
         let ended = batch
             .start_ticks
             .iter()
             .zip(&batch.duration_ticks)
             .zip(&batch.sites);
-        for ((&start_ticks, &duration_ticks), &site) in ended {
+        let spans = ended.map(|((&start_ticks, &duration_ticks), &site)| {
             let end_ticks = start_ticks.saturating_add(duration_ticks);
             let length_ns = match line.length_ns(start_ticks, end_ticks) {
                 Some(ns) => ns,
                 None => line.follow(timeline, start_ticks, end_ticks),
             };
-            let (inside, nested) = spans.end(site, start_ticks, length_ns);
-            let stats = self.sites.of(site);
-            stats.lengths_ns = stats.lengths_ns.wrapping_add(length_ns);
-            if length_ns < stats.min_ns {
-                stats.min_ns = length_ns;
-            }
-            if length_ns > stats.max_ns {
-                stats.max_ns = length_ns;
-            }
-            let mut self_ns = length_ns;
-            // Most spans are leaves, and a leaf is its own time.
-            if inside.children > 0 {
-                let children_ns = inside.sum.min(length_ns);
-                self_ns -= children_ns;
-                stats.children_ns = stats.children_ns.wrapping_add(children_ns);
-                stats.child_spans += inside.children;
-                stats.descendant_spans += inside.descendants;
-                if nested.calls > 0 {
-                    stats.nested = stats.nested.plus(Nested {
-                        sum: nested.sum.min(length_ns),
-                        ..nested
-                    });
-                }
-            }
-            stats.histogram.add(length_ns);
-            each(site, length_ns, self_ns);
-        }
+            (site, start_ticks, length_ns)
+        });
+        let sites = &mut self.sites;
+        let thread = self.threads.entry(batch.thread).or_default();
+        thread.add(spans, &mut Sums { sites, each });
     }
 
     /// Tells which scopes a thread has open, so that what it ended before can be held in little
@@ -265,6 +238,28 @@ impl StatsBuilder {
     }
 }
 
+/// The statistics of the call sites, and who is told of each span.
+struct Sums<'a, F> {
+    sites: &'a mut BySite<SiteStats>,
+    each: F,
+}
+
+impl<F: FnMut(SiteId, u64, u64)> SiteSums<u64> for Sums<'_, F> {
+    #[inline]
+    fn add(&mut self, site: SiteId, length_ns: u64, inside: Children<u64>) {
+        let self_ns = self.sites.of(site).add(length_ns, inside);
+        (self.each)(site, length_ns, self_ns);
+    }
+
+    fn add_nested(&mut self, site: SiteId, length_ns: u64, inside: Nested<u64>) {
+        let stats = self.sites.of(site);
+        stats.nested = stats.nested.plus(Nested {
+            sum: inside.sum.min(length_ns),
+            ..inside
+        });
+    }
+}
+
 impl Default for SiteStats {
     fn default() -> Self {
         Self {
@@ -281,6 +276,29 @@ impl Default for SiteStats {
 }
 
 impl SiteStats {
+    /// Adds a span, and returns its self time.
+    #[inline]
+    fn add(&mut self, length_ns: u64, inside: Children<u64>) -> u64 {
+        self.lengths_ns = self.lengths_ns.wrapping_add(length_ns);
+        if length_ns < self.min_ns {
+            self.min_ns = length_ns;
+        }
+        if length_ns > self.max_ns {
+            self.max_ns = length_ns;
+        }
+        let mut self_ns = length_ns;
+        // Most spans are leaves, and a leaf is its own time.
+        if inside.children > 0 {
+            let children_ns = inside.sum.min(length_ns);
+            self_ns -= children_ns;
+            self.children_ns = self.children_ns.wrapping_add(children_ns);
+            self.child_spans += inside.children;
+            self.descendant_spans += inside.descendants;
+        }
+        self.histogram.add(length_ns);
+        self_ns
+    }
+
     fn merge(&mut self, other: &Self) {
         self.lengths_ns = self.lengths_ns.wrapping_add(other.lengths_ns);
         self.children_ns = self.children_ns.wrapping_add(other.children_ns);

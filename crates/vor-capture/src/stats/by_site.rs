@@ -44,11 +44,6 @@ impl<T: Default> BySite<T> {
         dense.chain(sparse).map(|(id, value)| (SiteId(id), value))
     }
 
-    /// Returns all values, in no particular order, also default ones.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.dense.iter_mut().chain(self.sparse.values_mut())
-    }
-
     /// Resets all values to the default.
     pub(super) fn clear(&mut self) {
         self.dense.clear();

@@ -7,10 +7,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::thread_spans::ThreadSpans;
-use crate::model::batch::ThreadBatch;
+use super::ended::Children;
+use super::nested::Nested;
+use super::thread_spans::{SiteSums, ThreadSpans};
+use crate::model::batch::{SpanArgs, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
-use crate::model::measures::{Measured, Measures};
+use crate::model::measures::{Measured, Measures, Weight};
 
 /// Sums per call site, and what they need to go on.
 #[derive(Clone, Debug, Default)]
@@ -29,33 +31,52 @@ pub(super) struct Sums {
     pub(super) own: Measured,
 }
 
+impl SiteSums<Measured> for FxHashMap<SiteId, Sums> {
+    fn add(&mut self, site: SiteId, measured: Measured, inside: Children<Measured>) {
+        let sums = self.entry(site).or_default();
+        sums.total = sums.total.plus(measured);
+        sums.own = sums.own.plus(measured.less(inside.sum));
+    }
+
+    fn add_nested(&mut self, site: SiteId, measured: Measured, inside: Nested<Measured>) {
+        let sums = self.entry(site).or_default();
+        sums.total = sums.total.less(inside.sum.each(measured, u64::min));
+    }
+}
+
 impl MeasuredSums {
     /// Adds what the spans of a batch measured. The batches of a thread must come in their order.
     pub(super) fn add(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
-        for args in &batch.args {
-            let at = args.span as usize;
-            let (Some(&site), Some(&start_ticks)) = (batch.sites.get(at), batch.start_ticks.get(at)) else {
-                continue;
-            };
-            let Some(info) = catalog.site(site) else {
-                continue;
-            };
-            let known = self.known.entry(site);
-            let (measures, own_args) = *known.or_insert_with(|| {
-                let measures = Measures::of(info);
-                let count = measures.arg_names().count();
-                (measures, info.arg_names.len().saturating_sub(count))
-            });
-            if measures.is_none() || args.values.len() <= own_args {
-                continue;
-            }
-            let measured = Measured::of(info, &args.values);
-            let spans = self.threads.entry(batch.thread).or_default();
-            let (inside, nested) = spans.end(site, start_ticks, measured);
-            let sums = self.sites.entry(site).or_default();
-            sums.total = sums.total.plus(measured.less(nested.sum));
-            sums.own = sums.own.plus(measured.less(inside.sum));
+        let spans: Vec<_> = batch
+            .args
+            .iter()
+            .filter_map(|args| self.measured_span(catalog, batch, args))
+            .collect();
+        if !spans.is_empty() {
+            let thread = self.threads.entry(batch.thread).or_default();
+            thread.add(spans.into_iter(), &mut self.sites);
         }
+    }
+
+    /// Returns the call site, the start and the values of a span that measured something.
+    fn measured_span(
+        &mut self,
+        catalog: &Catalog,
+        batch: &ThreadBatch,
+        args: &SpanArgs,
+    ) -> Option<(SiteId, u64, Measured)> {
+        let place = args.span as usize;
+        let (&site, &start_ticks) = (batch.sites.get(place)?, batch.start_ticks.get(place)?);
+        let info = catalog.site(site)?;
+        let (measures, own_args) = *self.known.entry(site).or_insert_with(|| {
+            let measures = Measures::of(info);
+            let count = measures.arg_names().count();
+            (measures, info.arg_names.len().saturating_sub(count))
+        });
+        if measures.is_none() || args.values.len() <= own_args {
+            return None;
+        }
+        Some((site, start_ticks, Measured::of(info, &args.values)))
     }
 
     pub(super) fn end_thread(&mut self, thread: ThreadId) {

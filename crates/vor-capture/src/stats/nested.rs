@@ -2,44 +2,46 @@
 //! arrive in the order in which they ended.
 //!
 //! The time during which a scope was open at all counts the time of a recursive call once. The
-//! outer call ends last: by then, the calls inside it were added already. Few sites recurse, and
-//! whether a span contains one of its own site is cheap to know: it does if the last span of the
-//! site ended after it began, which their positions in the order of ends say. A log of the last
-//! spans of the thread then says which these are. Where the span has too many descendants to look
-//! them through, its site is *tracked* from then on: the thread holds a stack of the site's ended
-//! spans that no later one contains yet:
+//! outer call ends last: by then, the calls inside it were added already. So each span is linked to
+//! the last one of its site that it does not contain, and the links of a site form a stack:
 //!
 //! ```text
-//! on the end of span s of a tracked site, with n descendants, the k-th to end on the thread:
-//!     while the top of the stack of the site ended as k - n or later: pop it, s contains it
-//!     union(site) += weight(s) - sum of the weights of the popped
-//!     push s
+//! on the end of span s, with n descendants, the k-th to end on the thread:
+//!     last = the last span of the site
+//!     while last ended as the (k - n)-th or later: s contains it; last = its link
+//!     union(site) += weight(s) - sum of the weights of those that s contains
+//!     link s to last
 //! ```
 //!
-//! The log fills the stack when tracking begins. Spans that have left the log by then are unknown:
+//! Few spans contain one of their site. These are collected, and the loop runs for them once their
+//! batch has been added.
 //!
-//! - [`NestedSpans::settle`] is told which scopes are open. It begins to track their sites, and
-//!   empties the log: spans of another site will not be contained by one of their own.
-//! - Without that knowledge, a span of a site that began before the log and is the first to recurse
-//!   is an estimate. A [second pass](NestedSpans::for_second_pass) tracks the sites that recurse
-//!   from the beginning.
+//! The links are in a log of the last spans of the thread. Spans leave the log in two cases:
+//!
+//! - [`NestedSpans::settle`] is told which scopes are open, and empties the log. Only spans of the
+//!   sites of these scopes can be contained by later ones of their site.
+//! - Without that knowledge, a log of [`MAX_LOG`] spans gives up its older half.
+//!
+//! Where spans of a site that leave the log may be contained by later ones, the site is *tracked*:
+//! they go onto a stack of their own. Without knowledge of open scopes, these are the sites that
+//! have recursed. A span that contains others of its site which left the log before the site was
+//! tracked is an estimate. A [second pass](NestedSpans::for_second_pass) tracks such sites from the
+//! beginning.
 //!
 //! Entries of a stack whose spans lie in the same ended subtree have the same ancestors from then
 //! on. Where a thread holds many entries, such entries become one: then there is at most one per
 //! site and waiting subtree.
+
+use rustc_hash::FxHashMap;
 
 use super::by_site::BySite;
 use super::ended::EndedSpans;
 use crate::model::catalog::SiteId;
 use crate::model::measures::Weight;
 
-/// Spans at which the log gives up its older half. It exceeds twice what one drain of a ring
-/// brings.
+/// Spans at which the log gives up its older half before the next batch. It exceeds what one drain
+/// of a ring brings.
 const MAX_LOG: usize = if cfg!(miri) { 128 } else { 65_536 };
-
-/// Most descendants of a span that are looked through for those of its own site. Each is looked at
-/// for the innermost span of a site around it alone.
-const MAX_WALK: u64 = if cfg!(miri) { 8 } else { 512 };
 
 /// Least number of entries at which those of all subtrees are merged. Where the open scopes are
 /// known, a quarter is enough.
@@ -50,46 +52,59 @@ const MERGE_AT: usize = if cfg!(miri) { 64 } else { 65_536 };
 const MAX_ENTRIES: usize = if cfg!(miri) { 64 } else { 65_536 };
 
 /// The ended spans of one thread that a later span of the same call site may contain.
+///
+/// The position of a span is its place in the order in which the spans of the thread ended.
 #[derive(Clone, Debug)]
 pub(super) struct NestedSpans<W> {
-    /// Spans that ended on the thread.
-    ended: u64,
-    sites: BySite<SiteSpans<W>>,
-    /// The last spans, up to number `ended`.
+    /// One more than the position of the last span of each site; 0 without one.
+    ends: BySite<u64>,
+    /// Position of the first span of the log.
+    log_begin: u64,
     log: Vec<Logged<W>>,
-    /// Spans before this position will not be contained by one of their own site, unless that is
-    /// tracked.
-    settled: u64,
+    /// Spans of the batch that contain others of their site, in their order.
+    recursive: Vec<Recursive>,
+    tracked: FxHashMap<SiteId, Tracked<W>>,
+    /// Which sites have recursed; for [`forget_half`](Self::forget_half).
+    recursed: BySite<bool>,
     /// Entries of all stacks.
     entries: usize,
     merge_at: usize,
     estimates: u64,
 }
 
-/// The state of a call site on a thread.
-#[derive(Clone, Debug)]
-struct SiteSpans<W> {
-    /// One more than the position of the first span and of the last; 0 without spans.
-    first: u64,
-    last: u64,
-    is_tracked: bool,
-    /// Spans before this position are missing on the stack.
-    missing_before: u64,
-    stack: Vec<Entry<W>>,
-}
-
+/// A span of the log.
 #[derive(Clone, Copy, Debug)]
 struct Logged<W> {
-    site: SiteId,
+    weight: W,
+    /// How many positions before it the last span of its site is that it does not contain. More
+    /// than there are, where there is none.
+    link: u32,
     /// At most the largest number there is room for; only corrections need it.
     descendants: u32,
-    weight: W,
+}
+
+/// A span that contains others of its site.
+#[derive(Clone, Copy, Debug)]
+struct Recursive {
+    site: SiteId,
+    position: u64,
+    descendants: u64,
+}
+
+/// The spans of a tracked call site that left the log.
+#[derive(Clone, Debug)]
+struct Tracked<W> {
+    stack: Vec<Entry<W>>,
+    /// One more than the position of the last span that left the log before the site was tracked.
+    missing_until: u64,
+    /// Whether spans are held even where no scope of the site is open.
+    is_permanent: bool,
 }
 
 /// One span, or several of the same site in the same subtree.
 #[derive(Clone, Copy, Debug)]
 struct Entry<W> {
-    /// Position of the first of them in the order of ends.
+    /// Position of the first of them.
     position: u64,
     spans: Nested<W>,
 }
@@ -108,10 +123,12 @@ pub(super) struct Nested<W> {
 impl<W> Default for NestedSpans<W> {
     fn default() -> Self {
         Self {
-            ended: 0,
-            sites: BySite::default(),
+            ends: BySite::default(),
+            log_begin: 0,
             log: Vec::new(),
-            settled: 0,
+            recursive: Vec::new(),
+            tracked: FxHashMap::default(),
+            recursed: BySite::default(),
             entries: 0,
             merge_at: MERGE_AT,
             estimates: 0,
@@ -119,81 +136,89 @@ impl<W> Default for NestedSpans<W> {
     }
 }
 
-impl<W> Default for SiteSpans<W> {
-    fn default() -> Self {
-        Self {
-            first: 0,
-            last: 0,
-            is_tracked: false,
-            missing_before: 0,
-            stack: Vec::new(),
-        }
-    }
-}
-
 impl<W: Weight> NestedSpans<W> {
-    /// Takes the next span that ended on the thread, and returns those of the same site inside it.
-    /// [`bound`](Self::bound) is to be called now and then.
-    #[inline]
-    pub(super) fn end(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
-        let position = self.ended;
-        let known = self.sites.of(site);
-        let contains_own = known.last > position.saturating_sub(descendants);
-        known.last = position + 1;
-        let mut inside = Nested::default();
-        if known.is_tracked {
-            inside = self.end_tracked(site, descendants, weight);
-        } else if contains_own {
-            inside = self.end_recursive(site, descendants, weight);
-        } else if known.first == 0 {
-            known.first = position + 1;
-        }
+    /// Begins a batch of spans.
+    pub(super) fn begin_batch(&mut self, spans: usize) {
         if self.log.len() >= MAX_LOG {
-            self.log.drain(..MAX_LOG / 2);
+            self.forget_half();
+        }
+        self.log.reserve(spans);
+    }
+
+    /// Adds the next span that ended on the thread. [`find`](Self::find) is to be called at the end
+    /// of the batch.
+    #[inline]
+    pub(super) fn end(&mut self, site: SiteId, weight: W, descendants: u64) {
+        let position = self.log_begin + self.log.len() as u64;
+        let link = position + 1 - std::mem::replace(self.ends.of(site), position + 1);
+        if link <= descendants {
+            self.recursive.push(Recursive {
+                site,
+                position,
+                descendants,
+            });
         }
         self.log.push(Logged {
-            site,
-            descendants: u32::try_from(descendants).unwrap_or(u32::MAX),
             weight,
+            link: saturated(link),
+            descendants: saturated(descendants),
         });
-        self.ended += 1;
-        inside
     }
 
-    /// As [`end`](Self::end), of a span that contains one of its own site, which is not tracked.
-    #[inline(never)]
-    fn end_recursive(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
-        if descendants <= MAX_WALK
-            && let Some(first) = self.log.len().checked_sub(descendants as usize)
-        {
-            let inside = outermost(site, &self.log[first..]);
-            return inside.fold(Nested::default(), |sum, (_, logged)| sum.plus(logged.nested()));
+    /// Calls `found` for each span of the last batch that contains others of its site: with its
+    /// site, its weight, and these.
+    pub(super) fn find(&mut self, mut found: impl FnMut(SiteId, W, Nested<W>)) {
+        let recursive = std::mem::take(&mut self.recursive);
+        for span in &recursive {
+            let place = (span.position - self.log_begin) as usize;
+            let (link, inside) = self.inside(span);
+            self.log[place].link = saturated(link);
+            if inside.calls > 0 {
+                found(span.site, self.log[place].weight, inside);
+            }
         }
-        self.track(site);
-        self.end_tracked(site, descendants, weight)
+        self.recursive = recursive;
+        self.recursive.clear();
     }
 
-    #[inline(never)]
-    fn end_tracked(&mut self, site: SiteId, descendants: u64, weight: W) -> Nested<W> {
-        let position = self.ended;
-        let begin = position.saturating_sub(descendants);
-        let known = self.sites.of(site);
-        self.estimates += u64::from(begin < known.missing_before);
-        let stack = &mut known.stack;
-        let before = stack.len();
+    /// Returns the outermost spans of the same site inside a span, and the link to the one before.
+    fn inside(&mut self, span: &Recursive) -> (u64, Nested<W>) {
+        let place = (span.position - self.log_begin) as usize;
         let mut inside = Nested::default();
-        while let Some(top) = stack.pop_if(|top| top.position >= begin) {
+        let mut link = u64::from(self.log[place].link);
+        while link <= span.descendants {
+            let Some(other) = place.checked_sub(link as usize) else {
+                inside = self.inside_before_log(span, link).plus(inside);
+                link = span.descendants + 1;
+                break;
+            };
+            inside = self.log[other].nested().plus(inside);
+            link += u64::from(self.log[other].link);
+        }
+        *self.recursed.of(span.site) = true;
+        (link, inside)
+    }
+
+    /// Takes the spans inside a span off the stack of its site. `link` leads to the last one that
+    /// left the log.
+    #[cold]
+    fn inside_before_log(&mut self, span: &Recursive, link: u64) -> Nested<W> {
+        let begin = span.position.saturating_sub(span.descendants);
+        let tracked = self.tracked.entry(span.site).or_insert_with(|| Tracked {
+            stack: Vec::new(),
+            missing_until: span.position + 1 - link,
+            is_permanent: true,
+        });
+        if begin < tracked.missing_until {
+            self.estimates += 1;
+            tracked.is_permanent = true;
+        }
+        let before = tracked.stack.len();
+        let mut inside = Nested::default();
+        while let Some(top) = tracked.stack.pop_if(|top| top.position >= begin) {
             inside = top.spans.plus(inside);
         }
-        stack.push(Entry {
-            position,
-            spans: Nested {
-                calls: 1,
-                sum: weight,
-                descendants,
-            },
-        });
-        self.entries = self.entries + stack.len() - before;
+        self.entries -= before - tracked.stack.len();
         inside
     }
 
@@ -205,38 +230,73 @@ impl<W: Weight> NestedSpans<W> {
         }
     }
 
-    /// Begins to track a site.
-    #[cold]
-    fn track(&mut self, site: SiteId) {
-        let known = self.sites.of(site);
-        if known.is_tracked {
-            return;
+    /// Begins to track a site, unless it is tracked.
+    fn track(&mut self, site: SiteId, is_permanent: bool) {
+        let mut end = *self.ends.of(site);
+        while let Some(place) = end.checked_sub(self.log_begin + 1) {
+            end = end.saturating_sub(self.log[place as usize].link.into());
         }
-        known.is_tracked = true;
-        let log_begin = self.ended - self.log.len() as u64;
-        if known.first > 0 && known.first <= log_begin && self.settled < log_begin {
-            known.missing_before = log_begin;
-        }
-        let entries = outermost(site, &self.log).map(|(index, logged)| Entry {
-            position: log_begin + index as u64,
-            spans: logged.nested(),
+        let tracked = self.tracked.entry(site).or_insert(Tracked {
+            stack: Vec::new(),
+            missing_until: end,
+            is_permanent: false,
         });
-        known.stack.extend(entries);
-        known.stack.reverse();
-        self.entries += known.stack.len();
+        tracked.is_permanent |= is_permanent;
     }
 
-    /// Tracks the sites of the open scopes from now on, and empties the log. To be called after
+    /// Drops the first spans of the log; those of tracked sites go onto their stacks.
+    fn drop_first(&mut self, count: usize) {
+        for (&site, tracked) in &mut self.tracked {
+            let before = tracked.stack.len();
+            let mut end = *self.ends.of(site);
+            while let Some(place) = end.checked_sub(self.log_begin + 1) {
+                let span = &self.log[place as usize];
+                if place < count as u64 {
+                    tracked.stack.push(Entry {
+                        position: self.log_begin + place,
+                        spans: span.nested(),
+                    });
+                }
+                end = end.saturating_sub(span.link.into());
+            }
+            tracked.stack[before..].reverse();
+            self.entries += tracked.stack.len() - before;
+        }
+        self.log.drain(..count);
+        self.log_begin += count as u64;
+    }
+
+    /// Drops the older half of the log, and holds the spans of the sites that have recursed.
+    #[cold]
+    fn forget_half(&mut self) {
+        let recursed: Vec<SiteId> = self
+            .recursed
+            .iter()
+            .filter(|(_, is)| **is)
+            .map(|(site, _)| site)
+            .collect();
+        for site in recursed {
+            self.track(site, true);
+        }
+        self.drop_first(self.log.len() - MAX_LOG / 2);
+    }
+
+    /// Empties the log. `open` are the scopes that may contain its spans. To be called after
     /// `waiting` was settled with the same scopes.
     pub(super) fn settle(&mut self, open: &[(SiteId, u64)], waiting: &EndedSpans<W>) {
+        self.tracked.retain(|&site, tracked| {
+            let is_kept = tracked.is_permanent || open.iter().any(|&(of, _)| of == site);
+            if !is_kept {
+                self.entries -= tracked.stack.len();
+            }
+            is_kept
+        });
         for &(site, _) in open {
-            self.track(site);
+            self.track(site, false);
         }
         // Spans that began after the scopes were read may be in a scope that began later, too.
         let recent = usize::try_from(waiting.recent_spans()).unwrap_or(usize::MAX);
-        let settled = self.log.len().saturating_sub(recent);
-        self.log.drain(..settled);
-        self.settled = self.ended - self.log.len() as u64;
+        self.drop_first(self.log.len().saturating_sub(recent));
         if self.entries >= MERGE_AT / 4 {
             self.merge_within(waiting);
         }
@@ -263,12 +323,12 @@ impl<W: Weight> NestedSpans<W> {
             })
             .collect();
         self.entries = 0;
-        for known in self.sites.iter_mut() {
+        for tracked in self.tracked.values_mut() {
             let mut subtree = 0;
-            if let Some(first) = known.stack.first() {
+            if let Some(first) = tracked.stack.first() {
                 subtree = subtree_of(first.position, 0, &ends);
             }
-            known.stack.dedup_by(|later, earlier| {
+            tracked.stack.dedup_by(|later, earlier| {
                 let of_later = subtree_of(later.position, subtree, &ends);
                 let is_together = of_later == std::mem::replace(&mut subtree, of_later);
                 if is_together {
@@ -276,20 +336,19 @@ impl<W: Weight> NestedSpans<W> {
                 }
                 is_together
             });
-            self.entries += known.stack.len();
+            self.entries += tracked.stack.len();
         }
     }
 
     /// Forgets all spans so far: those that end later contain none of them.
     pub(super) fn restart(&mut self) {
-        for known in self.sites.iter_mut() {
-            *known = SiteSpans {
-                is_tracked: known.is_tracked,
-                ..SiteSpans::default()
-            };
+        for tracked in self.tracked.values_mut() {
+            tracked.missing_until = 0;
+            tracked.stack.clear();
         }
+        self.ends.clear();
+        self.log_begin += self.log.len() as u64;
         self.log.clear();
-        self.settled = self.ended;
         self.entries = 0;
         self.merge_at = MERGE_AT;
     }
@@ -303,13 +362,16 @@ impl<W: Weight> NestedSpans<W> {
     /// one found to recurse.
     pub(super) fn for_second_pass(&self) -> Self {
         let mut next = Self::default();
-        for (site, known) in self.sites.iter() {
-            if known.is_tracked {
-                next.track(site);
-            }
+        for (&site, tracked) in &self.tracked {
+            next.track(site, tracked.is_permanent);
         }
         next
     }
+}
+
+#[inline]
+fn saturated(count: u64) -> u32 {
+    count.min(u32::MAX.into()) as u32
 }
 
 /// Returns which subtree holds the span at a position, by where each subtree ends; it is not before
@@ -322,21 +384,6 @@ fn subtree_of(position: u64, mut from: usize, ends: &[u64]) -> usize {
     }
     let rest = &ends[from..ends.len().min(from + step)];
     from + rest.partition_point(|&end| end <= position)
-}
-
-/// Returns the outermost spans of a site among these, with their places, the last one first.
-fn outermost<W>(site: SiteId, mut spans: &[Logged<W>]) -> impl Iterator<Item = (usize, &Logged<W>)> {
-    std::iter::from_fn(move || {
-        while let Some((last, before)) = spans.split_last() {
-            spans = before;
-            if last.site == site {
-                // The spans inside it ended directly before it.
-                spans = &before[..before.len().saturating_sub(last.descendants as usize)];
-                return Some((before.len(), last));
-            }
-        }
-        None
-    })
 }
 
 impl<W: Weight> Logged<W> {

@@ -5,6 +5,15 @@ use super::nested::{Nested, NestedSpans};
 use crate::model::catalog::SiteId;
 use crate::model::measures::Weight;
 
+/// Sums per call site.
+pub(super) trait SiteSums<W> {
+    /// Adds a span with its children.
+    fn add(&mut self, site: SiteId, weight: W, inside: Children<W>);
+
+    /// Adds what a span contains of its own site.
+    fn add_nested(&mut self, site: SiteId, weight: W, inside: Nested<W>);
+}
+
 /// Finds what each span contains: its children, and the outermost spans of its own call site.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadSpans<W> {
@@ -22,13 +31,18 @@ impl<W> Default for ThreadSpans<W> {
 }
 
 impl<W: Weight> ThreadSpans<W> {
-    /// Takes the next span that ended on the thread, and returns what is inside it.
+    /// Adds the next spans that ended on the thread to `sums`: their call sites, starts and weights.
     #[inline]
-    pub(super) fn end(&mut self, site: SiteId, start: u64, weight: W) -> (Children<W>, Nested<W>) {
-        let children = self.waiting.end(start, weight);
-        let nested = self.of_sites.end(site, children.descendants, weight);
+    pub(super) fn add(&mut self, spans: impl Iterator<Item = (SiteId, u64, W)>, sums: &mut impl SiteSums<W>) {
+        self.of_sites.begin_batch(spans.size_hint().0);
+        for (site, start, weight) in spans {
+            let children = self.waiting.end(start, weight);
+            sums.add(site, weight, children);
+            self.of_sites.end(site, weight, children.descendants);
+        }
+        self.of_sites
+            .find(|site, weight, nested| sums.add_nested(site, weight, nested));
         self.of_sites.bound(&mut self.waiting);
-        (children, nested)
     }
 
     /// Merges what no open scope can tell apart; see [`EndedSpans::settle`].
