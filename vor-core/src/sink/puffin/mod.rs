@@ -12,6 +12,9 @@
 //!
 //! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
 
+#[cfg(not(target_arch = "wasm32"))]
+mod packed;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -98,14 +101,15 @@ struct Frames {
     encoded: Vec<Encoded>,
 }
 
-/// Returns a frame as one whole puffin frame, as [`puffin::FrameData::write_into`] writes it, or `None` when it has no spans.
+/// Returns a frame as one whole puffin frame, in the bytes that puffin writes to files, or `None`
+/// when it has no spans.
 ///
-/// A call site has the same puffin id in all frames of a run or capture. [`puffin::FrameData::read_next`] reads the bytes.
+/// A call site has the same puffin id in all frames of a run or capture.
+/// [`puffin::FrameData::read_next`] reads the bytes; puffin has it with its feature
+/// `serialization`.
 #[cfg(not(target_arch = "wasm32"))]
 #[must_use]
 pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
-    use puffin::{FrameData, Stream, StreamInfo};
-
     let catalog = &frame.catalog;
     let mut scopes = Scopes {
         pooled: true,
@@ -116,22 +120,17 @@ pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
         if tree.spans.is_empty() {
             continue;
         }
-        let mut stream = Vec::new();
-        let shape = encode(tree, catalog, &mut scopes, &mut stream);
-        let info = StreamInfo {
-            stream: Stream::from(stream),
+        let mut bytes = Vec::new();
+        let shape = encode(tree, catalog, &mut scopes, &mut bytes);
+        let stream = packed::ThreadStream {
+            bytes,
             num_scopes: tree.spans.len(),
             depth: shape.depth,
             range_ns: shape.range_within(frame),
         };
-        streams.insert(thread_info(catalog, tree.thread), info);
+        streams.insert(thread_info(catalog, tree.thread), stream);
     }
-    // An error here says that no stream has a scope.
-    let data = FrameData::new(frame.index, streams, scopes.new, true).ok()?;
-    let mut bytes = Vec::new();
-    // Writing to a `Vec` does not fail, and what is written is plain data.
-    data.write_into(None, &mut bytes).ok()?;
-    Some(bytes)
+    packed::frame(frame.index, &streams, &scopes.new)
 }
 
 /// Where a thread's stream lies in [`Frames::bytes`].
@@ -307,12 +306,8 @@ impl Frames {
                 shape,
             });
         }
-        let mut new_scopes: Vec<ScopeDetails> = self
-            .scopes
-            .new
-            .drain(..)
-            .map(|details| (*details).clone())
-            .collect();
+        let new_scopes = self.scopes.new.drain(..).map(|(_, details)| details);
+        let mut new_scopes: Vec<ScopeDetails> = new_scopes.collect();
         let mut profiler = GlobalProfiler::lock();
         for encoded in self.encoded.drain(..) {
             let stream = StreamInfoRef {
@@ -335,7 +330,7 @@ struct Scopes {
     /// The id of call sites whose declaration is lost.
     unknown: Option<ScopeId>,
     /// Scopes that no frame has named yet.
-    new: Vec<Arc<ScopeDetails>>,
+    new: Vec<(ScopeId, ScopeDetails)>,
     /// Whether a site's id is that of its position in the process-wide pool, for frames that are encoded apart from each
     /// other, rather than drawn for this table.
     pooled: bool,
@@ -385,7 +380,7 @@ impl Scopes {
         details.function_name = module.to_owned().into();
         details.file_path = file.to_owned().into();
         details.line_nr = line;
-        self.new.push(Arc::new(details));
+        self.new.push((id, details));
         id
     }
 }
