@@ -75,6 +75,11 @@ pub(crate) fn debug(line: &str) {
     imports::debug(line);
 }
 
+/// Returns the nanoseconds since the page was opened.
+pub(crate) fn now_ns() -> u64 {
+    (imports::now_ms() * 1e6) as u64
+}
+
 /// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the page's clock since then. Unlike `Date` it does not step, and
 /// its steps are as fine as those of the ticks.
 pub(crate) fn wall_ns() -> i64 {

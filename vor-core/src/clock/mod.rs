@@ -1,20 +1,25 @@
 //! Ticks, and what they mean in nanoseconds.
 //!
-//! A tick is one step of the cheapest counter that runs evenly: the invariant TSC on x86-64, `cntvct_el0` on aarch64, and the clock of `quanta`
-//! (the system's monotonic clock, or `performance.now()` on the web) everywhere else. Scopes read it raw; only the drain's worker converts.
+//! A tick is one step of the cheapest counter that runs evenly: the invariant TSC on x86-64,
+//! `cntvct_el0` on aarch64, and the system's monotonic clock (`performance.now()` on the web)
+//! everywhere else. Scopes read it raw; only the drain's worker converts.
 //!
-//! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the fallback. *Drift*: the rate is calibrated by `quanta` when
-//! recording starts, and compared with the system's wall clock several times in the first second and about once a second from then on. The line follows the wall clock's rate, and the error is taken out by
-//! bending it by at most 50 parts per million more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not followed.
+//! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the system's
+//! clock.
+//!
+//! *Drift*: the rate is measured when recording starts. It is compared with the system's wall clock
+//! several times in the first second and about once a second from then on. The line follows the wall
+//! clock's rate, and the error is taken out by bending it by at most 50 parts per million more, so
+//! that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not
+//! followed.
 
 mod sync;
+mod system;
 
 use std::sync::OnceLock;
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
-#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-use crate::sync::global::AtomicU64;
 
 pub(crate) use sync::Synchroniser;
 pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
@@ -23,7 +28,7 @@ pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, Tick
 const UNKNOWN: u32 = 0;
 /// The processor's own counter.
 const HARDWARE: u32 = 1;
-/// The clock of `quanta`.
+/// The system's clock.
 const FALLBACK: u32 = 2;
 
 /// Which counter [`ticks`] reads. Written once, always with the same value; read relaxed.
@@ -171,30 +176,11 @@ fn other_ticks() -> u64 {
             if counter == HARDWARE {
                 hardware_ticks()
             } else {
-                fallback_ticks()
+                system::ticks()
             }
         }
-        _ => fallback_ticks(),
+        _ => system::ticks(),
     }
-}
-
-#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
-fn fallback_ticks() -> u64 {
-    fallback().raw()
-}
-
-/// Browsers round their clock to 5 or 100 microseconds. Scopes that follow each other would begin and end at one tick, and seem to lie inside each other;
-/// so each reading is at least a tick later than the one before.
-#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-fn fallback_ticks() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let ticks = fallback().raw().max(NEXT.load(Ordering::Relaxed));
-    NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
-}
-
-fn fallback() -> &'static quanta::Clock {
-    static CLOCK: OnceLock<quanta::Clock> = OnceLock::new();
-    CLOCK.get_or_init(quanta::Clock::new)
 }
 
 /// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
@@ -209,7 +195,8 @@ pub fn approximate_ticks(ns: u64) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Returns nanoseconds per tick, in units of 2^-40, as `quanta` calibrated it. The first call takes some milliseconds.
+/// Returns nanoseconds per tick, in units of 2^-40, as they were measured first. The first call
+/// takes some milliseconds.
 fn rate() -> u64 {
     static RATE: OnceLock<u64> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -217,9 +204,11 @@ fn rate() -> u64 {
         if has_hardware() {
             return frequency_rate();
         }
-        // Over 2^32 ticks the rounding of the result to a nanosecond is below one part per billion.
-        let ns = fallback().delta_as_nanos(0, 1 << 32);
-        ((u128::from(ns) << RATE_BITS) >> 32) as u64
+        #[cfg(target_arch = "x86_64")]
+        if has_hardware() {
+            return system::measure(hardware_ticks, system::ticks);
+        }
+        system::RATE
     })
 }
 
