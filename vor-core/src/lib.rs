@@ -3,6 +3,7 @@
 //! The modules stand in the order in which the data passes them. Programs use the facade crate `vor`;
 //! this crate is for sinks, viewers and bindings.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     feature = "off",
     allow(dead_code, reason = "the recorder is built, and nothing calls into it")

@@ -85,6 +85,8 @@
 //! | `web` | no | `BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
 //! | `cli` | no | the `vor` command |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "criterion")]
 mod criterion;
 

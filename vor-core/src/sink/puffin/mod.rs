@@ -105,8 +105,8 @@ struct Frames {
 /// when it has no spans.
 ///
 /// A call site has the same puffin id in all frames of a run or capture.
-/// [`puffin::FrameData::read_next`] reads the bytes; puffin has it with its feature
-/// `serialization`.
+/// `puffin::FrameData::read_next`, which puffin has with its feature `serialization`, reads the
+/// bytes.
 #[cfg(not(target_arch = "wasm32"))]
 #[must_use]
 pub fn frame_bytes(frame: &FrameSnapshot) -> Option<Vec<u8>> {
