@@ -1,9 +1,12 @@
-//! What does tracking cost the allocator? A malloc and a free, of one object again and again, and of a random one of 4096.
+//! What does tracking cost the allocator? A malloc and a free, of one object again and again, and
+//! of a random one of 4096.
 //!
-//! Criterion shows the times; what they are over the bare allocator is told by interleaved rounds, since a few nanoseconds are less than a busy machine's noise. With the feature `peers`, other
+//! Criterion shows the times; what they are over the bare allocator is told by interleaved rounds,
+//! since a few nanoseconds are less than a busy machine's noise. With the feature `peers`, other
 //! allocators that tell who allocated take part in rounds of their own.
 //!
-//! What the samples of a heap take themselves is counted, and, in processes of their own, the memory that a program has more because its heap is sampled.
+//! What the samples of a heap take themselves is counted, and, in processes of their own, the
+//! memory that a program has more because its heap is sampled.
 
 #![expect(unsafe_code, reason = "allocators are called by hand")]
 
@@ -52,12 +55,14 @@ const HOT_BYTES: usize = 64;
 /// Live samples beside which a free is timed: those of 16 GiB.
 const LIVE_SAMPLES: f64 = 32_000.0;
 
-/// Allocates and gives back one object again and again. Always inlined, so that the allocator is as constant as a global one.
+/// Allocates and gives back one object again and again. Always inlined, so that the allocator is as
+/// constant as a global one.
 #[inline(always)]
 fn hot(allocator: &'static impl GlobalAlloc, pairs: u32) {
     let layout = Layout::new::<[u8; HOT_BYTES]>();
     for _ in 0..pairs {
-        // SAFETY: the layout is not empty, and what was allocated is given back once, by the same allocator.
+        // SAFETY: the layout is not empty, and what was allocated is given back once, by the same
+        // allocator.
         unsafe {
             let object = black_box(allocator.alloc(black_box(layout)));
             allocator.dealloc(object, layout);
@@ -288,7 +293,8 @@ const SMALL_OBJECTS: usize = (256 << 20) / SMALL_BYTES;
 /// What a process is to fill its memory by.
 const MEMORY_OF: &str = "VOR_BENCH_MEMORY_OF";
 
-/// Makes a heap of small objects, gives every other one back, fills the gaps again, and prints the resident memory.
+/// Makes a heap of small objects, gives every other one back, fills the gaps again, and prints the
+/// resident memory.
 fn fill_heap(mode: &str) {
     macro_rules! fill {
         ($allocator:ident) => {{
@@ -357,7 +363,8 @@ fn two_threads() {
                 hot(&$allocator, 400_000);
                 let rate = 1.0 / (thread_cpu_ns() - begin) as f64;
                 for (object, layout) in set.objects {
-                    // SAFETY: the object was made by this allocator with this layout, and the set is gone.
+                    // SAFETY: the object was made by this allocator with this layout, and the set
+                    // is gone.
                     unsafe { $allocator.dealloc(object, layout) };
                 }
                 rate

@@ -1,4 +1,5 @@
-//! What does it cost to know a span's processor time, and how exact is it? `VOR_CPU_SOURCE=clock` measures the thread's clock in place of the marks.
+//! What does it cost to know a span's processor time, and how exact is it? `VOR_CPU_SOURCE=clock`
+//! measures the thread's clock in place of the marks.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,8 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one processor where that can be had.
+/// Compares 3 s of spans of up to 6 µs with the thread's clock, both on one processor where that
+/// can be had.
 fn accuracy(name: &str, competitor: bool) {
     static STOP: AtomicBool = AtomicBool::new(false);
     let measured = std::thread::scope(|scope| {
@@ -106,7 +108,8 @@ fn spans(name: &str) {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "affinities are the C library's")]
 fn stay_on_one_processor() {
-    // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and the call concerns the calling thread alone.
+    // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and the call
+    // concerns the calling thread alone.
     unsafe {
         let mut one: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(0, &mut one);

@@ -1,4 +1,5 @@
-//! What does a span cost behind the rings, in each sink? Times are per batch; the throughput is in spans. Beside a clock read.
+//! What does a span cost behind the rings, in each sink? Times are per batch; the throughput is in
+//! spans. Beside a clock read.
 
 use std::hint::black_box;
 use std::io;

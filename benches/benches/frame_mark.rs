@@ -1,4 +1,5 @@
-//! Does a mark cost the same whatever was recorded since the last? With a capture on; beside a clock read.
+//! Does a mark cost the same whatever was recorded since the last? With a capture on; beside a
+//! clock read.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

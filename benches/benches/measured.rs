@@ -1,8 +1,11 @@
-//! What does a scope cost of which more than the length is measured, for all scopes of the program? Beside two clock readings, in rounds that take turns.
+//! What does a scope cost of which more than the length is measured, for all scopes of the program?
+//! Beside two clock readings, in rounds that take turns.
 //!
-//! With `VOR_CPU_SOURCE=clock`, processor time comes from the thread's clock, and the floor is two readings of both clocks.
+//! With `VOR_CPU_SOURCE=clock`, processor time comes from the thread's clock, and the floor is two
+//! readings of both clocks.
 //!
-//! A program that measures does so for good, so the modes follow each other: only lengths, then processor time too, then allocations as well.
+//! A program that measures does so for good, so the modes follow each other: only lengths, then
+//! processor time too, then allocations as well.
 
 use std::hint::black_box;
 

@@ -1,7 +1,8 @@
 //! What does a poll of a GPU cost beside what the driver's library takes?
 //!
-//! The library is that of the tests, whose functions take next to nothing, and the same functions are called without vor between in the same rounds. On a machine with a card,
-//! `.ci/gpu` tells what a poll takes with the real one.
+//! The library is that of the tests, whose functions take next to nothing, and the same functions
+//! are called without vor between in the same rounds. On a machine with a card, `.ci/gpu` tells
+//! what a poll takes with the real one.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
 
@@ -93,7 +94,8 @@ struct Driver {
 #[expect(unsafe_code, reason = "the driver is a library")]
 impl Driver {
     fn new() -> Self {
-        // SAFETY: the library is in the process already, and its functions have these signatures; what they write is no more than there is room for below.
+        // SAFETY: the library is in the process already, and its functions have these signatures;
+        // what they write is no more than there is room for below.
         unsafe {
             let library = Library::new("libnvidia-ml.so.1").expect("the library is there");
             let of_card = |name: &str| *library.get::<OfCard>(name.as_bytes()).expect("it is exported");

@@ -1,9 +1,12 @@
 //! What does a scope cost while an NVTX tool takes it, and what does the tool cost by itself?
 //!
-//! The scope is recorded as well, and reads the clock twice for that. So three differences are printed: over the tool's own push and pop, which includes the readings; over these and
-//! two readings of the clock; and over these and the scope as it is without a tool, which is what a range adds to a recorded scope.
+//! The scope is recorded as well, and reads the clock twice for that. So three differences are
+//! printed: over the tool's own push and pop, which includes the readings; over these and two
+//! readings of the clock; and over these and the scope as it is without a tool, which is what a
+//! range adds to a recorded scope.
 //!
-//! A tool is attached for the life of a process, so rounds with and without one are processes in turn. The tool is that of the tests, without its log.
+//! A tool is attached for the life of a process, so rounds with and without one are processes in
+//! turn. The tool is that of the tests, without its log.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
 
@@ -109,7 +112,8 @@ fn measure() {
 fn tool_alone(path: &std::ffi::OsStr) -> Loop<'static> {
     type Push = unsafe extern "system" fn(*const c_void) -> c_int;
     type Pop = unsafe extern "system" fn() -> c_int;
-    // SAFETY: the library is the one that `main` built, is in the process already and stays, and exports functions of these signatures.
+    // SAFETY: the library is the one that `main` built, is in the process already and stays, and
+    // exports functions of these signatures.
     let (push, pop) = unsafe {
         let library = libloading::Library::new(path).expect("the tool is there");
         let push = *library

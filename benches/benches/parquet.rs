@@ -1,5 +1,5 @@
-//! How fast does a capture file become Parquet? Times are per capture, from its bytes to those of the tables; the throughput is in spans. Beside a
-//! clock read, and beside decoding alone.
+//! How fast does a capture file become Parquet? Times are per capture, from its bytes to those of
+//! the tables; the throughput is in spans. Beside a clock read, and beside decoding alone.
 
 use std::hint::black_box;
 use std::io;

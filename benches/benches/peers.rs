@@ -1,4 +1,5 @@
-//! What do other profilers' scopes cost, in the same run? `--features peers`; `peers-fastant` gives perfetto-recorder its fast clock.
+//! What do other profilers' scopes cost, in the same run? `--features peers`; `peers-fastant` gives
+//! perfetto-recorder its fast clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,7 +1,9 @@
-//! Does a server that is ill slow the program that pushes profiles to it? The processor time that a thread takes for the same work, while the server is well, is not there, stalls, resets and
+//! Does a server that is ill slow the program that pushes profiles to it? The processor time that a
+//! thread takes for the same work, while the server is well, is not there, stalls, resets and
 //! refuses, over the time that it takes while nothing is pushed.
 //!
-//! The stretches take turns, and the ratios within a round are told: what else the machine does is the same for all.
+//! The stretches take turns, and the ratios within a round are told: what else the machine does is
+//! the same for all.
 
 use std::hint::black_box;
 use std::net::TcpListener;

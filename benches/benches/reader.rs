@@ -1,4 +1,5 @@
-//! How fast is a capture read back? Times are per capture; the throughput is in spans. Beside a clock read.
+//! How fast is a capture read back? Times are per capture; the throughput is in spans. Beside a
+//! clock read.
 
 use std::cell::Cell;
 use std::hint::black_box;

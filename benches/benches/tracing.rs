@@ -1,7 +1,9 @@
-//! What does a span of `tracing` cost under vor's layer and under its subscriber? Beside subscribers that do nothing, which are the floors. `--features tracing`;
-//! with `tracing-peers`, beside other layers too: each is given the cheapest place to write to.
+//! What does a span of `tracing` cost under vor's layer and under its subscriber? Beside
+//! subscribers that do nothing, which are the floors. `--features tracing`; with `tracing-peers`,
+//! beside other layers too: each is given the cheapest place to write to.
 //!
-//! All run in turn within the same fractions of a second, and each span is compared with the same one of its floor.
+//! All run in turn within the same fractions of a second, and each span is compared with the same
+//! one of its floor.
 
 use std::hint::black_box;
 

@@ -9,8 +9,8 @@ use vor_core::frame::FrameSnapshot;
 use vor_core::sink::FrameSink;
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
-/// Writes a capture whose frames all hold the spans of `batch`, one frame after the other, until `is_enough` says so of their number.
-/// Returns how many frames it has.
+/// Writes a capture whose frames all hold the spans of `batch`, one frame after the other, until
+/// `is_enough` says so of their number. Returns how many frames it has.
 ///
 /// # Errors
 ///

@@ -20,7 +20,8 @@ pub fn bare_ticks() -> u64 {
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
 pub fn bare_ticks() -> u64 {
     let ticks: u64;
-    // SAFETY: cntvct_el0 is readable in user mode on the systems that the benches run on, and reading it has no effect.
+    // SAFETY: cntvct_el0 is readable in user mode on the systems that the benches run on, and
+    // reading it has no effect.
     unsafe {
         core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
     };
@@ -44,7 +45,8 @@ pub fn two_ticks(passes: u32) {
     }
 }
 
-/// Two readings of the counter around a block, and a store: the least that a profiler of blocks can cost in a program.
+/// Two readings of the counter around a block, and a store: the least that a profiler of blocks can
+/// cost in a program.
 #[derive(Debug)]
 pub struct TwoReads {
     begin: u64,
@@ -78,7 +80,8 @@ impl Drop for TwoReads {
     }
 }
 
-/// Returns the CPU time that the calling thread has used, in nanoseconds; where that cannot be asked, the time that passed.
+/// Returns the CPU time that the calling thread has used, in nanoseconds; where that cannot be
+/// asked, the time that passed.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     #[cfg(unix)]
@@ -87,7 +90,8 @@ pub fn thread_cpu_ns() -> u64 {
     return passed_ns();
 }
 
-/// Returns the CPU time that all threads of this process have used, in nanoseconds; where that cannot be asked, the time that passed.
+/// Returns the CPU time that all threads of this process have used, in nanoseconds; where that
+/// cannot be asked, the time that passed.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     #[cfg(unix)]
@@ -105,7 +109,8 @@ fn cpu_ns(clock: libc::clockid_t) -> u64 {
     };
     // SAFETY: `time` is a valid place for the result, and the call touches nothing else.
     let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
-    // A clock that failed leaves the time at zero; a rate made of it is infinite and cannot pass for a measurement.
+    // A clock that failed leaves the time at zero; a rate made of it is infinite and cannot pass
+    // for a measurement.
     if failed {
         0
     } else {

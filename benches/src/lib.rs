@@ -1,4 +1,5 @@
-//! What the benches share: the bare clock, interleaved rounds, work of known shape, captures, and what the system says of the process.
+//! What the benches share: the bare clock, interleaved rounds, work of known shape, captures, and
+//! what the system says of the process.
 
 pub mod captures;
 pub mod clock;

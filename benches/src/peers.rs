@@ -1,7 +1,8 @@
 //! Other profilers recording the same two scopes: an empty one, and one with two integers.
 //!
-//! Each is set up as its documentation says, and a contestant's loop keeps it where it is cheapest: puffin's and fastrace's scopes run inside an open
-//! one. What they recorded is thrown away between rounds where they let us. Tracy has no server here, so it keeps its events in memory.
+//! Each is set up as its documentation says, and a contestant's loop keeps it where it is cheapest:
+//! puffin's and fastrace's scopes run inside an open one. What they recorded is thrown away between
+//! rounds where they let us. Tracy has no server here, so it keeps its events in memory.
 
 use std::hint::black_box;
 
@@ -43,7 +44,8 @@ impl fastrace::collector::Reporter for Ignore {
 ///
 /// # Panics
 ///
-/// Panics when a profiler refuses to start, since a contest with one that does not record says nothing.
+/// Panics when a profiler refuses to start, since a contest with one that does not record says
+/// nothing.
 #[must_use]
 pub fn start() -> Vec<Peer> {
     tracy_client::Client::start();
@@ -87,8 +89,8 @@ pub fn start() -> Vec<Peer> {
     ]
 }
 
-/// Returns perfetto-recorder with room for everything made beforehand, untimed. A program that knows how much it will record can have it so; the
-/// documentation's examples do not.
+/// Returns perfetto-recorder with room for everything made beforehand, untimed. A program that
+/// knows how much it will record can have it so; the documentation's examples do not.
 #[must_use]
 pub fn perfetto_with_room() -> Peer {
     Peer {

@@ -1,6 +1,7 @@
 //! What the system says of this process and of its children, read from `/proc`.
 //!
-//! Everything returns `None` where there is no such file, and what hangs on it is then not measured.
+//! Everything returns `None` where there is no such file, and what hangs on it is then not
+//! measured.
 
 use std::fs;
 use std::path::Path;
@@ -23,12 +24,13 @@ pub fn resident_kib() -> Option<u64> {
     status_number("/proc/self/status", "VmRSS:")
 }
 
-/// Returns the CPU time of all children that have ended and were waited for, in nanoseconds; its resolution is 10 ms.
+/// Returns the CPU time of all children that have ended and were waited for, in nanoseconds; its
+/// resolution is 10 ms.
 #[must_use]
 pub fn children_cpu_ns() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may hold anything; what follows it is the third field. Fields 16 and 17 are cutime and cstime, in
-    // units that Linux fixes at a hundredth of a second for this file.
+    // The name in parentheses may hold anything; what follows it is the third field. Fields 16 and
+    // 17 are cutime and cstime, in units that Linux fixes at a hundredth of a second for this file.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let hundredths: u64 = fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
     Some(hundredths * 10_000_000)

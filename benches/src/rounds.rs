@@ -1,7 +1,8 @@
 //! Interleaved rounds: A B C, A B C, …, each a short loop, compared round by round.
 //!
-//! A machine that is busy with other things slows whole stretches of time. Contestants that run within the same hundred microseconds
-//! are slowed alike, so the median of the ratios within rounds holds still where the times themselves do not.
+//! A machine that is busy with other things slows whole stretches of time. Contestants that run
+//! within the same hundred microseconds are slowed alike, so the median of the ratios within rounds
+//! holds still where the times themselves do not.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
@@ -15,7 +16,8 @@ pub type Loop<'a> = Box<dyn FnMut(u32) + 'a>;
 #[derive(Clone, Debug)]
 pub struct Times(Vec<f64>);
 
-/// Runs every contestant `iterations` times in each round. `between` runs untimed after every `every`-th round.
+/// Runs every contestant `iterations` times in each round. `between` runs untimed after every
+/// `every`-th round.
 pub fn contest(
     rounds: usize,
     iterations: u32,
@@ -42,11 +44,14 @@ pub fn contest(
     times
 }
 
-/// Keeps the rounds in which the first contestant ran at its own pace, and returns how many that are.
+/// Keeps the rounds in which the first contestant ran at its own pace, and returns how many that
+/// are.
 ///
-/// Where two processors share a core, a neighbour slows whatever is not a bare clock reading more than it slows those, so that the ratio tells of the
-/// neighbour. The first contestant is the bare clock: a round in which that takes over 2 % more than in the quickest tenth of the rounds
-/// had a neighbour. If the machine was never quiet for long, what is kept is little, and the caller says how much.
+/// Where two processors share a core, a neighbour slows whatever is not a bare clock reading more
+/// than it slows those, so that the ratio tells of the neighbour. The first contestant is the bare
+/// clock: a round in which that takes over 2 % more than in the quickest tenth of the rounds had a
+/// neighbour. If the machine was never quiet for long, what is kept is little, and the caller says
+/// how much.
 pub fn keep_quiet(times: &mut [Times]) -> usize {
     let Some(reference) = times.first() else {
         return 0;
@@ -81,7 +86,8 @@ impl Times {
         )
     }
 
-    /// Returns the median over the rounds of this contestant's time less the other's, in nanoseconds per pass.
+    /// Returns the median over the rounds of this contestant's time less the other's, in
+    /// nanoseconds per pass.
     #[must_use]
     pub fn more_than_ns(&self, other: &Self) -> f64 {
         median(

@@ -1,4 +1,5 @@
-//! Batches, frames and captures for the benches of the drain's side: made ones of known shape, and the totals of real ones.
+//! Batches, frames and captures for the benches of the drain's side: made ones of known shape, and
+//! the totals of real ones.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Work that takes a known kind of time and that the compiler cannot remove.
 
-/// Multiplies along a chain of `steps`: each step waits for the last, so that nothing around it can hide in it.
+/// Multiplies along a chain of `steps`: each step waits for the last, so that nothing around it can
+/// hide in it.
 #[inline(always)]
 #[must_use]
 pub fn chain(seed: u64, steps: u32) -> u64 {

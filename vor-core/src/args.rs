@@ -1,7 +1,8 @@
 //! Arguments of scopes: what a value becomes in a record.
 //!
-//! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is pushed into the thread's ring at once, under a key, and the
-//! word is that key, so that no argument is borrowed while its scope is open and nothing is allocated.
+//! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is
+//! pushed into the thread's ring at once, under a key, and the word is that key, so that no
+//! argument is borrowed while its scope is open and nothing is allocated.
 
 use std::borrow::Cow;
 use std::num::NonZero;
@@ -15,7 +16,8 @@ use crate::measure::{self, Measures};
 use crate::ring::MAX_EXTENSIONS;
 use crate::thread;
 
-/// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character boundary.
+/// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character
+/// boundary.
 pub const MAX_STR_BYTES: usize = (MAX_EXTENSIONS - 1) * 16;
 
 /// An argument as a record holds it.
@@ -38,9 +40,10 @@ pub(crate) const KIND_BITS: u32 = 4;
 
 /// A type that can be an argument of a scope.
 ///
-/// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and text. A reference, box or shared pointer
-/// to an argument is one as well, and so is an `Option` of one: it is recorded as its value, or as the text `None`. Arguments are
-/// looked at where the scope opens, and neither moved nor kept.
+/// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and
+/// text. A reference, box or shared pointer to an argument is one as well, and so is an `Option` of
+/// one: it is recorded as its value, or as the text `None`. Arguments are looked at where the scope
+/// opens, and neither moved nor kept.
 ///
 /// # Examples
 ///
@@ -192,7 +195,8 @@ pub(crate) enum Number {
     Float(u64),
 }
 
-/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] says what it is. Only who gets told of it does the look-up.
+/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] says
+/// what it is. Only who gets told of it does the look-up.
 #[inline(always)]
 pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
     if cfg!(feature = "cuda") {
@@ -227,9 +231,11 @@ pub(crate) fn count(kinds: Kinds) -> usize {
     (32 - kinds.leading_zeros()).div_ceil(KIND_BITS) as usize
 }
 
-/// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text` finds what was pushed under a key, and `None` as text without one.
+/// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text`
+/// finds what was pushed under a key, and `None` as text without one.
 ///
-/// Each kind is appended for itself: a value that is put together first and moved then has its parts read together before they are stored.
+/// Each kind is appended for itself: a value that is put together first and moved then has its
+/// parts read together before they are stored.
 #[inline]
 pub(crate) fn decode(
     kinds: Kinds,
@@ -251,7 +257,8 @@ pub(crate) fn decode(
 /// Most words of a record that measures take.
 pub(crate) const MAX_MEASURED_WORDS: usize = 8;
 
-/// Turns the measured words of a record into the values of a span. Time off the processor comes in ticks, all else as it stays.
+/// Turns the measured words of a record into the values of a span. Time off the processor comes in
+/// ticks, all else as it stays.
 pub(crate) fn measured_values(
     measures: Measures,
     words: impl Iterator<Item = u64>,

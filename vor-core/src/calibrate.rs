@@ -7,23 +7,28 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 use crate::{clock, drain, switch};
 
-/// Picoseconds per empty scope and per two clock readings, 0 before [`calibrate`]. Written by it, read by anyone.
+/// Picoseconds per empty scope and per two clock readings, 0 before [`calibrate`]. Written by it,
+/// read by anyone.
 static SCOPE_PS: AtomicU64 = AtomicU64::new(0);
 static FLOOR_PS: AtomicU64 = AtomicU64::new(0);
 
-/// Scopes per round: few enough for any ring, and so few that most rounds stay within pages of the ring that are in memory already. A program
-/// pays for the first touch of a page once per thread, and for a scope each time.
+/// Scopes per round: few enough for any ring, and so few that most rounds stay within pages of the
+/// ring that are in memory already. A program pays for the first touch of a page once per thread,
+/// and for a scope each time.
 const SCOPES: u32 = 64;
 /// Rounds; the median of them counts.
 const ROUNDS: usize = 512;
 
-/// Measures an empty scope and the clock on this thread, takes a millisecond or two, and keeps both for [`empty_span_ns`] and [`SpanBudget`].
+/// Measures an empty scope and the clock on this thread, takes a millisecond or two, and keeps both
+/// for [`empty_span_ns`] and [`SpanBudget`].
 ///
-/// The scope is that of `profile_scope!`, with all that the features of this build put into it. What is kept is the median of many rounds: an interruption does not
-/// show, nor the first touch of a ring's pages.
+/// The scope is that of `profile_scope!`, with all that the features of this build put into it.
+/// What is kept is the median of many rounds: an interruption does not show, nor the first touch of
+/// a ring's pages.
 ///
-/// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it is off, it is switched on for that time without a sink,
-/// so that what is measured is the real thing.
+/// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it
+/// is off, it is switched on for that time without a sink, so that what is measured is the real
+/// thing.
 pub fn calibrate() {
     let was_on = switch::is_on();
     if !was_on {
@@ -72,9 +77,10 @@ pub fn clock_floor_ns() -> u64 {
 
 /// A bound on the cost of a scope that a program or a CI job can enforce.
 ///
-/// A ratio to the clock hardly depends on the machine, so it is the bound for CI jobs that run anywhere; nanoseconds are the bound for a machine that is
-/// known. Both speak of optimized builds: without optimization a scope costs some ten times as much. A busy machine can spoil one measurement, so a test had
-/// better try a few times.
+/// A ratio to the clock hardly depends on the machine, so it is the bound for CI jobs that run
+/// anywhere; nanoseconds are the bound for a machine that is known. Both speak of optimized builds:
+/// without optimization a scope costs some ten times as much. A busy machine can spoil one
+/// measurement, so a test had better try a few times.
 ///
 /// # Examples
 ///
@@ -123,7 +129,8 @@ impl SpanBudget {
     ///
     /// # Errors
     ///
-    /// A bound is exceeded; the message says what was expected and what was measured ([`Error::is_config`]).
+    /// A bound is exceeded; the message says what was expected and what was measured
+    /// ([`Error::is_config`]).
     pub fn check(&self) -> Result<(), Error> {
         if SCOPE_PS.load(Ordering::Relaxed) == 0 {
             calibrate();

@@ -1,12 +1,14 @@
 //! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
 //!
-//! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while recording is on; then it is entered
-//! into the registry, once, under a lock. From then on the id is one relaxed load, and a flag beside it says whether a scope may go ahead with it
-//! or has to look around first. Names made at run time are entered by text; each thread keeps a cache of those it used, so that
-//! a repeated name takes no lock either.
+//! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while
+//! recording is on; then it is entered into the registry, once, under a lock. From then on the id
+//! is one relaxed load, and a flag beside it says whether a scope may go ahead with it or has to
+//! look around first. Names made at run time are entered by text; each thread keeps a cache of
+//! those it used, so that a repeated name takes no lock either.
 //!
-//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments have other types in another instance
-//! of a generic function gets one id for each combination, so that the id alone says how to read the argument words. So does a site that is recorded with
+//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments
+//! have other types in another instance of a generic function gets one id for each combination, so
+//! that the id alone says how to read the argument words. So does a site that is recorded with
 //! measures beside the length ([`Measures`]), whose values are words of the record as well.
 
 use std::borrow::Cow;
@@ -29,7 +31,8 @@ pub(crate) type Kinds = u32;
 /// No id: of a site that has to be registered first, and inside vor.
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
 
-/// Set beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`] has it too, so that one look at the sign tells.
+/// Set beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`]
+/// has it too, so that one look at the sign tells.
 const PARKED: u64 = 1 << 31;
 
 /// Most arguments of one scope.
@@ -38,11 +41,13 @@ pub const MAX_ARGS: usize = 8;
 /// A place in the source that opens scopes. Made by the macros, one static each.
 #[derive(Debug)]
 pub struct CallSite {
-    /// Id in the low half, with [`PARKED`] or without, argument kinds in the high half; [`UNREGISTERED`] at first. Written under the registry's lock
-    /// (release), read relaxed by every scope: the id means nothing but itself, what it names is read under the lock.
+    /// Id in the low half, with [`PARKED`] or without, argument kinds in the high half;
+    /// [`UNREGISTERED`] at first. Written under the registry's lock (release), read relaxed by
+    /// every scope: the id means nothing but itself, what it names is read under the lock.
     word: AtomicU64,
-    /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the high half; 0 at first. Written under the registry's lock (release),
-    /// read relaxed by scopes that are measured.
+    /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the
+    /// high half; 0 at first. Written under the registry's lock (release), read relaxed by scopes
+    /// that are measured.
     measured_word: AtomicU64,
     name: &'static str,
     module_path: &'static str,
@@ -102,7 +107,8 @@ impl CallSite {
     ///
     /// # Panics
     ///
-    /// Panics, at compile time where the macros make the static, when there are more than [`MAX_ARGS`].
+    /// Panics, at compile time where the macros make the static, when there are more than
+    /// [`MAX_ARGS`].
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
         assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");
@@ -128,7 +134,8 @@ impl CallSite {
         &self.tap
     }
 
-    /// Returns what [`is_fast`](crate::switch::is_fast) tells of: the id of a site without arguments while it may take the fast path.
+    /// Returns what [`is_fast`](crate::switch::is_fast) tells of: the id of a site without
+    /// arguments while it may take the fast path.
     #[inline(always)]
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Relaxed) as u32
@@ -154,7 +161,8 @@ impl CallSite {
         (word != UNREGISTERED).then_some(word & !(PARKED as u32))
     }
 
-    /// Returns what is to be measured of its scopes whatever the program asked for. A page is not told its processor time.
+    /// Returns what is to be measured of its scopes whatever the program asked for. A page is not
+    /// told its processor time.
     pub(crate) fn measures(&self) -> Measures {
         if cfg!(target_family = "wasm") {
             Measures::NONE
@@ -163,7 +171,8 @@ impl CallSite {
         }
     }
 
-    /// Returns the id for arguments of these kinds with these measures, if it is the combination that the site had first of those with what is measured now.
+    /// Returns the id for arguments of these kinds with these measures, if it is the combination
+    /// that the site had first of those with what is measured now.
     #[inline]
     pub(crate) fn measured_id(&self, kinds: Kinds, measures: Measures) -> Option<u32> {
         let word = self.measured_word.load(Ordering::Relaxed);
@@ -171,13 +180,15 @@ impl CallSite {
         (word & !u64::from(MAX_SITE) == of).then_some(word as u32 & MAX_SITE)
     }
 
-    /// Enters the site with measures into the registry, or finds the id of this combination of kinds and measures.
+    /// Enters the site with measures into the registry, or finds the id of this combination of
+    /// kinds and measures.
     #[cold]
     pub(crate) fn register_measured(&'static self, kinds: Kinds, measures: Measures) -> u32 {
         let mut registry = lock();
         let id = registry.variant(self, kinds, measures);
         let word = self.measured_word.load(Ordering::Relaxed);
-        // What is measured changes when the program says so, and then for good; kinds alternate where a generic function has several.
+        // What is measured changes when the program says so, and then for good; kinds alternate
+        // where a generic function has several.
         let is_outdated = word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
         if is_outdated && id < MAX_SITE {
             let of = u64::from(kinds) << 32 | u64::from(measures.bits()) << SITE_BITS;
@@ -200,7 +211,8 @@ impl CallSite {
         id
     }
 
-    /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site has an id.
+    /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site
+    /// has an id.
     fn set_fast(&self, fast: bool) {
         let id = self.word.load(Ordering::Relaxed) & !PARKED;
         let word = if fast { id } else { id | PARKED };
@@ -337,7 +349,8 @@ impl Registry {
         self.sites.get(known..).unwrap_or(&[])
     }
 
-    /// Returns the id of the first site of this category, 0 for none: a number that a category keeps.
+    /// Returns the id of the first site of this category, 0 for none: a number that a category
+    /// keeps.
     #[cfg(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off")))]
     pub(crate) fn first_of_category(&self, category: &str) -> u32 {
         let is_of = |(info, _): &(Arc<SiteInfo>, Words)| info.category == category;

@@ -9,7 +9,8 @@ use crate::measure::Measures;
 use crate::sink::FrameSink;
 use crate::variables;
 
-/// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then [`enable`](Config::enable).
+/// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then
+/// [`enable`](Config::enable).
 ///
 /// # Examples
 ///
@@ -34,7 +35,8 @@ pub struct Config {
     pub(crate) print_stats: bool,
     /// What is measured of every scope beside its length.
     pub(crate) measures: Measures,
-    /// Whether allocations are measured too; where nobody says, they are if the allocator that counts them is installed.
+    /// Whether allocations are measured too; where nobody says, they are if the allocator that
+    /// counts them is installed.
     pub(crate) allocations: Option<bool>,
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
@@ -50,7 +52,8 @@ pub struct Config {
     pub(crate) from_env: bool,
 }
 
-/// Default size of a thread's ring, in KiB: where the system hands out memory as it is touched, enough for a worker that gets no core for 20 ms.
+/// Default size of a thread's ring, in KiB: where the system hands out memory as it is touched,
+/// enough for a worker that gets no core for 20 ms.
 pub const DEFAULT_RING_KIB: usize = if cfg!(unix) { 16 << 10 } else { 4 << 10 };
 /// Smallest and largest size of a thread's ring, in KiB.
 pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
@@ -128,7 +131,8 @@ impl Config {
         }
     }
 
-    /// The settings that the environment asks for. A value that cannot be used is reported on stderr, in one line, and left out.
+    /// The settings that the environment asks for. A value that cannot be used is reported on
+    /// stderr, in one line, and left out.
     ///
     /// | variable | meaning |
     /// |---|---|
@@ -297,7 +301,8 @@ impl Config {
         self
     }
 
-    /// Keeps spans only of frames slower than `limit`, and of the `before` frames before each: a flight recorder.
+    /// Keeps spans only of frames slower than `limit`, and of the `before` frames before each: a
+    /// flight recorder.
     #[must_use]
     pub fn slow_frames(mut self, limit: Duration, before: usize) -> Self {
         self.slow_ns = Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
@@ -305,7 +310,8 @@ impl Config {
         self
     }
 
-    /// Sets the size of each thread's ring, in KiB, cut to [`RING_KIB_RANGE`]. It holds for threads that record for the first time afterwards.
+    /// Sets the size of each thread's ring, in KiB, cut to [`RING_KIB_RANGE`]. It holds for threads
+    /// that record for the first time afterwards.
     #[must_use]
     pub fn ring_kib(mut self, kib: usize) -> Self {
         self.ring_kib = kib.clamp(*RING_KIB_RANGE.start(), *RING_KIB_RANGE.end());
@@ -319,16 +325,21 @@ impl Config {
         self
     }
 
-    /// Has scopes counted instead of recorded: exact statistics of every scope and thread in memory that depends on neither time nor rate, of which nothing is dropped.
+    /// Has scopes counted instead of recorded: exact statistics of every scope and thread in memory
+    /// that depends on neither time nor rate, of which nothing is dropped.
     ///
-    /// Each thread keeps the number of its scopes, their total and self time, the shortest, the longest and a histogram, by call site, in 1.5 KiB for each call site that
-    /// it uses; [`drain::stats`] adds them up. A table is printed on stderr when the process ends, and on Unix when it is sent SIGUSR1, for which vor then installs
-    /// a handler unless the program has one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics, messages and asynchronous spans,
-    /// and no scopes: no arguments, no processor time, no allocations. Scopes of [`ProfileFuture`](crate::future::ProfileFuture) are counted by their polls. Once on, it
-    /// stays on until the process ends.
+    /// Each thread keeps the number of its scopes, their total and self time, the shortest, the
+    /// longest and a histogram, by call site, in 1.5 KiB for each call site that it uses;
+    /// [`drain::stats`] adds them up. A table is printed on stderr when the process ends, and on
+    /// Unix when it is sent SIGUSR1, for which vor then installs a handler unless the program has
+    /// one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics,
+    /// messages and asynchronous spans, and no scopes: no arguments, no processor time, no
+    /// allocations. Scopes of [`ProfileFuture`](crate::future::ProfileFuture) are counted by their
+    /// polls. Once on, it stays on until the process ends.
     ///
-    /// The self time of a scope is its length without those of the scopes that were opened in it and ended before it. That scopes end in another order than that in which
-    /// they were opened changes nothing else.
+    /// The self time of a scope is its length without those of the scopes that were opened in it
+    /// and ended before it. That scopes end in another order than that in which they were opened
+    /// changes nothing else.
     ///
     /// # Examples
     ///
@@ -348,7 +359,8 @@ impl Config {
         self
     }
 
-    /// Sets whether [`aggregate`](Self::aggregate) prints its table; it does unless this says otherwise.
+    /// Sets whether [`aggregate`](Self::aggregate) prints its table; it does unless this says
+    /// otherwise.
     #[must_use]
     pub fn print_stats(mut self, print_stats: bool) -> Self {
         self.print_stats = print_stats;
@@ -357,8 +369,9 @@ impl Config {
 
     /// Measures the processor time of every scope. Once on, it stays on until the process ends.
     ///
-    /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison at either end of a scope; else the thread's clock is read
-    /// twice. What a scope did not run is the argument [`off_cpu_ns`](crate::measure::OFF_CPU_NS) of its span.
+    /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison
+    /// at either end of a scope; else the thread's clock is read twice. What a scope did not run is
+    /// the argument [`off_cpu_ns`](crate::measure::OFF_CPU_NS) of its span.
     #[must_use]
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
@@ -367,9 +380,11 @@ impl Config {
         self
     }
 
-    /// Measures also how much of a scope's processor time was in the program and how much in the kernel, with the resolution that the system has for that.
+    /// Measures also how much of a scope's processor time was in the program and how much in the
+    /// kernel, with the resolution that the system has for that.
     ///
-    /// That asks the system twice per scope, some 900 ns each time: what it tells is only up to date once the thread's clock was read. Once on, it stays on until the process ends.
+    /// That asks the system twice per scope, some 900 ns each time: what it tells is only up to
+    /// date once the thread's clock was read. Once on, it stays on until the process ends.
     #[must_use]
     pub fn cpu_split(mut self, cpu_split: bool) -> Self {
         if cpu_split {
@@ -378,22 +393,25 @@ impl Config {
         self
     }
 
-    /// Sets whether the allocations of every scope are measured, which needs a [`TrackingAllocator`](crate::alloc::TrackingAllocator) in the program; where there
-    /// is one, they are unless this says otherwise. Once on, it stays on until the process ends.
+    /// Sets whether the allocations of every scope are measured, which needs a
+    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) in the program; where there is one,
+    /// they are unless this says otherwise. Once on, it stays on until the process ends.
     #[must_use]
     pub fn allocations(mut self, allocations: bool) -> Self {
         self.allocations = Some(allocations);
         self
     }
 
-    /// Drains inside `frame_mark()` instead of on a worker thread, as is always done where there are no threads.
+    /// Drains inside `frame_mark()` instead of on a worker thread, as is always done where there
+    /// are no threads.
     #[must_use]
     pub fn inline_drain(mut self, inline: bool) -> Self {
         self.inline_drain = inline;
         self
     }
 
-    /// Sets the longest time that a finished span waits for its drain while the program records; 1 to 50 ms.
+    /// Sets the longest time that a finished span waits for its drain while the program records; 1
+    /// to 50 ms.
     #[must_use]
     pub fn drain_interval(mut self, interval: Duration) -> Self {
         self.drain_interval = interval.clamp(Duration::from_millis(1), Duration::from_millis(50));
@@ -421,8 +439,9 @@ impl Config {
         self
     }
 
-    /// Has the worker tell what every thread is doing when a frame or an open scope is older than `limit`: the open scopes with their ages, as lines on stderr and as messages
-    /// to the sinks, once per stall. Frames count from the first [`frame_mark`](drain::frame_mark) on.
+    /// Has the worker tell what every thread is doing when a frame or an open scope is older than
+    /// `limit`: the open scopes with their ages, as lines on stderr and as messages to the sinks,
+    /// once per stall. Frames count from the first [`frame_mark`](drain::frame_mark) on.
     ///
     /// # Examples
     ///
@@ -465,10 +484,14 @@ impl Config {
         self
     }
 
-    /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is
-    /// found by after hours, with `vor heap run.vor`. It needs a [`TrackingAllocator`](crate::alloc::TrackingAllocator) that is `sampled` or `exact`; where there is none, a line on stderr says so.
+    /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at
+    /// the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is found
+    /// by after hours, with `vor heap run.vor`. It needs a
+    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) that is `sampled` or `exact`; where
+    /// there is none, a line on stderr says so.
     ///
-    /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each in the capture.
+    /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each
+    /// in the capture.
     ///
     /// # Examples
     ///
@@ -493,7 +516,8 @@ impl Config {
         self
     }
 
-    /// Starts recording with these settings. Where recording is on already, the sinks are added and the rest is left as it is.
+    /// Starts recording with these settings. Where recording is on already, the sinks are added and
+    /// the rest is left as it is.
     pub fn enable(self) {
         drain::start(self);
     }

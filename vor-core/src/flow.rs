@@ -1,7 +1,8 @@
-//! Flows: something that goes from scope to scope, and mostly from thread to thread, such as a message through a channel.
+//! Flows: something that goes from scope to scope, and mostly from thread to thread, such as a
+//! message through a channel.
 //!
-//! A flow is a number that travels with what it stands for. Each time it passes, the thread notes the moment; viewers draw arrows between the scopes that were
-//! innermost at these moments.
+//! A flow is a number that travels with what it stands for. Each time it passes, the thread notes
+//! the moment; viewers draw arrows between the scopes that were innermost at these moments.
 
 use crate::batch::FlowStage;
 use crate::ring::Special;
@@ -54,7 +55,8 @@ impl FlowId {
         self.pass(FlowStage::Step);
     }
 
-    /// Ends the flow in the innermost scope that is open on this thread. A flow that is never ended shows all the same, up to its last step.
+    /// Ends the flow in the innermost scope that is open on this thread. A flow that is never ended
+    /// shows all the same, up to its last step.
     #[inline]
     pub fn end(self) {
         self.pass(FlowStage::End);

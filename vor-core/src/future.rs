@@ -1,11 +1,14 @@
-//! Futures: a scope that is open while the future is polled, and closed across `.await`, and the task's whole life beside it.
+//! Futures: a scope that is open while the future is polled, and closed across `.await`, and the
+//! task's whole life beside it.
 //!
-//! Each poll is a span on the thread that polls, and an event of the task. The time from the first poll to the end, waiting included, is an
-//! [`AsyncSpan`](crate::batch::AsyncSpan): it begins and ends at the very ticks of the first and the last poll, so it costs no clock reading of its own. A
-//! future that is dropped before it completes ends with the drop of what it held.
+//! Each poll is a span on the thread that polls, and an event of the task. The time from the first
+//! poll to the end, waiting included, is an [`AsyncSpan`](crate::batch::AsyncSpan): it begins and
+//! ends at the very ticks of the first and the last poll, so it costs no clock reading of its own.
+//! A future that is dropped before it completes ends with the drop of what it held.
 //!
-//! A task whose first poll found recording switched off has polls later, but no beginning, and leaves no such span. One that
-//! began is recorded when it ends, as an open scope is, though recording may be off by then.
+//! A task whose first poll found recording switched off has polls later, but no beginning, and
+//! leaves no such span. One that began is recorded when it ends, as an open scope is, though
+//! recording may be off by then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +20,8 @@ use crate::callsite::CallSite;
 
 /// Profiles a future where it is used.
 pub trait ProfileFuture: Future + Sized {
-    /// Makes each poll of the future a scope, and its whole life an asynchronous span, as `#[profile]` does for an `async fn`.
+    /// Makes each poll of the future a scope, and its whole life an asynchronous span, as
+    /// `#[profile]` does for an `async fn`.
     ///
     /// A name that this thread has used before costs a look-up in its own cache, once per future.
     ///
@@ -47,7 +51,8 @@ pin_project! {
     pub struct ProfiledFuture<F> {
         #[pin]
         inner: F,
-        // Behind the inner future, and so dropped after it: what it holds is let go within the task's time.
+        // Behind the inner future, and so dropped after it: what it holds is let go within the
+        // task's time.
         task: Task,
     }
 }

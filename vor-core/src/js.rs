@@ -1,6 +1,8 @@
-//! The few things of a page or a worker that vor asks for. Both have the same `performance` and `console`.
+//! The few things of a page or a worker that vor asks for. Both have the same `performance` and
+//! `console`.
 //!
-//! What is missing where the program runs, such as the memory outside of Chromium, is `undefined` there and nothing here.
+//! What is missing where the program runs, such as the memory outside of Chromium, is `undefined`
+//! there and nothing here.
 
 #[cfg(feature = "web")]
 use wasm_bindgen::JsCast as _;
@@ -80,8 +82,9 @@ pub(crate) fn now_ns() -> u64 {
     (imports::now_ms() * 1e6) as u64
 }
 
-/// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the page's clock since then. Unlike `Date` it does not step, and
-/// its steps are as fine as those of the ticks.
+/// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the
+/// page's clock since then. Unlike `Date` it does not step, and its steps are as fine as those of
+/// the ticks.
 pub(crate) fn wall_ns() -> i64 {
     // Added as integers: a `f64` since 1970 resolves no nanoseconds.
     let origin_ns = imports::TIME_ORIGIN_MS.with(|ms| (*ms * 1e6) as i64);
@@ -139,7 +142,8 @@ impl Detail {
         Self { options }
     }
 
-    /// Adds a measure to the timeline; times are in milliseconds of the page's clock. Returns whether the browser took it.
+    /// Adds a measure to the timeline; times are in milliseconds of the page's clock. Returns
+    /// whether the browser took it.
     pub(crate) fn measure(&self, name: &str, start_ms: f64, end_ms: f64) -> bool {
         self.options.set_start(start_ms);
         self.options.set_end(end_ms);

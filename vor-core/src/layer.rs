@@ -1,9 +1,12 @@
-//! `tracing` spans as scopes: the way opposite to that of the tap, for programs and libraries that are instrumented already.
+//! `tracing` spans as scopes: the way opposite to that of the tap, for programs and libraries that
+//! are instrumented already.
 //!
-//! This is the layer of `tracing-subscriber`, which may stand among others; what it does with a span is in [`traced`]. It keeps spans in a table of its own, by
-//! the ids that the registry gives: a look into the registry costs more than all of that.
+//! This is the layer of `tracing-subscriber`, which may stand among others; what it does with a
+//! span is in [`traced`]. It keeps spans in a table of its own, by the ids that the registry gives:
+//! a look into the registry costs more than all of that.
 //!
-//! The scopes bypass the tap: it would make spans of them again. What the tap makes of scopes is passed over in turn.
+//! The scopes bypass the tap: it would make spans of them again. What the tap makes of scopes is
+//! passed over in turn.
 
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -16,15 +19,20 @@ use crate::{drain, thread};
 
 /// Records the spans of `tracing` as scopes and its events as messages, while recording is on.
 ///
-/// It takes spans and events up to the level `DEBUG`; filters of `tracing-subscriber` choose further. The first eight fields of a span are arguments, with
-/// the values that they have when the span is left. Each time that a span is entered is a scope. A span that is entered more than once, by another thread than
-/// made it, or not at once, is an asynchronous span too, as a profiled future is, with the times in which it was entered as polls.
+/// It takes spans and events up to the level `DEBUG`; filters of `tracing-subscriber` choose
+/// further. The first eight fields of a span are arguments, with the values that they have when the
+/// span is left. Each time that a span is entered is a scope. A span that is entered more than
+/// once, by another thread than made it, or not at once, is an asynchronous span too, as a profiled
+/// future is, with the times in which it was entered as polls.
 ///
-/// An event with the field `tracy.frame_mark = true` ends a frame, as [`frame_mark`](crate::drain::frame_mark) does. With the crate `profiling` and its feature
-/// `profile-with-tracing`, its scopes arrive under the names of their functions, and `finish_frame!` ends a frame.
+/// An event with the field `tracy.frame_mark = true` ends a frame, as
+/// [`frame_mark`](crate::drain::frame_mark) does. With the crate `profiling` and its feature
+/// `profile-with-tracing`, its scopes arrive under the names of their functions, and
+/// `finish_frame!` ends a frame.
 ///
-/// A span costs what `tracing` and its registry take for it, and little more than a scope of vor's own macros beyond. A program that needs no other layer can do
-/// without the registry: [`TracingSubscriber`](crate::subscriber::TracingSubscriber).
+/// A span costs what `tracing` and its registry take for it, and little more than a scope of vor's
+/// own macros beyond. A program that needs no other layer can do without the registry:
+/// [`TracingSubscriber`](crate::subscriber::TracingSubscriber).
 ///
 /// # Examples
 ///
@@ -67,16 +75,18 @@ impl TracingLayer {
 impl<P: Sampler> TracingLayer<P> {
     /// Takes spans and events up to this level.
     ///
-    /// A layer beside this one that wants more detailed levels says so with a filter of its own. With `TRACE`, the scopes of vor's macros become spans as
-    /// well, which are not recorded twice, but cost much.
+    /// A layer beside this one that wants more detailed levels says so with a filter of its own.
+    /// With `TRACE`, the scopes of vor's macros become spans as well, which are not recorded twice,
+    /// but cost much.
     #[must_use]
     pub fn with_max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its making to its closing, also those that are entered once and at once. That costs two more readings
-    /// of the clock. Otherwise the layer learns of each call site whether its spans are like that.
+    /// Makes every span an asynchronous span as well, from its making to its closing, also those
+    /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
+    /// layer learns of each call site whether its spans are like that.
     #[must_use]
     pub fn with_whole_lives(mut self) -> Self {
         self.with_tasks = true;

@@ -1,7 +1,8 @@
-//! The machinery of vor: from a scope in your code to a record in a ring, and from there to frames, captures and sinks.
+//! The machinery of vor: from a scope in your code to a record in a ring, and from there to frames,
+//! captures and sinks.
 //!
-//! The modules stand in the order in which the data passes them. Programs use the facade crate `vor`;
-//! this crate is for sinks, viewers and bindings.
+//! The modules stand in the order in which the data passes them. Programs use the facade crate
+//! `vor`; this crate is for sinks, viewers and bindings.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

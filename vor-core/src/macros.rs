@@ -2,14 +2,17 @@
 
 /// Opens a scope that lasts to the end of the enclosing block.
 ///
-/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits, floats, `char` or text, and references and options
-/// of these ([`Arg`](crate::args::Arg)); at most 8. None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color = 0xRRGGBB` may stand between the name and the arguments.
+/// The name is a constant string. Arguments are `name = value` with `bool`, integers up to 64 bits,
+/// floats, `char` or text, and references and options of these ([`Arg`](crate::args::Arg)); at most 8.
+/// None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color =
+/// 0xRRGGBB` may stand between the name and the arguments.
 ///
 /// In a signal handler a scope is recorded, or counted as dropped where it interrupts vor itself;
 /// it must have run once outside of handlers, since
 /// the first use of a call site and a thread's first scope allocate.
 ///
-/// The word `cpu` behind the name has the processor time measured as well, of this scope alone; [`Config::cpu_time`](crate::config::Config::cpu_time) does it for all.
+/// The word `cpu` behind the name has the processor time measured as well, of this scope alone;
+/// [`Config::cpu_time`](crate::config::Config::cpu_time) does it for all.
 ///
 /// # Examples
 ///
@@ -64,7 +67,8 @@ macro_rules! profile_scope {
     };
 }
 
-/// Begins a chain of phases, or the next phase of one: each clock reading ends a phase and begins the next.
+/// Begins a chain of phases, or the next phase of one: each clock reading ends a phase and begins
+/// the next.
 ///
 /// # Examples
 ///
@@ -98,7 +102,8 @@ macro_rules! profile_phase {
     };
 }
 
-/// Writes a line of text at this moment of this thread, formatted as by `format!`; nothing is formatted while recording is off.
+/// Writes a line of text at this moment of this thread, formatted as by `format!`; nothing is
+/// formatted while recording is off.
 ///
 /// # Examples
 ///

@@ -1,4 +1,5 @@
-//! Captures, read back: the module `reader` of `vor-capture`, and a [`Reader`] that makes puffin's frames with the feature `puffin`.
+//! Captures, read back: the module `reader` of `vor-capture`, and a [`Reader`] that makes puffin's
+//! frames with the feature `puffin`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -33,23 +34,27 @@ impl Reader<BufReader<File>> {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture; the text names the path.
+    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
+    /// the text names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         reader::Reader::open(path).map(with_flames)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Makes a reader and reads the header, and of a capture of version 3 the declarations behind it.
+    /// Makes a reader and reads the header, and of a capture of version 3 the declarations behind
+    /// it.
     ///
     /// # Errors
     ///
-    /// `inner` fails, or what it begins with is not the header of a capture that this build can read.
+    /// `inner` fails, or what it begins with is not the header of a capture that this build can
+    /// read.
     pub fn new(inner: R) -> io::Result<Self> {
         reader::Reader::new(inner).map(with_flames)
     }
 
-    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column may be added as frames are read.
+    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column
+    /// may be added as frames are read.
     pub fn columns(&self) -> &[MetricColumn] {
         self.0.columns()
     }
@@ -59,8 +64,8 @@ impl<R: Read> Reader<R> {
         self.0.user_columns()
     }
 
-    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says whether it keeps spans; without the feature
-    /// `puffin` no flame is made of them.
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says
+    /// whether it keeps spans; without the feature `puffin` no flame is made of them.
     pub const fn flame_enabled(&self) -> bool {
         self.0.flame_enabled()
     }
@@ -80,7 +85,8 @@ impl<R: Read> Reader<R> {
         self.0.damage()
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked again when more was written.
+    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked
+    /// again when more was written.
     ///
     /// # Errors
     ///
@@ -89,7 +95,8 @@ impl<R: Read> Reader<R> {
         self.0.next_frame()
     }
 
-    /// Returns the next frame of the main set with its span trees, and says whether all of it is there. See [`next_frame`](Self::next_frame).
+    /// Returns the next frame of the main set with its span trees, and says whether all of it is
+    /// there. See [`next_frame`](Self::next_frame).
     ///
     /// # Errors
     ///
@@ -98,7 +105,8 @@ impl<R: Read> Reader<R> {
         self.0.next_recovered()
     }
 
-    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record, however long its frames.
+    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record,
+    /// however long its frames.
     ///
     /// Batches returned here are missing from the trees of a frame that is asked for afterwards.
     ///

@@ -1,6 +1,7 @@
 //! A subscriber of `tracing` that does nothing but record: spans as scopes, events as messages.
 //!
-//! It needs no registry: the ids that it gives are places of the table in which [`traced`] keeps spans anyway, and a span's handles are counted there.
+//! It needs no registry: the ids that it gives are places of the table in which [`traced`] keeps
+//! spans anyway, and a span's handles are counted there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use tracing_core::span::Current;
 use crate::drain;
 use crate::traced::{self, AlwaysSample, Instance, Making, Sampler, steps};
 
-/// Records the spans of `tracing` as scopes and its events as messages, as `TracingLayer` does, at half of the cost: for programs that need
-/// no other layer.
+/// Records the spans of `tracing` as scopes and its events as messages, as `TracingLayer` does, at
+/// half of the cost: for programs that need no other layer.
 ///
 /// It takes spans and events up to the level `DEBUG`, and of those what a filter lets through.
 ///
@@ -57,23 +58,26 @@ impl TracingSubscriber {
 }
 
 impl<P: Sampler> TracingSubscriber<P> {
-    /// Takes spans and events up to this level. With `TRACE`, the scopes of vor's macros become spans as well, which are not recorded twice, but cost much.
+    /// Takes spans and events up to this level. With `TRACE`, the scopes of vor's macros become
+    /// spans as well, which are not recorded twice, but cost much.
     #[must_use]
     pub fn with_max_level(mut self, max_level: LevelFilter) -> Self {
         self.max_level = max_level;
         self
     }
 
-    /// Takes only spans and events of which `filter` returns `true`. It is asked once per call site, so it may take its time; the crate `tracing-subscriber` has
-    /// one that reads directives: `move |what| targets.would_enable(what.target(), what.level())`.
+    /// Takes only spans and events of which `filter` returns `true`. It is asked once per call
+    /// site, so it may take its time; the crate `tracing-subscriber` has one that reads directives:
+    /// `move |what| targets.would_enable(what.target(), what.level())`.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
         self
     }
 
-    /// Makes every span an asynchronous span as well, from its making to its closing, also those that are entered once and at once. That costs two more readings
-    /// of the clock. Otherwise the subscriber learns of each call site whether its spans are like that.
+    /// Makes every span an asynchronous span as well, from its making to its closing, also those
+    /// that are entered once and at once. That costs two more readings of the clock. Otherwise the
+    /// subscriber learns of each call site whether its spans are like that.
     #[must_use]
     pub fn with_whole_lives(mut self) -> Self {
         self.with_tasks = true;

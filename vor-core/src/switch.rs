@@ -1,15 +1,18 @@
 //! Whether anything is recorded: the words that every scope looks at.
 //!
-//! A scope of a macro asks its own call site, and nothing else: the site's word is an id above 0 while the fast path may be taken ([`is_fast`]), and
-//! has its sign bit set while it may not. So whatever changes that (recording switched on or off, a `tracing` subscriber that comes or goes) walks over the
-//! sites, of which there are as many as the program's source has, and a scope pays one comparison for all of it.
+//! A scope of a macro asks its own call site, and nothing else: the site's word is an id above 0
+//! while the fast path may be taken ([`is_fast`]), and has its sign bit set while it may not. So
+//! whatever changes that (recording switched on or off, a `tracing` subscriber that comes or goes)
+//! walks over the sites, of which there are as many as the program's source has, and a scope pays
+//! one comparison for all of it.
 
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};
 use crate::{callsite, clock, nvtx, tap, thread};
 
-/// [`OFF`], [`SPANS`] or [`COUNTS`], with whatever clock. Written by [`set`], read relaxed by everything that is recorded.
+/// [`OFF`], [`SPANS`] or [`COUNTS`], with whatever clock. Written by [`set`], read relaxed by
+/// everything that is recorded.
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 
 /// Nothing is recorded.
@@ -21,29 +24,35 @@ const COUNTS: u8 = 2;
 /// Scopes are recorded, and an NVTX tool takes them too. Only of [`LEAN`].
 const TOLD: u8 = 3;
 
-/// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`] and for good, read on cold paths.
+/// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`]
+/// and for good, read on cold paths.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// What a scope may do without a look around, be counted ([`COUNTS`]), recorded with measures ([`SPANS`]), or told to an NVTX tool and recorded without ([`TOLD`]): recording
-/// is on, the clock is the hardware's, and no subscriber of `tracing` wants scopes; else [`OFF`]. Written under the registry's lock, read relaxed by every scope that is not on the fast path.
+/// What a scope may do without a look around, be counted ([`COUNTS`]), recorded with measures
+/// ([`SPANS`]), or told to an NVTX tool and recorded without ([`TOLD`]): recording is on, the clock
+/// is the hardware's, and no subscriber of `tracing` wants scopes; else [`OFF`]. Written under the
+/// registry's lock, read relaxed by every scope that is not on the fast path.
 static LEAN: AtomicU8 = AtomicU8::new(OFF);
 
-/// Whether scopes with names made at run time may take the fast path. Written under the registry's lock, read relaxed by every such scope; what it needs
-/// beyond it, it finds by its own means.
+/// Whether scopes with names made at run time may take the fast path. Written under the registry's
+/// lock, read relaxed by every such scope; what it needs beyond it, it finds by its own means.
 static NAMES_FAST: AtomicBool = AtomicBool::new(false);
 
-/// What is measured of every scope beside its length, as [`Measures::bits`]. Only ever grows; written by [`measure`], read relaxed on the cold path, which is the only one that
-/// measures.
+/// What is measured of every scope beside its length, as [`Measures::bits`]. Only ever grows;
+/// written by [`measure`], read relaxed on the cold path, which is the only one that measures.
 static MEASURES: AtomicU8 = AtomicU8::new(0);
 
-/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set when it does, taken by the review.
+/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set when
+/// it does, taken by the review.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the next pass shall review, and not only one a second. Set when a subscriber comes that may want some scopes, cleared by the review.
+/// Whether the next pass shall review, and not only one a second. Set when a subscriber comes that
+/// may want some scopes, cleared by the review.
 static DUE: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork handler, cleared by the first scope or mark; looked
-/// at only on cold paths, since the handler also takes the thread's state away.
+/// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork
+/// handler, cleared by the first scope or mark; looked at only on cold paths, since the handler
+/// also takes the thread's state away.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether anything is recorded.
@@ -64,13 +73,15 @@ pub(crate) fn counts_leanly() -> bool {
     LEAN.load(Ordering::Relaxed) == COUNTS
 }
 
-/// Returns whether a scope that is not on the fast path for its measures is to be recorded with them, and nothing else.
+/// Returns whether a scope that is not on the fast path for its measures is to be recorded with
+/// them, and nothing else.
 #[inline(always)]
 pub(crate) fn measures_leanly() -> bool {
     LEAN.load(Ordering::Relaxed) == SPANS
 }
 
-/// Returns whether a scope that is not on the fast path for an NVTX tool is to be told to that and recorded, and nothing else.
+/// Returns whether a scope that is not on the fast path for an NVTX tool is to be told to that and
+/// recorded, and nothing else.
 #[inline(always)]
 pub(crate) fn tells_leanly() -> bool {
     nvtx::IS_POSSIBLE && LEAN.load(Ordering::Relaxed) == TOLD
@@ -86,8 +97,9 @@ pub(crate) fn count_scopes() {
     COUNTING.store(true, Ordering::SeqCst);
 }
 
-/// Returns whether a scope may take the fast path, by its call site's word: the site is registered, recording is on, the clock is the hardware's, scopes are
-/// recorded, nothing but the length is measured, and neither a subscriber of `tracing` nor an NVTX tool wants it.
+/// Returns whether a scope may take the fast path, by its call site's word: the site is registered,
+/// recording is on, the clock is the hardware's, scopes are recorded, nothing but the length is
+/// measured, and neither a subscriber of `tracing` nor an NVTX tool wants it.
 #[inline(always)]
 pub(crate) fn is_fast(site_word: u32) -> bool {
     site_word as i32 > 0
@@ -105,7 +117,8 @@ pub(crate) fn measures() -> Measures {
     Measures::from_bits(MEASURES.load(Ordering::Relaxed))
 }
 
-/// Has this measured of every scope too, from the next [`set`] on and for good: a name's id says whether it was measured, and programs keep ids.
+/// Has this measured of every scope too, from the next [`set`] on and for good: a name's id says
+/// whether it was measured, and programs keep ids.
 pub(crate) fn measure(measures: Measures) {
     MEASURES.fetch_or(measures.bits(), Ordering::SeqCst);
 }
@@ -118,7 +131,8 @@ pub(crate) fn set(on: bool) {
     thread::while_busy(|| apply(&mut callsite::lock(), on));
 }
 
-/// Switches recording off where the registry may be locked by a thread that is no more: in the child of a fork. Scopes then find it off on their cold path.
+/// Switches recording off where the registry may be locked by a thread that is no more: in the
+/// child of a fork. Scopes then find it off on their cold path.
 #[cfg(unix)]
 pub(crate) fn set_off_for_fork() {
     STATE.store(OFF, Ordering::SeqCst);
@@ -147,8 +161,9 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
     registry.set_fast(fast && !is_tapped);
 }
 
-/// Says that the subscribers of `tracing` have changed. Where one `wants_scopes`, they all go the cold path from now on, which asks; else the next review sees
-/// to it: it may want those of some modules only.
+/// Says that the subscribers of `tracing` have changed. Where one `wants_scopes`, they all go the
+/// cold path from now on, which asks; else the next review sees to it: it may want those of some
+/// modules only.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn subscribers_changed(wants_scopes: bool) {
     DUE.store(true, Ordering::SeqCst);
@@ -167,7 +182,8 @@ pub(crate) fn is_review_due() -> bool {
     DUE.load(Ordering::Relaxed)
 }
 
-/// Brings the call sites' words up to what the subscribers of `tracing` want now. Called by the drain about once a second, and when it is due.
+/// Brings the call sites' words up to what the subscribers of `tracing` want now. Called by the
+/// drain about once a second, and when it is due.
 pub(crate) fn review() {
     DUE.store(false, Ordering::SeqCst);
     // A subscriber is announced a moment before `tracing` tells what it wants.
@@ -239,7 +255,8 @@ mod tests {
         drain::enable();
         drop(crate::scope::open(&SITE));
         wait_until_fast(true, Duration::from_secs(30));
-        // One that wants what announces it is noticed at once, one that wants something else at the next pass.
+        // One that wants what announces it is noticed at once, one that wants something else at the
+        // next pass.
         for (target, at_once) in [("vor", true), ("elsewhere", false)] {
             let subscriber = Dispatch::new(Wants(Some(target)));
             if at_once {

@@ -1,11 +1,15 @@
 //! The live tap: every scope of a macro is also a `tracing` span while a subscriber wants it.
 //!
-//! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them wants the level `TRACE`, of which `tracing` keeps note in one
-//! word, all scopes go the cold path ([`crate::switch`]), and there the site is asked for. A subscriber that comes while recording is on is heeded at once, one
-//! that wants some modules alone from the drain's next pass on, some milliseconds later. The site's description for `tracing` is made when it is first
-//! wanted and kept with the site, and the spans that are entered are kept on a stack of the thread, so that the guard of a scope is no larger for it.
+//! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them
+//! wants the level `TRACE`, of which `tracing` keeps note in one word, all scopes go the cold path
+//! ([`crate::switch`]), and there the site is asked for. A subscriber that comes while recording is
+//! on is heeded at once, one that wants some modules alone from the drain's next pass on, some
+//! milliseconds later. The site's description for `tracing` is made when it is first wanted and
+//! kept with the site, and the spans that are entered are kept on a stack of the thread, so that
+//! the guard of a scope is no larger for it.
 //!
-//! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in turn.
+//! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in
+//! turn.
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) use on::{TapSite, announce_subscribers, enter, exit, is_wanted};
@@ -38,7 +42,8 @@ mod on {
     struct Described {
         /// Set once, right after the description has its place: the two name each other.
         metadata: OnceLock<Metadata<'static>>,
-        /// What the subscribers say of the site. Written by `tracing` when they change, read by the tap, relaxed: it gates nothing but itself.
+        /// What the subscribers say of the site. Written by `tracing` when they change, read by the
+        /// tap, relaxed: it gates nothing but itself.
         interest: AtomicU8,
     }
 
@@ -154,13 +159,14 @@ mod on {
         }
     }
 
-    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what is being measured is not to blame for it, and the
-    /// panic's message is out already.
+    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what
+    /// is being measured is not to blame for it, and the panic's message is out already.
     fn quietly<R>(call: impl FnOnce() -> R) -> Option<R> {
         thread::while_silent(|| catch_unwind(AssertUnwindSafe(call)).ok())
     }
 
-    /// Enters a span for a scope that began at `start_ticks`; returns whether there is one, which [`exit`] ends.
+    /// Enters a span for a scope that began at `start_ticks`; returns whether there is one, which
+    /// [`exit`] ends.
     pub(crate) fn enter(site: &'static CallSite, start_ticks: u64) -> bool {
         if thread::is_busy() {
             return false;

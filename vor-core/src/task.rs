@@ -1,7 +1,10 @@
-//! Asynchronous spans: what begins in one place and ends in another, overlaps its like, and may move between threads.
+//! Asynchronous spans: what begins in one place and ends in another, overlaps its like, and may
+//! move between threads.
 //!
-//! A [`scope`](crate::scope) belongs to a thread and nests; a request, a download or a job does neither. Its span is recorded when it ends, on whichever
-//! thread that is, beside the tree of scopes. A future that is [profiled](crate::future) is such a span too, and its polls are events of it.
+//! A [`scope`](crate::scope) belongs to a thread and nests; a request, a download or a job does
+//! neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
+//! scopes. A future that is [profiled](crate::future) is such a span too, and its polls are events
+//! of it.
 
 use crate::ring::Special;
 use crate::scope::{elapsed_ticks, name_id};
@@ -19,9 +22,11 @@ pub struct AsyncScope {
     start_ticks: u64,
 }
 
-/// Begins an asynchronous span, such as a request that many threads work on. It ends when what this returns is dropped.
+/// Begins an asynchronous span, such as a request that many threads work on. It ends when what this
+/// returns is dropped.
 ///
-/// `id` is the program's own number for it, which viewers show; it need not be unique. A name that this thread has used before costs a look-up in its own cache.
+/// `id` is the program's own number for it, which viewers show; it need not be unique. A name that
+/// this thread has used before costs a look-up in its own cache.
 ///
 /// # Examples
 ///
@@ -60,7 +65,8 @@ pub fn async_span(name: &str, id: u64) -> AsyncScope {
 }
 
 impl AsyncScope {
-    /// Marks a point that the span has come to, on whichever thread. Viewers show it at its moment within the span.
+    /// Marks a point that the span has come to, on whichever thread. Viewers show it at its moment
+    /// within the span.
     pub fn step(&self, name: &str) {
         if self.site != 0 && switch::is_on() {
             let site = usable(name_id(name));
@@ -96,7 +102,8 @@ pub(crate) fn push_task(site: u32, id: u64, start_ticks: u64, end_ticks: u64) {
 /// Ids that a thread takes at once, so that threads share the counter below once in as many ids.
 const ID_BLOCK: u64 = 1 << 16;
 
-/// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is taken twice. Block 0 is not given, so no id is 0.
+/// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is
+/// taken twice. Block 0 is not given, so no id is 0.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {

@@ -1,9 +1,11 @@
 //! `#[all_functions]` and `#[skip]`: every function of an `impl`, a trait or a module.
 //!
-//! The walk goes down through modules into the `impl`s and traits in them, and stops at function bodies. An item is left as it
-//! is when it carries `#[skip]`, or `#[profile]` or `#[all_functions]` of its own. These are known by their last path segment,
-//! since what a path means is decided after macros have run. Inside of `cfg_attr` it is not known yet whether they hold, so
-//! such an item is emitted twice, with and without scopes, each under the condition that calls for it.
+//! The walk goes down through modules into the `impl`s and traits in them, and stops at function
+//! bodies. An item is left as it is when it carries `#[skip]`, or `#[profile]` or
+//! `#[all_functions]` of its own. These are known by their last path segment, since what a path
+//! means is decided after macros have run. Inside of `cfg_attr` it is not known yet whether they
+//! hold, so such an item is emitted twice, with and without scopes, each under the condition that
+//! calls for it.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -102,7 +104,8 @@ impl Walk<'_> {
 
 /// Calls `visit` on each item that no attribute exempts.
 ///
-/// An item that an attribute exempts under a condition is doubled: as it is under that condition, visited under its opposite.
+/// An item that an attribute exempts under a condition is doubled: as it is under that condition,
+/// visited under its opposite.
 fn visit_each<T: Clone>(
     items: &mut Vec<T>,
     attributes: fn(&mut T) -> Option<&mut Vec<Attribute>>,

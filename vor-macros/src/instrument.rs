@@ -1,12 +1,14 @@
 //! How the body of one function is rewritten.
 //!
-//! The body of a function gains one statement, `profile_scope!("name")`, whose guard lives until the body's end. It stands
-//! behind the items that open the body, since an item behind a statement is what `clippy::items_after_statements` reports.
+//! The body of a function gains one statement, `profile_scope!("name")`, whose guard lives until
+//! the body's end. It stands behind the items that open the body, since an item behind a statement
+//! is what `clippy::items_after_statements` reports.
 //!
-//! The body of an `async fn` moves into a future of its own, which `ProfiledFuture` polls inside of the scope. A guard held
-//! across `.await` would count the time of other tasks, would close on another thread's stack, and would make the future
-//! `!Send`. In an `async` block nothing tells the compiler the type of the body, as the signature does in an `async fn`, so an
-//! early return that is never taken does: `if let Some(value) = None::<Output> { return value; }`.
+//! The body of an `async fn` moves into a future of its own, which `ProfiledFuture` polls inside of
+//! the scope. A guard held across `.await` would count the time of other tasks, would close on
+//! another thread's stack, and would make the future `!Send`. In an `async` block nothing tells the
+//! compiler the type of the body, as the signature does in an `async fn`, so an early return that
+//! is never taken does: `if let Some(value) = None::<Output> { return value; }`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -83,10 +85,11 @@ impl<'ast> Visit<'ast> for Bindings {
     fn visit_type(&mut self, _: &'ast Type) {}
 }
 
-/// Returns the statements that replace `body`, the statements of a function, such that each call is a scope called `name`.
+/// Returns the statements that replace `body`, the statements of a function, such that each call is
+/// a scope called `name`.
 pub(crate) fn body(options: &Options, signature: &Signature, name: &str, body: TokenStream) -> TokenStream {
-    // The compiler gives a scope the position where the path of its macro begins. That has to be the function's name: the
-    // attribute of a whole `impl` stands on one line for all its methods.
+    // The compiler gives a scope the position where the path of its macro begins. That has to be
+    // the function's name: the attribute of a whole `impl` stands on one line for all its methods.
     let span = signature.ident.span();
     let krate = match &options.krate {
         Some(path) => located_at(span, path.clone()),
@@ -144,7 +147,8 @@ fn metadata(options: &Options) -> TokenStream {
 fn output_hint(output: &ReturnType) -> Option<TokenStream> {
     let mut output = match output {
         ReturnType::Default => return Some(hint_of(&quote!(()), Span::call_site())),
-        // Nothing needs to be said of a body that never returns, and `!` is no type on stable compilers.
+        // Nothing needs to be said of a body that never returns, and `!` is no type on stable
+        // compilers.
         ReturnType::Type(_, ty) if matches!(**ty, Type::Never(_)) => return None,
         ReturnType::Type(_, ty) => Type::clone(ty),
     };
@@ -156,7 +160,8 @@ fn output_hint(output: &ReturnType) -> Option<TokenStream> {
     }
 }
 
-/// The hint for `output`, a type that stands at `span`: there the compiler points when a body returns something else.
+/// The hint for `output`, a type that stands at `span`: there the compiler points when a body
+/// returns something else.
 fn hint_of(output: &TokenStream, span: Span) -> TokenStream {
     let span = Span::mixed_site().located_at(span);
     let value = Ident::new("value", span);

@@ -2,8 +2,9 @@
 //!
 //! Programs use them through the facade crate `vor`, as `#[vor::profile]` and so on.
 //!
-//! An attribute measures a function by adding one statement to its body, and changes nothing else: the signature, the
-//! attributes, the documentation and the positions that compiler errors point to stay what they were. What is added:
+//! An attribute measures a function by adding one statement to its body, and changes nothing else:
+//! the signature, the attributes, the documentation and the positions that compiler errors point to
+//! stay what they were. What is added:
 //!
 //! | function | expansion |
 //! |---|---|
@@ -12,9 +13,9 @@
 //! | `const fn` | nothing, since it may run in the compiler |
 //! | naked `fn` | nothing, since its body may only be assembly |
 //!
-//! The way of an attribute through this crate: `profile` takes one function and `functions` finds those of an
-//! `impl`, a trait or a module; `options` reads what stands in the parentheses, `names` says what scopes are called, and
-//! `instrument` rewrites one body.
+//! The way of an attribute through this crate: `profile` takes one function and `functions` finds
+//! those of an `impl`, a trait or a module; `options` reads what stands in the parentheses, `names`
+//! says what scopes are called, and `instrument` rewrites one body.
 
 use proc_macro::TokenStream;
 
@@ -26,11 +27,12 @@ mod instrument;
 
 /// Measures every call of a function or method as one scope, named after the function.
 ///
-/// Functions of every kind are accepted: free functions, methods, generic ones, `unsafe` and `extern` ones, ones that
-/// return `impl Trait`. A `const fn` stays as it is, since it may run in the compiler.
+/// Functions of every kind are accepted: free functions, methods, generic ones, `unsafe` and
+/// `extern` ones, ones that return `impl Trait`. A `const fn` stays as it is, since it may run in
+/// the compiler.
 ///
-/// The scope of an `async fn` is open while its future is polled and closed while it waits, so that the time of other tasks
-/// on the same thread is not counted. The future stays `Send` if it was.
+/// The scope of an `async fn` is open while its future is polled and closed while it waits, so that
+/// the time of other tasks on the same thread is not counted. The future stays `Send` if it was.
 ///
 /// ```
 /// #[vor::profile]
@@ -57,9 +59,9 @@ mod instrument;
 /// | `color = 0xRRGGBB` | the colour that viewers draw the scope in |
 /// | `crate = path` | where the facade is found, for a renamed or re-exported `vor` |
 ///
-/// Arguments are evaluated when the function is entered, and only while recording is on. On an `async fn` they are recorded
-/// once, at the first poll, on a short scope of their own called `"<name> args"`, since the scope itself is opened anew by
-/// every poll.
+/// Arguments are evaluated when the function is entered, and only while recording is on. On an
+/// `async fn` they are recorded once, at the first poll, on a short scope of their own called
+/// `"<name> args"`, since the scope itself is opened anew by every poll.
 ///
 /// ```
 /// struct Codec {
@@ -90,8 +92,8 @@ mod instrument;
 ///
 /// # Errors
 ///
-/// Anything but a function with a body is a compile error, and so are an unknown option and an argument that names no
-/// parameter:
+/// Anything but a function with a body is a compile error, and so are an unknown option and an
+/// argument that names no parameter:
 ///
 /// ```compile_fail
 /// #[vor::profile]
@@ -102,7 +104,8 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
     profile::expand(options.into(), item.into()).into()
 }
 
-/// Measures every function of an `impl`, a trait or an inline module, as [`macro@profile`] does for one.
+/// Measures every function of an `impl`, a trait or an inline module, as [`macro@profile`] does for
+/// one.
 ///
 /// | the function stands in | its scope is called |
 /// |---|---|
@@ -111,8 +114,8 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | `trait Trait` (methods with a default body) | `Trait::method` |
 /// | `mod outer { mod inner { … } }` | `outer::inner::function` |
 ///
-/// Paths are cut to their last segment, and generic arguments are left out. An `impl` or a trait inside of a module is
-/// measured under its own name, as if the attribute stood on it.
+/// Paths are cut to their last segment, and generic arguments are left out. An `impl` or a trait
+/// inside of a module is measured under its own name, as if the attribute stood on it.
 ///
 /// ```
 /// struct Parser {
@@ -149,9 +152,10 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
 /// assert_eq!(shapes::area(2, 3), 6); // recorded as "shapes::area"
 /// ```
 ///
-/// The options `category`, `color` and `crate` mean what they mean for [`macro@profile`], and hold for every function. A
-/// function with a `#[profile]` of its own follows that one alone, and a function, `impl` or module marked
-/// [`macro@skip`] is left out; both are also understood inside of `cfg_attr`.
+/// The options `category`, `color` and `crate` mean what they mean for [`macro@profile`], and hold
+/// for every function. A function with a `#[profile]` of its own follows that one alone, and a
+/// function, `impl` or module marked [`macro@skip`] is left out; both are also understood inside of
+/// `cfg_attr`.
 ///
 /// # Errors
 ///
@@ -201,7 +205,8 @@ pub fn skip(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Returns `item` with `error` beside it.
 ///
-/// The item is kept so that a mistake costs one error, and not one more for every use of what it defines.
+/// The item is kept so that a mistake costs one error, and not one more for every use of what it
+/// defines.
 fn with_error(item: proc_macro2::TokenStream, error: &syn::Error) -> proc_macro2::TokenStream {
     let error = error.to_compile_error();
     quote::quote!(#item #error)

@@ -1,7 +1,8 @@
 //! What scopes are called.
 //!
-//! A name is made of last path segments, without generic arguments and without `r#`: `impl fmt::Display for wire::Frame<'_>`
-//! gives `<Frame as Display>::fmt`. A `Self` type that is no path is spelt as its tokens: `<&[u8] as Source>::read`.
+//! A name is made of last path segments, without generic arguments and without `r#`: `impl
+//! fmt::Display for wire::Frame<'_>` gives `<Frame as Display>::fmt`. A `Self` type that is no path
+//! is spelt as its tokens: `<&[u8] as Source>::read`.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;

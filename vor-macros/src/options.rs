@@ -1,7 +1,8 @@
 //! What stands in the parentheses of an attribute.
 //!
-//! `name = "…"`, `args(x, key = expression)`, `category = "…"`, `color = 0xRRGGBB` and `crate = path`, in any order, each at most
-//! once. `#[all_functions]` takes only the last three: the others have no meaning for more than one function.
+//! `name = "…"`, `args(x, key = expression)`, `category = "…"`, `color = 0xRRGGBB` and `crate =
+//! path`, in any order, each at most once. `#[all_functions]` takes only the last three: the others
+//! have no meaning for more than one function.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
@@ -60,7 +61,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// An unknown or repeated option, or one with a value of the wrong kind; the error points to it.
+    /// An unknown or repeated option, or one with a value of the wrong kind; the error points to
+    /// it.
     pub(crate) fn parse(attribute: Attribute, tokens: TokenStream) -> syn::Result<Self> {
         (|input: ParseStream<'_>| Self::parse_stream(attribute, input)).parse2(tokens)
     }
@@ -159,7 +161,8 @@ fn parse_value<T: syn::parse::Parse>(key: &Ident, input: ParseStream<'_>) -> syn
     input.parse()
 }
 
-/// Reads the `=` behind `key`; without one the error points to the key, as there may be nothing behind it.
+/// Reads the `=` behind `key`; without one the error points to the key, as there may be nothing
+/// behind it.
 fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
     match input.parse::<Token![=]>() {
         Ok(_) => Ok(()),

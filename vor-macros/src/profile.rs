@@ -1,7 +1,8 @@
 //! `#[profile]`: one function.
 //!
-//! The function's body is taken as tokens and not parsed, except for the items that open it: a body that is half written in an
-//! editor, or that uses syntax newer than this crate, still expands, and its errors come from the compiler.
+//! The function's body is taken as tokens and not parsed, except for the items that open it: a body
+//! that is half written in an editor, or that uses syntax newer than this crate, still expands, and
+//! its errors come from the compiler.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote;

@@ -1,6 +1,8 @@
-//! What a profiled generator function or `async def` returns on CPython 3.11: the generator or coroutine, and around each of its activations a span.
+//! What a profiled generator function or `async def` returns on CPython 3.11: the generator or
+//! coroutine, and around each of its activations a span.
 //!
-//! As the [wrapper](crate::wrapper) it looks like what it stands for. What an asynchronous generator gives to be awaited is put into such an object too: it is where its code runs.
+//! As the [wrapper](crate::wrapper) it looks like what it stands for. What an asynchronous
+//! generator gives to be awaited is put into such an object too: it is where its code runs.
 
 #![expect(
     unsafe_code,
@@ -31,7 +33,9 @@ struct Activation {
     weak: *mut ffi::PyObject,
     inner: *mut ffi::PyObject,
     site: &'static CallSite,
-    /// What the function was called with, a box, until the first activation takes it (acquire); null after that. Without an interpreter's lock two threads may resume the object at once, of which one is refused.
+    /// What the function was called with, a box, until the first activation takes it (acquire);
+    /// null after that. Without an interpreter's lock two threads may resume the object at once, of
+    /// which one is refused.
     values: AtomicPtr<Vec<Value>>,
     is_coroutine: bool,
     /// The first activation of a coroutine that is suspended, with which its task began. Whoever
@@ -88,7 +92,8 @@ pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Puts an object around a generator, a coroutine or what an asynchronous generator gives. Takes `inner` over; returns null, with the error set, where there is no memory.
+/// Puts an object around a generator, a coroutine or what an asynchronous generator gives. Takes
+/// `inner` over; returns null, with the error set, where there is no memory.
 ///
 /// # Safety
 ///
@@ -98,7 +103,8 @@ pub(crate) unsafe fn around(
     site: &'static CallSite,
     values: Option<Vec<Value>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the type's objects have room for an `Activation`; the collector finds null in the field that it looks at until it is set.
+    // SAFETY: the type's objects have room for an `Activation`; the collector finds null in the
+    // field that it looks at until it is set.
     unsafe {
         let made = ffi::PyType_GenericAlloc(TYPE.get(), 0);
         if made.is_null() {
@@ -149,7 +155,8 @@ unsafe fn inner(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// As for [`inner`].
 #[inline]
 unsafe fn take_values(object: *mut ffi::PyObject) -> Option<Vec<Value>> {
-    // SAFETY: as the caller says; what is not null is a box of `around`, and whoever swaps it out has it.
+    // SAFETY: as the caller says; what is not null is a box of `around`, and whoever swaps it out
+    // has it.
     unsafe {
         let values = &(*object.cast::<Activation>()).values;
         if values.load(Ordering::Relaxed).is_null() {
@@ -231,7 +238,8 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
         span.end(how == ffi::PySendResult::PYGEN_NEXT);
         match how {
             ffi::PySendResult::PYGEN_NEXT => result,
-            // The end is no value and no error, or a `StopIteration` with the value that was returned.
+            // The end is no value and no error, or a `StopIteration` with the value that was
+            // returned.
             ffi::PySendResult::PYGEN_RETURN => {
                 if result != ffi::Py_None() {
                     stop_with(result);
@@ -332,7 +340,8 @@ unsafe fn awaitable(
     args: *mut *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as the caller says. The arguments go on to the awaitable, whose activation is the first.
+    // SAFETY: as the caller says. The arguments go on to the awaitable, whose activation is the
+    // first.
     unsafe {
         let returned = call_method(object, method, args, count);
         if returned.is_null() {
@@ -372,7 +381,8 @@ unsafe extern "C" fn close(object: *mut ffi::PyObject, _: *mut ffi::PyObject) ->
     }
 }
 
-/// Returns whether a generator or coroutine has begun and not ended, so that closing it runs code of it.
+/// Returns whether a generator or coroutine has begun and not ended, so that closing it runs code
+/// of it.
 ///
 /// # Safety
 ///
@@ -386,7 +396,8 @@ unsafe fn is_suspended(inner: *mut ffi::PyObject) -> bool {
         .unwrap_or(false)
 }
 
-/// Lets a generator or coroutine go. Where nobody else has it and it is suspended, it is closed, and that is an activation.
+/// Lets a generator or coroutine go. Where nobody else has it and it is suspended, it is closed,
+/// and that is an activation.
 ///
 /// # Safety
 ///
@@ -442,7 +453,8 @@ unsafe extern "C" fn async_next(object: *mut ffi::PyObject) -> *mut ffi::PyObjec
     unsafe { awaitable(object, "__anext__", ptr::null_mut(), 0) }
 }
 
-/// Returns the object itself where what it is around has this method, and raises what Python would raise elsewhere.
+/// Returns the object itself where what it is around has this method, and raises what Python would
+/// raise elsewhere.
 ///
 /// # Safety
 ///
@@ -530,7 +542,8 @@ unsafe extern "C" fn traverse(
     visit: ffi::visitproc,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type this is.
+    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type
+    // this is.
     unsafe { visit_held(object, inner(object), visit, context) }
 }
 

@@ -1,6 +1,8 @@
-//! The C profile callback of CPython 3.11: what a thread calls at the begin and end of every function.
+//! The C profile callback of CPython 3.11: what a thread calls at the begin and end of every
+//! function.
 //!
-//! It also comes where a generator or coroutine goes on and is suspended, and says of an exception nothing else than of a return.
+//! It also comes where a generator or coroutine goes on and is suspended, and says of an exception
+//! nothing else than of a return.
 
 #![expect(
     unsafe_code,
@@ -19,7 +21,8 @@ use crate::monitor::{self, MIN_TICKS};
 use crate::object::{add_functions, none, positional};
 use crate::{callee, open};
 
-/// Whether threads shall have the callback, and calls of what is not written in Python are recorded too. Written when tracing begins and ends, read relaxed by the events.
+/// Whether threads shall have the callback, and calls of what is not written in Python are recorded
+/// too. Written when tracing begins and ends, read relaxed by the events.
 static TRACING: AtomicBool = AtomicBool::new(false);
 static C_CALLS: AtomicBool = AtomicBool::new(false);
 

@@ -8,7 +8,8 @@ use crate::monitor::MIN_TICKS;
 use crate::open;
 use crate::sites::{self, Place};
 
-/// Such calls nest in themselves only through calls of Python, whose ends find their own keys; so one key does for all.
+/// Such calls nest in themselves only through calls of Python, whose ends find their own keys; so
+/// one key does for all.
 static KEY: u64 = 0;
 
 /// Begins a call, unless what is called is written in Python.

@@ -1,7 +1,11 @@
-//! The code objects that are recorded, and those that are not: a table from their addresses to their call sites.
+//! The code objects that are recorded, and those that are not: a table from their addresses to
+//! their call sites.
 //!
-//! It is looked into at every event, so it is open addressing over two words, the address and what is known, which are read without a lock; an interpreter without one has many threads here at once. Who changes it
-//! takes turns. A code object that goes takes its entry along, by a weak reference, since its address may be another's next. Until then whatever was known of it stays in memory: a thread may be about to use it.
+//! It is looked into at every event, so it is open addressing over two words, the address and what
+//! is known, which are read without a lock; an interpreter without one has many threads here at
+//! once. Who changes it takes turns. A code object that goes takes its entry along, by a weak
+//! reference, since its address may be another's next. Until then whatever was known of it stays in
+//! memory: a thread may be about to use it.
 
 #![expect(unsafe_code, reason = "a lock at every event would cost more than the rest")]
 
@@ -50,9 +54,11 @@ impl Coroutine {
     }
 }
 
-/// Written by who has [`CHANGES`]; read by every event (acquire), the address first, which is stored last (release).
+/// Written by who has [`CHANGES`]; read by every event (acquire), the address first, which is
+/// stored last (release).
 struct Entry {
-    /// The code object's address; 0 where there is none, [`GONE`] where there is none and the search goes on.
+    /// The code object's address; 0 where there is none, [`GONE`] where there is none and the
+    /// search goes on.
     key: AtomicUsize,
     known: AtomicPtr<Known>,
 }
@@ -72,14 +78,17 @@ struct Table {
     entries: Box<[Entry]>,
 }
 
-/// The table; null before the first entry. Written by who has [`CHANGES`] (release), read by every event (acquire). A table that became too small stays in memory, since a thread may be reading it; all of them together are
-/// smaller than the last one.
+/// The table; null before the first entry. Written by who has [`CHANGES`] (release), read by every
+/// event (acquire). A table that became too small stays in memory, since a thread may be reading
+/// it; all of them together are smaller than the last one.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// Whose turn it is to change the table, and how many of its entries are not empty. Nothing of Python runs in such a turn.
+/// Whose turn it is to change the table, and how many of its entries are not empty. Nothing of
+/// Python runs in such a turn.
 static CHANGES: Mutex<usize> = Mutex::new(0);
 
-/// Whether code that is not in the table is recorded as well. Written by [`trace_all`] and read by every event, relaxed.
+/// Whether code that is not in the table is recorded as well. Written by [`trace_all`] and read by
+/// every event, relaxed.
 static ALL: AtomicBool = AtomicBool::new(false);
 
 /// Has all code recorded that the filter lets pass, or only what was [`put`] in.
@@ -108,11 +117,13 @@ pub(crate) unsafe fn find<'a>(key: usize) -> Option<&'a Code> {
 
 #[inline(always)]
 fn hash(key: usize) -> usize {
-    // The upper half of a product with a large odd number depends on every bit; objects lie at multiples of 16.
+    // The upper half of a product with a large odd number depends on every bit; objects lie at
+    // multiples of 16.
     ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
-/// Returns what is known of a code object, after finding out where that is nothing and all code is recorded.
+/// Returns what is known of a code object, after finding out where that is nothing and all code is
+/// recorded.
 pub(crate) fn find_or_trace<'py>(code: &Bound<'py, PyAny>) -> PyResult<Option<&'py Code>> {
     // SAFETY: what is bound is alive, as long as what is returned.
     if let Some(known) = unsafe { find(code.as_ptr().addr()) } {

@@ -49,10 +49,12 @@ mod _core {
     }
 }
 
-/// Fails in any interpreter of the process but the first: types, tables and the recorder are one for the process, and have references to objects of one interpreter.
+/// Fails in any interpreter of the process but the first: types, tables and the recorder are one
+/// for the process, and have references to objects of one interpreter.
 fn refuse_second_interpreter() -> PyResult<()> {
     #[expect(unsafe_code, reason = "PyO3 does not tell which interpreter this is")]
-    // SAFETY: a module is made by a thread that is attached to its interpreter, which lives as long as the call.
+    // SAFETY: a module is made by a thread that is attached to its interpreter, which lives as long
+    // as the call.
     let number = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
     match number {
         0 => Ok(()),
@@ -93,7 +95,8 @@ fn flush(py: Python<'_>) {
 /// Measures what an empty span costs here; takes about a millisecond.
 #[pyfunction]
 fn calibrate() {
-    // It records, and what records stays attached to the interpreter: the thread may be asked for its name.
+    // It records, and what records stays attached to the interpreter: the thread may be asked for
+    // its name.
     core_calibrate::calibrate();
 }
 
@@ -122,7 +125,8 @@ fn close_capture(py: Python<'_>) -> Option<PathBuf> {
     py.detach(drain::close_capture)
 }
 
-/// Does what a command line of `vor` says, the name of the program first, and returns the exit code.
+/// Does what a command line of `vor` says, the name of the program first, and returns the exit
+/// code.
 #[pyfunction]
 #[pyo3(signature = (arguments, /))]
 fn command(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -167,7 +171,8 @@ fn place(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<String
     Ok(place)
 }
 
-/// Returns a callable around another whose calls are recorded. `parameters` are names, places without keyword (`None` for those without), whether there is a default, and that.
+/// Returns a callable around another whose calls are recorded. `parameters` are names, places
+/// without keyword (`None` for those without), whether there is a default, and that.
 #[pyfunction]
 #[pyo3(signature = (function, code, name, module, parameters, is_suspended, /))]
 fn wrap<'py>(
@@ -190,7 +195,8 @@ fn wrap<'py>(
     wrapper::wrap(function, site, args, is_function, is_suspended)
 }
 
-/// Begins or ends that all code is recorded which lies in `include`, if there is any, and not in `exclude`.
+/// Begins or ends that all code is recorded which lies in `include`, if there is any, and not in
+/// `exclude`.
 #[pyfunction]
 #[pyo3(signature = (on, include, exclude, min_us, c_calls, /))]
 fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_calls: bool) {
@@ -218,13 +224,15 @@ fn stop_marking_frames() -> bool {
     ticker::stop()
 }
 
-/// Returns what the program calls the thread, from the tables of `threading`; no code of Python runs for it.
+/// Returns what the program calls the thread, from the tables of `threading`; no code of Python
+/// runs for it.
 fn thread_name() -> Option<String> {
     #[expect(
         unsafe_code,
         reason = "threads of vor's own have no interpreter's state to ask in"
     )]
-    // SAFETY: the function may be called on any thread. Threads of Python record in functions that Python calls, and stay attached to it meanwhile.
+    // SAFETY: the function may be called on any thread. Threads of Python record in functions that
+    // Python calls, and stay attached to it meanwhile.
     let py = unsafe {
         if ffi::PyGILState_GetThisThreadState().is_null() {
             return None;

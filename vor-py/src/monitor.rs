@@ -1,6 +1,7 @@
 //! What `sys.monitoring` calls, on CPython 3.12 and later.
 //!
-//! The package registers one object for each kind of event (`_monitor.py`), and switches events on and off. Each is called by vectorcall with the code object first. A place whose code is not
+//! The package registers one object for each kind of event (`_monitor.py`), and switches events on
+//! and off. Each is called by vectorcall with the code object first. A place whose code is not
 //! recorded answers `sys.monitoring.DISABLE`, and is not asked again.
 //!
 //! | event | begins or ends |
@@ -41,10 +42,12 @@ struct Hook {
 
 static TYPE: TypeCell = TypeCell::new();
 
-/// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`], always with this object, before any event comes.
+/// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`], always with
+/// this object, before any event comes.
 static DISABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Calls shorter than this many ticks leave no record. Written when tracing begins, read relaxed by every end.
+/// Calls shorter than this many ticks leave no record. Written when tracing begins, read relaxed by
+/// every end.
 pub(crate) static MIN_TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the type of the objects to be registered.
@@ -83,7 +86,8 @@ pub(crate) fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResu
         ("C_RAISE", c_end),
     ];
     for (event, function) in functions {
-        // SAFETY: the type's objects have room for a `Hook`, which is complete before anyone sees it.
+        // SAFETY: the type's objects have room for a `Hook`, which is complete before anyone sees
+        // it.
         let hook = unsafe {
             let hook = ffi::PyType_GenericAlloc(TYPE.get(), 0);
             if !hook.is_null() {
@@ -127,7 +131,8 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Begins an activation of a generator or coroutine after its first, which has no arguments; returns as [`begin`].
+/// Begins an activation of a generator or coroutine after its first, which has no arguments;
+/// returns as [`begin`].
 ///
 /// # Safety
 ///
@@ -173,7 +178,8 @@ unsafe fn begin_slowly(code: *mut ffi::PyObject) -> bool {
             if args.is_empty() {
                 open::push(key, loose::begin(site));
             } else {
-                // Reading them may run code of the program, which may change what is known of this code.
+                // Reading them may run code of the program, which may change what is known of this
+                // code.
                 let names = args.to_vec();
                 let values = arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
                 let (begun, words) = loose::begin_with(site, |put| {
@@ -289,7 +295,8 @@ unsafe extern "C" fn unwind(
     _: usize,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as for `start`. This event is for all code, also what is not recorded, and cannot be disabled by place.
+    // SAFETY: as for `start`. This event is for all code, also what is not recorded, and cannot be
+    // disabled by place.
     unsafe {
         let code = *args;
         if let Some(known @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
@@ -324,7 +331,8 @@ unsafe extern "C" fn call(
     _: usize,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls with the code, the offset, what is called and its first argument.
+    // SAFETY: the interpreter calls with the code, the offset, what is called and its first
+    // argument.
     unsafe {
         // What is written in Python has events of its own, and no end comes for it here.
         if matches!(codes::find((*args).addr()), Some(Code { site: Some(_), .. })) {

@@ -1,6 +1,8 @@
-//! Types and functions by the interpreter's own calling conventions, for what is called too often for PyO3's.
+//! Types and functions by the interpreter's own calling conventions, for what is called too often
+//! for PyO3's.
 //!
-//! A type is made once, when the module is loaded, and lives as long as the process. All of this is in the stable ABI of 3.12; in 3.11 the same names are outside it.
+//! A type is made once, when the module is loaded, and lives as long as the process. All of this is
+//! in the stable ABI of 3.12; in 3.11 the same names are outside it.
 
 #![expect(unsafe_code, reason = "the interpreter's own interface is one of C")]
 
@@ -12,7 +14,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 unsafe extern "C" {
-    /// What a type that is called by vectorcall has for other callers. In the stable ABI since 3.12.
+    /// What a type that is called by vectorcall has for other callers. In the stable ABI since
+    /// 3.12.
     pub(crate) fn PyVectorcall_Call(
         callable: *mut ffi::PyObject,
         args: *mut ffi::PyObject,
@@ -24,12 +27,14 @@ unsafe extern "C" {
 #[expect(non_upper_case_globals, reason = "the interpreter's own name")]
 pub(crate) const Py_am_send: c_int = 81;
 
-/// Returns how many arguments a vectorcall has without keywords: the upmost bit says something else.
+/// Returns how many arguments a vectorcall has without keywords: the upmost bit says something
+/// else.
 pub(crate) fn positional_count(count: usize) -> usize {
     count & (usize::MAX >> 1)
 }
 
-/// A type of this module. Written once by [`make`](Self::make) where the module is made (release), read by whoever makes an object of it (acquire).
+/// A type of this module. Written once by [`make`](Self::make) where the module is made (release),
+/// read by whoever makes an object of it (acquire).
 pub(crate) struct TypeCell(AtomicPtr<ffi::PyTypeObject>);
 
 impl TypeCell {
@@ -64,7 +69,8 @@ impl TypeCell {
             flags: (ffi::Py_TPFLAGS_DEFAULT | flags) as c_uint,
             slots: all.as_mut_ptr(),
         };
-        // SAFETY: the specification ends with slot 0 and is copied; what the slots point to are functions and leaked tables, and the name is a literal.
+        // SAFETY: the specification ends with slot 0 and is copied; what the slots point to are
+        // functions and leaked tables, and the name is a literal.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }?;
         self.0.store(made.clone().into_ptr().cast(), Ordering::Release);
         Ok(made)
@@ -84,7 +90,8 @@ pub(crate) fn methods<const N: usize>(methods: [ffi::PyMethodDef; N]) -> *mut ff
     Vec::leak(all).as_mut_ptr()
 }
 
-/// Returns a leaked table of members that say where the interpreter finds things in an object: names like `__vectorcalloffset__`, and offsets in bytes.
+/// Returns a leaked table of members that say where the interpreter finds things in an object:
+/// names like `__vectorcalloffset__`, and offsets in bytes.
 pub(crate) fn offsets<const N: usize>(offsets: [(&'static CStr, usize); N]) -> *mut c_void {
     let mut all: Vec<ffi::PyMemberDef> = offsets
         .into_iter()
@@ -167,7 +174,8 @@ pub(crate) const fn keywords(
     }
 }
 
-/// Returns the text of a `str` without a copy; `None`, with the error set, where it is no `str` or has no UTF-8.
+/// Returns the text of a `str` without a copy; `None`, with the error set, where it is no `str` or
+/// has no UTF-8.
 ///
 /// # Safety
 ///
@@ -185,11 +193,13 @@ pub(crate) unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<&'a str> {
     })
 }
 
-/// Shows the collector what an object holds: one reference, where it is there, and its type. Returns what the first visit that did not give zero gave.
+/// Shows the collector what an object holds: one reference, where it is there, and its type.
+/// Returns what the first visit that did not give zero gave.
 ///
 /// # Safety
 ///
-/// Called from the object's `tp_traverse`, with what that was called with; `held` is null or a reference that `object` owns.
+/// Called from the object's `tp_traverse`, with what that was called with; `held` is null or a
+/// reference that `object` owns.
 pub(crate) unsafe fn visit_held(
     object: *mut ffi::PyObject,
     held: *mut ffi::PyObject,

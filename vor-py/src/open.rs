@@ -1,8 +1,11 @@
-//! What Python has open on a thread: a stack of begun scopes, each with a key that its end is found by.
+//! What Python has open on a thread: a stack of begun scopes, each with a key that its end is found
+//! by.
 //!
-//! Calls of functions nest, so the entry that ends is the top one. Two things stand in the way of that. A `with vor.scope(…)` in a generator or coroutine stays open while it is
-//! suspended: what is around it ends first, or a `with` of another coroutine begins above it and ends later. Such an entry is put *aside*, and its end is recorded as that of a task. And the end of a call
-//! can be missed, where recording was switched off meanwhile; it is ended with what is around it.
+//! Calls of functions nest, so the entry that ends is the top one. Two things stand in the way of
+//! that. A `with vor.scope(…)` in a generator or coroutine stays open while it is suspended: what
+//! is around it ends first, or a `with` of another coroutine begins above it and ends later. Such
+//! an entry is put *aside*, and its end is recorded as that of a task. And the end of a call can be
+//! missed, where recording was switched off meanwhile; it is ended with what is around it.
 //!
 //! A coroutine that was suspended is a task as well, which begins with its first activation and
 //! ends with its last: in between, its frame says which of the coroutines of its code it is.
@@ -25,7 +28,8 @@ const WITH_ARGS: usize = 2;
 /// Set in a key where the entry is an activation of a coroutine that was suspended before.
 const RESUMED: usize = 4;
 
-/// How often recording was switched off. Written by [`forget_calls`], read relaxed by every call that begins: calls from before have no end to wait for.
+/// How often recording was switched off. Written by [`forget_calls`], read relaxed by every call
+/// that begins: calls from before have no end to wait for.
 static SWITCHED_OFF: AtomicU32 = AtomicU32::new(0);
 
 /// Blocks that are kept aside on a thread, and coroutines that are suspended on it; the ends of
@@ -73,7 +77,8 @@ struct Stack {
 
 thread_local! {
     static STACK: UnsafeCell<Stack> = {
-        // The first thing on a thread may be the end of a call that began before recording. The recorder's own thread-local must come before this one nonetheless.
+        // The first thing on a thread may be the end of a call that began before recording. The
+        // recorder's own thread-local must come before this one nonetheless.
         loose::attach_thread();
         UnsafeCell::new(Stack::default())
     };
@@ -111,7 +116,8 @@ pub(crate) fn push_with(key: usize, scope: LooseScope, args: ArgWords) {
     with(|stack| stack.args.push(args));
 }
 
-/// Ends what is open under the key, if anything is. What was shorter than `min_ticks` leaves no record.
+/// Ends what is open under the key, if anything is. What was shorter than `min_ticks` leaves no
+/// record.
 #[inline(always)]
 pub(crate) fn end(key: usize, min_ticks: u64) {
     let top = with(|stack| match stack.entries.last() {
@@ -184,7 +190,8 @@ pub(crate) fn end_life(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize
     }
 }
 
-/// Ends the calls that are open above a height of the stack, and puts blocks aside: what is around them ends.
+/// Ends the calls that are open above a height of the stack, and puts blocks aside: what is around
+/// them ends.
 pub(crate) fn end_above(height: usize) {
     while with(|stack| stack.put_blocks_aside(height)) {
         end_top();
@@ -218,7 +225,8 @@ pub(crate) fn height() -> usize {
     with(|stack| stack.entries.len())
 }
 
-/// Has the calls that are open now end here on this thread, and be forgotten on the others: their ends are not told any more.
+/// Has the calls that are open now end here on this thread, and be forgotten on the others: their
+/// ends are not told any more.
 pub(crate) fn forget_calls() {
     end_above(0);
     SWITCHED_OFF.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +255,8 @@ impl Stack {
         Some(self.aside.remove(at))
     }
 
-    /// Puts the blocks on top of the stack aside, down to a height, and returns whether a call above that height is on top now.
+    /// Puts the blocks on top of the stack aside, down to a height, and returns whether a call
+    /// above that height is on top now.
     fn put_blocks_aside(&mut self, height: usize) -> bool {
         while self.entries.len() > height {
             match self.entries.last().copied() {
@@ -275,7 +284,9 @@ impl Stack {
         entry.has_args().then(|| self.args.pop()).flatten()
     }
 
-    /// Forgets the calls from before recording was switched off, outermost last, so that the core's stack is as high as it was before them. Blocks in them are put aside; those around them stay, since their ends are told.
+    /// Forgets the calls from before recording was switched off, outermost last, so that the core's
+    /// stack is as high as it was before them. Blocks in them are put aside; those around them
+    /// stay, since their ends are told.
     #[cold]
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
@@ -308,7 +319,9 @@ fn with<R: Default>(act: impl FnOnce(&mut Stack) -> R) -> R {
             unsafe_code,
             reason = "a check for a second borrow at every call would cost as much as the rest"
         )]
-        // SAFETY: the stack is this thread's own, and what `act` does is in this module, but for leaving a scope without a record: it ends none and calls nothing of Python, which could come back here.
+        // SAFETY: the stack is this thread's own, and what `act` does is in this module, but for
+        // leaving a scope without a record: it ends none and calls nothing of Python, which could
+        // come back here.
         act(unsafe { &mut *stack.get() })
     });
     // A thread that is ending has nothing open any more.

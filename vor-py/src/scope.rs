@@ -1,10 +1,13 @@
 //! `vor.Scope` and `vor.scope`: a block of Python as a span.
 //!
-//! A scope's object holds its call site and its arguments, and nothing of what is open: that is on the thread's stack under the object's address. So one object may be entered again and again,
-//! in itself and by several threads. What `vor.scope` made last under a name is given again when nobody else has it any more.
+//! A scope's object holds its call site and its arguments, and nothing of what is open: that is on
+//! the thread's stack under the object's address. So one object may be entered again and again, in
+//! itself and by several threads. What `vor.scope` made last under a name is given again when
+//! nobody else has it any more.
 //!
-//! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object gives the object, which knows by the number of arguments what is asked. Methods of the usual kind would be
-//! made anew at each `with`, which takes longer than everything else about it.
+//! An object is its own `__enter__` and its own `__exit__`: looking one of them up in an object
+//! gives the object, which knows by the number of arguments what is asked. Methods of the usual
+//! kind would be made anew at each `with`, which takes longer than everything else about it.
 
 #![expect(
     unsafe_code,
@@ -87,7 +90,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             (ffi::Py_tp_descr_get, itself as *mut c_void),
         ],
     )?;
-    // SAFETY: the type's objects have room for an `Itself`, which is complete before anyone sees it.
+    // SAFETY: the type's objects have room for an `Itself`, which is complete before anyone sees
+    // it.
     let method = unsafe {
         let method = ffi::PyType_GenericAlloc(ITSELF.get(), 0);
         if !method.is_null() {
@@ -108,14 +112,18 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )
 }
 
-/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. A slot holds a reference to either object, so that no other can have its address. Fields are read and written by any
-/// thread (relaxed) between two readings or writings of `turn`, which is odd while they change: what was read while it did is not used.
+/// What was asked for last, by the names' objects: a call in a loop asks with the same constants. A
+/// slot holds a reference to either object, so that no other can have its address. Fields are read
+/// and written by any thread (relaxed) between two readings or writings of `turn`, which is odd
+/// while they change: what was read while it did is not used.
 struct Known {
     turn: AtomicUsize,
     name: AtomicPtr<ffi::PyObject>,
     keywords: AtomicPtr<ffi::PyObject>,
     site: AtomicPtr<CallSite>,
-    /// The object that was made last for the name where it is without arguments, and a reference to it; or null. Who has the interpreter's lock reads and writes it; where there is no lock, nobody does.
+    /// The object that was made last for the name where it is without arguments, and a reference to
+    /// it; or null. Who has the interpreter's lock reads and writes it; where there is no lock,
+    /// nobody does.
     object: AtomicPtr<ffi::PyObject>,
 }
 
@@ -195,7 +203,8 @@ impl Known {
             return unsafe { make(TYPE.get(), site, None) };
         }
         let object = self.object.load(Ordering::Relaxed);
-        // SAFETY: what is there is alive, since there is a reference to it here; if that is the only one, nobody has entered it.
+        // SAFETY: what is there is alive, since there is a reference to it here; if that is the
+        // only one, nobody has entered it.
         unsafe {
             if !object.is_null() && ffi::Py_REFCNT(object) == 1 {
                 ffi::Py_INCREF(object);
@@ -306,7 +315,8 @@ unsafe fn make(
     site: &'static CallSite,
     args: Option<Box<[Value]>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the type's objects have room for an `Object`, whose fields are written before anyone sees it.
+    // SAFETY: the type's objects have room for an `Object`, whose fields are written before anyone
+    // sees it.
     unsafe {
         let made = ffi::PyType_GenericAlloc(kind, 0);
         if !made.is_null() {
@@ -398,7 +408,8 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Gives the object for its own `__enter__` and `__exit__`, and the method itself to who asks the type.
+/// Gives the object for its own `__enter__` and `__exit__`, and the method itself to who asks the
+/// type.
 unsafe extern "C" fn itself(
     method: *mut ffi::PyObject,
     object: *mut ffi::PyObject,
@@ -410,7 +421,8 @@ unsafe extern "C" fn itself(
     found
 }
 
-/// Begins the span for no arguments, ends it for the three of `__exit__`, and decorates a function, which is one.
+/// Begins the span for no arguments, ends it for the three of `__exit__`, and decorates a function,
+/// which is one.
 unsafe extern "C" fn call(
     object: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,
@@ -446,7 +458,8 @@ unsafe extern "C" fn call_by_type(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let count = positional_count(count);
-    // SAFETY: the interpreter calls with so many arguments; the first is looked at before it is taken for one of the type.
+    // SAFETY: the interpreter calls with so many arguments; the first is looked at before it is
+    // taken for one of the type.
     unsafe {
         if !matches!(count, 1 | 4) || ffi::PyObject_TypeCheck(*args, TYPE.get()) == 0 {
             return raise(PyTypeError::new_err(

@@ -1,4 +1,5 @@
-//! Call sites of Python: made at run time, one for each name and place, and never freed, since records refer to them.
+//! Call sites of Python: made at run time, one for each name and place, and never freed, since
+//! records refer to them.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};

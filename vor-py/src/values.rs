@@ -16,7 +16,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads an object: a truth value, a number or a text as it is, and of anything else its type's name. No code of the program runs for it.
+    /// Reads an object: a truth value, a number or a text as it is, and of anything else its type's
+    /// name. No code of the program runs for it.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Self {
         if object.is_none() {
             return Self::None;

@@ -1,7 +1,10 @@
-//! A callable that is called through an object of vor's: functions on CPython 3.11, and on every version what has no code of Python.
+//! A callable that is called through an object of vor's: functions on CPython 3.11, and on every
+//! version what has no code of Python.
 //!
-//! The object looks like what it stands for: everything that is asked of it, it asks that, its class included. So `inspect`, `pickle` by name and documentation see the function. It is called by
-//! vectorcall and calls on by vectorcall, and leaves no frame in a traceback. What a generator function or an `async def` returns is put into an [`Activation`](crate::activation).
+//! The object looks like what it stands for: everything that is asked of it, it asks that, its
+//! class included. So `inspect`, `pickle` by name and documentation see the function. It is called
+//! by vectorcall and calls on by vectorcall, and leaves no frame in a traceback. What a generator
+//! function or an `async def` returns is put into an [`Activation`](crate::activation).
 
 #![expect(
     unsafe_code,
@@ -35,7 +38,8 @@ pub(crate) struct Argument {
     pub(crate) default: Option<Value>,
 }
 
-/// The object. All fields but `weak` are set where it is made, and `function` is taken away by the garbage collector.
+/// The object. All fields but `weak` are set where it is made, and `function` is taken away by the
+/// garbage collector.
 #[repr(C)]
 struct Wrapper {
     base: ffi::PyObject,
@@ -128,7 +132,8 @@ fn make<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let kind = if is_function { &FUNCTION } else { &CALLABLE };
-    // SAFETY: the type's objects have room for a `Wrapper`, which is complete before anyone sees it: the collector may, which finds null in the one field that it looks at until it is set.
+    // SAFETY: the type's objects have room for a `Wrapper`, which is complete before anyone sees
+    // it: the collector may, which finds null in the one field that it looks at until it is set.
     unsafe {
         let made = ffi::PyType_GenericAlloc(kind.get(), 0);
         let made = Bound::from_owned_ptr_or_err(py, made)?;
@@ -142,7 +147,8 @@ fn make<'py>(
     }
 }
 
-/// Returns how a callable is called: a function by what it says itself, which it does not change, anything else by asking it each time.
+/// Returns how a callable is called: a function by what it says itself, which it does not change,
+/// anything else by asking it each time.
 fn how_to_call(callable: &Bound<'_, PyAny>, is_function: bool) -> ffi::vectorcallfunc {
     #[cfg(not(feature = "abi3"))]
     if is_function {
@@ -176,7 +182,8 @@ unsafe fn of<'a>(object: *mut ffi::PyObject) -> &'a Wrapper {
     unsafe { &*object.cast::<Wrapper>() }
 }
 
-// The functions that call on have nothing to clean up: a thread that is ended inside, while the interpreter goes down, leaves them without a return.
+// The functions that call on have nothing to clean up: a thread that is ended inside, while the
+// interpreter goes down, leaves them without a return.
 
 unsafe extern "C" fn call(
     object: *mut ffi::PyObject,
@@ -184,7 +191,8 @@ unsafe extern "C" fn call(
     count: usize,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls with an object of the type, and the arguments are passed on as they are.
+    // SAFETY: the interpreter calls with an object of the type, and the arguments are passed on as
+    // they are.
     unsafe {
         let wrapper = of(object);
         if !drain::is_enabled() {
@@ -273,7 +281,8 @@ unsafe fn arguments(
     count: usize,
     keywords: *mut ffi::PyObject,
 ) -> Vec<Value> {
-    // SAFETY: as the caller says, whose thread is attached to the interpreter; names of keywords are `str`.
+    // SAFETY: as the caller says, whose thread is attached to the interpreter; names of keywords
+    // are `str`.
     unsafe {
         let py = Python::assume_attached();
         let count = positional_count(count);
@@ -315,7 +324,8 @@ unsafe extern "C" fn traverse(
     visit: ffi::visitproc,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type this is.
+    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type
+    // this is.
     unsafe { visit_held(object, of(object).function, visit, context) }
 }
 

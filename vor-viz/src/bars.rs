@@ -1,7 +1,8 @@
 //! Frames as bars: how long each took, and what went wrong in it.
 //!
-//! A bar stands from the begin to the end of its frame, and is as high as the frame is long. Frames that share a column of pixels are one bar there, as high as the longest.
-//! The bars are made anew when the frames or the place change; else last pass's mesh is drawn again.
+//! A bar stands from the begin to the end of its frame, and is as high as the frame is long. Frames
+//! that share a column of pixels are one bar there, as high as the longest. The bars are made anew
+//! when the frames or the place change; else last pass's mesh is drawn again.
 
 use std::hash::{Hash, Hasher};
 
@@ -63,7 +64,8 @@ impl Thresholds {
     }
 }
 
-/// Shows the frames of the view's axis as bars, `height` points high, and does what the pointer asks for there.
+/// Shows the frames of the view's axis as bars, `height` points high, and does what the pointer
+/// asks for there.
 pub fn show(
     ui: &mut Ui,
     height: f32,
@@ -206,7 +208,8 @@ impl Picture {
         }
     }
 
-    /// Finds the longest frame, the mean, and a scale on which one monster does not flatten all others.
+    /// Finds the longest frame, the mean, and a scale on which one monster does not flatten all
+    /// others.
     fn measure(&mut self, store: &Store, first: usize, end: usize, thresholds: Thresholds) {
         let frames = store.frames().range(first..end);
         self.durations_ms.clear();
@@ -270,7 +273,8 @@ impl Picture {
         }
     }
 
-    /// Writes the title at the left, and at the right how long the frame took that is pointed at, pinned, or the newest.
+    /// Writes the title at the left, and at the right how long the frame took that is pointed at,
+    /// pinned, or the newest.
     fn tell(&self, painter: &Painter, rect: Rect, store: &Store, view: &View, theme: &Theme) {
         let plot = axis_rect(rect);
         let strong = |size| Ink {

@@ -1,7 +1,8 @@
 //! Some frames of a store in formats that other programs open.
 //!
-//! What is written is what the panel holds. The exporters of `vor-core` take batches, spans in the order in which they ended; a walk over a track leaves its spans in just that order. Times
-//! count from the first moment of what is exported.
+//! What is written is what the panel holds. The exporters of `vor-core` take batches, spans in the
+//! order in which they ended; a walk over a track leaves its spans in just that order. Times count
+//! from the first moment of what is exported.
 
 use std::io::Write;
 use std::ops::Range;
@@ -58,8 +59,8 @@ impl ExportFormat {
     }
 }
 
-/// Writes the frames from the first to the last index, with the spans and tasks that end in them, and their messages and metrics. Steps of tasks that began before or
-/// end later are left out.
+/// Writes the frames from the first to the last index, with the spans and tasks that end in them,
+/// and their messages and metrics. Steps of tasks that began before or end later are left out.
 ///
 /// # Errors
 ///
@@ -122,7 +123,8 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
     sink.finish()
 }
 
-/// Returns the earliest moment of what is exported of some frames: spans may have begun before them.
+/// Returns the earliest moment of what is exported of some frames: spans may have begun before
+/// them.
 fn zero_ns(store: &Store, time: &Range<i64>) -> i64 {
     let rows = store.tracks().iter().flat_map(|track| &track.rows);
     // Only the first span of a row can have begun before.

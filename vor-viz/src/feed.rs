@@ -1,7 +1,9 @@
 //! Frames from the running program.
 //!
-//! A sink on the drain's thread turns each finished frame into a [`FrameBlock`] and puts it into a queue; the panel takes what is there once per pass. The queue is
-//! bounded: where the panel does not come, the oldest frames lose their spans first, and after a second without the panel the sink asks for no spans at all.
+//! A sink on the drain's thread turns each finished frame into a [`FrameBlock`] and puts it into a
+//! queue; the panel takes what is there once per pass. The queue is bounded: where the panel does
+//! not come, the oldest frames lose their spans first, and after a second without the panel the
+//! sink asks for no spans at all.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -52,7 +54,8 @@ struct FeedSink {
 }
 
 impl Feed {
-    /// Adds a sink to the recorder. `origin_ns` is what times count from, in nanoseconds since 1970; up to `max_spans` spans wait for the panel.
+    /// Adds a sink to the recorder. `origin_ns` is what times count from, in nanoseconds since
+    /// 1970; up to `max_spans` spans wait for the panel.
     pub(crate) fn new(origin_ns: i64, max_spans: u64) -> Self {
         let queue = Arc::new(Mutex::new(Queue {
             waiting: VecDeque::new(),
@@ -70,7 +73,8 @@ impl Feed {
         }
     }
 
-    /// Takes the frames that finished since the last call, up to the one that a mark ended, the oldest first. Others wait.
+    /// Takes the frames that finished since the last call, up to the one that a mark ended, the
+    /// oldest first. Others wait.
     pub(crate) fn take(&self, until_ticks: u64) -> VecDeque<Delivered> {
         let mut queue = locked(&self.queue);
         queue.asked = Instant::now();
@@ -133,6 +137,7 @@ impl Queue {
 }
 
 fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    // Whoever panicked with the lock left a queue that is whole: each change of it is complete before anything can fail.
+    // Whoever panicked with the lock left a queue that is whole: each change of it is complete
+    // before anything can fail.
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
 //! The time axis of frames on the screen: where it lies, and what the pointer does on it.
 //!
-//! Frame bars and plots stand below one another. Each leaves a column at the left for its name and one at the right for its values, so that a moment is at the same x in all of them. What
-//! clicks and drags mean is the same in all of them as well, and so are the cursors that go through them.
+//! Frame bars and plots stand below one another. Each leaves a column at the left for its name and
+//! one at the right for its values, so that a moment is at the same x in all of them. What clicks
+//! and drags mean is the same in all of them as well, and so are the cursors that go through them.
 
 use egui::{Color32, Id, Painter, PointerButton, Rangef, Rect, Response, Ui, pos2};
 
@@ -18,7 +19,8 @@ pub const VALUES_WIDTH: f32 = 224.0;
 /// How far the pointer moves until a press becomes a drag, in points.
 const DRAG_POINTS: f32 = 3.0;
 
-/// Returns the part of a rectangle in which time runs from left to right: what the columns of names and values leave.
+/// Returns the part of a rectangle in which time runs from left to right: what the columns of names
+/// and values leave.
 #[must_use]
 pub fn axis_rect(ui_rect: Rect) -> Rect {
     // Of a narrow panel the plots keep 45 %.
@@ -100,8 +102,9 @@ impl FrameAxis {
         self.rect.left() + column as f32 / self.pixels_per_point
     }
 
-    /// Returns the columns of pixels that show some time, the last one exclusive: at least one; `None` when it lies outside. Frames of a pixel and more that follow one another share
-    /// no column.
+    /// Returns the columns of pixels that show some time, the last one exclusive: at least one;
+    /// `None` when it lies outside. Frames of a pixel and more that follow one another share no
+    /// column.
     #[inline]
     #[must_use]
     pub fn columns(&self, begin_ns: i64, end_ns: i64) -> Option<(usize, usize)> {
@@ -121,21 +124,25 @@ impl FrameAxis {
 enum Gesture {
     /// The pin follows the pointer.
     Scrub,
-    /// Frames from the first to the second one are selected when the button is released; not before the pointer has moved.
+    /// Frames from the first to the second one are selected when the button is released; not before
+    /// the pointer has moved.
     Select { from: FrameId, to: FrameId, moved: bool },
 }
 
-/// Which part of a panel the pointer is busy in, and with what. All parts of that panel know, so that all show the frames that are being selected, and no other panel does: it stands in
-/// the panel's view.
+/// Which part of a panel the pointer is busy in, and with what. All parts of that panel know, so
+/// that all show the frames that are being selected, and no other panel does: it stands in the
+/// panel's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Busy {
     gesture: Option<(Id, Gesture)>,
     pointed: Option<Id>,
 }
 
-/// Does what the pointer asks for in a part that shows frames over time, and returns the index of the frame that it is at. `response` must sense clicks and drags.
+/// Does what the pointer asks for in a part that shows frames over time, and returns the index of
+/// the frame that it is at. `response` must sense clicks and drags.
 ///
-/// A click pins the frame, and dragging moves the pin. Dragging with shift selects frames. A double click shows all frames again, and a click of the secondary button unpins.
+/// A click pins the frame, and dragging moves the pin. Dragging with shift selects frames. A double
+/// click shows all frames again, and a click of the secondary button unpins.
 pub fn interact(
     ui: &Ui,
     response: &Response,
@@ -237,7 +244,8 @@ fn frame_at(store: &Store, view: &View, ns: f64) -> Option<usize> {
     Some(store.frame_at(ns as i64)?.clamp(first, last))
 }
 
-/// Returns the index of the frame whose values are told: the pointed one, else the pinned one, else the newest; and a word for which of them it is.
+/// Returns the index of the frame whose values are told: the pointed one, else the pinned one, else
+/// the newest; and a word for which of them it is.
 #[must_use]
 pub fn told_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
     let last = store.frames().len().checked_sub(1)?;
@@ -277,7 +285,8 @@ pub fn paint_cursors(painter: &Painter, axis: &FrameAxis, store: &Store, view: &
     }
     let selected = view.selection_indices(store);
     if let Some((from, to)) = selected.and_then(|(from, to)| reach(from, to)) {
-        // The axis shows the selected frames and no others; a tint over everything would only dull the colours.
+        // The axis shows the selected frames and no others; a tint over everything would only dull
+        // the colours.
         if to - from < rect.width() - 1.0 {
             band(from, to, theme.selection);
         } else {

@@ -96,7 +96,8 @@ const fn shift(key: Key, command: Command, text: &'static str) -> Shortcut {
     }
 }
 
-/// All keys, in the order in which the overlay shows them. Keys with modifiers stand before the same ones without.
+/// All keys, in the order in which the overlay shows them. Keys with modifiers stand before the
+/// same ones without.
 pub const SHORTCUTS: &[Shortcut] = &[
     key(
         Key::Space,

@@ -1,7 +1,8 @@
 //! The panel inside the program that it shows.
 //!
-//! The program calls [`PanelState::tick`] once per frame that it displays, and [`show`] where the panel shall be. Each tick is an entry in the panel's ring: its length is known at once, its spans and
-//! metrics arrive when the drain has finished the frame, some milliseconds later.
+//! The program calls [`PanelState::tick`] once per frame that it displays, and [`show`] where the
+//! panel shall be. Each tick is an entry in the panel's ring: its length is known at once, its
+//! spans and metrics arrive when the drain has finished the frame, some milliseconds later.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -57,7 +58,8 @@ pub struct PanelState {
     /// When the entry that is pushed next began, in nanoseconds since `began`.
     entry_begin_ns: i64,
     feed: Option<Feed>,
-    /// Entries whose frames the drain has not delivered yet, and the mark that ended each, in ticks.
+    /// Entries whose frames the drain has not delivered yet, and the mark that ended each, in
+    /// ticks.
     pending: VecDeque<(FrameId, u64)>,
     /// When a frame had been marked last at the last tick, in ticks; `None` before the first one
     /// with recording on.
@@ -98,7 +100,8 @@ impl PanelState {
         self
     }
 
-    /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it once per frame, and not while the panel [is paused](Self::is_paused).
+    /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it
+    /// once per frame, and not while the panel [is paused](Self::is_paused).
     ///
     /// Where recording is on, it marks the frame as [`frame_mark`](vor_core::drain::frame_mark)
     /// does, unless the program did so since the last tick. The first tick marks nothing: whether
@@ -132,7 +135,8 @@ impl PanelState {
         self.take_frames(u64::MAX);
     }
 
-    /// Lets in what the drain has finished of frames that are there already: when the newest is pinned, its spans are still on their way.
+    /// Lets in what the drain has finished of frames that are there already: when the newest is
+    /// pinned, its spans are still on their way.
     fn take_late_frames(&mut self, ctx: &egui::Context) {
         if self.is_paused() && !self.pending.is_empty() && drain::is_enabled() {
             self.take_frames(self.marked_ticks.unwrap_or(0));
@@ -178,7 +182,8 @@ impl PanelState {
             };
             let came = frame.block.frame;
             store.update_frame(id, |entry| {
-                // Several marks may have been made since the tick before; the last one ends the entry.
+                // Several marks may have been made since the tick before; the last one ends the
+                // entry.
                 if entry.span_count == 0 && entry.metrics.is_empty() {
                     entry.begin_ns = came.begin_ns;
                 }
@@ -301,7 +306,8 @@ impl PanelState {
 
 /// Draws the panel over what is left of `ui`.
 ///
-/// `history` holds the program's own record of each frame, the newest last; `metrics` says what to plot of them. Push one record per [`PanelState::tick`].
+/// `history` holds the program's own record of each frame, the newest last; `metrics` says what to
+/// plot of them. Push one record per [`PanelState::tick`].
 ///
 /// # Examples
 ///

@@ -1,6 +1,8 @@
-//! A whole capture in one strip: how long its frames took, what went wrong, and which part of it is loaded into the panel.
+//! A whole capture in one strip: how long its frames took, what went wrong, and which part of it is
+//! loaded into the panel.
 //!
-//! The x axis is the number of the frame within the capture, since time may have holes of days. A column of pixels shows the shortest and the longest of its frames on a logarithmic scale: of
+//! The x axis is the number of the frame within the capture, since time may have holes of days. A
+//! column of pixels shows the shortest and the longest of its frames on a logarithmic scale: of
 //! millions of frames, each column has some that are a hundred times longer than the others.
 
 use std::ops::Range;
@@ -32,7 +34,8 @@ pub enum OverviewMark {
 /// What is known of a whole capture.
 #[derive(Clone, Copy, Debug)]
 pub struct OverviewData<'a> {
-    /// How long the frames took, in milliseconds, by their number; of the first ones as long as it is being loaded.
+    /// How long the frames took, in milliseconds, by their number; of the first ones as long as it
+    /// is being loaded.
     pub durations_ms: &'a MinMaxPyramid,
     /// Numbers of frames in which something went wrong, ascending.
     pub marks: &'a [(u64, OverviewMark)],
@@ -51,7 +54,8 @@ pub enum OverviewAction {
     GoTo(u64),
 }
 
-/// Shows a capture, `height` points high, with the `window` of frames that the panel holds; returns what the user asks for.
+/// Shows a capture, `height` points high, with the `window` of frames that the panel holds; returns
+/// what the user asks for.
 ///
 /// The window is dragged; a click goes to the frame there.
 pub fn show(
@@ -233,7 +237,8 @@ struct MadeOf {
 }
 
 impl Picture {
-    /// Finds the columns with marks. While a capture is being loaded, only marks that are new are looked at.
+    /// Finds the columns with marks. While a capture is being loaded, only marks that are new are
+    /// looked at.
     fn find_marks(&mut self, data: &OverviewData<'_>, strip: &Strip) {
         let before = self.made_of;
         let last_seen = before

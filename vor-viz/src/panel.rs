@@ -1,6 +1,8 @@
-//! The whole panel: bars, flame chart, and below them metrics, scopes or the aggregated flame graph.
+//! The whole panel: bars, flame chart, and below them metrics, scopes or the aggregated flame
+//! graph.
 //!
-//! It owns the frames and what is looked at, and knows nothing of where frames come from: [`PanelState`](crate::live::PanelState) fills it from the running program,
+//! It owns the frames and what is looked at, and knows nothing of where frames come from:
+//! [`PanelState`](crate::live::PanelState) fills it from the running program,
 //! [`ReplayState`](crate::replay::ReplayState) from a capture.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -184,7 +186,8 @@ impl Panel {
         self.view.shows_load = !self.view.shows_load;
     }
 
-    /// Draws the panel over what is left of `ui`, with `rows` below the metrics that came with the frames.
+    /// Draws the panel over what is left of `ui`, with `rows` below the metrics that came with the
+    /// frames.
     pub fn show(&mut self, ui: &mut Ui, rows: &[MetricRow<'_>]) {
         let began = Instant::now();
         let mut area = ui.available_rect_before_wrap();
@@ -469,7 +472,8 @@ impl Panel {
             description: describe(&catalog.columns[at].metric.name, catalog.columns[at].system),
             values: &values[at],
         };
-        // The frames' lengths, then what the program says of itself, then what the system says of it.
+        // The frames' lengths, then what the program says of itself, then what the system says of
+        // it.
         let place = |at: usize| match &catalog.columns[at] {
             column if column.system && column.metric.name == "frame_ms" => 0,
             column if column.system => 2,

@@ -1,8 +1,10 @@
 //! A long column of numbers that is drawn at any zoom: its least and greatest values per pixel.
 //!
-//! The numbers stand in one column of `f32`s. Above it lie levels of nodes: a node of the first level holds the least and the greatest of 16 numbers, one of the next
-//! level those of 16 nodes, and so on until one node stands for all. A range is put together from few nodes of each level, so what drawing costs depends
-//! on the pixels and not on the numbers. All levels together take 8 bytes for 15 numbers.
+//! The numbers stand in one column of `f32`s. Above it lie levels of nodes: a node of the first
+//! level holds the least and the greatest of 16 numbers, one of the next level those of 16 nodes,
+//! and so on until one node stands for all. A range is put together from few nodes of each level,
+//! so what drawing costs depends on the pixels and not on the numbers. All levels together take 8
+//! bytes for 15 numbers.
 
 use std::ops::Range;
 
@@ -50,11 +52,13 @@ impl Node {
 /// Levels of nodes. Were there more than 16⁷ numbers, the topmost level would have several nodes.
 const LEVELS: usize = 7;
 
-/// An append-only column of numbers, with the least and the greatest of any range at hand. What is not finite is a gap.
+/// An append-only column of numbers, with the least and the greatest of any range at hand. What is
+/// not finite is a gap.
 #[derive(Clone, Debug, Default)]
 pub struct MinMaxPyramid {
     values: Vec<f32>,
-    /// The level above the values first. A level has a node for each 16 of what is below, the last one for the rest.
+    /// The level above the values first. A level has a node for each 16 of what is below, the last
+    /// one for the rest.
     levels: [Vec<Node>; LEVELS],
     gaps: usize,
 }
@@ -107,7 +111,8 @@ impl MinMaxPyramid {
         self.values.get(i).copied()
     }
 
-    /// Returns the least and the greatest number of a range; `None` where there are only gaps. What lies behind the last number is left out.
+    /// Returns the least and the greatest number of a range; `None` where there are only gaps. What
+    /// lies behind the last number is left out.
     #[must_use]
     pub fn min_max(&self, range: Range<usize>) -> Option<(f32, f32)> {
         let (mut from, mut to) = (range.start, range.end.min(self.len()));
@@ -131,7 +136,8 @@ impl MinMaxPyramid {
         all.min_max()
     }
 
-    /// Returns the least and the greatest number for each of `width` pixels that show a range. Where there are more pixels than numbers, neighbours show the same one.
+    /// Returns the least and the greatest number for each of `width` pixels that show a range.
+    /// Where there are more pixels than numbers, neighbours show the same one.
     pub fn columns(
         &self,
         range: Range<usize>,
@@ -156,13 +162,15 @@ impl MinMaxPyramid {
     }
 }
 
-/// Returns where the first whole node of a range begins and the last one ends; twice the range's end if there is none.
+/// Returns where the first whole node of a range begins and the last one ends; twice the range's
+/// end if there is none.
 fn edges(from: usize, to: usize) -> (usize, usize) {
     let (head, tail) = (from.next_multiple_of(FANOUT), to / FANOUT * FANOUT);
     if head < tail { (head, tail) } else { (to, to) }
 }
 
-/// Appends to a vector that grows by a sixteenth: twice the room would be as much as the levels themselves.
+/// Appends to a vector that grows by a sixteenth: twice the room would be as much as the levels
+/// themselves.
 fn push<T>(values: &mut Vec<T>, value: T) {
     if values.len() == values.capacity() {
         values.reserve_exact((values.len() / 16).max(64));

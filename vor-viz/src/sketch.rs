@@ -1,6 +1,8 @@
-//! What the panel draws by the thousand: rectangles on whole pixels, small marks, and texts that are cut to the room there is.
+//! What the panel draws by the thousand: rectangles on whole pixels, small marks, and texts that
+//! are cut to the room there is.
 //!
-//! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated. Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
+//! All rectangles of a part go into one mesh, since shapes of their own would each be tessellated.
+//! Its memory is kept: a fresh mesh of thousands of rectangles costs more than filling it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -75,7 +77,8 @@ pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
     }
 }
 
-/// Most characters of a text that a card shows. Names and messages of a capture may be of any length, and each character is laid out.
+/// Most characters of a text that a card shows. Names and messages of a capture may be of any
+/// length, and each character is laid out.
 const MOST_SHOWN: usize = 300;
 
 /// Returns a text, cut with `…` where it is longer than anyone reads in a card.
@@ -95,7 +98,8 @@ pub(crate) struct Ink {
     pub(crate) color: Color32,
 }
 
-/// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no room at all; returns where it stands.
+/// Writes a text, cut with `…` where it is wider than `width_points`, and nothing where there is no
+/// room at all; returns where it stands.
 pub(crate) fn text(
     painter: &Painter,
     pos: Pos2,

@@ -79,7 +79,8 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of spans of a call site: the one it asks for, else one that its name gives.
+    /// Returns the colour of spans of a call site: the one it asks for, else one that its name
+    /// gives.
     #[must_use]
     pub fn site(&self, site: Option<&SiteInfo>) -> Color32 {
         match site {
@@ -103,7 +104,8 @@ impl Theme {
         }
     }
 
-    /// Returns the colour of a length of time: a colour per order of magnitude, from cold (100 ns) to hot (100 ms).
+    /// Returns the colour of a length of time: a colour per order of magnitude, from cold (100 ns)
+    /// to hot (100 ms).
     #[must_use]
     pub fn duration(&self, duration_ns: u64) -> Color32 {
         let magnitude = ((duration_ns.max(1) as f32).log10() - 2.0) / 6.0;

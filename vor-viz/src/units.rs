@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns a length of time in the unit that fits, to three digits: `950 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`, `2 min 5 s`.
+/// Returns a length of time in the unit that fits, to three digits: `950 ns`, `12.3 µs`, `4.56 ms`,
+/// `1.20 s`, `2 min 5 s`.
 #[must_use]
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() {
@@ -49,13 +50,15 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// Returns a metric's value in the unit that fits: `1.50 GiB` for 1 610 612 736 `B`, `12.3 ms` for 0.0123 `s`; units that are not known stay, and have three digits.
+/// Returns a metric's value in the unit that fits: `1.50 GiB` for 1 610 612 736 `B`, `12.3 ms` for
+/// 0.0123 `s`; units that are not known stay, and have three digits.
 #[must_use]
 pub fn scaled(value: f64, unit: &str) -> String {
     metric(value, unit, false)
 }
 
-/// Returns what [`scaled`] does; of integers, those in unknown units have all their digits in groups and no decimals.
+/// Returns what [`scaled`] does; of integers, those in unknown units have all their digits in
+/// groups and no decimals.
 #[must_use]
 pub fn metric(value: f64, unit: &str, integer: bool) -> String {
     if !value.is_finite() {
@@ -89,7 +92,8 @@ pub struct Scale<'a> {
 }
 
 impl<'a> Scale<'a> {
-    /// Makes the scale that fits values of up to `most`, given in `unit`. Of a million and more in an unknown unit, numbers end in `M`, `G` or `T`.
+    /// Makes the scale that fits values of up to `most`, given in `unit`. Of a million and more in
+    /// an unknown unit, numbers end in `M`, `G` or `T`.
     #[must_use]
     pub fn of(most: f64, unit: &'a str, integer: bool) -> Self {
         let most = if most.is_finite() { most.abs() } else { 0.0 };

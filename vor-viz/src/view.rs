@@ -1,7 +1,8 @@
 //! What is looked at: the state that all parts of the panel share.
 //!
-//! Bars, overview, flame chart and plots stand on one time axis. It shows all frames of the store, or those of a selection. A pin is a cursor on one frame through all
-//! of them, and pauses. The flame chart shows the pinned frame, else all of the axis, until someone zooms it.
+//! Bars, overview, flame chart and plots stand on one time axis. It shows all frames of the store,
+//! or those of a selection. A pin is a cursor on one frame through all of them, and pauses. The
+//! flame chart shows the pinned frame, else all of the axis, until someone zooms it.
 
 use crate::frame_axis::Busy;
 use crate::store::{FrameId, Span, Store, TrackKind};
@@ -53,7 +54,8 @@ pub struct View {
     selection: Option<(FrameId, FrameId)>,
     axis: TimeRange,
     zoom: Option<TimeRange>,
-    /// Where the pointer is, on the time axis; of the pass before, so that parts above the one it is in see it as well.
+    /// Where the pointer is, on the time axis; of the pass before, so that parts above the one it
+    /// is in see it as well.
     pointed_ns: Option<f64>,
     pointed_next_ns: Option<f64>,
     /// What the pointer does on bars and plots.
@@ -86,7 +88,8 @@ impl View {
         self.pointed_ns = self.pointed_next_ns.take();
     }
 
-    /// Returns the first and the last index of the frames on the axis; `None` when the store is empty.
+    /// Returns the first and the last index of the frames on the axis; `None` when the store is
+    /// empty.
     #[must_use]
     pub fn shown_frames(&self, store: &Store) -> Option<(usize, usize)> {
         let last = store.frames().len().checked_sub(1)?;
@@ -134,7 +137,8 @@ impl View {
         }
     }
 
-    /// Makes the flame chart show `factor` times as much time, so that `anchor_ns` stays where it is. Zoomed out as far as it goes, it is as if never zoomed.
+    /// Makes the flame chart show `factor` times as much time, so that `anchor_ns` stays where it
+    /// is. Zoomed out as far as it goes, it is as if never zoomed.
     pub fn zoom_by(&mut self, store: &Store, anchor_ns: f64, factor: f64) {
         let now = self.flame_axis(store);
         let begin_ns = anchor_ns - (anchor_ns - now.begin_ns) * factor;
@@ -254,7 +258,8 @@ impl View {
         Some((store.index_of(first)?, store.index_of(last)?))
     }
 
-    /// Shows only some frames, given by index in either order, on all axes, and pins the slowest of them.
+    /// Shows only some frames, given by index in either order, on all axes, and pins the slowest of
+    /// them.
     pub fn select(&mut self, store: &Store, from: usize, to: usize) {
         let Some(last) = store.frames().len().checked_sub(1) else {
             return;
@@ -264,7 +269,8 @@ impl View {
         self.selection = Some((store.id_at(first), store.id_at(last)));
     }
 
-    /// Moves one end of the selection by some frames, the end at which the pin is not; without a selection, it begins at the pin. The pin stays.
+    /// Moves one end of the selection by some frames, the end at which the pin is not; without a
+    /// selection, it begins at the pin. The pin stays.
     pub fn extend_selection(&mut self, store: &Store, frames: i64) {
         let Some(newest) = store.frames().len().checked_sub(1) else {
             return;
@@ -294,7 +300,8 @@ impl View {
         self.selection = None;
     }
 
-    /// Returns the first and the last index of the frames that tables speak of: the selected ones, else the pinned one, else all.
+    /// Returns the first and the last index of the frames that tables speak of: the selected ones,
+    /// else the pinned one, else all.
     #[must_use]
     pub fn table_frames(&self, store: &Store) -> Option<(usize, usize)> {
         let pinned = self.pinned.and_then(|id| store.index_of(id)).map(|i| (i, i));

@@ -1,7 +1,10 @@
-//! A profiler for criterion: what a benchmark does under `cargo bench --bench x -- --profile-time 5`, as a capture and as a flame graph beside its report.
+//! A profiler for criterion: what a benchmark does under `cargo bench --bench x -- --profile-time
+//! 5`, as a capture and as a flame graph beside its report.
 //!
-//! The capture is a sink of the recorder that is added where the profiling of a benchmark starts, and removed where it stops. The flame graph is made afterwards, from
-//! the capture: the recorder then has less to do beside the benchmark, and drops less. Both files get their names only when they are complete.
+//! The capture is a sink of the recorder that is added where the profiling of a benchmark starts,
+//! and removed where it stops. The flame graph is made afterwards, from the capture: the recorder
+//! then has less to do beside the benchmark, and drops less. Both files get their names only when
+//! they are complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,14 +26,17 @@ const PARTIAL_FLAME_GRAPH: &str = "flamegraph.partial.svg";
 
 /// Records each benchmark that criterion runs under `--profile-time`.
 ///
-/// Beside the report of a benchmark, in `target/criterion/<id>/profile/`, it leaves `run.vor`, a capture of the benchmark's time with its spans, and
-/// `flamegraph.svg`, made from the same spans. Files of an earlier run are replaced. Recording is switched on for the benchmark where it is off; measurements without
-/// `--profile-time` are not touched.
+/// Beside the report of a benchmark, in `target/criterion/<id>/profile/`, it leaves `run.vor`, a
+/// capture of the benchmark's time with its spans, and `flamegraph.svg`, made from the same spans.
+/// Files of an earlier run are replaced. Recording is switched on for the benchmark where it is
+/// off; measurements without `--profile-time` are not touched.
 ///
-/// The capture takes some bytes per span, so that of a benchmark which does little else than open scopes grows by tens of megabytes a second. Where the recorder cannot
-/// follow, spans are dropped: their number is told on stderr, in the capture and in the flame graph.
+/// The capture takes some bytes per span, so that of a benchmark which does little else than open
+/// scopes grows by tens of megabytes a second. Where the recorder cannot follow, spans are dropped:
+/// their number is told on stderr, in the capture and in the flame graph.
 ///
-/// What cannot be written is one line on stderr, and the benchmark runs on. One that opens no scope leaves a capture and no flame graph.
+/// What cannot be written is one line on stderr, and the benchmark runs on. One that opens no scope
+/// leaves a capture and no flame graph.
 ///
 /// # Examples
 ///
@@ -218,7 +224,8 @@ fn remove(path: &Path) -> Result<(), Failure> {
 /// Gives a complete file its name; an earlier one is replaced.
 fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
     std::fs::rename(from, to).map_err(|error| {
-        // What nobody will look for is not left behind. Where it cannot be removed, the name that could not be given is told.
+        // What nobody will look for is not left behind. Where it cannot be removed, the name that
+        // could not be given is told.
         let _ = remove(from);
         Failure::at("cannot write", to, error)
     })

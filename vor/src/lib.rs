@@ -1,8 +1,9 @@
 //! Performance instrumentation that stays switched on.
 //!
-//! Tag a function, a block or an `impl`; each scope becomes one 16-byte record in a ring of its thread, at very nearly the cost of reading the clock
-//! twice. At each [`frame_mark`] a worker thread drains the rings into frames, and these reach every sink that is on: a `.vor`
-//! capture, puffin, a Chrome trace, your own [`FrameSink`].
+//! Tag a function, a block or an `impl`; each scope becomes one 16-byte record in a ring of its
+//! thread, at very nearly the cost of reading the clock twice. At each [`frame_mark`] a worker
+//! thread drains the rings into frames, and these reach every sink that is on: a `.vor` capture,
+//! puffin, a Chrome trace, your own [`FrameSink`].
 //!
 //! # From nothing to a capture
 //!

@@ -1,6 +1,7 @@
 //! Programs in a process of their own: what they do, and how they tell the parent.
 //!
-//! The parent passes a task, a length in seconds and the path of the capture. The child prints one `key value` per line.
+//! The parent passes a task, a length in seconds and the path of the capture. The child prints one
+//! `key value` per line.
 
 use std::collections::HashMap;
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! What a span costs behind the rings, sink by sink, on made batches: CPU time of the thread that feeds the sink.
+//! What a span costs behind the rings, sink by sink, on made batches: CPU time of the thread that
+//! feeds the sink.
 
 use std::hint::black_box;
 use std::sync::Arc;

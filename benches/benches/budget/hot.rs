@@ -1,4 +1,5 @@
-//! What the program that is measured pays: scopes, phases, metrics, each against the bare clock in the same rounds.
+//! What the program that is measured pays: scopes, phases, metrics, each against the bare clock in
+//! the same rounds.
 
 use std::hint::black_box;
 
@@ -100,7 +101,8 @@ pub fn measure(_: &Options, table: &mut Table) {
     add_switched_off(table, "scope switched off, over the empty loop", &times);
 
     vor::Config::new().enable();
-    // A flush after every second round, some 14 000 records, stands for the worker, which comes every 20 ms and may get no core here.
+    // A flush after every second round, some 14 000 records, stands for the worker, which comes
+    // every 20 ms and may get no core here.
     let mut contestants: [Loop<'_>; 9] = [
         Box::new(two_ticks),
         Box::new(two_ticks_and_a_store),

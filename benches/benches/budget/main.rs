@@ -1,14 +1,17 @@
-//! Every number that vor promises, measured in one run: `cargo bench -p vor-benches --bench budget`.
+//! Every number that vor promises, measured in one run: `cargo bench -p vor-benches --bench
+//! budget`.
 //!
-//! Ratios are medians over interleaved rounds in one process. What needs a process of its own (a capture from beginning to end, memory, idleness)
-//! runs in a child: this program again, told what to do by its arguments. The exit code is 1 when a target is missed.
+//! Ratios are medians over interleaved rounds in one process. What needs a process of its own (a
+//! capture from beginning to end, memory, idleness) runs in a child: this program again, told what
+//! to do by its arguments. The exit code is 1 when a target is missed.
 //!
 //! ```text
 //! cargo bench -p vor-benches --bench budget -- [--seconds S] [--only TEXT]
 //! ```
 //!
-//! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds the text:
-//! `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`, `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
+//! `--seconds` sets how long each recording runs (10), `--only` runs the groups whose name holds
+//! the text: `hot`, `metrics`, `truth`, `threads`, `drain`, `traces`, `marks`, `recording`,
+//! `frames`, `idle`, `size`, `real`, `counted`, and with the feature `peers` also `peers`.
 
 mod child;
 mod drain;

@@ -1,8 +1,10 @@
-//! A real program: the `syn` parser over its own sources, as it is, with a scope in every function above single tokens that takes a
-//! `ParseStream`, and with two bare clock readings and a store in the same places.
+//! A real program: the `syn` parser over its own sources, as it is, with a scope in every function
+//! above single tokens that takes a `ParseStream`, and with two bare clock readings and a store in
+//! the same places.
 //!
-//! Nothing of it is kept in this repository: the sources that cargo already has are copied three times into the target folder, two copies get what
-//! is measured, and a small driver that uses all is built and run.
+//! Nothing of it is kept in this repository: the sources that cargo already has are copied three
+//! times into the target folder, two copies get what is measured, and a small driver that uses all
+//! is built and run.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -93,7 +95,8 @@ fn find_syn() -> Result<PathBuf, Box<dyn Error>> {
         .arg(manifest)
         .output()?;
     let text = String::from_utf8(output.stdout)?;
-    // Every package has its manifest in the metadata; the newest `syn` is the last in the order of their ids.
+    // Every package has its manifest in the metadata; the newest `syn` is the last in the order of
+    // their ids.
     let paths = text
         .split("\"manifest_path\":\"")
         .skip(1)
@@ -169,7 +172,8 @@ fn prepare(folder: &Path, syn: &Path) -> Result<usize, Box<dyn Error>> {
     Ok(scopes)
 }
 
-/// Returns whether a file parses single tokens and what stands around them: with all of these in, there is a scope per 66 ns.
+/// Returns whether a file parses single tokens and what stands around them: with all of these in,
+/// there is a scope per 66 ns.
 fn is_token_level(file: &Path) -> bool {
     let stem = file
         .file_stem()
@@ -188,7 +192,8 @@ fn is_token_level(file: &Path) -> bool {
     .contains(&stem.as_ref())
 }
 
-/// Puts a line at the beginning of each function whose signature is one line and takes a `ParseStream`. Returns how many.
+/// Puts a line at the beginning of each function whose signature is one line and takes a
+/// `ParseStream`. Returns how many.
 fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
     let mut inserted = 0;
     let mut out = String::with_capacity(text.len() * 11 / 10);

@@ -1,4 +1,5 @@
-//! Captures of 100 MB and of 1 GB: how soon their last frame is there, and that reading the larger takes no more memory.
+//! Captures of 100 MB and of 1 GB: how soon their last frame is there, and that reading the larger
+//! takes no more memory.
 
 use std::error::Error;
 use std::path::Path;

@@ -64,7 +64,8 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Says that a question could not be asked here, and why. It fails nothing, and it is not silent.
+    /// Says that a question could not be asked here, and why. It fails nothing, and it is not
+    /// silent.
     pub fn not_measured(&mut self, question: impl Into<String>, reason: impl std::fmt::Display) {
         let text = format!("not measured: {}: {reason}", question.into());
         println!("{text}");

@@ -1,4 +1,5 @@
-//! Traces in other programs' formats: what a span costs from the ring to a Perfetto trace, beside the conversion of perfetto-recorder.
+//! Traces in other programs' formats: what a span costs from the ring to a Perfetto trace, beside
+//! the conversion of perfetto-recorder.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,8 +1,11 @@
-//! Whether the numbers are true: busy loops of known length, against what their scopes are reported to have lasted.
+//! Whether the numbers are true: busy loops of known length, against what their scopes are reported
+//! to have lasted.
 //!
-//! The clock is read directly around the loop, within the scope: how much longer the span is, is what the scope itself adds to a length. Here is the
-//! median over the repetitions; that a span lies between what is read inside and outside of its scope, a test asserts without a tolerance. Long
-//! loops are also compared with the system's monotonic clock, which shares nothing with the calibration of ours.
+//! The clock is read directly around the loop, within the scope: how much longer the span is, is
+//! what the scope itself adds to a length. Here is the median over the repetitions; that a span
+//! lies between what is read inside and outside of its scope, a test asserts without a tolerance.
+//! Long loops are also compared with the system's monotonic clock, which shares nothing with the
+//! calibration of ours.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -13,7 +16,8 @@ use vor_core::frame::FrameSnapshot;
 use crate::Options;
 use crate::table::{Table, Target};
 
-/// Lengths of the loops and how often each runs. One of ten seconds is enough to see the rate of the clock.
+/// Lengths of the loops and how often each runs. One of ten seconds is enough to see the rate of
+/// the clock.
 const LENGTHS: [(u64, u32); 9] = [
     (100, 20_001),
     (1_000, 20_001),
@@ -51,7 +55,8 @@ struct Known {
     ns: u64,
 }
 
-/// Reads the counter and the system's clock, as close together as a machine allows that stops a program now and then.
+/// Reads the counter and the system's clock, as close together as a machine allows that stops a
+/// program now and then.
 fn both() -> (u64, Instant) {
     let read = |_| {
         let before = vor_core::clock::ticks();
@@ -103,7 +108,8 @@ pub fn measure(_: &Options, table: &mut Table) {
 fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
     let (sender, lengths) = channel();
     vor::Config::new().enable();
-    // The first scope of a site and of a thread does more than the others, and the calibration is there once a frame is.
+    // The first scope of a site and of a thread does more than the others, and the calibration is
+    // there once a frame is.
     busy(1);
     vor::frame_mark();
     vor::flush();

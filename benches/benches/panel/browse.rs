@@ -1,4 +1,5 @@
-//! Scrubbing in a capture of 1 GB: how soon the asked frame is there, how soon its whole window is, and what memory that takes.
+//! Scrubbing in a capture of 1 GB: how soon the asked frame is there, how soon its whole window is,
+//! and what memory that takes.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ fn large() -> Result<(TempDir, PathBuf), Box<dyn Error>> {
     Ok((folder, path))
 }
 
-/// Jumps about in a capture, prints how long that took, and returns the median time until a window was whole.
+/// Jumps about in a capture, prints how long that took, and returns the median time until a window
+/// was whole.
 fn run(path: &Path) -> Result<Duration, Box<dyn Error>> {
     let before_kib = resident_kib().unwrap_or(0);
     let ctx = egui::Context::default();

@@ -1,7 +1,10 @@
-//! The panel in a program that records twelve million spans a second: does it keep up, and does anything grow?
+//! The panel in a program that records twelve million spans a second: does it keep up, and does
+//! anything grow?
 //!
-//! A thread opens and closes scopes at that pace, which the clock and not the processor sets, while another one ticks and shows the panel sixty times a second. What is told: spans a second, how many
-//! were lost on the way to the panel, the passes, and the memory at the beginning and at the end.
+//! A thread opens and closes scopes at that pace, which the clock and not the processor sets, while
+//! another one ticks and shows the panel sixty times a second. What is told: spans a second, how
+//! many were lost on the way to the panel, the passes, and the memory at the beginning and at the
+//! end.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,8 @@
-//! What a pass of the panel costs: its UI and its tessellation, warm, at 1920 × 1080, without the GPU.
+//! What a pass of the panel costs: its UI and its tessellation, warm, at 1920 × 1080, without the
+//! GPU.
 //!
-//! Each picture moves by a little from pass to pass, so that nothing is only shown again. `cargo bench -p vor-benches --features panel --bench panel`
+//! Each picture moves by a little from pass to pass, so that nothing is only shown again. `cargo
+//! bench -p vor-benches --features panel --bench panel`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 mod browse;

@@ -1,8 +1,10 @@
 //! The panel beside others: puffin_egui, and that of vor 0.2.1, each with the egui it was made for.
 //!
-//! All show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the GPU. *Live*, a new frame comes before each pass: `intake` is what it takes to hand it to the panel,
-//! once its scopes are in the form in which threads leave them behind, and `pass` what the panel takes for its UI and the tessellation then. *Paused*, the newest frame is kept; *panned*,
-//! it is moved by some pixels from pass to pass besides.
+//! All show the same frame of n scopes on eight threads, warm, at 1920 × 1080, without the GPU.
+//! *Live*, a new frame comes before each pass: `intake` is what it takes to hand it to the panel,
+//! once its scopes are in the form in which threads leave them behind, and `pass` what the panel
+//! takes for its UI and the tessellation then. *Paused*, the newest frame is kept; *panned*, it is
+//! moved by some pixels from pass to pass besides.
 //!
 //! `cargo bench -p vor-benches --features panel-peers --bench panel_peers --ignore-rust-version`
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
@@ -87,7 +89,8 @@ fn contest(panel: &mut dyn Contestant) {
     );
 }
 
-/// Runs passes, each after `before`, which returns how long an intake took, or nothing where there is nothing to measure.
+/// Runs passes, each after `before`, which returns how long an intake took, or nothing where there
+/// is nothing to measure.
 fn run(
     panel: &mut dyn Contestant,
     mut before: impl FnMut(&mut dyn Contestant, u32) -> Option<Duration>,
@@ -186,7 +189,8 @@ struct PuffinFrame {
 
 impl PuffinFrame {
     fn new(frame: &FrameBlock) -> Self {
-        // Scopes of the panels themselves would be among those shown, and stretch the frame by what is not measured.
+        // Scopes of the panels themselves would be among those shown, and stretch the frame by what
+        // is not measured.
         puffin::set_scopes_on(false);
         let details = synthetic::SITES.map(|name| {
             ScopeDetails::from_scope_name(name)

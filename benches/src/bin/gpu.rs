@@ -1,7 +1,10 @@
 //! What `.ci/gpu` runs on a machine with an NVIDIA card, to hold vor's rows and ranges against it.
 //!
-//! `gpu load SECONDS` keeps the card busy; `gpu copies SECONDS` keeps its bus busy and prints how much went over it; `gpu rows SECONDS` prints the mean of each row, and what the thread that
-//! asks for them took; `gpu polls` prints what asking takes; `gpu launches` prints what it takes to launch a kernel, alone and in a scope. The card is driven through the driver's own library, so no toolkit is needed.
+//! `gpu load SECONDS` keeps the card busy; `gpu copies SECONDS` keeps its bus busy and prints how
+//! much went over it; `gpu rows SECONDS` prints the mean of each row, and what the thread that asks
+//! for them took; `gpu polls` prints what asking takes; `gpu launches` prints what it takes to
+//! launch a kernel, alone and in a scope. The card is driven through the driver's own library, so
+//! no toolkit is needed.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -70,7 +73,8 @@ fn copies(length: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks the cards some times for what they are asked ten times a second, once a second and in turns, and prints the means of what that takes.
+/// Asks the cards some times for what they are asked ten times a second, once a second and in
+/// turns, and prints the means of what that takes.
 fn polls() -> Result<(), Box<dyn Error>> {
     const TIMES: u32 = 30;
     /// Counters need some time between two samples.
@@ -207,7 +211,8 @@ fn launches() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A kernel that multiplies and adds as often as it is told. The driver compiles it for the card that is there.
+/// A kernel that multiplies and adds as often as it is told. The driver compiles it for the card
+/// that is there.
 const KERNEL: &CStr = c"
 .version 6.4
 .target sm_70
@@ -264,7 +269,8 @@ struct Card {
 #[expect(unsafe_code, reason = "CUDA is a library")]
 impl Card {
     fn new() -> Result<Self, Box<dyn Error>> {
-        // SAFETY: the signatures are those of CUDA's `cuda.h`; every place that is written to lives across the call, and what is called stays loaded with `_library`.
+        // SAFETY: the signatures are those of CUDA's `cuda.h`; every place that is written to lives
+        // across the call, and what is called stays loaded with `_library`.
         unsafe {
             let library = Library::new("libcuda.so.1")?;
             let init: unsafe extern "C" fn(c_uint) -> c_int = *library.get(b"cuInit")?;
@@ -305,7 +311,8 @@ impl Card {
     fn launch(&self, blocks: c_uint, rounds: u32) -> Result<(), Box<dyn Error>> {
         let (mut place, mut rounds) = (self.place, rounds);
         let mut parameters: [*mut c_void; 2] = [(&raw mut place).cast(), (&raw mut rounds).cast()];
-        // SAFETY: the parameters are those of the kernel, and are copied before the call returns; every thread writes to the same place of the card, which is there.
+        // SAFETY: the parameters are those of the kernel, and are copied before the call returns;
+        // every thread writes to the same place of the card, which is there.
         let code = unsafe {
             (self.launch)(
                 self.kernel,

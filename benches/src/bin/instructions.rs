@@ -1,12 +1,14 @@
 //! Loops whose instructions `.ci/callgrind` counts, one per kind of scope.
 //!
-//! `instructions KIND PASSES` runs the loop of that kind; the script subtracts the loop `empty` and divides by the passes. The loops are functions of
-//! their own with known names, so that the count begins and ends with them; what the worker thread does is not in it.
+//! `instructions KIND PASSES` runs the loop of that kind; the script subtracts the loop `empty` and
+//! divides by the passes. The loops are functions of their own with known names, so that the count
+//! begins and ends with them; what the worker thread does is not in it.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 
-/// KiB of the ring: more than any loop fills, since the worker runs at the simulator's pace and a full ring is another path.
+/// KiB of the ring: more than any loop fills, since the worker runs at the simulator's pace and a
+/// full ring is another path.
 const RING_KIB: usize = 64 << 10;
 
 #[inline(never)]

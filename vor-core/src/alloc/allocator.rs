@@ -10,9 +10,11 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 
 /// A global allocator that counts what it passes on to another.
 ///
-/// It counts allocations and frees per thread, which costs about a nanosecond for both; a reallocation counts as a free and an allocation. Scopes
-/// show what was allocated in them, frames the sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled) and
-/// [`exact`](Self::exact) also tell which scopes allocated what is still in use, for [`heap_snapshot`](super::heap_snapshot).
+/// It counts allocations and frees per thread, which costs about a nanosecond for both; a
+/// reallocation counts as a free and an allocation. Scopes show what was allocated in them, frames
+/// the sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled) and
+/// [`exact`](Self::exact) also tell which scopes allocated what is still in use, for
+/// [`heap_snapshot`](super::heap_snapshot).
 ///
 /// With the feature `off` it passes everything on and notes nothing.
 ///
@@ -40,7 +42,8 @@ enum Heap {
 }
 
 impl TrackingAllocator<System> {
-    /// Passes on to the system's allocator, as a program without a global allocator of its own does.
+    /// Passes on to the system's allocator, as a program without a global allocator of its own
+    /// does.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -57,9 +60,11 @@ impl<A> TrackingAllocator<A> {
         }
     }
 
-    /// Keeps the heap in use by samples, on average one per `interval_bytes` allocated; at least 1 and at most 2^48. See [`DEFAULT_SAMPLE_BYTES`].
+    /// Keeps the heap in use by samples, on average one per `interval_bytes` allocated; at least 1
+    /// and at most 2^48. See [`DEFAULT_SAMPLE_BYTES`].
     ///
-    /// Objects smaller than the interval are sampled by chance, larger ones almost surely; what a snapshot makes of them is unbiased.
+    /// Objects smaller than the interval are sampled by chance, larger ones almost surely; what a
+    /// snapshot makes of them is unbiased.
     #[must_use]
     pub const fn sampled(mut self, interval_bytes: u64) -> Self {
         let interval_bytes = match interval_bytes {
@@ -135,7 +140,8 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         let Some(new) = new_layout else {
             return null_mut();
         };
-        // SAFETY: the object was made by this allocator, with this layout and a trailer; the new size fits a layout, as was just found.
+        // SAFETY: the object was made by this allocator, with this layout and a trailer; the new
+        // size fits a layout, as was just found.
         let (owner, moved) = unsafe {
             (
                 exact::owner(object, layout.size()),
@@ -153,8 +159,9 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
 }
 
 #[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
-// SAFETY: every call is passed on to the inner allocator, with its arguments or, in the exact mode, with the same size plus that of the trailer each time, so
-// that each object is given back with the layout it was made with. What is noted touches no object but its trailer, and does not unwind.
+// SAFETY: every call is passed on to the inner allocator, with its arguments or, in the exact mode,
+// with the same size plus that of the trailer each time, so that each object is given back with the
+// layout it was made with. What is noted touches no object but its trailer, and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -182,7 +189,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
                 let _ = sampled::take(local, object);
                 local.freed(bytes);
             }
-            // SAFETY: this allocator made the object with a trailer; the layout is the one it was made with.
+            // SAFETY: this allocator made the object with a trailer; the layout is the one it was
+            // made with.
             Heap::Exact => unsafe {
                 exact::freed(exact::owner(object, bytes), bytes);
                 return self.inner.dealloc(object, exact::with_its_trailer(layout));

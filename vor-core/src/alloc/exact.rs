@@ -4,11 +4,14 @@
 //! │ object, as many bytes as were asked for │ stack, u32 │      (no alignment between them)
 //! ```
 //!
-//! The allocator is asked for four bytes more, at the same alignment, so the object begins where it would have begun, and whoever gives it back says how
-//! long it is. glibc hands out sizes in steps of 16, so that the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth: 4 in the
-//! mean. Each thread keeps a table by stack of what it has allocated less what it has given back, whoever allocated it; the sum of all tables is what is in use.
+//! The allocator is asked for four bytes more, at the same alignment, so the object begins where it
+//! would have begun, and whoever gives it back says how long it is. glibc hands out sizes in steps
+//! of 16, so that the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth:
+//! 4 in the mean. Each thread keeps a table by stack of what it has allocated less what it has
+//! given back, whoever allocated it; the sum of all tables is what is in use.
 //!
-//! The number of the current stack is kept beside the height and the start of the innermost scope, of which no two scopes of a thread have the same.
+//! The number of the current stack is kept beside the height and the start of the innermost scope,
+//! of which no two scopes of a thread have the same.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -33,7 +36,8 @@ const TRAILER_BYTES: usize = size_of::<u32>();
 /// Behind an object that is nobody's.
 const UNTRACKED: u32 = u32::MAX;
 
-/// Objects and bytes of one stack: what a thread has allocated less what it has given back, which wraps around where it gives back what others allocated.
+/// Objects and bytes of one stack: what a thread has allocated less what it has given back, which
+/// wraps around where it gives back what others allocated.
 ///
 /// The thread alone adds, snapshots read.
 #[derive(Debug, Default)]
@@ -55,13 +59,15 @@ impl Live {
     }
 }
 
-/// A thread's [`Live`] by stack. It grows by its thread under the lock of the list of threads, under which snapshots read it.
+/// A thread's [`Live`] by stack. It grows by its thread under the lock of the list of threads,
+/// under which snapshots read it.
 ///
 /// Its memory has room for all stacks from the start, of which the system provides what is used: it
 /// never moves while a handler may have interrupted an addition.
 #[derive(Debug)]
 pub(super) struct LiveTable {
-    /// Written by the thread under the lock, read by the thread without and by others with it, relaxed.
+    /// Written by the thread under the lock, read by the thread without and by others with it,
+    /// relaxed.
     start: AtomicPtr<Live>,
     /// How much of it is in use. As `start`.
     len: AtomicU32,
@@ -96,7 +102,8 @@ impl LiveTable {
 
     fn get(&self, stack: u32) -> Option<&Live> {
         #[expect(unsafe_code, reason = "as above")]
-        // SAFETY: the place exists; only the table's own thread, or whoever holds the lock, gets here.
+        // SAFETY: the place exists; only the table's own thread, or whoever holds the lock, gets
+        // here.
         (stack < self.len()).then(|| unsafe { self.at(stack) })
     }
 
@@ -109,7 +116,8 @@ impl LiveTable {
         live.is_some()
     }
 
-    /// Returns the entries that say something: stack, objects and bytes. To be called with the lock.
+    /// Returns the entries that say something: stack, objects and bytes. To be called with the
+    /// lock.
     pub(super) fn read(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let all = (0..self.len()).filter_map(|stack| {
             let (objects, bytes) = self.get(stack)?.read();
@@ -118,7 +126,8 @@ impl LiveTable {
         all.filter(|(_, objects, bytes)| (*objects, *bytes) != (0, 0))
     }
 
-    /// Makes room for `stack`; returns `false` where it cannot. To be called by the thread, with the lock.
+    /// Makes room for `stack`; returns `false` where it cannot. To be called by the thread, with
+    /// the lock.
     pub(super) fn grow(&self, stack: u32) -> bool {
         let needed = stack as usize + 1;
         if needed > MAX_STACKS {
@@ -186,7 +195,8 @@ impl StackCache {
         }
     }
 
-    /// Returns the number of the stack that is open on this thread, unless another was when it was asked for last.
+    /// Returns the number of the stack that is open on this thread, unless another was when it was
+    /// asked for last.
     #[inline(always)]
     fn known(&self) -> Option<u32> {
         let (top, start_ticks) = thread::hot().innermost();
@@ -267,7 +277,8 @@ impl StackCache {
         let edges = self.edges.replace(null_mut());
         if let (false, Ok(layout)) = (edges.is_null(), Layout::array::<Edge>(EDGES)) {
             #[expect(unsafe_code, reason = "as in `edge`")]
-            // SAFETY: `edge` took this memory with this layout, and no reference to it outlives a call of `child`.
+            // SAFETY: `edge` took this memory with this layout, and no reference to it outlives a
+            // call of `child`.
             unsafe {
                 System.dealloc(edges.cast(), layout);
             }
@@ -315,11 +326,13 @@ pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
         }
         _ => allocated_slowly(local, bytes),
     };
-    // SAFETY: the caller promises that there is room, which nobody else knows of; it has no alignment.
+    // SAFETY: the caller promises that there is room, which nobody else knows of; it has no
+    // alignment.
     unsafe { object.add(bytes).cast::<u32>().write_unaligned(stack) };
 }
 
-/// As [`allocated`], where the thread does not count, or another stack is open than before: returns whose the object is.
+/// As [`allocated`], where the thread does not count, or another stack is open than before: returns
+/// whose the object is.
 #[cold]
 #[inline(never)]
 fn allocated_slowly(local: &Local, bytes: usize) -> u32 {
@@ -357,7 +370,8 @@ pub(super) fn freed(owner: u32, bytes: usize) {
     local.count_free(bytes);
 }
 
-/// As [`freed`], where the thread does not count, the object is nobody's, or its owner has no place in the thread's table yet.
+/// As [`freed`], where the thread does not count, the object is nobody's, or its owner has no place
+/// in the thread's table yet.
 #[cold]
 #[inline(never)]
 fn freed_slowly(local: &Local, owner: u32, bytes: usize) {

@@ -1,9 +1,10 @@
 //! What each thread keeps for the allocator: its counts, and whether it counts now.
 //!
-//! All of it is one thread-local without a destructor, reached at a fixed distance from the thread's pointer, so that an allocation costs a test, two additions
-//! and no shared write. A thread's first allocation links the shared part of it into a list, and a second thread-local, whose destructor runs when
-//! the thread ends, takes it out and leaves its numbers to the process. What is allocated after that, by other destructors, is counted in one
-//! place for all threads.
+//! All of it is one thread-local without a destructor, reached at a fixed distance from the
+//! thread's pointer, so that an allocation costs a test, two additions and no shared write. A
+//! thread's first allocation links the shared part of it into a list, and a second thread-local,
+//! whose destructor runs when the thread ends, takes it out and leaves its numbers to the process.
+//! What is allocated after that, by other destructors, is counted in one place for all threads.
 //!
 //! ```text
 //! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
@@ -19,7 +20,8 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64};
 use crate::thread::Sum;
 
-/// Allocations and frees, of a thread or of the process. A reallocation is a free and an allocation.
+/// Allocations and frees, of a thread or of the process. A reallocation is a free and an
+/// allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocCounts {
@@ -128,7 +130,8 @@ pub(super) struct Shared {
 pub(super) struct Local {
     pub(super) shared: Shared,
     state: Cell<State>,
-    /// Length of the thread's table of what is in use while it counts, 0 while it does not: for the exact heap one look says both, that it is to be counted and that there is a place for it.
+    /// Length of the thread's table of what is in use while it counts, 0 while it does not: for the
+    /// exact heap one look says both, that it is to be counted and that there is a place for it.
     counted_stacks: Cell<u32>,
     /// Whether it is in the list.
     is_linked: Cell<bool>,
@@ -160,12 +163,14 @@ impl Drop for Ending {
 struct Threads {
     first: *mut Shared,
     ended: Counts,
-    /// By stack: what ended threads, and those without a table, have allocated less what they gave back.
+    /// By stack: what ended threads, and those without a table, have allocated less what they gave
+    /// back.
     live: Vec<Live>,
 }
 
 #[expect(unsafe_code, reason = "the list holds plain pointers")]
-// SAFETY: the pointers lead to thread-locals, which whoever holds the lock may read from any thread: `end` takes them out under the lock before they go.
+// SAFETY: the pointers lead to thread-locals, which whoever holds the lock may read from any
+// thread: `end` takes them out under the lock before they go.
 unsafe impl Send for Threads {}
 
 static THREADS: Lock<Threads> = Lock::new(Threads {
@@ -174,7 +179,8 @@ static THREADS: Lock<Threads> = Lock::new(Threads {
     live: Vec::new(),
 });
 
-/// Whether an allocation has come by. Set by any thread's first one, relaxed; nothing hangs on it but what it says.
+/// Whether an allocation has come by. Set by any thread's first one, relaxed; nothing hangs on it
+/// but what it says.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the program's allocator is tracked.
@@ -182,7 +188,8 @@ pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
 
-/// Returns what this thread has allocated and given back so far; all 0 where the program's allocator is not tracked.
+/// Returns what this thread has allocated and given back so far; all 0 where the program's
+/// allocator is not tracked.
 ///
 /// # Examples
 ///
@@ -205,7 +212,8 @@ pub(crate) fn own_counters() -> *const Counters {
     &raw const own().shared.counters
 }
 
-/// Returns what all threads have allocated and given back so far, those that have ended too; all 0 where the program's allocator is not tracked.
+/// Returns what all threads have allocated and given back so far, those that have ended too; all 0
+/// where the program's allocator is not tracked.
 #[must_use]
 pub fn process_allocations() -> AllocCounts {
     let counted = THREADS.with(|threads| {
@@ -230,7 +238,8 @@ pub fn process_allocations() -> AllocCounts {
 #[inline(always)]
 pub(super) fn own<'a>() -> &'a Local {
     let local = LOCAL.with(std::ptr::from_ref);
-    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, and `Local` is not `Sync`, so that no other thread gets the reference.
+    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, and `Local`
+    // is not `Sync`, so that no other thread gets the reference.
     unsafe { &*local }
 }
 
@@ -239,8 +248,8 @@ pub(super) fn inside<R>(work: impl FnOnce() -> R) -> R {
     in_state(State::Inside, work)
 }
 
-/// Runs `work` without counting what it allocates and gives back: neither as allocations nor as heap in use. What it gives back of what was allocated
-/// outside of it is in use no more.
+/// Runs `work` without counting what it allocates and gives back: neither as allocations nor as
+/// heap in use. What it gives back of what was allocated outside of it is in use no more.
 ///
 /// # Examples
 ///
@@ -268,7 +277,8 @@ pub(super) fn is_open() -> bool {
     THREADS.is_open()
 }
 
-/// Counts nothing on this thread any more, and takes no lock at its end: for the last thread of a process, where a lock is held by one that is gone.
+/// Counts nothing on this thread any more, and takes no lock at its end: for the last thread of a
+/// process, where a lock is held by one that is gone.
 #[cfg(windows)]
 pub(crate) fn stay_inside() {
     own().is_linked.set(false);
@@ -466,8 +476,9 @@ impl Local {
 /// Follows a link of the list. To be called with its lock.
 #[expect(unsafe_code, reason = "the list is one of thread-locals")]
 fn neighbour<'a>(link: &AtomicPtr<Shared>) -> Option<&'a Shared> {
-    // SAFETY: a link is null or leads to a thread-local whose thread is in the list. It leaves the list under the lock, which the caller holds, before the
-    // thread ends; the reference is not kept beyond the lock.
+    // SAFETY: a link is null or leads to a thread-local whose thread is in the list. It leaves the
+    // list under the lock, which the caller holds, before the thread ends; the reference is not
+    // kept beyond the lock.
     unsafe { link.load(Ordering::Relaxed).as_ref() }
 }
 
@@ -512,8 +523,9 @@ impl Threads {
     }
 }
 
-/// Returns what is in use by stack, as the threads' tables say: objects and bytes. A free that one table has and the allocation that another has not yet
-/// makes a number less than 0, which is taken as 0.
+/// Returns what is in use by stack, as the threads' tables say: objects and bytes. A free that one
+/// table has and the allocation that another has not yet makes a number less than 0, which is taken
+/// as 0.
 pub(super) fn live_by_stack() -> Vec<(u64, u64)> {
     THREADS.with(|threads| {
         let mut sums: Vec<(u64, u64)> = threads.live.iter().map(Live::read).collect();
@@ -534,7 +546,8 @@ pub(super) fn live_by_stack() -> Vec<(u64, u64)> {
     })
 }
 
-/// Notes that the program's allocator is tracked, and sees to it that a fork finds this module's locks open.
+/// Notes that the program's allocator is tracked, and sees to it that a fork finds this module's
+/// locks open.
 fn install() {
     if INSTALLED.load(Ordering::Relaxed) || INSTALLED.swap(true, Ordering::Relaxed) {
         return;
@@ -548,15 +561,16 @@ fn install() {
 mod fork {
     //! `fork`: all locks of this module are held across it, and the child's list has one thread.
     //!
-    //! The handlers are there before the first thread that vor starts or the program can fork from, so they run closest to the fork: no other handler allocates
-    //! while the locks are held.
+    //! The handlers are there before the first thread that vor starts or the program can fork from,
+    //! so they run closest to the fork: no other handler allocates while the locks are held.
 
     use super::{State, THREADS, neighbour, own};
     use crate::alloc::{sampled, stacks};
     use crate::sync::Ordering;
 
     pub(super) fn install() {
-        // SAFETY: the three functions have the C signature, do not unwind, and live as long as the program.
+        // SAFETY: the three functions have the C signature, do not unwind, and live as long as the
+        // program.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
 
@@ -580,11 +594,13 @@ mod fork {
     }
 
     unsafe extern "C" fn in_child() {
-        // SAFETY: `before` has returned and the lock is held by this thread, the only one of the child.
+        // SAFETY: `before` has returned and the lock is held by this thread, the only one of the
+        // child.
         unsafe { in_parent() };
         THREADS.with(|threads| {
             let mine = own().is_linked.get().then(|| std::ptr::from_ref(&own().shared));
-            // The memory of the other threads is the child's own copy; they run no more, and their objects are the child's now.
+            // The memory of the other threads is the child's own copy; they run no more, and their
+            // objects are the child's now.
             let mut link = threads.first;
             threads.first = std::ptr::null_mut();
             while let Some(shared) = neighbour(&crate::sync::global::AtomicPtr::new(link)) {

@@ -1,8 +1,10 @@
 //! The lock of everything that allocating threads share.
 //!
-//! It is taken inside the global allocator, so it may neither allocate nor depend on a thread that is coming or going, and the child of a fork must be able to
-//! open it: one flag that is spun on. What it guards is touched at the first and last allocation of a thread, by samples, by stacks that are seen
-//! for the first time and by snapshots. A thread that holds it is [`inside`](super::local::inside), so what it allocates there does not come back here.
+//! It is taken inside the global allocator, so it may neither allocate nor depend on a thread that
+//! is coming or going, and the child of a fork must be able to open it: one flag that is spun on.
+//! What it guards is touched at the first and last allocation of a thread, by samples, by stacks
+//! that are seen for the first time and by snapshots. A thread that holds it is
+//! [`inside`](super::local::inside), so what it allocates there does not come back here.
 
 use std::time::Duration;
 
@@ -10,7 +12,8 @@ use super::local;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, UnsafeCell};
 
-/// Tries before a waiting thread gives its processor away, and before it sleeps: the holder may have a lower priority.
+/// Tries before a waiting thread gives its processor away, and before it sleeps: the holder may
+/// have a lower priority.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 1024;
 const NAP: Duration = Duration::from_micros(50);
@@ -23,7 +26,8 @@ pub(super) struct Lock<T> {
 }
 
 #[expect(unsafe_code, reason = "a lock is what makes a cell shareable")]
-// SAFETY: the value is reached by `with` alone, and only while `held` is this thread's doing, so by one thread at a time.
+// SAFETY: the value is reached by `with` alone, and only while `held` is this thread's doing, so by
+// one thread at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -34,7 +38,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. To be called neither from `work` nor by a thread that holds another of these locks.
+    /// Runs `work` on the value. To be called neither from `work` nor by a thread that holds
+    /// another of these locks.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         struct Release<'a>(&'a AtomicBool);
         impl Drop for Release<'_> {
@@ -46,7 +51,8 @@ impl<T> Lock<T> {
             self.take();
             let _release = Release(&self.held);
             #[expect(unsafe_code, reason = "as above")]
-            // SAFETY: the flag is set by this thread until `_release` drops, which is after the last use of the reference.
+            // SAFETY: the flag is set by this thread until `_release` drops, which is after the
+            // last use of the reference.
             work(unsafe { &mut *self.value.get() })
         })
     }
@@ -73,7 +79,8 @@ impl<T> Lock<T> {
         !self.held.load(Ordering::Acquire)
     }
 
-    /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork) gives it back, in the parent and in the child.
+    /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork)
+    /// gives it back, in the parent and in the child.
     #[cfg(unix)]
     pub(super) fn take_for_fork(&self) {
         self.take();

@@ -1,9 +1,12 @@
-//! Allocations: how many and how large, per thread and scope, and which scopes allocated what is still in use.
+//! Allocations: how many and how large, per thread and scope, and which scopes allocated what is
+//! still in use.
 //!
-//! A program that makes a [`TrackingAllocator`] its global allocator has each allocation, reallocation and free counted, at the cost of a few additions to
-//! numbers of the thread. The recorder takes their difference over a scope, a frame its difference over the process. On request the allocator
-//! also keeps the *heap in use* by the stack of scopes that allocated it: of every object, by four bytes behind it, or of one in so many bytes, by a table of
-//! samples. [`heap_snapshot`] reads it.
+//! A program that makes a [`TrackingAllocator`] its global allocator has each allocation,
+//! reallocation and free counted, at the cost of a few additions to numbers of the thread. The
+//! recorder takes their difference over a scope, a frame its difference over the process. On
+//! request the allocator also keeps the *heap in use* by the stack of scopes that allocated it: of
+//! every object, by four bytes behind it, or of one in so many bytes, by a table of samples.
+//! [`heap_snapshot`] reads it.
 //!
 //! | | cost | memory |
 //! |---|---|---|
@@ -11,7 +14,8 @@
 //! | [`sampled`](TrackingAllocator::sampled) | and a look at a filter on a free | below 1 % of the heap, at 512 KiB |
 //! | [`exact`](TrackingAllocator::exact) | and additions by stack | 4 bytes per object, in steps of the allocator below |
 //!
-//! What [`untracked`] runs is not counted, and nor is what vor allocates itself: a thread that is busy with vor (see [`thread`](crate::thread)) is untracked.
+//! What [`untracked`] runs is not counted, and nor is what vor allocates itself: a thread that is
+//! busy with vor (see [`thread`](crate::thread)) is untracked.
 
 mod allocator;
 mod local;
@@ -31,8 +35,8 @@ pub use snapshot::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack, hea
 
 use crate::sync::global::AtomicU64;
 
-/// How the heap in use is kept: 0 not at all, [`EXACT`], or the interval of samples in bytes. Set by threads when they note their first object, read by
-/// snapshots, relaxed.
+/// How the heap in use is kept: 0 not at all, [`EXACT`], or the interval of samples in bytes. Set
+/// by threads when they note their first object, read by snapshots, relaxed.
 static HEAP: AtomicU64 = AtomicU64::new(0);
 
 /// Every object.

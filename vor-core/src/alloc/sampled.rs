@@ -1,12 +1,17 @@
-//! The sampled heap: of all bytes allocated, one in so many is a sample, and a table holds those objects that have one and are alive.
+//! The sampled heap: of all bytes allocated, one in so many is a sample, and a table holds those
+//! objects that have one and are alive.
 //!
-//! The distances between samples are drawn from the exponential distribution, so that every byte has the same chance, whatever was sampled before (a Poisson
-//! process). An object of *s* bytes at an interval of *T* then has a sample with the probability p = 1 − e^(−s/T), and stands for 1/p objects and s/p bytes:
-//! the sums of these are unbiased, and their variance is at most the sum over the samples of (1 − p) s²/p².
+//! The distances between samples are drawn from the exponential distribution, so that every byte
+//! has the same chance, whatever was sampled before (a Poisson process). An object of *s* bytes at
+//! an interval of *T* then has a sample with the probability p = 1 − e^(−s/T), and stands for 1/p
+//! objects and s/p bytes: the sums of these are unbiased, and their variance is at most the sum
+//! over the samples of (1 − p) s²/p².
 //!
-//! Whether an object may be in the table is asked of a filter when it is given back: a byte per slot of 256 bytes of addresses, which counts the samples in the
-//! slot. Objects near to each other have slots near to each other, so the part of the filter that a program's heap uses is a 256th of that heap and
-//! stays in the cache; beyond 1 GiB the heap is folded. A sample itself takes some 50 bytes of the table.
+//! Whether an object may be in the table is asked of a filter when it is given back: a byte per
+//! slot of 256 bytes of addresses, which counts the samples in the slot. Objects near to each other
+//! have slots near to each other, so the part of the filter that a program's heap uses is a 256th
+//! of that heap and stays in the cache; beyond 1 GiB the heap is folded. A sample itself takes some
+//! 50 bytes of the table.
 
 use std::collections::HashMap;
 
@@ -31,8 +36,9 @@ const SLOTS: usize = 1 << 22;
 /// Bytes of addresses that share a slot, as a power of two.
 const SLOT_BITS: u32 = 8;
 
-/// Samples by slot; a slot that ever had 255 keeps that number. Changed by whoever samples or gives back a sampled object, read by everyone that gives back,
-/// relaxed: an object reaches another thread after its sample was counted, by whatever brings it there.
+/// Samples by slot; a slot that ever had 255 keeps that number. Changed by whoever samples or gives
+/// back a sampled object, read by everyone that gives back, relaxed: an object reaches another
+/// thread after its sample was counted, by whatever brings it there.
 static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
 
 const SHARDS: usize = 64;
@@ -42,7 +48,8 @@ static SHARD: [Lock<HashMap<usize, Sample, FxBuildHasher>>; SHARDS] =
 
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicU8 {
-    // Folded, so that big objects, which begin at the same place of a page each, have different slots. Addresses of 32 bits have 2 to fold.
+    // Folded, so that big objects, which begin at the same place of a page each, have different
+    // slots. Addresses of 32 bits have 2 to fold.
     &FILTER[(address >> SLOT_BITS ^ address >> (SLOT_BITS + SLOTS.ilog2())) % SLOTS]
 }
 
@@ -84,7 +91,8 @@ fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
 fn gap(local: &Local, interval: u64) -> u64 {
     // Above 0, at most 1.
     let uniform = ((random(local) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-    // An object has a sample where its last byte is at or behind the drawn place, so the next whole number is the right one.
+    // An object has a sample where its last byte is at or behind the drawn place, so the next whole
+    // number is the right one.
     (-uniform.ln() * interval as f64).ceil().max(1.0) as u64
 }
 
@@ -120,7 +128,8 @@ fn put(address: usize, sample: Sample) {
     }
 }
 
-/// Takes an object out of the table that is about to be given back. To be called before: afterwards another thread may have its address.
+/// Takes an object out of the table that is about to be given back. To be called before: afterwards
+/// another thread may have its address.
 #[inline(always)]
 pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
     if slot(object.addr()).load(Ordering::Relaxed) == 0 {

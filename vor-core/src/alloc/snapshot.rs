@@ -12,10 +12,12 @@ use crate::{callsite, clock, thread};
 
 pub use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack};
 
-/// Returns what is in use now, by the stack of scopes that allocated it. The mode is [`HeapMode::Off`] where that is not kept.
+/// Returns what is in use now, by the stack of scopes that allocated it. The mode is
+/// [`HeapMode::Off`] where that is not kept.
 ///
-/// Other threads go on meanwhile: an object that moves between them may be missing, or counted twice. Takes some ten nanoseconds per sample or stack; allocations
-/// of other threads do not wait for it, but for their first one, their samples and their first in a stack.
+/// Other threads go on meanwhile: an object that moves between them may be missing, or counted
+/// twice. Takes some ten nanoseconds per sample or stack; allocations of other threads do not wait
+/// for it, but for their first one, their samples and their first in a stack.
 #[must_use]
 pub fn heap_snapshot() -> HeapSnapshot {
     thread::while_busy(|| {

@@ -1,7 +1,8 @@
 //! Stacks of open scopes as numbers: a tree whose edges are call sites.
 //!
-//! Number 0 is the root, no open scope; every other number is a scope opened in the stack of another number. Numbers are never given twice, so what two
-//! snapshots call the same number is the same stack.
+//! Number 0 is the root, no open scope; every other number is a scope opened in the stack of
+//! another number. Numbers are never given twice, so what two snapshots call the same number is the
+//! same stack.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,9 @@ static STACKS: Lock<Stacks> = Lock::new(Stacks {
     by_edge: HashMap::with_hasher(FxBuildHasher),
 });
 
-/// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Where there are too many stacks, or no memory, it is
-/// `parent`: what is allocated there is the outer scope's.
+/// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Where
+/// there are too many stacks, or no memory, it is `parent`: what is allocated there is the outer
+/// scope's.
 pub(super) fn child(parent: u32, site: u32) -> u32 {
     STACKS.with(|stacks| stacks.child(parent, site))
 }

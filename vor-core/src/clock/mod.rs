@@ -4,14 +4,14 @@
 //! `cntvct_el0` on aarch64, and the system's monotonic clock (`performance.now()` on the web)
 //! everywhere else. Scopes read it raw; only the drain's worker converts.
 //!
-//! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the system's
-//! clock.
+//! *Resolution*: one tick, 0.2 to 1 ns for a TSC, 1 to 42 ns for `cntvct_el0`, 1 ns for the
+//! system's clock.
 //!
 //! *Drift*: the rate is measured when recording starts. It is compared with the system's wall clock
-//! several times in the first second and about once a second from then on. The line follows the wall
-//! clock's rate, and the error is taken out by bending it by at most 50 parts per million more, so
-//! that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is not
-//! followed.
+//! several times in the first second and about once a second from then on. The line follows the
+//! wall clock's rate, and the error is taken out by bending it by at most 50 parts per million
+//! more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is
+//! not followed.
 
 mod sync;
 mod system;
@@ -45,8 +45,9 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Returns once the clock has gone on from a tick read before: at once with a fine clock, within a tick with a coarse one. So nothing that begins later
-/// has that tick. A clock that stands still is not waited for.
+/// Returns once the clock has gone on from a tick read before: at once with a fine clock, within a
+/// tick with a coarse one. So nothing that begins later has that tick. A clock that stands still is
+/// not waited for.
 pub(crate) fn wait_past(read_ticks: u64) {
     const LONGEST: u32 = 10_000;
     for _ in 0..LONGEST {
@@ -65,8 +66,8 @@ pub(crate) fn hardware_ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A reading of the counter in halves, as the processor gives it where there is no 64-bit register for it: to compare and subtract them, they need
-/// not be put together.
+/// A reading of the counter in halves, as the processor gives it where there is no 64-bit register
+/// for it: to compare and subtract them, they need not be put together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Halves {
     low: u32,
@@ -76,8 +77,10 @@ pub(crate) struct Halves {
 impl Halves {
     /// Reads [`hardware_ticks`].
     ///
-    /// What follows the reading begins where the processor fetches anew (32 bytes). Where it does not, and that is up to what else is in the program, an empty
-    /// scope took 1.13 times two readings on one build of the same code and 1.07 on another, and a phase 1.29 times one reading.
+    /// What follows the reading begins where the processor fetches anew (32 bytes). Where it does
+    /// not, and that is up to what else is in the program, an empty scope took 1.13 times two
+    /// readings on one build of the same code and 1.07 on another, and a phase 1.29 times one
+    /// reading.
     #[inline(always)]
     #[cfg_attr(
         target_arch = "x86_64",
@@ -87,7 +90,8 @@ impl Halves {
         #[cfg(target_arch = "x86_64")]
         {
             let (low, high);
-            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing else, and what pads the code does nothing.
+            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing
+            // else, and what pads the code does nothing.
             unsafe {
                 core::arch::asm!("rdtsc", ".p2align 5", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
             };
@@ -109,9 +113,9 @@ impl Halves {
         u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it: a
-    /// high half lies between, or the clock stepped back. Then the cold path reads the clock anew, so
-    /// that the hot path need not keep the reading.
+    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it:
+    /// a high half lies between, or the clock stepped back. Then the cold path reads the clock
+    /// anew, so that the hot path need not keep the reading.
     #[inline(always)]
     pub(crate) fn since(self, start_ticks: u64) -> (u32, bool) {
         let (low, borrow) = self.low.overflowing_sub(start_ticks as u32);
@@ -124,7 +128,8 @@ impl Halves {
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
 pub(crate) fn hardware_ticks() -> u64 {
     let ticks: u64;
-    // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and reading it has no effect.
+    // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and
+    // reading it has no effect.
     unsafe {
         core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
     };
@@ -137,12 +142,14 @@ pub(crate) fn hardware_ticks() -> u64 {
     other_ticks()
 }
 
-/// Returns whether the processor has a counter that runs at one rate on all cores and in all power states.
+/// Returns whether the processor has a counter that runs at one rate on all cores and in all power
+/// states.
 fn has_hardware() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         let extended = core::arch::x86_64::__cpuid(0x8000_0000).eax;
-        // Leaf 0x8000_0007, EDX bit 8: invariant TSC (Intel SDM volume 3, 17.17.1; AMD APM volume 3, E.4.6).
+        // Leaf 0x8000_0007, EDX bit 8: invariant TSC (Intel SDM volume 3, 17.17.1; AMD APM volume
+        // 3, E.4.6).
         extended >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & 1 << 8 != 0
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -161,7 +168,8 @@ pub fn is_hardware() -> bool {
     COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
-/// Returns whether [`hardware_ticks`] is what [`ticks`] reads, as scopes on the fast path take for granted. Where vor knows no counter of the processor, as in browsers, it always is.
+/// Returns whether [`hardware_ticks`] is what [`ticks`] reads, as scopes on the fast path take for
+/// granted. Where vor knows no counter of the processor, as in browsers, it always is.
 pub(crate) fn is_hot() -> bool {
     cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || is_hardware()
 }
@@ -216,7 +224,8 @@ fn rate() -> u64 {
 #[expect(unsafe_code, reason = "the counter's frequency is a system register")]
 fn frequency_rate() -> u64 {
     let hertz: u64;
-    // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no effect.
+    // SAFETY: cntfrq_el0 is readable in user mode wherever cntvct_el0 is, and reading it has no
+    // effect.
     unsafe {
         core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
     };
@@ -267,7 +276,8 @@ fn wall_ns() -> i64 {
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 use crate::js::wall_ns;
 
-/// Reads the clocks that other recorders of the same system count from; `None` where it has no such clocks.
+/// Reads the clocks that other recorders of the same system count from; `None` where it has no such
+/// clocks.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn snapshot() -> Option<ClockSnapshot> {
     let read = |()| {
@@ -350,7 +360,8 @@ mod tests {
         child.args(["scopes_without_a_fit_counter", "--nocapture"]);
         match child.env(ROLE, "1").output() {
             Ok(output) => assert!(output.status.success(), "{output:?}"),
-            // An emulator of another processor may not be able to start a second program of that processor.
+            // An emulator of another processor may not be able to start a second program of that
+            // processor.
             Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::NotFound),
         }
     }

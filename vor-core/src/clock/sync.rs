@@ -4,10 +4,12 @@ use super::{ClockSync, RATE_BITS, Reading, rate, read_both, ticks};
 
 /// Keeps a [`Timeline`](super::Timeline) true to the wall clock. Owned by the worker.
 ///
-/// The calibration that it starts with may be some hundred parts per million off on a busy machine, so in the first second it looks often and takes the
-/// rate from the start to each look. From then on it looks once a second and follows how fast the wall clock ran since the last look, so that
-/// a clock which NTP slews is followed within a look or two. What error is left is taken out by bending the line a little more. A wall clock that was *set* in between ran
-/// at an impossible rate; the difference is remembered, and the line stays parallel to the clock from then on.
+/// The calibration that it starts with may be some hundred parts per million off on a busy machine,
+/// so in the first second it looks often and takes the rate from the start to each look. From then
+/// on it looks once a second and follows how fast the wall clock ran since the last look, so that a
+/// clock which NTP slews is followed within a look or two. What error is left is taken out by
+/// bending the line a little more. A wall clock that was *set* in between ran at an impossible
+/// rate; the difference is remembered, and the line stays parallel to the clock from then on.
 #[derive(Debug)]
 pub(crate) struct Synchroniser {
     last: ClockSync,
@@ -26,14 +28,16 @@ pub(crate) struct Synchroniser {
 
 /// When the first looks are made, in milliseconds from the start.
 const EARLY_MS: [i64; 5] = [20, 50, 100, 250, 500];
-/// The most that the width of the readings may make of the time between them for an early look to count, as a divisor: 50 parts per million.
+/// The most that the width of the readings may make of the time between them for an early look to
+/// count, as a divisor: 50 parts per million.
 const MAX_EARLY_NOISE: u64 = 20_000;
 /// Time between two looks from then on, in milliseconds.
 const USUAL_MS: i64 = 1_000;
-/// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per million.
+/// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per
+/// million.
 const MAX_BEND: i128 = 20_000;
-/// The most by which the rate of a wall clock that runs, however it is slewed, differs from the one in force, as a divisor: NTP slews by at most 500
-/// parts per million, up or down.
+/// The most by which the rate of a wall clock that runs, however it is slewed, differs from the one
+/// in force, as a divisor: NTP slews by at most 500 parts per million, up or down.
 const MAX_SLEW: i128 = 1_000;
 /// What two readings may be off beyond that.
 const MAX_NOISE_NS: i64 = 100_000;
@@ -49,8 +53,8 @@ impl Synchroniser {
         Self::from_reading(read_both(), rate).since(begin_ticks)
     }
 
-    /// Has the first point be that of an earlier tick on the same line: threads record while the clock is being calibrated, and nothing of theirs may lie before the
-    /// timeline does.
+    /// Has the first point be that of an earlier tick on the same line: threads record while the
+    /// clock is being calibrated, and nothing of theirs may lie before the timeline does.
     fn since(mut self, begin_ticks: u64) -> Self {
         if begin_ticks < self.last.ticks {
             let unix_ns = self.last.unix_ns_at(begin_ticks);
@@ -88,7 +92,8 @@ impl Synchroniser {
         self.last
     }
 
-    /// Compares with the wall clock, if it is time for that, and returns a new point when the line has to bend. Call it often.
+    /// Compares with the wall clock, if it is time for that, and returns a new point when the line
+    /// has to bend. Call it often.
     pub(crate) fn check(&mut self) -> Option<ClockSync> {
         let due_ms = EARLY_MS.get(self.early_looks);
         let since = due_ms.map_or(self.checked_ticks, |_| self.start.ticks);
@@ -99,13 +104,15 @@ impl Synchroniser {
         self.check_reading(read_both())
     }
 
-    /// Whether `ns` of the wall clock may have passed in what the rate in force makes `expected_ns`, unless the clock was set.
+    /// Whether `ns` of the wall clock may have passed in what the rate in force makes
+    /// `expected_ns`, unless the clock was set.
     fn is_possible(ns: i64, expected_ns: i64) -> bool {
         let possible = i128::from(expected_ns) / MAX_SLEW + i128::from(MAX_NOISE_NS);
         (i128::from(ns) - i128::from(expected_ns)).abs() <= possible
     }
 
-    /// One of the first looks: the rate from the start to now is in force from now on, unless the readings are too wide to tell.
+    /// One of the first looks: the rate from the start to now is in force from now on, unless the
+    /// readings are too wide to tell.
     fn check_early(&mut self, reading: Reading) -> Option<ClockSync> {
         let Reading { ticks, wall_ns, .. } = reading;
         self.early_looks += 1;
@@ -180,8 +187,8 @@ impl Synchroniser {
 }
 
 impl Synchroniser {
-    /// Takes an impossible rate for the true one when two looks in a row find it: then it was the calibration that was wrong, as it may be where the
-    /// process was stopped in the midst of it.
+    /// Takes an impossible rate for the true one when two looks in a row find it: then it was the
+    /// calibration that was wrong, as it may be where the process was stopped in the midst of it.
     fn recalibrate(&mut self, ticks: u64, wall_ns: i64, measured: u64) -> Option<ClockSync> {
         let before = self.impossible_rate.replace(measured)?;
         let most = u64::try_from(i128::from(before) / MAX_SLEW).ok()?;

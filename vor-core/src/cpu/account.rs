@@ -1,30 +1,39 @@
-//! The account of a thread: what the counter went on by and the thread's clock did not, from a first pair of readings to each later one.
+//! The account of a thread: what the counter went on by and the thread's clock did not, from a
+//! first pair of readings to each later one.
 //!
-//! Nothing is added up from reading to reading, so nothing is lost between them: the exact sum is one subtraction from where the account began, and what was given out follows it.
+//! Nothing is added up from reading to reading, so nothing is lost between them: the exact sum is
+//! one subtraction from where the account began, and what was given out follows it.
 
 use super::{Reading, rate, thread_clock};
 use crate::clock;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// The least that is given out at a time: a thread that was switched out is away for longer, and readings of the two clocks jitter by less.
+/// The least that is given out at a time: a thread that was switched out is away for longer, and
+/// readings of the two clocks jitter by less.
 pub(super) const LEAST_NS: u64 = 500;
-/// By how much the exact sum may lie below the one given out: more than an interrupt between two readings takes. It bounds what an error of the rate can hide.
+/// By how much the exact sum may lie below the one given out: more than an interrupt between two
+/// readings takes. It bounds what an error of the rate can hide.
 const MOST_DEBT_NS: u64 = 1_000_000;
 
-/// Ticks off the processor, of one thread. It alone writes, and others may read what is given out and, with its version, where it began; the rest is the thread's own. All is relaxed but the version.
+/// Ticks off the processor, of one thread. It alone writes, and others may read what is given out
+/// and, with its version, where it began; the rest is the thread's own. All is relaxed but the
+/// version.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// Ticks as given out; they never fall.
     off_ticks: AtomicU64,
     has_begun: AtomicBool,
-    /// As it was when the account last began anew, as told by [`rate::now`], and by it [`MOST_DEBT_NS`], and that and [`LEAST_NS`] together.
+    /// As it was when the account last began anew, as told by [`rate::now`], and by it
+    /// [`MOST_DEBT_NS`], and that and [`LEAST_NS`] together.
     rate: AtomicU64,
     most_debt_ticks: AtomicU64,
     window_ticks: AtomicU64,
-    /// Where the account began, later by what is given out: what is to be given out yet is counted from here.
+    /// Where the account began, later by what is given out: what is to be given out yet is counted
+    /// from here.
     given_from_ticks: AtomicU64,
-    /// Odd while the next two are written. Stored with release behind them, and before them followed by a fence; loaded with acquire.
+    /// Odd while the next two are written. Stored with release behind them, and before them
+    /// followed by a fence; loaded with acquire.
     version: AtomicU32,
     /// Ticks less off-CPU ticks, and the thread's clock, where the account began.
     begin_ticks: AtomicU64,
@@ -76,7 +85,8 @@ impl Account {
 
     /// As [`settle`](Self::settle), `None` where anything is to be done.
     ///
-    /// All of it modulo 2⁶⁴ and with one comparison for both bounds: each instruction behind the system call that read the thread's clock counts.
+    /// All of it modulo 2⁶⁴ and with one comparison for both bounds: each instruction behind the
+    /// system call that read the thread's clock counts.
     #[inline(always)]
     pub(super) fn settle_at_once(&self, reading: Reading, rate: u64) -> Option<u64> {
         let cpu = reading.cpu.wrapping_sub(self.begin_cpu.load(Ordering::Relaxed));
@@ -93,8 +103,9 @@ impl Account {
         (is_within && rate == own_rate).then(|| self.given())
     }
 
-    /// Gives out what is exact, where it is as much as is given out at a time; where it is further below the one given out than it may be, moves it up to half of that; takes over a
-    /// new rate, and what lies behind stays as the old one told it.
+    /// Gives out what is exact, where it is as much as is given out at a time; where it is further
+    /// below the one given out than it may be, moves it up to half of that; takes over a new rate,
+    /// and what lies behind stays as the old one told it.
     #[cold]
     fn settle_more(&self, reading: Reading, rate: u64) -> u64 {
         let (given, own_rate) = (self.given(), self.rate.load(Ordering::Relaxed));
@@ -106,7 +117,8 @@ impl Account {
             self.off_ticks.store(exact, Ordering::Relaxed);
         }
         if pending < -(most_debt_ticks as i64) {
-            // Not to the bound: an error of the rate would be back there at the next reading, and each of them would come here.
+            // Not to the bound: an error of the rate would be back there at the next reading, and
+            // each of them would come here.
             self.begin_with(reading, given.wrapping_sub(most_debt_ticks / 2), rate);
         } else if rate != own_rate {
             self.begin_with(reading, exact, rate);
@@ -148,8 +160,9 @@ impl Account {
         }
     }
 
-    /// Returns what [`off_cpu_ticks`](super::off_cpu_ticks) would say now on the thread whose account this is, and whose number `os_id`; to some microseconds. `None` where that thread has never asked,
-    /// or the system does not tell the time of others.
+    /// Returns what [`off_cpu_ticks`](super::off_cpu_ticks) would say now on the thread whose
+    /// account this is, and whose number `os_id`; to some microseconds. `None` where that thread
+    /// has never asked, or the system does not tell the time of others.
     pub(crate) fn off_cpu_ticks(&self, os_id: u64) -> Option<u64> {
         let begin = self.begin_seen_by_others()?;
         let given = self.given();
@@ -175,7 +188,8 @@ impl Account {
     }
 }
 
-/// Returns the ticks between two readings that the thread's clock does not account for. Below zero it wraps.
+/// Returns the ticks between two readings that the thread's clock does not account for. Below zero
+/// it wraps.
 #[inline(always)]
 fn off_between(begin: Reading, now: Reading, rate: u64) -> u64 {
     let cpu = now.cpu.saturating_sub(begin.cpu);

@@ -1,7 +1,8 @@
 //! Which source of processor time this system has, found out by trying.
 //!
-//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is gone after the thread waited, and the thread's clock agrees with the counter meanwhile. A kernel or an emulator on which
-//! one of these does not hold gets the thread's clock, read each time.
+//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is gone after
+//! the thread waited, and the thread's clock agrees with the counter meanwhile. A kernel or an
+//! emulator on which one of these does not hold gets the thread's clock, read each time.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::sync::global::AtomicU32;
 /// Where processor time comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The kernel takes a mark away when it switches the thread; the thread's clock is read once per switch.
+    /// The kernel takes a mark away when it switches the thread; the thread's clock is read once
+    /// per switch.
     Rseq,
     /// The thread's clock, read each time.
     Clock,
@@ -35,7 +37,8 @@ const STRETCH_NS: u64 = 500_000;
 /// How often that is tried: on a busy machine few stretches are not interrupted.
 const STRETCHES: u32 = 20;
 
-/// The source, once it is known: 0, or its number plus 1. Written once, with release, and read with acquire, since the rate is measured before.
+/// The source, once it is known: 0, or its number plus 1. Written once, with release, and read with
+/// acquire, since the rate is measured before.
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the source of processor time, and finds out what it is at the first call.
@@ -125,7 +128,8 @@ fn is_gone_after_waits(word: Word) -> bool {
     })
 }
 
-/// Returns whether there is a stretch with the mark at both ends over which the clocks agree to 2 %.
+/// Returns whether there is a stretch with the mark at both ends over which the clocks agree to 2
+/// %.
 fn stands_while_running(word: Word) -> bool {
     let stretch_ticks = rate::ticks_of_ns(STRETCH_NS);
     (0..STRETCHES).any(|_| {

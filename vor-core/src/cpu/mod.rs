@@ -1,23 +1,36 @@
-//! How long a thread was *not* on a processor, in ticks: [`off_cpu_ticks`]. A span's processor time is its length less what this grew by meanwhile.
+//! How long a thread was *not* on a processor, in ticks: [`off_cpu_ticks`]. A span's processor time
+//! is its length less what this grew by meanwhile.
 //!
-//! **The mark.** Asking the system for a thread's processor time costs some hundred nanoseconds, so it is asked once per switch and not once per span. On Linux each
-//! thread shares a word with the kernel (`rseq`). The thread puts a mark there, and the kernel takes it away whenever it takes the thread off its processor, moves it to another or
-//! hands it a signal. A mark that still stands says that all ticks since it was set were this thread's. Where it is gone, the thread *settles*: it sets
-//! the mark anew, reads the thread's clock and the counter, and adds what the counter went on by and the clock did not. Where there is no such word, or where it fails its test
-//! (`choose`), every question settles.
+//! **The mark.** Asking the system for a thread's processor time costs some hundred nanoseconds, so
+//! it is asked once per switch and not once per span. On Linux each thread shares a word with the
+//! kernel (`rseq`). The thread puts a mark there, and the kernel takes it away whenever it takes
+//! the thread off its processor, moves it to another or hands it a signal. A mark that still stands
+//! says that all ticks since it was set were this thread's. Where it is gone, the thread *settles*:
+//! it sets the mark anew, reads the thread's clock and the counter, and adds what the counter went
+//! on by and the clock did not. Where there is no such word, or where it fails its test (`choose`),
+//! every question settles.
 //!
-//! **What a reading errs by.** The clock's nanoseconds become ticks by a rate of their own (`rate`), since the calibration at the start can be hundreds of parts per million off. Reading the two
-//! takes half a microsecond or more, within which the moments of both cannot be told. So the sum is kept exactly, with sign, beside the one that is given out, which never falls: errors of readings
-//! even out instead of adding up, and a sum that moved by less than a switch takes (`LEAST_NS`) is not given out yet (`account`).
+//! **What a reading errs by.** The clock's nanoseconds become ticks by a rate of their own
+//! (`rate`), since the calibration at the start can be hundreds of parts per million off. Reading
+//! the two takes half a microsecond or more, within which the moments of both cannot be told. So
+//! the sum is kept exactly, with sign, beside the one that is given out, which never falls: errors
+//! of readings even out instead of adding up, and a sum that moved by less than a switch takes
+//! (`LEAST_NS`) is not given out yet (`account`).
 //!
-//! **Why off-CPU time can come late, and exceed a span.** There is time that the counter counts, the thread's clock leaves out, and the mark does not show, since the thread is not switched: what the hypervisor
-//! takes from a virtual machine (steal time, with `CONFIG_PARAVIRT_TIME_ACCOUNTING`) and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. It is found at the next settling, in one piece, by whichever
-//! span is open then, though it may have passed before that span began. Two prototypes that showed 1 negative span in 36 720 and one of 1.5 ms without a cause saw this. Hence two rules: who asks with
-//! the time ([`off_cpu_ticks_at`]) settles at least every `LONGEST_MARK_NS`, so that the time is found near to where it was lost; and a span takes no more than its length ([`off_of_span`]), while the spans around it
-//! and the thread's sum have it whole.
+//! **Why off-CPU time can come late, and exceed a span.** There is time that the counter counts,
+//! the thread's clock leaves out, and the mark does not show, since the thread is not switched:
+//! what the hypervisor takes from a virtual machine (steal time, with
+//! `CONFIG_PARAVIRT_TIME_ACCOUNTING`) and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. It is
+//! found at the next settling, in one piece, by whichever span is open then, though it may have
+//! passed before that span began. Two prototypes that showed 1 negative span in 36 720 and one of
+//! 1.5 ms without a cause saw this. Hence two rules: who asks with the time ([`off_cpu_ticks_at`])
+//! settles at least every `LONGEST_MARK_NS`, so that the time is found near to where it was lost;
+//! and a span takes no more than its length ([`off_of_span`]), while the spans around it and the
+//! thread's sum have it whole.
 //!
-//! **Switches between two readings.** A span reads the time and asks for the off-CPU time as of that time. Where the thread was switched in between, the answer leaves that switch out, so it counts for the
-//! span in whose length it is, be it an inner one, an outer one or none.
+//! **Switches between two readings.** A span reads the time and asks for the off-CPU time as of
+//! that time. Where the thread was switched in between, the answer leaves that switch out, so it
+//! counts for the span in whose length it is, be it an inner one, an outer one or none.
 
 mod account;
 mod choose;
@@ -55,7 +68,8 @@ pub(crate) use account::Account;
 use account::LEAST_NS;
 use rseq::Word;
 
-/// How old a mark may get before who asks with the time settles all the same: 0.01 % of the time, at a microsecond each.
+/// How old a mark may get before who asks with the time settles all the same: 0.01 % of the time,
+/// at a microsecond each.
 const LONGEST_MARK_NS: u64 = 10_000_000;
 /// In place of the time, by who has not read it.
 const NOT_READ: u64 = 0;
@@ -83,10 +97,13 @@ struct Reading {
     cpu: u64,
 }
 
-/// Returns how long this thread has not been on a processor, in ticks since it first asked. It never falls.
+/// Returns how long this thread has not been on a processor, in ticks since it first asked. It
+/// never falls.
 ///
-/// While the thread was not switched out since the last call, that is two loads and a comparison. The first call on a thread takes a microsecond, and the first of all,
-/// unless [`init`] was called, some milliseconds. In the child of a fork the time since the parent's last call counts as time on the processor.
+/// While the thread was not switched out since the last call, that is two loads and a comparison.
+/// The first call on a thread takes a microsecond, and the first of all, unless [`init`] was
+/// called, some milliseconds. In the child of a fork the time since the parent's last call counts
+/// as time on the processor.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
@@ -100,7 +117,8 @@ pub fn off_cpu_ticks() -> u64 {
     })
 }
 
-/// As [`off_cpu_ticks`], as of a reading of the counter that this thread has just made. Marks do not get old then, and where there are no marks the counter is not read again.
+/// As [`off_cpu_ticks`], as of a reading of the counter that this thread has just made. Marks do
+/// not get old then, and where there are no marks the counter is not read again.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
@@ -111,9 +129,11 @@ pub fn off_cpu_ticks_at(now_ticks: u64) -> u64 {
     }
 }
 
-/// As [`off_cpu_ticks_at`], `None` where there is more to settle than a look tells, or than one reading of the thread's clock where there are no marks.
+/// As [`off_cpu_ticks_at`], `None` where there is more to settle than a look tells, or than one
+/// reading of the thread's clock where there are no marks.
 ///
-/// That reading stands here because whatever returns behind a system call is predicted wrongly: in a function of its own it takes some 10 ns more.
+/// That reading stands here because whatever returns behind a system call is predicted wrongly: in
+/// a function of its own it takes some 10 ns more.
 #[inline(always)]
 pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     if let Some(off_ticks) = STATE.with(|state| state.marked(now_ticks)) {
@@ -130,7 +150,8 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     STATE.with(|state| state.account.settle_at_once(reading, rate::now()))
 }
 
-/// Returns how many ticks of a span of `length_ticks` were off the processor, from what [`off_cpu_ticks`] said at its begin and its end; never more than its length.
+/// Returns how many ticks of a span of `length_ticks` were off the processor, from what
+/// [`off_cpu_ticks`] said at its begin and its end; never more than its length.
 #[doc(hidden)]
 #[inline]
 #[must_use]
@@ -161,7 +182,8 @@ impl State {
         self.word.get().is_none() && self.account.has_begun()
     }
 
-    /// Sets the mark and takes account of all time up to now, or up to `now_ticks`, if that was read, where there is no mark.
+    /// Sets the mark and takes account of all time up to now, or up to `now_ticks`, if that was
+    /// read, where there is no mark.
     #[cold]
     #[inline(never)]
     // Of the C calling convention only that it cannot unwind is wanted.
@@ -197,11 +219,13 @@ impl State {
         if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
             return off;
         }
-        // Switched out since the caller read the counter: what is later than that is for who asks next.
+        // Switched out since the caller read the counter: what is later than that is for who asks
+        // next.
         off.saturating_sub(since).max(before)
     }
 
-    /// Takes the first reading of this thread, twice: the first time takes longer than others, and all that follow would be later by that.
+    /// Takes the first reading of this thread, twice: the first time takes longer than others, and
+    /// all that follow would be later by that.
     #[cold]
     fn begin(&self) {
         match source() {
@@ -215,7 +239,8 @@ impl State {
         }
     }
 
-    /// Begins anew on what is another thread to the system, whose clock began at zero; what was given out stays.
+    /// Begins anew on what is another thread to the system, whose clock began at zero; what was
+    /// given out stays.
     #[cfg(unix)]
     fn forget(&self) {
         self.word.replace(Word::NONE).clear();
@@ -224,19 +249,23 @@ impl State {
     }
 }
 
-/// Returns where this thread shows others what it knows of its processor time, for as long as it lives.
+/// Returns where this thread shows others what it knows of its processor time, for as long as it
+/// lives.
 pub(crate) fn own_account() -> *const Account {
     STATE.with(|state| std::ptr::from_ref(&state.account))
 }
 
 /// Reads the counter, and then the thread's clock.
 ///
-/// A switch between the two does no harm: the clock stands still meanwhile, so the two agree as of before it, and the mark that it took away makes the next call settle again. An interrupt between
-/// them, which the clock counts, makes the processor time too long and the off-CPU time too short until the next reading sets that right. In the other order it would be too long, and
-/// what was given out cannot be taken back.
+/// A switch between the two does no harm: the clock stands still meanwhile, so the two agree as of
+/// before it, and the mark that it took away makes the next call settle again. An interrupt between
+/// them, which the clock counts, makes the processor time too long and the off-CPU time too short
+/// until the next reading sets that right. In the other order it would be too long, and what was
+/// given out cannot be taken back.
 fn read(word: Word, now_ticks: u64) -> Option<Reading> {
     word.set();
-    // With a mark, the counter is read behind it. A switch between a reading and the mark would go unseen.
+    // With a mark, the counter is read behind it. A switch between a reading and the mark would go
+    // unseen.
     let ticks = if now_ticks == NOT_READ || !word.is_none() {
         clock::ticks()
     } else {

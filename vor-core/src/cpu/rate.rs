@@ -1,8 +1,11 @@
 //! Nanoseconds of the thread's clock as ticks.
 //!
-//! The thread's clock counts as the kernel's scheduler does: at the rate of the raw monotonic clock, which nobody adjusts. The rate is measured against that clock over the milliseconds of the
-//! test at the start, which is some parts per million off, and again each time that the time since has doubled: after a second it is off by less than 0.1 parts per million. A stretch of a second
-//! on the processor is then right to a tenth of a microsecond, where the calibration of [`clock`](crate::clock) at the start may leave hundreds.
+//! The thread's clock counts as the kernel's scheduler does: at the rate of the raw monotonic
+//! clock, which nobody adjusts. The rate is measured against that clock over the milliseconds of
+//! the test at the start, which is some parts per million off, and again each time that the time
+//! since has doubled: after a second it is off by less than 0.1 parts per million. A stretch of a
+//! second on the processor is then right to a tenth of a microsecond, where the calibration of
+//! [`clock`](crate::clock) at the start may leave hundreds.
 
 use crate::clock;
 use crate::sync::Ordering;
@@ -10,17 +13,21 @@ use crate::sync::global::AtomicU64;
 
 /// Fraction bits of the rate.
 const BITS: u32 = 40;
-/// A rate that differs by more from the one before (in parts per million) is not believed unless it comes twice: a system that slept meanwhile has clocks that count that differently.
+/// A rate that differs by more from the one before (in parts per million) is not believed unless it
+/// comes twice: a system that slept meanwhile has clocks that count that differently.
 const MOST_CHANGE_PPM: u64 = 1_000;
 
-/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by anyone, relaxed: each value is good by itself.
+/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by anyone,
+/// relaxed: each value is good by itself.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// Where the measurement began. Written by `begin` and, with [`DUE`] taken, by `review`; read by who has taken that. Relaxed: the exchange of `DUE` orders them.
+/// Where the measurement began. Written by `begin` and, with [`DUE`] taken, by `review`; read by
+/// who has taken that. Relaxed: the exchange of `DUE` orders them.
 static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
 static FROM_NS: AtomicU64 = AtomicU64::new(0);
 /// The last rate that was not believed. Written and read by who has taken [`DUE`].
 static DOUBTED: AtomicU64 = AtomicU64::new(0);
-/// When to measure again. Taken by an exchange for `u64::MAX` (acquire), given back with a release; read by anyone, relaxed.
+/// When to measure again. Taken by an exchange for `u64::MAX` (acquire), given back with a release;
+/// read by anyone, relaxed.
 static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Begins to measure.

@@ -1,26 +1,33 @@
 //! The word that a thread shares with the kernel: `rseq_cs` of its restartable sequences.
 //!
-//! A thread that has registered (the GNU C library does so since 2.35) may put the address of a descriptor there, which names a range of code. When the kernel
-//! takes the thread off its processor, moves it or hands it a signal, it looks at the descriptor before the thread runs on. Where the thread is within the range, it is sent to an abort handler; where not, the
-//! kernel sets the word to null. The descriptor here names an empty range, in which no thread ever is, so all that ever happens is the latter.
+//! A thread that has registered (the GNU C library does so since 2.35) may put the address of a
+//! descriptor there, which names a range of code. When the kernel takes the thread off its
+//! processor, moves it or hands it a signal, it looks at the descriptor before the thread runs on.
+//! Where the thread is within the range, it is sent to an abort handler; where not, the kernel sets
+//! the word to null. The descriptor here names an empty range, in which no thread ever is, so all
+//! that ever happens is the latter.
 //!
-//! The kernel trusts the descriptor only when the four bytes before the abort handler are those that were agreed at the registration, and kills the process otherwise. It does not ask whether
+//! The kernel trusts the descriptor only when the four bytes before the abort handler are those
+//! that were agreed at the registration, and kills the process otherwise. It does not ask whether
 //! code stands there.
 //!
-//! From 6.19 on the kernel does this only where an interrupt took it from the program, and leaves the word alone where the thread waited in a system call. The test at the start finds out.
+//! From 6.19 on the kernel does this only where an interrupt took it from the program, and leaves
+//! the word alone where the thread waited in a system call. The test at the start finds out.
 
 #![expect(unsafe_code, reason = "an interface of the kernel and of the C library")]
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::sync::OnceLock;
 
-/// What the C library agreed with the kernel: the same as in its header, which is part of its interface.
+/// What the C library agreed with the kernel: the same as in its header, which is part of its
+/// interface.
 #[cfg(target_arch = "x86_64")]
 const SIGNATURE: u32 = 0x5305_3053;
 #[cfg(target_arch = "aarch64")]
 const SIGNATURE: u32 = 0xd428_bc00;
 
-/// Where in a thread's `struct rseq` the processor's number stands, which is negative where the thread is not registered.
+/// Where in a thread's `struct rseq` the processor's number stands, which is negative where the
+/// thread is not registered.
 const CPU_ID: usize = 4;
 /// Where the word stands.
 const RSEQ_CS: usize = 8;
@@ -58,7 +65,8 @@ static MARK: Descriptor = Descriptor {
     abort_ip: &raw const ABORT.handler,
 };
 
-/// A thread's word, or none. A `Word` of a thread never leaves that thread: the pointer keeps it from being sent.
+/// A thread's word, or none. A `Word` of a thread never leaves that thread: the pointer keeps it
+/// from being sent.
 #[derive(Clone, Copy)]
 pub(super) struct Word(*mut u64);
 
@@ -74,8 +82,10 @@ impl Word {
             return Self::NONE;
         };
         let area = thread_pointer().wrapping_offset(offset);
-        // SAFETY: the C library keeps a `struct rseq` at this distance from each thread's pointer, whether or not it could register it, for as long as the thread lives.
-        // The kernel changes the number only while the thread does not run in the program, so a volatile read sees a whole one.
+        // SAFETY: the C library keeps a `struct rseq` at this distance from each thread's pointer,
+        // whether or not it could register it, for as long as the thread lives. The kernel changes
+        // the number only while the thread does not run in the program, so a volatile read sees a
+        // whole one.
         let cpu_id = unsafe { area.wrapping_add(CPU_ID).cast::<c_int>().read_volatile() };
         if cpu_id < 0 {
             return Self::NONE;
@@ -90,8 +100,10 @@ impl Word {
     /// Returns whether the mark stands.
     #[inline(always)]
     pub(super) fn stands(self) -> bool {
-        // SAFETY: the word is a static, or this thread's and as long-lived as it; the child of a fork has it at the same address. The kernel changes it only while the thread does
-        // not run in the program, as a signal's handler would; so a volatile read is what it takes, and it keeps its place among the readings of clocks.
+        // SAFETY: the word is a static, or this thread's and as long-lived as it; the child of a
+        // fork has it at the same address. The kernel changes it only while the thread does not run
+        // in the program, as a signal's handler would; so a volatile read is what it takes, and it
+        // keeps its place among the readings of clocks.
         let word = unsafe { self.0.read_volatile() };
         word == (&raw const MARK).addr() as u64
     }
@@ -100,8 +112,10 @@ impl Word {
     pub(super) fn set(self) {
         if !self.is_none() {
             let mark = (&raw const MARK).expose_provenance() as u64;
-            // SAFETY: as for reading. Another user of the word in this thread, such as an allocator, is not within its own range of code now, since this code is running: in a
-            // handler of a signal the kernel has ended that first. So overwriting what it left takes nothing from it.
+            // SAFETY: as for reading. Another user of the word in this thread, such as an
+            // allocator, is not within its own range of code now, since this code is running: in a
+            // handler of a signal the kernel has ended that first. So overwriting what it left
+            // takes nothing from it.
             unsafe { self.0.write_volatile(mark) };
         }
     }
@@ -115,7 +129,8 @@ impl Word {
     }
 }
 
-/// Returns how far from a thread's pointer its `struct rseq` is, where the C library registers its threads.
+/// Returns how far from a thread's pointer its `struct rseq` is, where the C library registers its
+/// threads.
 fn offset() -> Option<isize> {
     static OFFSET: OnceLock<Option<isize>> = OnceLock::new();
     *OFFSET.get_or_init(|| {
@@ -125,18 +140,21 @@ fn offset() -> Option<isize> {
     })
 }
 
-/// Reads a variable of the C library, `None` where it has none of that name. The library wrote it before the program began.
+/// Reads a variable of the C library, `None` where it has none of that name. The library wrote it
+/// before the program began.
 fn symbol<T: Copy>(name: &CStr) -> Option<T> {
     // SAFETY: the name ends with a zero and lives across the call.
     let place = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: a place that is not null is that of a variable of the type that the C library's header declares: `const unsigned int` and `const ptrdiff_t`.
+    // SAFETY: a place that is not null is that of a variable of the type that the C library's
+    // header declares: `const unsigned int` and `const ptrdiff_t`.
     (!place.is_null()).then(|| unsafe { place.cast::<T>().read() })
 }
 
 fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the system's convention for threads has the pointer itself at its target, so this reads a word that is there.
+    // SAFETY: the system's convention for threads has the pointer itself at its target, so this
+    // reads a word that is there.
     unsafe {
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly))
     };

@@ -24,7 +24,8 @@ pub(super) fn read() -> Option<u64> {
     platform::read()
 }
 
-/// Reads the clock of the thread with this number, in the unit of [`read`]. `None` where there is no such thread, or the system does not tell.
+/// Reads the clock of the thread with this number, in the unit of [`read`]. `None` where there is
+/// no such thread, or the system does not tell.
 pub(super) fn read_of(os_id: u64) -> Option<u64> {
     platform::read_of(os_id)
 }
@@ -35,7 +36,8 @@ pub(super) fn counts_ticks() -> bool {
     platform::counts_ticks()
 }
 
-/// Returns the processor time that the calling thread has used, in nanoseconds. `None` where the system does not tell.
+/// Returns the processor time that the calling thread has used, in nanoseconds. `None` where the
+/// system does not tell.
 ///
 /// It is a system call of some hundred nanoseconds.
 ///
@@ -59,9 +61,11 @@ pub fn thread_cpu_ns() -> Option<u64> {
     }
 }
 
-/// Returns the processor time that the calling thread has used in the program and in the kernel, in nanoseconds, as finely as the system tells. `None` where it does not.
+/// Returns the processor time that the calling thread has used in the program and in the kernel, in
+/// nanoseconds, as finely as the system tells. `None` where it does not.
 ///
-/// Both never fall. Where the kernel looks at what a processor does only at its ticks, the share of each is an estimate; the sum is exact to two microseconds.
+/// Both never fall. Where the kernel looks at what a processor does only at its ticks, the share of
+/// each is an estimate; the sum is exact to two microseconds.
 #[must_use]
 pub fn user_sys_ns() -> Option<(u64, u64)> {
     platform::user_sys_ns()

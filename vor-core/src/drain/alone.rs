@@ -1,11 +1,15 @@
 //! The end of a process on Windows that does not go by the C library, as by `std::process::exit`.
 //!
-//! The system ends all other threads first, wherever they are. Then it tells the thread that asked for the end twice: where the thread has a value in a slot for fibers, which every thread gets
-//! that records, the slot's callback is called, as at the end of any thread; and with all libraries gone, what the program's image lists for the begins and ends of threads. The second comes
-//! on threads too that have recorded nothing; wine has the first alone.
+//! The system ends all other threads first, wherever they are. Then it tells the thread that asked
+//! for the end twice: where the thread has a value in a slot for fibers, which every thread gets
+//! that records, the slot's callback is called, as at the end of any thread; and with all libraries
+//! gone, what the program's image lists for the begins and ends of threads. The second comes on
+//! threads too that have recorded nothing; wine has the first alone.
 //!
-//! There is nobody to wait for: a lock that is held stays held for ever, and what it guards is half changed. Where all locks of the crate are open the engine is whole, and the rings hold what ended
-//! since the last pass. Where one is not, nothing is written any more, and the captures are those of a program that was killed.
+//! There is nobody to wait for: a lock that is held stays held for ever, and what it guards is half
+//! changed. Where all locks of the crate are open the engine is whole, and the rings hold what
+//! ended since the last pass. Where one is not, nothing is written any more, and the captures are
+//! those of a program that was killed.
 
 #[cfg(any(unix, windows))]
 pub(super) use ends::{end_without_a_word, is_possible};
@@ -87,13 +91,15 @@ mod ends {
     use super::is_open;
     use crate::{alloc, thread};
 
-    /// Returns whether all locks that the end takes are open. To be asked by the last thread: they stay so.
+    /// Returns whether all locks that the end takes are open. To be asked by the last thread: they
+    /// stay so.
     pub(in super::super) fn is_possible() -> bool {
         let are_open = |locks: &[fn() -> bool]| locks.iter().all(|is_open| is_open());
         are_open(&super::locks::ARE_OPEN) && is_open(&SETTINGS) && is_open(&ENGINE)
     }
 
-    /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of its thread-locals run.
+    /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of
+    /// its thread-locals run.
     pub(in super::super) fn end_without_a_word() {
         alloc::stay_inside();
         thread::stay_behind();
@@ -113,16 +119,19 @@ mod windows {
     use crate::sync::Ordering;
     use crate::sync::global::AtomicU32;
 
-    /// What the system calls when the image is loaded, when threads begin and end, and at the process's end.
+    /// What the system calls when the image is loaded, when threads begin and end, and at the
+    /// process's end.
     type OfImage = unsafe extern "system" fn(*mut c_void, u32, *mut c_void);
 
     /// The reason that says that the image is unloaded, or that the process ends.
     const PROCESS_DETACH: u32 = 0;
 
-    /// The slot whose callback is called at the ends of threads. Written once by [`watch`], read by threads as they begin to record, relaxed: a thread without a value ends without a call.
+    /// The slot whose callback is called at the ends of threads. Written once by [`watch`], read by
+    /// threads as they begin to record, relaxed: a thread without a value ends without a call.
     static SLOT: AtomicU32 = AtomicU32::new(FLS_OUT_OF_INDEXES);
 
-    /// The linker makes one list of all sections of this kind, in the order of their names. The standard library's runs the destructors of thread-locals and is called `.CRT$XLB`: this
+    /// The linker makes one list of all sections of this kind, in the order of their names. The
+    /// standard library's runs the destructors of thread-locals and is called `.CRT$XLB`: this
     /// comes before it, when the thread's state is still there.
     // SAFETY: the section holds pointers to functions of this type and nothing else.
     #[used]
@@ -130,7 +139,8 @@ mod windows {
     static AT_DETACH: OfImage = at_detach;
 
     unsafe extern "C" {
-        /// What tells the system that the image has such a list; the C library has it, and it is linked where something names it.
+        /// What tells the system that the image has such a list; the C library has it, and it is
+        /// linked where something names it.
         static _tls_used: u8;
     }
 
@@ -150,7 +160,8 @@ mod windows {
         // Named here, both stay in the program.
         std::hint::black_box((&raw const AT_DETACH, &raw const _tls_used));
         ONCE.call_once(|| {
-            // SAFETY: the function has the signature, does not unwind, and is there until `at_detach` gives the slot back.
+            // SAFETY: the function has the signature, does not unwind, and is there until
+            // `at_detach` gives the slot back.
             SLOT.store(unsafe { FlsAlloc(Some(at_thread_end)) }, Ordering::Relaxed);
         });
         watch_thread();
@@ -160,12 +171,14 @@ mod windows {
     pub(crate) fn watch_thread() {
         let slot = SLOT.load(Ordering::Relaxed);
         if slot != FLS_OUT_OF_INDEXES {
-            // SAFETY: the slot is this module's. The value is not null, as without one nothing is called, and nobody follows it.
+            // SAFETY: the slot is this module's. The value is not null, as without one nothing is
+            // called, and nobody follows it.
             unsafe { FlsSetValue(slot, ptr::without_provenance(1)) };
         }
     }
 
-    /// Returns whether the process ends and this is its last thread: from when the system has ended the others.
+    /// Returns whether the process ends and this is its last thread: from when the system has ended
+    /// the others.
     pub(in super::super) fn is_last_thread() -> bool {
         // SAFETY: the function only reads a flag, and every version of Windows has it.
         unsafe { RtlDllShutdownInProgress() != 0 }

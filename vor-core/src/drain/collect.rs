@@ -31,9 +31,11 @@ const PART: usize = 32;
 /// Texts that were pushed and whose span has not come yet, for one thread.
 #[derive(Debug, Default)]
 pub(super) struct PendingTexts {
-    /// Those for one span each, by ascending key; `None` where the span has come, and neither the first nor the last is.
+    /// Those for one span each, by ascending key; `None` where the span has come, and neither the
+    /// first nor the last is.
     waiting: VecDeque<(u64, Option<Pending>)>,
-    /// Those for any number of spans, each at the place that its key tells, until another one comes there.
+    /// Those for any number of spans, each at the place that its key tells, until another one comes
+    /// there.
     kept: Vec<(u64, Pending)>,
 }
 
@@ -52,7 +54,8 @@ pub(super) enum Pending {
 const SHORT_SLOTS: usize = 4;
 
 impl Pending {
-    /// Takes note of a text of so many bytes that stands in the slots of a record; a short one is not read yet.
+    /// Takes note of a text of so many bytes that stands in the slots of a record; a short one is
+    /// not read yet.
     pub(super) fn unread(more: &[Slot], bytes: usize, interner: &mut Interner) -> Self {
         if more.len() > SHORT_SLOTS || bytes > more.len() * 16 {
             return Self::Read(interner.read(more, bytes));
@@ -73,7 +76,8 @@ impl Pending {
     }
 }
 
-/// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes with text, and what dropped spans leave behind.
+/// Pending texts kept per thread. A text waits while its scope is open, so this bounds open scopes
+/// with text, and what dropped spans leave behind.
 const MAX_PENDING: usize = 1 << 14;
 
 impl PendingTexts {
@@ -179,7 +183,8 @@ pub(super) struct Context<'a> {
     pub(super) words: &'a mut dyn FnMut(SiteId) -> Words,
 }
 
-/// Appends the records of `slots`, in order, to `out`, up to the first that ended after `limit_ticks`. Returns the number of slots taken.
+/// Appends the records of `slots`, in order, to `out`, up to the first that ended after
+/// `limit_ticks`. Returns the number of slots taken.
 pub(super) fn collect(
     slots: &[Slot],
     limit_ticks: u64,
@@ -231,7 +236,8 @@ fn append_plain(slots: &[Slot], out: &mut ThreadBatch) {
         .extend(slots.iter().map(|slot| SiteId((slot[1] >> 32) as u32)));
 }
 
-/// Takes the record of any kind that `slots` begin with; returns its length in slots, or `None` when it ended after the limit.
+/// Takes the record of any kind that `slots` begin with; returns its length in slots, or `None`
+/// when it ended after the limit.
 fn take_record(
     slots: &[Slot],
     limit_ticks: u64,
@@ -242,7 +248,8 @@ fn take_record(
     let tag = (word1 >> 32) as u32;
     let low = word1 & 0xffff_ffff;
     let len = 1 + extensions(tag);
-    // Records are published whole, so there are as many; a broken ring must not become a panic in the program being measured.
+    // Records are published whole, so there are as many; a broken ring must not become a panic in
+    // the program being measured.
     let Some(more) = slots.get(1..len) else {
         return Some(slots.len());
     };

@@ -43,9 +43,11 @@ const LONGEST_NOTE: Duration = Duration::from_secs(10);
 /// How long a note waits for a pipe whose reader takes nothing.
 const PIPE_WAIT: Duration = Duration::from_millis(100);
 
-/// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given back by a store (release).
+/// Says who may write the file and use [`SHARED`]. Taken by an exchange (acquire), given back by a
+/// store (release).
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// The process that the rest belongs to, 0 where there is no capture. Written with `TAKEN` taken; read by notes, which then take it.
+/// The process that the rest belongs to, 0 where there is no capture. Written with `TAKEN` taken;
+/// read by notes, which then take it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that has used `TAKEN`. Exchanged by `watch`, under the lock of the settings.
 static OF_PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -109,7 +111,8 @@ impl Turn {
     }
 
     fn note(&mut self) -> &mut Option<Note> {
-        // SAFETY: the only value of this type is borrowed for as long as the reference lives, so nobody else touches the cell.
+        // SAFETY: the only value of this type is borrowed for as long as the reference lives, so
+        // nobody else touches the cell.
         unsafe { &mut *SHARED.0.get() }
     }
 
@@ -246,11 +249,13 @@ impl Note {
     }
 }
 
-/// Writes a record whole, or as much of it as the system takes, and returns how much that is; a reader passes over what is torn.
+/// Writes a record whole, or as much of it as the system takes, and returns how much that is; a
+/// reader passes over what is torn.
 fn write_all(file: libc::c_int, record: &[u8]) -> usize {
     let mut rest = record;
     while !rest.is_empty() {
-        // SAFETY: the bytes are readable for their length; whether the descriptor is good the system judges.
+        // SAFETY: the bytes are readable for their length; whether the descriptor is good the
+        // system judges.
         let written = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
         let error = io::Error::last_os_error().kind();
         match usize::try_from(written) {

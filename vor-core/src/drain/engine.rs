@@ -1,8 +1,10 @@
 //! The engine: what the worker does at each pass over the rings.
 //!
-//! A pass fixes a tick, *now*, under the lock of the marks and takes the marks made before it. For each mark in turn it collects from every ring what
-//! ended by the mark and finishes the frame; then it collects what ended by now. Whatever ended later stays in the rings, since a mark
-//! that is not made yet may still divide it. So a span belongs to the frame in which it ended, whenever the worker comes.
+//! A pass fixes a tick, *now*, under the lock of the marks and takes the marks made before it. For
+//! each mark in turn it collects from every ring what ended by the mark and finishes the frame;
+//! then it collects what ended by now. Whatever ended later stays in the rings, since a mark that
+//! is not made yet may still divide it. So a span belongs to the frame in which it ended, whenever
+//! the worker comes.
 
 use std::sync::Arc;
 
@@ -77,7 +79,8 @@ pub(super) struct Engine {
     pub(super) outputs: Outputs,
 }
 
-/// Passes for which the state of a thread that ended inside of scopes is kept: the process may be about to end, and then they are told.
+/// Passes for which the state of a thread that ended inside of scopes is kept: the process may be
+/// about to end, and then they are told.
 const GRACE_PASSES: u32 = 50;
 
 /// Emptied shares kept for the next batches.
@@ -214,7 +217,8 @@ impl Engine {
         }
     }
 
-    /// Looks about once a second whether the scopes' way is still the right one, or at once where that is due.
+    /// Looks about once a second whether the scopes' way is still the right one, or at once where
+    /// that is due.
     fn review_switch(&mut self, now_ticks: u64) {
         let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.reviewed_ticks));
         if passed_ns > 1_000_000_000 || switch::is_review_due() {
@@ -239,7 +243,8 @@ impl Engine {
             self.finish_frame(mark);
         }
         pass.active |= self.collect_until(now_ticks);
-        // What was closed when the open scopes were read is collected only where the pass went beyond that moment.
+        // What was closed when the open scopes were read is collected only where the pass went
+        // beyond that moment.
         if self.open_as_of_ticks <= now_ticks {
             self.report_open();
         }
@@ -251,7 +256,8 @@ impl Engine {
         pass
     }
 
-    /// Hands a snapshot of the heap to the sinks where one is due, or, with `anyhow`, wherever they are asked for.
+    /// Hands a snapshot of the heap to the sinks where one is due, or, with `anyhow`, wherever they
+    /// are asked for.
     pub(super) fn take_heap(&mut self, anyhow: bool) {
         if let Some(snapshot) = self.heap.snapshot(clock::ticks(), anyhow) {
             // After the snapshot: whatever it names is known by then.
@@ -260,7 +266,8 @@ impl Engine {
         }
     }
 
-    /// Leaves the states of ended threads where they are from now on: at the end of the process, what they have open is still to be told.
+    /// Leaves the states of ended threads where they are from now on: at the end of the process,
+    /// what they have open is still to be told.
     #[cfg(any(unix, windows))]
     pub(super) fn keep_ended(&mut self) {
         self.keeps_ended = true;
@@ -341,7 +348,8 @@ impl Engine {
         }
     }
 
-    /// Collects from all rings what ended by the limit, in as many batches as it takes. Returns whether there was anything.
+    /// Collects from all rings what ended by the limit, in as many batches as it takes. Returns
+    /// whether there was anything.
     fn collect_until(&mut self, limit_ticks: u64) -> bool {
         let mut any = false;
         loop {
@@ -472,7 +480,8 @@ impl Engine {
             if self.outputs.wants_trees() {
                 threads = self.trees.finish().threads;
             } else if self.trees.span_count() > 0 {
-                // The sink that wanted trees is gone; the next one must not get what this frame began with.
+                // The sink that wanted trees is gone; the next one must not get what this frame
+                // began with.
                 self.trees.finish();
             }
         }
@@ -555,19 +564,22 @@ impl Engine {
     }
 }
 
-/// Gives the engine's `take` what a thread has published; returns how many records the thread has dropped since it was asked last.
+/// Gives the engine's `take` what a thread has published; returns how many records the thread has
+/// dropped since it was asked last.
 fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]) -> usize) -> u64 {
     // Before the slots: what is dropped later is for the next time.
     let dropped = state.ring.dropped();
     #[expect(unsafe_code, reason = "the ring trusts its one consumer")]
-    // SAFETY: only the engine's passes call this, and the engine is behind one lock, so this is the only thread that consumes.
+    // SAFETY: only the engine's passes call this, and the engine is behind one lock, so this is the
+    // only thread that consumes.
     unsafe {
         state.ring.consume(take)
     };
     dropped - std::mem::replace(dropped_seen, dropped)
 }
 
-/// Returns what the words of a site's records are, asking the registry for the sites that came since.
+/// Returns what the words of a site's records are, asking the registry for the sites that came
+/// since.
 fn words_of(known: &mut Vec<Words>, site: crate::catalog::SiteId) -> Words {
     let index = (site.0 as usize).wrapping_sub(1);
     if index >= known.len() {

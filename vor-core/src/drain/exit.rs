@@ -1,6 +1,8 @@
-//! What happens when the program ends without a word: the sinks are finished at a normal exit, and flushed at a panic.
+//! What happens when the program ends without a word: the sinks are finished at a normal exit, and
+//! flushed at a panic.
 //!
-//! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see [`alone`].
+//! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see
+//! [`alone`].
 
 #![cfg_attr(
     any(unix, windows),
@@ -37,7 +39,8 @@ pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         at_exit();
-        // The hook cannot be changed during a panic; whoever enables recording in the course of one goes without.
+        // The hook cannot be changed during a panic; whoever enables recording in the course of one
+        // goes without.
         if std::thread::panicking() {
             return;
         }
@@ -59,7 +62,8 @@ fn at_exit() {
     extern "C" fn callback() {
         finish_quietly();
     }
-    // SAFETY: `atexit` is in every C library, and `callback` is a function without captures that does not unwind.
+    // SAFETY: `atexit` is in every C library, and `callback` is a function without captures that
+    // does not unwind.
     unsafe { atexit(callback) };
     #[cfg(windows)]
     alone::watch();
@@ -68,14 +72,15 @@ fn at_exit() {
 #[cfg(not(any(unix, windows)))]
 fn at_exit() {}
 
-/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and there is no one left to tell.
+/// As [`finish`], for callers outside of Rust: a panic must not cross into them, and there is no
+/// one left to tell.
 #[cfg(any(unix, windows))]
 pub(super) fn finish_quietly() {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(finish));
 }
 
-/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is one. Of a process's last thread, only those sinks are finished that
-/// need no other.
+/// Takes what is left, finishes every sink, and prints the table of counted scopes where there is
+/// one. Of a process's last thread, only those sinks are finished that need no other.
 #[cfg(any(unix, windows))]
 fn finish() {
     let is_alone = alone::is_last_thread();

@@ -1,8 +1,9 @@
 //! `fork`: the child has one thread, no worker, and must not touch its parent's files.
 //!
-//! Before the fork all locks of the crate are taken, in the order in which they nest, so that none is held by a thread that the child does not have. In
-//! the child the engine is forgotten, not dropped, since dropping would write its parent's buffers a second time; the next scope or
-//! mark starts a recorder of the child's own ([`super::rearm_if_forked`]).
+//! Before the fork all locks of the crate are taken, in the order in which they nest, so that none
+//! is held by a thread that the child does not have. In the child the engine is forgotten, not
+//! dropped, since dropping would write its parent's buffers a second time; the next scope or mark
+//! starts a recorder of the child's own ([`super::rearm_if_forked`]).
 
 #[cfg(not(unix))]
 pub(super) fn install() {}
@@ -46,13 +47,15 @@ mod unix {
     pub(in super::super) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: the three functions have the C signature, do not unwind, and live as long as the program.
+            // SAFETY: the three functions have the C signature, do not unwind, and live as long as
+            // the program.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         });
     }
 
     unsafe extern "C" fn before() {
-        // A fork from inside vor, by a sink, holds some of these locks already. Its child must not record.
+        // A fork from inside vor, by a sink, holds some of these locks already. Its child must not
+        // record.
         if thread::is_busy() {
             return;
         }
@@ -72,13 +75,15 @@ mod unix {
                     Box::new(callsite::lock()),
                 ],
             };
-            // A thread that is ending has no place for them; they are let go, and the child takes its chance.
+            // A thread that is ending has no place for them; they are let go, and the child takes
+            // its chance.
             let _ = HELD.try_with(|place| place.replace(Some(held)));
         });
     }
 
-    /// Starts a thread without the standard library: that keeps a list of its threads under a lock, which a thread that is just starting or ending
-    /// elsewhere in the parent leaves locked in the child for ever, and each of its threads takes it first.
+    /// Starts a thread without the standard library: that keeps a list of its threads under a lock,
+    /// which a thread that is just starting or ending elsewhere in the parent leaves locked in the
+    /// child for ever, and each of its threads takes it first.
     pub(in super::super) fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         type Run = Box<dyn FnOnce() + Send>;
 
@@ -96,7 +101,8 @@ mod unix {
         });
         let run = Box::into_raw(Box::new(run));
         let mut thread = MaybeUninit::uninit();
-        // SAFETY: no attributes means the usual ones, `begin` has the C signature and does not unwind, and takes the box over.
+        // SAFETY: no attributes means the usual ones, `begin` has the C signature and does not
+        // unwind, and takes the box over.
         let error = unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), begin, run.cast()) };
         if error != 0 {
             // SAFETY: no thread has come, so the box is still this function's.
@@ -111,7 +117,8 @@ mod unix {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn name_thread(name: &str) {
         if let Ok(name) = CString::new(name) {
-            // SAFETY: the name ends with a zero and lives across the call, which names the calling thread.
+            // SAFETY: the name ends with a zero and lives across the call, which names the calling
+            // thread.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
         }
     }

@@ -1,4 +1,5 @@
-//! Snapshots of the heap at an interval, for the capture and other sinks: what a leak is found by afterwards.
+//! Snapshots of the heap at an interval, for the capture and other sinks: what a leak is found by
+//! afterwards.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use crate::{alloc, clock};
 
 use super::report;
 
-/// Nanoseconds from one snapshot to the next; 0 means that nobody asked. Written by `start`, read by the worker, relaxed.
+/// Nanoseconds from one snapshot to the next; 0 means that nobody asked. Written by `start`, read
+/// by the worker, relaxed.
 static INTERVAL_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Shortest interval: a snapshot looks at everything that is in use.

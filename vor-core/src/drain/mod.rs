@@ -1,7 +1,8 @@
 //! The drain: switching recording on and off, marks, and the worker that empties the rings.
 //!
-//! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`. The engine behind one lock does the
-//! rest, on the thread `vor-drain`, or on the caller's in `flush()` and where there are no threads.
+//! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`.
+//! The engine behind one lock does the rest, on the thread `vor-drain`, or on the caller's in
+//! `flush()` and where there are no threads.
 
 #[cfg(any(unix, windows))]
 pub(crate) mod alone;
@@ -47,7 +48,8 @@ use marks::{Mark, Marks};
 /// Marks that the worker takes before it lets others have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
 
-/// The settings that outlive `enable`: what the engine needs when it is made, also in the child of a fork.
+/// The settings that outlive `enable`: what the engine needs when it is made, also in the child of
+/// a fork.
 #[derive(Clone, Debug)]
 struct Settings {
     start_ticks: u64,
@@ -65,7 +67,8 @@ struct Settings {
     opened: Option<(u64, PathBuf)>,
 }
 
-/// When a frame of the main set was marked last, in ticks. Written under the lock of the marks, read by anyone.
+/// When a frame of the main set was marked last, in ticks. Written under the lock of the marks,
+/// read by anyone.
 static LAST_MARK: AtomicU64 = AtomicU64::new(0);
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -82,7 +85,8 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does nothing where it is on.
+/// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does
+/// nothing where it is on.
 ///
 /// The environment is read at the first call; a later one only undoes a [`disable`].
 pub fn enable() {
@@ -98,7 +102,8 @@ pub fn enable() {
     config.enable();
 }
 
-/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and go on when recording is switched on again.
+/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and
+/// go on when recording is switched on again.
 pub fn disable() {
     if switch::is_on() {
         switch::set(false);
@@ -114,7 +119,8 @@ pub fn is_enabled() -> bool {
     switch::is_on()
 }
 
-/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine locked, and where vor is compiled out.
+/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine
+/// locked, and where vor is compiled out.
 pub(crate) fn start(config: Config) {
     if cfg!(feature = "off") {
         if let Some(path) = &config.capture {
@@ -239,12 +245,14 @@ fn measure_cpu(measures: Measures) {
     }
 }
 
-/// Switches recording on for a measurement, without reading the environment and without a sink of its own.
+/// Switches recording on for a measurement, without reading the environment and without a sink of
+/// its own.
 pub(crate) fn start_without_sinks() {
     start(Config::new());
 }
 
-/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has said so.
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has
+/// said so.
 #[cfg(feature = "puffin")]
 fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
     if let Some(allowed) = allowed {
@@ -270,7 +278,8 @@ fn begin(settings: &Settings, spawn: fn(Duration)) {
     }
 }
 
-/// Says whether a capture at `path` may begin. Where another is being written, that one goes on, and a line says so.
+/// Says whether a capture at `path` may begin. Where another is being written, that one goes on,
+/// and a line says so.
 fn may_begin(path: &Path, settings: &Settings) -> bool {
     let Some(running) = running_capture(settings) else {
         return true;
@@ -304,7 +313,8 @@ fn running_capture(settings: &Settings) -> Option<PathBuf> {
     with_settings(settings, |engine| engine.outputs.has(number)).then_some(path)
 }
 
-/// Opens the capture that the settings name. What stands in the way is reported, and the program runs on.
+/// Opens the capture that the settings name. What stands in the way is reported, and the program
+/// runs on.
 fn open_capture(settings: &mut Settings) {
     settings.opened = None;
     let Some((path, options)) = &settings.capture else {
@@ -337,8 +347,10 @@ fn open_capture(settings: &mut Settings) {
 
 /// Returns the file that the capture is being written to.
 ///
-/// It is not always the path that was asked for: where another process is writing there, it is `run.<pid>.vor` beside it. `None` where no capture is being
-/// written: none was asked for, it could not be opened or written, or it was closed; in the child of a fork until it records; and inside a sink.
+/// It is not always the path that was asked for: where another process is writing there, it is
+/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was asked for, it
+/// could not be opened or written, or it was closed; in the child of a fork until it records; and
+/// inside a sink.
 #[must_use]
 pub fn capture_path() -> Option<PathBuf> {
     if thread::is_busy() || switch::is_forked() {
@@ -347,11 +359,13 @@ pub fn capture_path() -> Option<PathBuf> {
     thread::while_busy(|| running_capture(locked(&SETTINGS).as_ref()?))
 }
 
-/// Closes the capture that is being written, with its index, and returns its path. `None` where no capture is being written, as for [`capture_path`], and where
-/// the end could not be written, which a line on stderr tells.
+/// Closes the capture that is being written, with its index, and returns its path. `None` where no
+/// capture is being written, as for [`capture_path`], and where the end could not be written, which
+/// a line on stderr tells.
 ///
-/// Everything that ended before the call is in it. Recording goes on for the other sinks, and another capture may be begun with
-/// [`Config::capture`]. Without this call the capture is closed when the process ends.
+/// Everything that ended before the call is in it. Recording goes on for the other sinks, and
+/// another capture may be begun with [`Config::capture`]. Without this call the capture is closed
+/// when the process ends.
 pub fn close_capture() -> Option<PathBuf> {
     if thread::is_busy() || switch::is_forked() {
         return None;
@@ -390,7 +404,8 @@ pub(crate) fn rearm_if_forked() {
     });
 }
 
-/// Runs `work` with the engine, which is made where it is missing. `None` before the first `enable`.
+/// Runs `work` with the engine, which is made where it is missing. `None` before the first
+/// `enable`.
 fn with_engine<R>(work: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let settings = locked(&SETTINGS).clone()?;
     Some(with_settings(&settings, work))
@@ -471,7 +486,8 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
     signals::without_signals(|| work(engine.get_or_insert_with(make)))
 }
 
-/// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go first.
+/// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go
+/// first.
 fn lock_engine() -> EngineGuard {
     EngineGuard::new(match ENGINE.try_lock() {
         Ok(engine) => engine,
@@ -485,7 +501,8 @@ fn lock_engine() -> EngineGuard {
     })
 }
 
-/// Takes what ended and was marked before the call. What comes meanwhile waits for the next pass, however fast it comes.
+/// Takes what ended and was marked before the call. What comes meanwhile waits for the next pass,
+/// however fast it comes.
 fn pass(engine: &mut Engine) -> Pass {
     let until_ticks = begin_pass(engine);
     let mut all = Pass::default();
@@ -533,7 +550,8 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
 
 /// Ends a frame of the main set and begins the next.
 ///
-/// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last mark belong to the frame that ends.
+/// The caller pays a constant: the worker does the rest. Metrics and I/O recorded since the last
+/// mark belong to the frame that ends.
 #[inline]
 pub fn frame_mark() {
     if !cfg!(feature = "off") && switch::is_on() {
@@ -548,7 +566,8 @@ fn mark_main() {
     }
 }
 
-/// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no spans of their own and no metrics.
+/// Ends a frame of the secondary set `name` and begins the next. Such frames have boundaries, no
+/// spans of their own and no metrics.
 #[inline]
 pub fn frame_mark_named(name: &str) {
     if !cfg!(feature = "off") && switch::is_on() {
@@ -612,7 +631,8 @@ fn mark(set: u32, taken: Taken) {
     }
 }
 
-/// Brings everything that ended before the call to the sinks, and their output to its destination. Returns when it is there.
+/// Brings everything that ended before the call to the sinks, and their output to its destination.
+/// Returns when it is there.
 pub fn flush() {
     if thread::is_busy() {
         return;
@@ -630,13 +650,14 @@ pub fn flush_recording() {
     flush();
 }
 
-/// Wakes the worker where it sleeps until called; with `urgent`, also from the sleep between two passes.
+/// Wakes the worker where it sleeps until called; with `urgent`, also from the sleep between two
+/// passes.
 pub(crate) fn wake(urgent: bool) {
     worker::wake(urgent);
 }
 
-/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be on: the sink then waits. From inside a sink
-/// nothing can be added.
+/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be
+/// on: the sink then waits. From inside a sink nothing can be added.
 pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
     add(name.into(), Box::new(sink), Outputs::add)
 }
@@ -690,7 +711,8 @@ impl Drop for SinkHandle {
     }
 }
 
-/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`] or [`Config::aggregate`] is on, and inside a sink.
+/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`]
+/// or [`Config::aggregate`] is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
@@ -700,8 +722,8 @@ pub fn stats() -> Vec<ScopeStats> {
     outside(read).unwrap_or_default()
 }
 
-/// Returns the statistics of every scope so far, by thread and call site. Threads that have ended are told together, first. Empty unless [`Config::aggregate`] is on, and
-/// inside a sink.
+/// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
+/// are told together, first. Empty unless [`Config::aggregate`] is on, and inside a sink.
 #[must_use]
 pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {
@@ -711,7 +733,8 @@ pub fn stats_by_thread() -> Vec<ThreadStats> {
     outside(read).unwrap_or_default()
 }
 
-/// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a sink.
+/// Returns the catalog as of the last pass, `None` before recording was first enabled and inside a
+/// sink.
 #[must_use]
 pub fn catalog() -> Option<Arc<Catalog>> {
     outside(|engine| {
@@ -728,7 +751,8 @@ pub fn failed_sinks() -> u64 {
     outside(|engine| engine.outputs.failed()).unwrap_or(0)
 }
 
-/// Asks the engine on behalf of the program. `None` inside a sink, where this very thread has the engine locked.
+/// Asks the engine on behalf of the program. `None` inside a sink, where this very thread has the
+/// engine locked.
 fn outside<R>(ask: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     if thread::is_busy() {
         return None;

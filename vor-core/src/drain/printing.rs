@@ -1,6 +1,8 @@
-//! The table of counted scopes on stderr: at the end of the process, and when the program is sent SIGUSR1.
+//! The table of counted scopes on stderr: at the end of the process, and when the program is sent
+//! SIGUSR1.
 //!
-//! The signal's handler only sets a flag. The worker looks at it ten times a second, or `frame_mark()` does where it drains by itself.
+//! The signal's handler only sets a flag. The worker looks at it ten times a second, or
+//! `frame_mark()` does where it drains by itself.
 
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ use crate::sync::global::AtomicBool;
 use super::engine::Engine;
 use super::{pass, report, signals, with_engine};
 
-/// Whether the table is printed. Set once by [`begin`], read by the worker and at the end of the process.
+/// Whether the table is printed. Set once by [`begin`], read by the worker and at the end of the
+/// process.
 static PRINTS: AtomicBool = AtomicBool::new(false);
 
 /// Longest sleep of a worker that may be asked for the table.

@@ -1,19 +1,22 @@
 //! Lines on stderr: how vor tells what went wrong without stopping the program.
 //!
-//! A line goes straight to the file descriptor, in one write. The standard library's lock would be of no use here: in the child of a fork a thread that is
-//! gone may hold it, and a closed stderr must not become a panic in the program being measured.
-//! A browser has a console instead. Reasons that only those want who look for them are [`detail`]s.
+//! A line goes straight to the file descriptor, in one write. The standard library's lock would be
+//! of no use here: in the child of a fork a thread that is gone may hold it, and a closed stderr
+//! must not become a panic in the program being measured. A browser has a console instead. Reasons
+//! that only those want who look for them are [`detail`]s.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::io::Write;
 
-/// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line; where there is no stderr, nothing happens.
+/// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line; where
+/// there is no stderr, nothing happens.
 pub fn line(text: &str) {
     write(format!("vor: {}\n", escaped(text)).as_bytes());
 }
 
-/// Tells a reason to those who look for it: an event of `tracing` at the level `DEBUG`, which needs that feature and a subscriber. In browsers, where nobody takes
-/// the event, it is a line of the console at the level that is hidden unless asked for.
+/// Tells a reason to those who look for it: an event of `tracing` at the level `DEBUG`, which needs
+/// that feature and a subscriber. In browsers, where nobody takes the event, it is a line of the
+/// console at the level that is hidden unless asked for.
 pub(crate) fn detail(text: &str) {
     #[cfg(feature = "tracing")]
     if tracing::enabled!(target: "vor", tracing::Level::DEBUG) {

@@ -8,8 +8,8 @@ use crate::{alloc, clock};
 
 /// Makes the system values of each frame. Owned by the worker.
 ///
-/// The process is sampled at most a hundred times a second. A frame that ends sooner after the last sample has no rows that count
-/// something since then, and the latest value of the others.
+/// The process is sampled at most a hundred times a second. A frame that ends sooner after the last
+/// sample has no rows that count something since then, and the latest value of the others.
 #[derive(Debug)]
 pub(super) struct FrameSampler {
     process: ProcessSampler,
@@ -17,7 +17,8 @@ pub(super) struct FrameSampler {
     /// What `last` says by itself: the rows of frames that end before the next sample.
     latest: SystemSample,
     sampled_at_ticks: u64,
-    /// Whether the program's allocator is tracked, which it is from its first allocation on or never.
+    /// Whether the program's allocator is tracked, which it is from its first allocation on or
+    /// never.
     counts_allocations: bool,
 }
 

@@ -1,10 +1,11 @@
 //! Signals that vor must not cause or take, and the one by which it is asked for a table.
 //!
-//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE; both end the program unless it says otherwise. It is vor's
-//! write and not the program's, so the program must not die of it: the signals are blocked around the write, which then returns an
-//! error, and the sink is switched off. Ignoring them instead would change the whole process and what it passes on to its children.
-//! A write into a pipe that is full must not hold the program up either; [`wait_for_room`] waits as
-//! long as it may.
+//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE;
+//! both end the program unless it says otherwise. It is vor's write and not the program's, so the
+//! program must not die of it: the signals are blocked around the write, which then returns an
+//! error, and the sink is switched off. Ignoring them instead would change the whole process and
+//! what it passes on to its children. A write into a pipe that is full must not hold the program up
+//! either; [`wait_for_room`] waits as long as it may.
 
 #[cfg(not(unix))]
 pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
@@ -46,7 +47,8 @@ mod unix {
     use crate::sync::Ordering;
     use crate::sync::global::AtomicBool;
 
-    /// Whether SIGUSR1 has come. Set by its handler, taken by [`is_table_asked_for`]; it guards nothing.
+    /// Whether SIGUSR1 has come. Set by its handler, taken by [`is_table_asked_for`]; it guards
+    /// nothing.
     static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
     const OF_WRITES: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
@@ -62,7 +64,8 @@ mod unix {
 
     fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initialises the set that it is given, and `sigaddset` only changes a set that is initialised.
+        // SAFETY: `sigemptyset` initialises the set that it is given, and `sigaddset` only changes
+        // a set that is initialised.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -78,7 +81,8 @@ mod unix {
     impl Masked {
         fn block(set: &libc::sigset_t) -> Self {
             let mut before = set_of(&[]);
-            // SAFETY: both sets are initialised and live across the call, which changes nothing but this thread's mask and `before`.
+            // SAFETY: both sets are initialised and live across the call, which changes nothing but
+            // this thread's mask and `before`.
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, &mut before) };
             Self(before)
         }
@@ -86,7 +90,8 @@ mod unix {
 
     impl Drop for Masked {
         fn drop(&mut self) {
-            // SAFETY: the set was filled by `block`; the call changes nothing but this thread's mask.
+            // SAFETY: the set was filled by `block`; the call changes nothing but this thread's
+            // mask.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
         }
     }
@@ -106,7 +111,8 @@ mod unix {
         for ((signal, was), is) in OF_WRITES.into_iter().zip(before).zip(pending()) {
             if is && !was {
                 let mut taken = 0;
-                // SAFETY: the signal is blocked and pending, so the call takes it and returns at once.
+                // SAFETY: the signal is blocked and pending, so the call takes it and returns at
+                // once.
                 unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
             }
         }
@@ -141,7 +147,8 @@ mod unix {
         }
     }
 
-    /// Takes SIGUSR1 for the table of counted scopes, unless the program has a use for it or ignores it. A handler that the program installs later replaces this one.
+    /// Takes SIGUSR1 for the table of counted scopes, unless the program has a use for it or
+    /// ignores it. A handler that the program installs later replaces this one.
     pub(in super::super) fn listen() {
         extern "C" fn note(_: libc::c_int) {
             IS_ASKED_FOR.store(true, Ordering::Relaxed);
@@ -158,7 +165,8 @@ mod unix {
         // Calls of the program that wait go on.
         action.sa_flags = libc::SA_RESTART;
         action.sa_mask = set_of(&[]);
-        // SAFETY: the action is whole, and its handler does nothing but store into an atomic, which is allowed at any moment.
+        // SAFETY: the action is whole, and its handler does nothing but store into an atomic, which
+        // is allowed at any moment.
         unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     }
 
@@ -167,7 +175,8 @@ mod unix {
         IS_ASKED_FOR.load(Ordering::Relaxed) && IS_ASKED_FOR.swap(false, Ordering::Relaxed)
     }
 
-    /// Runs `start` such that a thread started in it takes none of the program's signals: their handlers expect a thread of the program.
+    /// Runs `start` such that a thread started in it takes none of the program's signals: their
+    /// handlers expect a thread of the program.
     pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
         let mut all = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.

@@ -1,9 +1,11 @@
-//! Passing over the records of one ring while nobody looks at spans: they are counted, and only texts are noted, which spans may have that are looked at later.
+//! Passing over the records of one ring while nobody looks at spans: they are counted, and only
+//! texts are noted, which spans may have that are looked at later.
 
 use super::collect::{Interner, Pending, PendingTexts, RUN, plain_run};
 use crate::ring::{SITE_BITS, Slot, Special, TAG_LONG, TAG_SPECIAL, extensions};
 
-/// Passes over the records of `slots`, in order, up to the first that ended after `limit_ticks`, and adds to `spans` how many of them are. Returns the number of slots passed.
+/// Passes over the records of `slots`, in order, up to the first that ended after `limit_ticks`,
+/// and adds to `spans` how many of them are. Returns the number of slots passed.
 pub(super) fn skim(
     slots: &[Slot],
     limit_ticks: u64,
@@ -25,7 +27,8 @@ pub(super) fn skim(
             at += plain;
             continue;
         }
-        // Records are published whole, so there are as many; a broken ring must not become a panic in the program being measured.
+        // Records are published whole, so there are as many; a broken ring must not become a panic
+        // in the program being measured.
         let Some(more) = rest.get(1..len) else {
             at = slots.len();
             break;

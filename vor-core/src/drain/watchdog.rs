@@ -1,7 +1,9 @@
 //! The watchdog: what every thread is doing when a frame or a scope takes longer than it may.
 //!
-//! The worker looks several times within the limit. What it finds goes to stderr and, as messages on the worker's own track, to the sinks. A stall is told once: the frame
-//! that was told is not told again, and neither is a scope that was open for half the limit when its thread was told, since a stall makes scope after scope old that was opened for the same thing.
+//! The worker looks several times within the limit. What it finds goes to stderr and, as messages
+//! on the worker's own track, to the sinks. A stall is told once: the frame that was told is not
+//! told again, and neither is a scope that was open for half the limit when its thread was told,
+//! since a stall makes scope after scope old that was opened for the same thing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +17,8 @@ use crate::{clock, switch};
 
 use super::{last_mark_ticks, report};
 
-/// How long a frame or a scope may take, in nanoseconds; 0 means that nobody asked. Written by `start`, read by the worker, relaxed.
+/// How long a frame or a scope may take, in nanoseconds; 0 means that nobody asked. Written by
+/// `start`, read by the worker, relaxed.
 static LIMIT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// How often the worker looks within the limit.

@@ -1,9 +1,10 @@
 //! The worker thread, and how it sleeps.
 //!
 //! While the program records, a pass begins a drain interval after the last one began, or at once
-//! when a ring has filled by a quarter. After a second without
-//! anything to do the worker arms the rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
-//! with the arming can go unnoticed, so the worker looks again one interval later before it sleeps for long.
+//! when a ring has filled by a quarter. After a second without anything to do the worker arms the
+//! rings, so that the next push or mark wakes it, and sleeps for long stretches. A push that races
+//! with the arming can go unnoticed, so the worker looks again one interval later before it sleeps
+//! for long.
 
 use std::sync::Mutex;
 use std::thread::Thread;
@@ -22,9 +23,11 @@ use super::{Pass, WAITING, begin_pass, locked, report, signals, step, with_engin
 
 /// The worker, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
-/// Set by the worker while it sleeps until called; read by pushes on their cold path and by marks. Relaxed would do: a lost wake-up is made up for by the long sleep's end.
+/// Set by the worker while it sleeps until called; read by pushes on their cold path and by marks.
+/// Relaxed would do: a lost wake-up is made up for by the long sleep's end.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// Set by the first push that finds a ring a quarter full, cleared by the worker, so that one wake-up is made and not thousands.
+/// Set by the first push that finds a ring a quarter full, cleared by the worker, so that one
+/// wake-up is made and not thousands.
 static CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Passes without anything to do before the worker sleeps until called.
@@ -127,7 +130,8 @@ fn run(interval: Duration) {
         }
         watchdog.look();
         if pressed || more {
-            // The lock is not fair: without a pause the worker would have it again before anyone who waits is awake.
+            // The lock is not fair: without a pause the worker would have it again before anyone
+            // who waits is awake.
             if WAITING.load(Ordering::SeqCst) > 0 {
                 std::thread::sleep(GIVE_WAY);
             }

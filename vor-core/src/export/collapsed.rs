@@ -1,6 +1,8 @@
-//! Collapsed stacks: the text that `flamegraph.pl`, inferno, speedscope and most other flame graph tools read.
+//! Collapsed stacks: the text that `flamegraph.pl`, inferno, speedscope and most other flame graph
+//! tools read.
 //!
-//! Each distinct stack is a line: its frames from the outermost to the innermost with `;` between them, a space, and the self time in nanoseconds of all its spans together.
+//! Each distinct stack is a line: its frames from the outermost to the innermost with `;` between
+//! them, a space, and the self time in nanoseconds of all its spans together.
 //!
 //! ```text
 //! main;step;decode 1250300

@@ -1,6 +1,8 @@
-//! Comma-separated values as RFC 4180 has them, with line feeds as line ends: spans, a row each, and metrics, a row per frame.
+//! Comma-separated values as RFC 4180 has them, with line feeds as line ends: spans, a row each,
+//! and metrics, a row per frame.
 //!
-//! Spans come from frames with trees, so that depth and self time are known, in the order of frame, thread and start:
+//! Spans come from frames with trees, so that depth and self time are known, in the order of frame,
+//! thread and start:
 //!
 //! | column | value |
 //! |---|---|
@@ -40,9 +42,11 @@ pub struct SpanCsv<W: Write> {
     around: Vec<usize>,
 }
 
-/// Writes the metrics of the main frames: `frame`, then a column per metric, empty where a frame has no value.
+/// Writes the metrics of the main frames: `frame`, then a column per metric, empty where a frame
+/// has no value.
 ///
-/// The first row names the columns, so they must be known before the first frame: from a capture they all are.
+/// The first row names the columns, so they must be known before the first frame: from a capture
+/// they all are.
 #[derive(Debug)]
 pub struct MetricsCsv<W: Write> {
     out: Rows<W>,
@@ -224,7 +228,8 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
         for column in 0..self.columns {
             row.push(b',');
             if let Some(metric) = metrics.next_if(|metric| metric.column as usize == column) {
-                // Writing to a `Vec` does not fail. The shortest text that reads back to the same number.
+                // Writing to a `Vec` does not fail. The shortest text that reads back to the same
+                // number.
                 drop(write!(row, "{}", metric.value));
             }
         }
@@ -241,7 +246,8 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
     ///
     /// # Errors
     ///
-    /// When the writer fails, and when values had no column because their metric was declared after the heading was written.
+    /// When the writer fails, and when values had no column because their metric was declared after
+    /// the heading was written.
     fn finish(&mut self) -> Result<(), Error> {
         self.out.flush()?;
         match std::mem::take(&mut self.late_values) {

@@ -1,4 +1,5 @@
-//! Other programs' formats: each exporter is a [`FrameSink`](crate::sink::FrameSink) over a writer, and cannot tell a running program from a capture.
+//! Other programs' formats: each exporter is a [`FrameSink`](crate::sink::FrameSink) over a writer,
+//! and cannot tell a running program from a capture.
 
 pub mod chrome;
 pub mod collapsed;
@@ -27,7 +28,8 @@ use rustc_hash::FxHashSet;
 use crate::batch::ArgValue;
 use crate::catalog::{Catalog, SiteInfo, ThreadId};
 
-/// Returns the wall-clock time from which exporters count: the first point of the catalog's timeline, in nanoseconds since 1970.
+/// Returns the wall-clock time from which exporters count: the first point of the catalog's
+/// timeline, in nanoseconds since 1970.
 ///
 /// Viewers hold times as floating-point numbers, in which nanoseconds since 1970 do not fit.
 pub(crate) fn origin_ns(catalog: &Catalog) -> i64 {
@@ -49,7 +51,8 @@ const FIRST_MADE_TID: u64 = 1 << 30;
 
 /// Numbers of threads in a trace.
 ///
-/// The operating system gives a number again after its thread is gone; a track must not hold two threads.
+/// The operating system gives a number again after its thread is gone; a track must not hold two
+/// threads.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     taken: FxHashSet<u64>,
@@ -67,7 +70,8 @@ impl Numbers {
     }
 }
 
-/// Returns the name of a call site's argument; a value beyond the declared names is called by its position.
+/// Returns the name of a call site's argument; a value beyond the declared names is called by its
+/// position.
 pub(crate) fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str> {
     match site.and_then(|site| site.arg_names.get(position)) {
         Some(name) => Cow::Borrowed(name),
@@ -75,7 +79,8 @@ pub(crate) fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str>
     }
 }
 
-/// Returns the keys of the first arguments of a call site. A map has each key once, so a name that another argument of the site has becomes one of its position.
+/// Returns the keys of the first arguments of a call site. A map has each key once, so a name that
+/// another argument of the site has becomes one of its position.
 ///
 /// # Examples
 ///

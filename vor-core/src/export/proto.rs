@@ -1,6 +1,8 @@
-//! The protobuf wire format, as far as traces and profiles need it: fields appended to a buffer, without an object in between.
+//! The protobuf wire format, as far as traces and profiles need it: fields appended to a buffer,
+//! without an object in between.
 //!
-//! A message that stands in another one is written in place, and its length put before it afterwards.
+//! A message that stands in another one is written in place, and its length put before it
+//! afterwards.
 
 /// Bytes that a varint may take.
 pub(super) const MAX_VARINT_BYTES: usize = 10;
@@ -19,7 +21,8 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` to the beginning of `bytes`, which has room for it; returns how many bytes that took.
+/// Writes `value` to the beginning of `bytes`, which has room for it; returns how many bytes that
+/// took.
 #[inline(always)]
 pub(super) fn write_varint(bytes: &mut [u8; MAX_VARINT_BYTES], mut value: u64) -> usize {
     let mut at = 0;

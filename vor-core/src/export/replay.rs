@@ -1,15 +1,20 @@
-//! The begins and ends of a thread's spans in the order of time, from batches, in which they stand in the order in which they ended.
+//! The begins and ends of a thread's spans in the order of time, from batches, in which they stand
+//! in the order in which they ended.
 //!
-//! A format that writes a span's begin before what is inside it needs to know of the span before it has ended. So the whole recording is held, 20 bytes a span,
-//! in a [`Spill`], and played when it is over:
+//! A format that writes a span's begin before what is inside it needs to know of the span before it
+//! has ended. So the whole recording is held, 20 bytes a span, in a [`Spill`], and played when it
+//! is over:
 //!
-//! 1. *Backwards.* Read from the last span to the first, parents come before their children, and later siblings before earlier ones. A stack of the spans that are around the current
-//!    one then suffices to make all ends and begins, from the last to the first. They go into a second stack of records.
+//! 1. *Backwards.* Read from the last span to the first, parents come before their children, and
+//!    later siblings before earlier ones. A stack of the spans that are around the current one then
+//!    suffices to make all ends and begins, from the last to the first. They go into a second stack
+//!    of records.
 //! 2. *Forwards.* Popping that stack gives them from the first to the last.
 //!
-//! Memory is bounded by the number of threads and the depth of their scopes. What is a span's parent is decided as in the trees of frames
-//! ([`TreeBuilder`](crate::frame::TreeBuilder)), but for the frame: a scope around many frames contains what ended in all of them. Spans of a damaged capture that overlap are cut, so
-//! that begins and ends are always balanced and never step back.
+//! Memory is bounded by the number of threads and the depth of their scopes. What is a span's
+//! parent is decided as in the trees of frames ([`TreeBuilder`](crate::frame::TreeBuilder)), but
+//! for the frame: a scope around many frames contains what ended in all of them. Spans of a damaged
+//! capture that overlap are cut, so that begins and ends are always balanced and never step back.
 
 use std::io;
 use std::sync::Arc;
@@ -67,7 +72,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes those of a thread's spans that `keep` says, and sees the thread. The batches of a thread must come in their order.
+    /// Takes those of a thread's spans that `keep` says, and sees the thread. The batches of a
+    /// thread must come in their order.
     pub(super) fn push_thread(
         &mut self,
         batch: &ThreadBatch,
@@ -100,7 +106,8 @@ impl Replay {
         threads
     }
 
-    /// Gives all begins and ends of a thread to `take`, in the order of time, parents around their children. They are forgotten thereby.
+    /// Gives all begins and ends of a thread to `take`, in the order of time, parents around their
+    /// children. They are forgotten thereby.
     pub(super) fn play(
         &mut self,
         thread: ThreadId,

@@ -1,13 +1,16 @@
-//! Marker files for samply, which shows them in the Firefox Profiler beside the samples that it took itself.
+//! Marker files for samply, which shows them in the Firefox Profiler beside the samples that it
+//! took itself.
 //!
-//! samply reads a text file per thread, `marker-<pid>-<tid>.txt`. A line is a marker: begin and end in nanoseconds of the system's monotonic clock, and what it is called.
+//! samply reads a text file per thread, `marker-<pid>-<tid>.txt`. A line is a marker: begin and end
+//! in nanoseconds of the system's monotonic clock, and what it is called.
 //!
 //! ```text
 //! 81250440121 81250441770 decode (bytes=4096)
 //! ```
 //!
-//! Spans and tasks are lines of their length, messages of none; frames, metrics and drops have no place in the format. samply sorts the lines itself, so they are written as they come.
-//! How samply learns of the files is said where they are made: `sink::samply`.
+//! Spans and tasks are lines of their length, messages of none; frames, metrics and drops have no
+//! place in the format. samply sorts the lines itself, so they are written as they come. How samply
+//! learns of the files is said where they are made: `sink::samply`.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +25,8 @@ use crate::clock::ClockSnapshot;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
-/// Writes the lines of marker files. `W` is called with pieces of a thread's file, whole lines each.
+/// Writes the lines of marker files. `W` is called with pieces of a thread's file, whole lines
+/// each.
 pub struct SamplyExporter<W> {
     write: W,
     clock: ClockSnapshot,
@@ -135,7 +139,8 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for
     }
 }
 
-/// Returns what the monotonic clock said at a tick: it runs like the wall clock, as long as nobody sets that, and the catalog's timeline leaves out when somebody does.
+/// Returns what the monotonic clock said at a tick: it runs like the wall clock, as long as nobody
+/// sets that, and the catalog's timeline leaves out when somebody does.
 fn monotonic_ns(clock: &ClockSnapshot, catalog: &Catalog, ticks: u64) -> u64 {
     let since_ns = i128::from(catalog.unix_ns(ticks)) - i128::from(catalog.unix_ns(clock.ticks));
     let ns = i128::from(clock.monotonic_ns) + since_ns;
@@ -149,7 +154,8 @@ fn push_times(lines: &mut Vec<u8>, clock: &ClockSnapshot, catalog: &Catalog, tic
     }
 }
 
-/// Ends a line whose name begins at `name_from`: what would end it early becomes a space, and a marker without a name would be refused.
+/// Ends a line whose name begins at `name_from`: what would end it early becomes a space, and a
+/// marker without a name would be refused.
 fn end_line(lines: &mut Vec<u8>, name_from: usize) {
     if lines.len() == name_from {
         lines.push(b'?');

@@ -1,10 +1,14 @@
 //! speedscope's own JSON: a timeline and a flame graph per thread.
 //!
-//! A file has a table of frames, with name, file and line, and a profile of kind `evented` per thread, in which a span is an event `O` where it begins and an event `C`
-//! where it ends, in nanoseconds since the begin of the recording. Events must be in the order of time and balanced, so spans are held, beyond some megabytes in a
-//! temporary file, and everything is written by [`finish`](FrameSink::finish): see `export::replay`. Memory is bounded by the numbers of call sites and threads.
+//! A file has a table of frames, with name, file and line, and a profile of kind `evented` per
+//! thread, in which a span is an event `O` where it begins and an event `C` where it ends, in
+//! nanoseconds since the begin of the recording. Events must be in the order of time and balanced,
+//! so spans are held, beyond some megabytes in a temporary file, and everything is written by
+//! [`finish`](FrameSink::finish): see `export::replay`. Memory is bounded by the numbers of call
+//! sites and threads.
 //!
-//! The file is called by the process's name, and says in it how many spans were dropped. Messages, arguments, tasks (they overlap) and metrics have no place in the format.
+//! The file is called by the process's name, and says in it how many spans were dropped. Messages,
+//! arguments, tasks (they overlap) and metrics have no place in the format.
 
 use std::io::{self, Write};
 use std::sync::Arc;

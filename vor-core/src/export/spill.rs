@@ -154,7 +154,8 @@ impl Spill {
     }
 }
 
-/// A file that is gone with its value: at once where the system lets an open file lose its name, else when it is closed.
+/// A file that is gone with its value: at once where the system lets an open file lose its name,
+/// else when it is closed.
 #[derive(Debug)]
 struct Temporary {
     file: Option<File>,
@@ -176,7 +177,8 @@ impl Temporary {
             match options.open(&path) {
                 Ok(file) => {
                     if cfg!(unix) {
-                        // Whatever stands in the way of that leaves a file behind, and does no harm else.
+                        // Whatever stands in the way of that leaves a file behind, and does no harm
+                        // else.
                         let _ = std::fs::remove_file(&path);
                     }
                     return Ok(Self {

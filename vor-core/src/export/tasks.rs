@@ -1,12 +1,17 @@
-//! Asynchronous tasks as viewers want them: told of when they begin, and on tracks on which they do not overlap.
+//! Asynchronous tasks as viewers want them: told of when they begin, and on tracks on which they do
+//! not overlap.
 //!
-//! A recording has a task when it has ended, and before that what happened in it. So the first event of a task tells that it has begun: a poll begins where the task
-//! does. Each task gets a *lane* among those of its call site, which no other one has at the same time; a lane that has become free is given again, so there are as
-//! many lanes as tasks of the call site were ever open at once.
+//! A recording has a task when it has ended, and before that what happened in it. So the first
+//! event of a task tells that it has begun: a poll begins where the task does. Each task gets a
+//! *lane* among those of its call site, which no other one has at the same time; a lane that has
+//! become free is given again, so there are as many lanes as tasks of the call site were ever open
+//! at once.
 //!
-//! A task moves between threads, and a batch has the events of one thread after those of another: [`in_order`] takes them by time. The drain hands over everything that
-//! ended before a moment, so no batch has a poll that comes before one of an earlier batch. Only a capture that holds more than 256 KiB of events of one
-//! drain has them in several batches; a poll that comes too late from there is left out, as it would stand before its task.
+//! A task moves between threads, and a batch has the events of one thread after those of another:
+//! [`in_order`] takes them by time. The drain hands over everything that ended before a moment, so
+//! no batch has a poll that comes before one of an earlier batch. Only a capture that holds more
+//! than 256 KiB of events of one drain has them in several batches; a poll that comes too late from
+//! there is left out, as it would stand before its task.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -74,7 +79,8 @@ pub(crate) struct OpenTasks {
 }
 
 impl OpenTasks {
-    /// Takes an event; returns the task it belongs to, and whether that begins with it. `None` where the task is not known.
+    /// Takes an event; returns the task it belongs to, and whether that begins with it. `None`
+    /// where the task is not known.
     pub(crate) fn event(&mut self, event: &TaskEvent) -> Option<(OpenTask, bool)> {
         self.last_ticks = self.last_ticks.max(event.end_ticks());
         if let Some(open) = self.open.get(&event.task) {
@@ -123,7 +129,8 @@ impl OpenTasks {
         (open, known.is_none())
     }
 
-    /// Returns the tasks that have begun and not ended, by their begin, and the last tick at which anything happened in any task.
+    /// Returns the tasks that have begun and not ended, by their begin, and the last tick at which
+    /// anything happened in any task.
     pub(crate) fn take_open(&mut self) -> (Vec<OpenTask>, u64) {
         let mut open: Vec<OpenTask> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_unstable_by_key(|open| (open.start_ticks, open.id));

@@ -1,9 +1,12 @@
 //! What macOS says of a GPU, read from its property lists: the half that needs no macOS.
 //!
-//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose keys differ from driver to driver: a chip of Apple's, a card of AMD's and Intel's in a
-//! processor each tell of their work and of their memory in words of their own. Energy comes from the counters of IOReport: a list of channels, each with a group, a name, a unit and a
-//! number; Macs with processors of Intel's have none, but a card of AMD's says in its dictionary what it draws. None of it is documented, so nothing is taken for granted: what is missing
-//! or of another kind than it was seen to be is no value.
+//! The registry has an `IOAccelerator` per GPU with a dictionary `PerformanceStatistics`, whose
+//! keys differ from driver to driver: a chip of Apple's, a card of AMD's and Intel's in a processor
+//! each tell of their work and of their memory in words of their own. Energy comes from the
+//! counters of IOReport: a list of channels, each with a group, a name, a unit and a number; Macs
+//! with processors of Intel's have none, but a card of AMD's says in its dictionary what it draws.
+//! None of it is documented, so nothing is taken for granted: what is missing or of another kind
+//! than it was seen to be is no value.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +67,8 @@ pub(super) fn statistics(performance: &Property) -> Statistics {
     Statistics {
         util_pct: percent("Device Utilization %").or_else(|| percent("GPU Activity(%)")),
         renderer_pct: percent("Renderer Utilization %"),
-        // A chip of Apple's; a card with memory of its own; a GPU that has none, and so says 0 of it.
+        // A chip of Apple's; a card with memory of its own; a GPU that has none, and so says 0 of
+        // it.
         mem_bytes: bytes("In use system memory")
             .or_else(|| bytes("inUseVidMemoryBytes").filter(|value| *value > 0.0))
             .or_else(|| bytes("inUseSysMemoryBytes")),
@@ -85,7 +89,8 @@ pub(super) struct Channel {
 /// The group of channels that count energy.
 pub(super) const ENERGY_GROUP: &str = "Energy Model";
 
-/// Returns the joules that the GPU used between two samples. The unit differs from chip to chip; one that is not known is no energy.
+/// Returns the joules that the GPU used between two samples. The unit differs from chip to chip;
+/// one that is not known is no energy.
 pub(super) fn gpu_joules(channels: &[Channel]) -> Option<f64> {
     let is_gpus = |channel: &&Channel| channel.group == ENERGY_GROUP && channel.name == "GPU Energy";
     let channel = channels.iter().find(is_gpus)?;
@@ -105,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// What `ioreg -r -c IOAccelerator` said of GPUs on real Macs, as their owners published it: shortened to what a reader could take for what it looks for, and to some of the rest.
+    /// What `ioreg -r -c IOAccelerator` said of GPUs on real Macs, as their owners published it:
+    /// shortened to what a reader could take for what it looks for, and to some of the rest.
     const M3_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=16749051904,"Tiler Utilization %"=7,"recoveryCount"=0,"lastRecoveryTime"=0,"Renderer Utilization %"=11,"TiledSceneBytes"=1441792,"Device Utilization %"=16,"SplitSceneCount"=0,"Allocated PB Size"=89915392,"In use system memory"=568164352}"#;
     const M1_PRO: &str = r#"{"In use system memory (driver)"=0,"Alloc system memory"=14511046656,"Tiler Utilization %"=34,"recoveryCount"=0,"Renderer Utilization %"=34,"Device Utilization %"=34,"In use system memory"=7688503296}"#;
     /// A phone's, which knows no memory.
@@ -202,7 +208,8 @@ mod tests {
             r#"{"Device Utilization %"=inf}"#,
             r#"{"device utilization %"=12}"#,
             r#"{"In use system memory"=Yes}"#,
-            // These three were seen on Macs: graphics of Intel's that were three times busy, a count of bytes that fell below zero, and a card without sensors.
+            // These three were seen on Macs: graphics of Intel's that were three times busy, a
+            // count of bytes that fell below zero, and a card without sensors.
             r#"{"Device Utilization %"=308}"#,
             r#"{"In use system memory"=18446744071562067968}"#,
             r#"{"Temperature(C)"=0,"Total Power(W)"=0}"#,
@@ -265,7 +272,8 @@ mod tests {
         }
     }
 
-    /// Names and units of an M1 Ultra's channels that speak of a GPU, and of some of the 321 others, as its owner published them: the GPU's counter has a finer unit than the rest.
+    /// Names and units of an M1 Ultra's channels that speak of a GPU, and of some of the 321
+    /// others, as its owner published them: the GPU's counter has a finer unit than the rest.
     #[test]
     fn the_gpus_energy_is_found_among_recorded_channels() {
         let channels = [

@@ -1,7 +1,10 @@
-//! What graphics cards say of themselves, as rows of the system: NVIDIA's behind the feature `cuda`, Apple's behind `mac`.
+//! What graphics cards say of themselves, as rows of the system: NVIDIA's behind the feature
+//! `cuda`, Apple's behind `mac`.
 //!
-//! Asking a card takes from microseconds to forever: a driver may hang. So one thread of its own asks, `vor-gpu`, once the rows are first wanted. It leaves what it learned in one
-//! place, and a frame takes from there what is fresh ([`GpuRows`]). Nothing is asked while no sink reads metrics.
+//! Asking a card takes from microseconds to forever: a driver may hang. So one thread of its own
+//! asks, `vor-gpu`, once the rows are first wanted. It leaves what it learned in one place, and a
+//! frame takes from there what is fresh ([`GpuRows`]). Nothing is asked while no sink reads
+//! metrics.
 
 #[cfg(all(
     any(

@@ -1,10 +1,12 @@
 //! Counters: sums that any thread adds to at the cost of an addition.
 //!
-//! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads which count the same thing do not pass a cache line
-//! around. A mark sums the blocks and takes what came since the mark before. When a thread ends, its block goes to the next one with the
+//! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads
+//! which count the same thing do not pass a cache line around. A mark sums the blocks and takes
+//! what came since the mark before. When a thread ends, its block goes to the next one with the
 //! numbers that are in it: only differences count.
 //!
-//! Counters beyond those a block has room for, and threads without a state of their own, add to one number that all share.
+//! Counters beyond those a block has room for, and threads without a state of their own, add to one
+//! number that all share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +39,8 @@ fn blocks() -> MutexGuard<'static, Blocks> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the list of blocks for the time of a fork. To be taken after the list of threads, whose states give their blocks back.
+/// Locks the list of blocks for the time of a fork. To be taken after the list of threads, whose
+/// states give their blocks back.
 #[cfg(unix)]
 pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
     blocks()
@@ -68,7 +71,8 @@ impl Block {
     }
 }
 
-/// A counter with a static handle: adds from any thread, and each frame holds what was added in it. Counters of one name are one metric.
+/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
+/// Counters of one name are one metric.
 ///
 /// # Examples
 ///
@@ -82,7 +86,8 @@ impl Block {
 pub struct Counter {
     name: &'static str,
     unit: &'static str,
-    /// Its place in the list of counters plus 1, 0 until it is used. Written once under the lock of the metrics, read relaxed by whoever adds.
+    /// Its place in the list of counters plus 1, 0 until it is used. Written once under the lock of
+    /// the metrics, read relaxed by whoever adds.
     number: AtomicU32,
     /// What was added outside of blocks. Added to by any thread, read by the mark, relaxed.
     shared: AtomicU64,
@@ -142,7 +147,8 @@ impl Counter {
             .entry(Box::from(self.name))
             .or_insert_with(|| self.unit.to_owned());
         let Some(slot) = metrics.named(self.name) else {
-            // There are too many metrics, which a line has said; this one is counted and never shown.
+            // There are too many metrics, which a line has said; this one is counted and never
+            // shown.
             self.number.store(u32::MAX, Ordering::Relaxed);
             return;
         };

@@ -1,7 +1,9 @@
-//! Numbers of the program: metrics by name, counters, histograms and I/O, collected at each mark of the main frame set.
+//! Numbers of the program: metrics by name, counters, histograms and I/O, collected at each mark of
+//! the main frame set.
 //!
-//! A metric is a slot: its latest value and whether it was written since the last mark. Threads find the slot of a name in a cache of their own,
-//! so recording is a look-up and two stores, without a lock. The mark takes what was written and hands it to the worker.
+//! A metric is a slot: its latest value and whether it was written since the last mark. Threads
+//! find the slot of a name in a cache of their own, so recording is a look-up and two stores,
+//! without a lock. The mark takes what was written and hands it to the worker.
 
 mod counter;
 
@@ -134,7 +136,8 @@ impl Metrics {
         Some(slot)
     }
 
-    /// Takes what the process has allocated since the last time; all 0 where its allocator is not tracked.
+    /// Takes what the process has allocated since the last time; all 0 where its allocator is not
+    /// tracked.
     fn take_allocations(&mut self) -> Counts {
         if !alloc::is_installed() {
             return Counts::NONE;
@@ -153,7 +156,8 @@ impl Metrics {
     }
 }
 
-/// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it into its frame.
+/// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it
+/// into its frame.
 ///
 /// Of several values between two marks the last is kept. Does nothing while recording is off.
 ///
@@ -200,7 +204,8 @@ impl Slot {
     }
 }
 
-/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value was recorded.
+/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value
+/// was recorded.
 #[inline]
 pub fn record_metric_unit(name: &str, unit: &str) {
     if !cfg!(feature = "off") {
@@ -228,7 +233,8 @@ pub struct IoTick {
     pub bytes: u64,
 }
 
-/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on their order.
+/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on
+/// their order.
 struct IoSums {
     ns: AtomicU64,
     bytes: AtomicU64,
@@ -236,7 +242,8 @@ struct IoSums {
 
 /// What was recorded while recording was on. Taken by the mark and by [`drain_io`].
 static IO: IoSums = IoSums::new();
-/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when recording is switched on.
+/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when
+/// recording is switched on.
 static IO_WHILE_OFF: IoSums = IoSums::new();
 
 impl IoSums {
@@ -257,7 +264,8 @@ impl IoSums {
 
 /// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
 ///
-/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded then, until recording is switched on.
+/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded
+/// then, until recording is switched on.
 #[inline]
 pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {
@@ -280,7 +288,8 @@ pub fn drain_io() -> IoTick {
     io
 }
 
-/// Forgets the I/O that was recorded and the allocations that were counted while recording was off: it is about to be switched on, and no frame saw them.
+/// Forgets the I/O that was recorded and the allocations that were counted while recording was off:
+/// it is about to be switched on, and no frame saw them.
 pub(crate) fn forget_while_off() {
     let _ = IO_WHILE_OFF.take();
     let _ = metrics().take_allocations();
@@ -293,9 +302,11 @@ impl IoTick {
     }
 }
 
-/// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows `name.p50`, `name.p99`, `name.max`.
+/// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
+/// `name.p50`, `name.p99`, `name.max`.
 ///
-/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one distribution.
+/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one
+/// distribution.
 ///
 /// # Examples
 ///
@@ -309,7 +320,8 @@ impl IoTick {
 pub struct Histogram {
     name: &'static str,
     unit: &'static str,
-    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is there.
+    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is
+    /// there.
     known: AtomicBool,
     /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
     values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
@@ -348,7 +360,8 @@ impl Histogram {
                 *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
             }
             if let Some(values) = values.as_mut() {
-                // The histogram grows with its values; one that it cannot grow to is recorded as the largest it can hold.
+                // The histogram grows with its values; one that it cannot grow to is recorded as
+                // the largest it can hold.
                 if values.record(value).is_err() {
                     values.saturating_record(value);
                 }
@@ -437,7 +450,8 @@ impl Taken {
         16 * numbers + 8 * counts
     }
 
-    /// Adds an earlier interval that had no frame of its own: its values where this one has none, its sums, its distributions and its I/O.
+    /// Adds an earlier interval that had no frame of its own: its values where this one has none,
+    /// its sums, its distributions and its I/O.
     pub(crate) fn absorb(&mut self, earlier: Self) {
         for (column, value) in earlier.values {
             if !self.values.iter().any(|(known, _)| *known == column) {
@@ -504,7 +518,8 @@ pub(crate) fn columns_after(known: usize) -> Vec<Column> {
     metrics().columns.get(known..).unwrap_or(&[]).to_vec()
 }
 
-/// Declares a column of the system's that was not known from the start, and returns its number. Nobody but the recorder has values for it.
+/// Declares a column of the system's that was not known from the start, and returns its number.
+/// Nobody but the recorder has values for it.
 #[cfg(all(
     any(
         all(feature = "cuda", any(target_os = "linux", windows)),
@@ -517,13 +532,15 @@ pub(crate) fn declare_system(name: &str, unit: &str) -> Option<u32> {
     Some(slot.column)
 }
 
-/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The main set has no name here.
+/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The
+/// main set has no name here.
 pub const MAX_NAMED_FRAME_SETS: usize = MAX_FRAME_SETS as usize - 1;
 
 /// Whether the line on stderr about too many frame sets was written.
 static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
 
-/// Returns the number of a frame set, declaring it at its first use; `None` when there are too many.
+/// Returns the number of a frame set, declaring it at its first use; `None` when there are too
+/// many.
 pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
     let name = crate::args::cut(name, MAX_NAME_BYTES);
     let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);

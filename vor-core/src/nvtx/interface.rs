@@ -1,11 +1,15 @@
 //! What a program and an NVTX tool say to each other, version 3.
 //!
-//! The tool's library exports one function. It is called once, with a function that hands out tables by number: one says which version this is, the other has
-//! a function that returns, per module of the interface, an array of pointers to slots. The tool puts its own functions into the slots it cares for; a slot that
-//! stays null is a call that nobody wants. So the program calls the tool through its own memory, and nothing is linked.
+//! The tool's library exports one function. It is called once, with a function that hands out
+//! tables by number: one says which version this is, the other has a function that returns, per
+//! module of the interface, an array of pointers to slots. The tool puts its own functions into the
+//! slots it cares for; a slot that stays null is a call that nobody wants. So the program calls the
+//! tool through its own memory, and nothing is linked.
 //!
-//! The layouts and numbers are those of the headers `nvToolsExt.h` and `nvtxTypes.h` of NVTX 3, which promise that they never change. Of the modules, the ones for CUDA, OpenCL and
-//! synchronisation get slots as well, that are never called: a tool may take it for granted that they are there.
+//! The layouts and numbers are those of the headers `nvToolsExt.h` and `nvtxTypes.h` of NVTX 3,
+//! which promise that they never change. Of the modules, the ones for CUDA, OpenCL and
+//! synchronisation get slots as well, that are never called: a tool may take it for granted that
+//! they are there.
 #![expect(
     unsafe_code,
     reason = "a tool is a library that is loaded at run time, and its functions are C"
@@ -23,7 +27,8 @@ use crate::sync::global::AtomicPtr;
 /// A domain, or a registered string: what the tool makes of it is its own affair.
 pub(super) type Handle = *mut c_void;
 
-/// Where a tool puts a function. Written by the tool while it is initialised, or whenever it likes; read relaxed by calls: a C program reads it with a plain load.
+/// Where a tool puts a function. Written by the tool while it is initialised, or whenever it likes;
+/// read relaxed by calls: a C program reads it with a plain load.
 type Slot = AtomicPtr<c_void>;
 
 /// The version of the interface, which tools ask for, and that of [`EventAttributes`].
@@ -139,7 +144,8 @@ extern "system" fn module_table(module: c_int, table: *mut *const *const Slot, c
     let Some(slots) = tables().0.get(module).filter(|_| module > 0) else {
         return 0;
     };
-    // SAFETY: the two are null or places of the caller's, by the interface; the arrays behind the pointer live for ever.
+    // SAFETY: the two are null or places of the caller's, by the interface; the arrays behind the
+    // pointer live for ever.
     unsafe {
         if let Some(count) = count.as_mut() {
             *count = SLOTS_BY_MODULE[module] as c_uint;
@@ -154,7 +160,8 @@ extern "system" fn module_table(module: c_int, table: *mut *const *const Slot, c
 /// A tool's version tells nothing that matters here.
 extern "system" fn set_tool_version(_: u32) {}
 
-/// The addresses of the slots by module, each array with a null behind: a tool that reads beyond must not find something else.
+/// The addresses of the slots by module, each array with a null behind: a tool that reads beyond
+/// must not find something else.
 struct Tables([[*const Slot; MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
 
 // SAFETY: the pointers lead to a static of atomics, and are never changed.
@@ -176,7 +183,8 @@ fn tables() -> &'static Tables {
     })
 }
 
-/// Loads the tool that the environment names, or finds one that is in the process already, and has it fill the slots. Returns whether there is one that takes ranges.
+/// Loads the tool that the environment names, or finds one that is in the process already, and has
+/// it fill the slots. Returns whether there is one that takes ranges.
 ///
 /// # Errors
 ///
@@ -194,7 +202,8 @@ pub(super) fn load_tool() -> Result<bool, String> {
     let Some((library, initialise)) = library else {
         return Ok(false);
     };
-    // SAFETY: the function has this signature wherever it is exported under its name, by the interface; the table it gets may be called at any time.
+    // SAFETY: the function has this signature wherever it is exported under its name, by the
+    // interface; the table it gets may be called at any time.
     if unsafe { initialise(export_table) } == 0 {
         return Err(format!(
             "{variable}: an NVTX tool was expected to start, it says that it cannot"
@@ -208,7 +217,8 @@ pub(super) fn load_tool() -> Result<bool, String> {
 /// Loads the library that the variable names.
 fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), String> {
     let shown = path.to_string_lossy().into_owned();
-    // SAFETY: what a library does when it is loaded is up to whoever set the variable, which is there for nothing else.
+    // SAFETY: what a library does when it is loaded is up to whoever set the variable, which is
+    // there for nothing else.
     let library = unsafe { Library::new(path) }.map_err(|error| {
         format!("{variable}: a library was expected, `{shown}` cannot be loaded: {error}")
     })?;
@@ -221,7 +231,8 @@ fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), S
     Ok((library, initialise))
 }
 
-/// Returns the tool that something else has loaded into the process, under the name that such tools export.
+/// Returns the tool that something else has loaded into the process, under the name that such tools
+/// export.
 #[cfg(unix)]
 fn present_tool() -> Option<(Library, Initialise)> {
     let process = Library::from(libloading::os::unix::Library::this());
@@ -246,8 +257,9 @@ fn slot(module: usize, number: usize) -> Option<*mut c_void> {
 #[inline(always)]
 pub(super) fn push_range(domain: Handle, attributes: &EventAttributes) {
     if let Some(function) = slot(DOMAINS, RANGE_PUSH) {
-        // SAFETY: the tool has put a function of this signature there, by the interface. The attributes live across the call, and a tool keeps nothing of them but
-        // handles and pointers that live for ever.
+        // SAFETY: the tool has put a function of this signature there, by the interface. The
+        // attributes live across the call, and a tool keeps nothing of them but handles and
+        // pointers that live for ever.
         unsafe {
             let push: unsafe extern "system" fn(Handle, *const EventAttributes) -> c_int =
                 std::mem::transmute(function);
@@ -273,7 +285,8 @@ pub(super) fn create_domain(name: &'static CStr) -> Handle {
     let Some(function) = slot(DOMAINS, CREATE_DOMAIN) else {
         return null_mut();
     };
-    // SAFETY: the tool has put a function of this signature there, by the interface; the name lives for ever.
+    // SAFETY: the tool has put a function of this signature there, by the interface; the name lives
+    // for ever.
     unsafe {
         let create: unsafe extern "system" fn(*const c_char) -> Handle = std::mem::transmute(function);
         create(name.as_ptr())
@@ -285,7 +298,8 @@ pub(super) fn register_string(domain: Handle, text: &CStr) -> Handle {
     let Some(function) = slot(DOMAINS, REGISTER_STRING) else {
         return null_mut();
     };
-    // SAFETY: the tool has put a function of this signature there, by the interface; the text lives across the call, and the tool copies it.
+    // SAFETY: the tool has put a function of this signature there, by the interface; the text lives
+    // across the call, and the tool copies it.
     unsafe {
         let register: unsafe extern "system" fn(Handle, *const c_char) -> Handle =
             std::mem::transmute(function);
@@ -296,7 +310,8 @@ pub(super) fn register_string(domain: Handle, text: &CStr) -> Handle {
 /// Says what a category is called.
 pub(super) fn name_category(domain: Handle, category: u32, name: &CStr) {
     if let Some(function) = slot(DOMAINS, NAME_CATEGORY) {
-        // SAFETY: the tool has put a function of this signature there, by the interface; the name lives across the call, and the tool copies it.
+        // SAFETY: the tool has put a function of this signature there, by the interface; the name
+        // lives across the call, and the tool copies it.
         unsafe {
             let name_category: unsafe extern "system" fn(Handle, u32, *const c_char) =
                 std::mem::transmute(function);
@@ -308,7 +323,8 @@ pub(super) fn name_category(domain: Handle, category: u32, name: &CStr) {
 /// Says what a thread of the operating system is called.
 pub(super) fn name_os_thread(os_id: u32, name: &CStr) {
     if let Some(function) = slot(CORE, CORE_NAME_OS_THREAD) {
-        // SAFETY: the tool has put a function of this signature there, by the interface; the name lives across the call, and the tool copies it.
+        // SAFETY: the tool has put a function of this signature there, by the interface; the name
+        // lives across the call, and the tool copies it.
         unsafe {
             let name_thread: unsafe extern "system" fn(u32, *const c_char) = std::mem::transmute(function);
             name_thread(os_id, name.as_ptr());

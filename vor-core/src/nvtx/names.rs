@@ -1,7 +1,9 @@
-//! What a range of a site looks like: the name as the tool knows it, category and colour, by the site's id.
+//! What a range of a site looks like: the name as the tool knows it, category and colour, by the
+//! site's id.
 //!
-//! The table has a chunk per 1024 ids, made when the first of them is needed. Two threads that need one entry at once both register the name, which a tool takes for one string,
-//! and store what means the same; so there is no lock here that a fork or a tool could leave locked.
+//! The table has a chunk per 1024 ids, made when the first of them is needed. Two threads that need
+//! one entry at once both register the name, which a tool takes for one string, and store what
+//! means the same; so there is no lock here that a fork or a tool could leave locked.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -18,10 +20,12 @@ const CHUNKS: usize = (MAX_SITE as usize + 1) / CHUNK_IDS;
 
 /// What is known of a site.
 struct Entry {
-    /// The registered string, or a C string that is never freed. Written before `look`, relaxed, read after it.
+    /// The registered string, or a C string that is never freed. Written before `look`, relaxed,
+    /// read after it.
     message: AtomicPtr<c_void>,
-    /// [`KNOWN`] and [`REGISTERED`], the category above its 32 bits, the colour in them; 0 while nothing is known. Written by whoever needs it first (release), read by
-    /// every range (acquire).
+    /// [`KNOWN`] and [`REGISTERED`], the category above its 32 bits, the colour in them; 0 while
+    /// nothing is known. Written by whoever needs it first (release), read by every range
+    /// (acquire).
     look: AtomicU64,
 }
 
@@ -34,7 +38,8 @@ const CATEGORY_MASK: u32 = MAX_SITE;
 
 type Chunk = [Entry; CHUNK_IDS];
 
-/// The chunks, null until needed. Set once each (release) by whoever comes first, read by every range (acquire).
+/// The chunks, null until needed. Set once each (release) by whoever comes first, read by every
+/// range (acquire).
 static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
 
 /// Colours of categories: far apart, and light enough for the black text of Nsight's timeline.
@@ -45,7 +50,8 @@ const PALETTE: [u32; 12] = [
 
 const OPAQUE: u32 = 0xff00_0000;
 
-/// Returns the attributes of a range of the site, which is registered with the tool first where that is still to be done.
+/// Returns the attributes of a range of the site, which is registered with the tool first where
+/// that is still to be done.
 #[inline(always)]
 pub(super) fn attributes(domain: Handle, id: u32) -> EventAttributes {
     match known(id) {
@@ -146,7 +152,8 @@ fn chunk_of(id: u32) -> Option<&'static Chunk> {
         };
     }
     #[expect(unsafe_code, reason = "there is no atomic reference")]
-    // SAFETY: the pointer comes from a box that is never freed: only the exchange above puts one into the table.
+    // SAFETY: the pointer comes from a box that is never freed: only the exchange above puts one
+    // into the table.
     unsafe {
         chunk.as_ref()
     }

@@ -17,14 +17,15 @@ use interface::{PAYLOAD_F64, PAYLOAD_I64, PAYLOAD_U64};
 /// Whether there can be a tool at all.
 pub(crate) const IS_POSSIBLE: bool = true;
 
-/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`] (release), read relaxed by the cold path of scopes: that recording was switched on
-/// since is what it goes by.
+/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`] (release), read relaxed by
+/// the cold path of scopes: that recording was switched on since is what it goes by.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
 /// The domain of all ranges. Set once by [`attach`], read relaxed by ranges.
 static DOMAIN: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(null_mut());
 
-/// Looks for a tool, once in the life of the process. A tool that was named and cannot be had is one line on stderr.
+/// Looks for a tool, once in the life of the process. A tool that was named and cannot be had is
+/// one line on stderr.
 pub(crate) fn attach() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| match interface::load_tool() {

@@ -1,7 +1,8 @@
 //! The memory of a ring: slots that cost nothing until they are used.
 //!
-//! Where there is `mmap`, the pages come straight from the system. An allocator may hand out memory that was used before, which it then has to clear: a
-//! ring of some megabytes would be touched from end to end by each new thread, and stay resident, for the few records of a short task.
+//! Where there is `mmap`, the pages come straight from the system. An allocator may hand out memory
+//! that was used before, which it then has to clear: a ring of some megabytes would be touched from
+//! end to end by each new thread, and stay resident, for the few records of a short task.
 
 #![expect(unsafe_code, reason = "pages from the system are raw memory")]
 
@@ -20,8 +21,9 @@ pub(super) struct Slots {
     is_mapped: bool,
 }
 
-// SAFETY: the memory belongs to this value alone, wherever it is, and what it gives out are references to cells, which are plain integers. Whoever
-// shares the cells between threads answers for that: `Ring` does.
+// SAFETY: the memory belongs to this value alone, wherever it is, and what it gives out are
+// references to cells, which are plain integers. Whoever shares the cells between threads answers
+// for that: `Ring` does.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -67,7 +69,8 @@ impl Drop for Slots {
             unmap(self.first, self.len);
         } else {
             let slots = std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
-            // SAFETY: `zeroed` leaked a box of this very slice, and nobody uses it any more; of no slots, a box is a dangling pointer too.
+            // SAFETY: `zeroed` leaked a box of this very slice, and nobody uses it any more; of no
+            // slots, a box is a dangling pointer too.
             drop(unsafe { Box::from_raw(slots) });
         }
     }
@@ -85,7 +88,8 @@ fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
         );
         libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0)
     };
-    // New pages read as zeros, which are valid cells of plain integers, and are aligned to more than a slot.
+    // New pages read as zeros, which are valid cells of plain integers, and are aligned to more
+    // than a slot.
     if pages == libc::MAP_FAILED {
         None
     } else {
@@ -109,7 +113,8 @@ fn unmap(_: NonNull<UnsafeCell<Slot>>, _: usize) {}
 
 #[cfg(not(loom))]
 fn boxed(len: usize) -> Box<[UnsafeCell<Slot>]> {
-    // SAFETY: all-zero bytes are a valid `UnsafeCell<[u64; 2]>`, which is transparent over plain integers.
+    // SAFETY: all-zero bytes are a valid `UnsafeCell<[u64; 2]>`, which is transparent over plain
+    // integers.
     unsafe { Box::<[UnsafeCell<Slot>]>::new_zeroed_slice(len).assume_init() }
 }
 

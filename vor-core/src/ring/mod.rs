@@ -8,11 +8,14 @@
 //! special    word 0: its own           word 1: length or site (low 32) | tag and kind (high 32)
 //! ```
 //!
-//! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a special record, bit 6 a span whose
-//! duration needs more than 32 bits (its last extension slot holds the high part), and the low bits count the extension slots: bits 0 to 5 of a special record,
-//! bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last extension slot holds the task's id and its site; none has both bits.
-//! Arguments follow their span in order, one word each; text arguments are keys of [`Special::Text`] records pushed before. A key belongs to one span; with
-//! [`KEPT_TEXT`] it may belong to any number of spans, until [`KEPT_TEXTS`] more such texts have been pushed.
+//! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a
+//! special record, bit 6 a span whose duration needs more than 32 bits (its last extension slot
+//! holds the high part), and the low bits count the extension slots: bits 0 to 5 of a special
+//! record, bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last
+//! extension slot holds the task's id and its site; none has both bits. Arguments follow their span
+//! in order, one word each; text arguments are keys of [`Special::Text`] records pushed before. A
+//! key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans, until
+//! [`KEPT_TEXTS`] more such texts have been pushed.
 
 mod memory;
 pub(crate) mod queue;
@@ -41,26 +44,34 @@ const MAX_SPAN_EXTENSIONS: usize = 0x1f;
 
 /// Marks the key of a text that may be the argument of any number of spans.
 pub(crate) const KEPT_TEXT: u64 = 1 << 63;
-/// Texts of a thread that are kept like that: a later one takes the place of the one so many before.
+/// Texts of a thread that are kept like that: a later one takes the place of the one so many
+/// before.
 pub(crate) const KEPT_TEXTS: u64 = 256;
 
 /// Kinds of special records, in the site field of the tag word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Special {
-    /// Text of an argument: word 0 is its key, low 32 bits of word 1 its length in bytes; bytes follow.
+    /// Text of an argument: word 0 is its key, low 32 bits of word 1 its length in bytes; bytes
+    /// follow.
     Text = 1,
-    /// A message: word 0 is its time in ticks, low 32 bits of word 1 its length in bytes; bytes follow.
+    /// A message: word 0 is its time in ticks, low 32 bits of word 1 its length in bytes; bytes
+    /// follow.
     Message = 2,
-    /// The life of a task: word 0 is its start in ticks, low 32 bits of word 1 its site; one slot follows with its id and its duration in ticks.
+    /// The life of a task: word 0 is its start in ticks, low 32 bits of word 1 its site; one slot
+    /// follows with its id and its duration in ticks.
     Async = 3,
-    /// A poll of a task: word 0 is its start in ticks, low 32 bits of word 1 the task's site; one slot follows with the task's id and the poll's duration in ticks.
+    /// A poll of a task: word 0 is its start in ticks, low 32 bits of word 1 the task's site; one
+    /// slot follows with the task's id and the poll's duration in ticks.
     Poll = 4,
-    /// A step of a task: word 0 is its time in ticks, low 32 bits of word 1 its site; one slot follows with the task's id and 0.
+    /// A step of a task: word 0 is its time in ticks, low 32 bits of word 1 its site; one slot
+    /// follows with the task's id and 0.
     Step = 5,
-    /// The begin of a task that the program numbers: word 0 is its time in ticks, low 32 bits of word 1 the task's site; one slot follows with the task's id and the program's number.
+    /// The begin of a task that the program numbers: word 0 is its time in ticks, low 32 bits of
+    /// word 1 the task's site; one slot follows with the task's id and the program's number.
     Begin = 6,
-    /// A point of a flow: word 0 is its time in ticks, low 32 bits of word 1 its stage; one slot follows with the flow's id and 0.
+    /// A point of a flow: word 0 is its time in ticks, low 32 bits of word 1 its stage; one slot
+    /// follows with the flow's id and 0.
     Flow = 7,
 }
 

@@ -1,9 +1,10 @@
 //! Models of the ring that loom runs through every order of events, up to a number of preemptions.
 //!
-//! The producer is one model thread and the consumer another, as in a program: the thread that records, and the worker. Slots carry their
-//! number, so that what arrives tells what was lost, repeated or put in another order; a slot that both sides touch at once, or a publication
-//! that does not order the writes before it, loom reports by itself. Rings have 8 slots: few
-//! enough to wrap and fill soon, and as many as it takes for a look-up to allow the next push its fast path.
+//! The producer is one model thread and the consumer another, as in a program: the thread that
+//! records, and the worker. Slots carry their number, so that what arrives tells what was lost,
+//! repeated or put in another order; a slot that both sides touch at once, or a publication that
+//! does not order the writes before it, loom reports by itself. Rings have 8 slots: few enough to
+//! wrap and fill soon, and as many as it takes for a look-up to allow the next push its fast path.
 
 #![expect(
     unsafe_code,
@@ -275,7 +276,8 @@ fn a_thread_that_ends_leaves_nothing_behind() {
                 state.end();
             })
         };
-        // As the worker: a pass over the ring, then the question whether the state may be given to another thread.
+        // As the worker: a pass over the ring, then the question whether the state may be given to
+        // another thread.
         let mut seen = Vec::new();
         let mut released = false;
         for _ in 0..2 {

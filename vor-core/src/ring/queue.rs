@@ -1,6 +1,7 @@
 //! The queue of one thread: one producer, one consumer, no lock.
 //!
-//! The buffer is cut into chunks. The producer fills one after the other, and takes for the next the first that is free:
+//! The buffer is cut into chunks. The producer fills one after the other, and takes for the next
+//! the first that is free:
 //!
 //! ```text
 //!  chunk 0            chunk 1            chunk 2            chunk 3 …
@@ -8,14 +9,17 @@
 //!    ^cursor  ^limit     ^offset
 //! ```
 //!
-//! So a thread uses as much of its buffer as its bursts need and no more: what it writes next was drained last and is still in the cache, and
-//! memory that no burst ever needed is never touched. The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record
-//! never lies in two chunks.
+//! So a thread uses as much of its buffer as its bursts need and no more: what it writes next was
+//! drained last and is still in the cache, and memory that no burst ever needed is never touched.
+//! The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record never
+//! lies in two chunks.
 //!
-//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the next cursor. It pushes while the record ends at or
-//! below `limit` and asks nobody; at the limit, which is mostly the end of the chunk, its cold path looks for a free one. Memory that was never
-//! touched is beyond the limit too: a scope writes its record before it reads the clock at its end, and the time that the system
-//! takes to provide a page is not the scope's. So the first record on a page takes the cold path.
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the
+//! next cursor. It pushes while the record ends at or below `limit` and asks nobody; at the limit,
+//! which is mostly the end of the chunk, its cold path looks for a free one. Memory that was never
+//! touched is beyond the limit too: a scope writes its record before it reads the clock at its end,
+//! and the time that the system takes to provide a page is not the scope's. So the first record on
+//! a page takes the cold path.
 
 #![expect(
     unsafe_code,
@@ -35,7 +39,8 @@ const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
 const FREE_WORDS: usize = 4;
 /// Fewest slots of a chunk, where the ring is large enough: the longest record.
 const MIN_CHUNK_SLOTS: u64 = 64;
-/// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a second-level cache holds.
+/// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a
+/// second-level cache holds.
 const MUCH_SLOTS: u64 = 65_536;
 
 /// The least that a system provides of memory when it is touched first.
@@ -47,16 +52,18 @@ const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 /// A bounded queue of slots between one producer and one consumer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Where the next record goes, as an address. Written by the producer (release, so that the record is there when the cursor is), read by the consumer
-    /// (acquire).
+    /// Where the next record goes, as an address. Written by the producer (release, so that the
+    /// record is there when the cursor is), read by the consumer (acquire).
     cursor: AtomicU64,
-    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the consumer (relaxed) only with 0, to make the producer look up.
+    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the
+    /// consumer (relaxed) only with 0, to make the producer look up.
     limit: AtomicU64,
     slots: Slots,
     chunk_slots: u64,
     /// The chunk that is being filled. Used by the producer alone.
     chunk: AtomicU64,
-    /// How far the memory has been touched, as an address: the limit is not beyond, until the cold path has written there. Used by the producer alone.
+    /// How far the memory has been touched, as an address: the limit is not beyond, until the cold
+    /// path has written there. Used by the producer alone.
     touched: AtomicU64,
     /// Records dropped for want of room, or since they interrupted another. Written by the producer
     /// and its signal handlers, read by the consumer, both relaxed: a count, nothing hangs on it.
@@ -66,7 +73,8 @@ pub(crate) struct Ring {
     shared: Padded,
 }
 
-/// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it, read by the consumer (relaxed) after.
+/// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it,
+/// read by the consumer (relaxed) after.
 #[derive(Debug)]
 struct Note {
     chunk: AtomicU64,
@@ -74,23 +82,29 @@ struct Note {
     used: AtomicU64,
 }
 
-/// What both sides use once per chunk, or the consumer alone: on a cache line of its own, away from the producer's.
+/// What both sides use once per chunk, or the consumer alone: on a cache line of its own, away from
+/// the producer's.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded {
-    /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the consumer (release, so that it is done reading before the producer overwrites), cleared by the
-    /// producer (acquire).
+    /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the
+    /// consumer (release, so that it is done reading before the producer overwrites), cleared by
+    /// the producer (acquire).
     free: [AtomicU64; FREE_WORDS],
-    /// Chunks ever started. Written by the producer (release) before a cursor in the last of them, read by the consumer (acquire) around the cursor.
+    /// Chunks ever started. Written by the producer (release) before a cursor in the last of them,
+    /// read by the consumer (acquire) around the cursor.
     started: AtomicU64,
-    /// Sequence number of the chunk that is being drained, and the slots of it that were taken. Used by the consumer alone.
+    /// Sequence number of the chunk that is being drained, and the slots of it that were taken.
+    /// Used by the consumer alone.
     sequence: AtomicU64,
     offset: AtomicU64,
 }
 
-// SAFETY: a slot is accessed by the producer from the cursor to the end of the chunk it has taken, and by the consumer up to the cursor or, in chunks before
-// the last, up to what was used, until it sets the chunk's free bit. These ranges are disjoint, and a slot goes from one to the other by a
-// release store paired with an acquire load: cursor or `started` in one direction, `free` in the other.
+// SAFETY: a slot is accessed by the producer from the cursor to the end of the chunk it has taken,
+// and by the consumer up to the cursor or, in chunks before the last, up to what was used, until it
+// sets the chunk's free bit. These ranges are disjoint, and a slot goes from one to the other by a
+// release store paired with an acquire load: cursor or `started` in one direction, `free` in the
+// other.
 unsafe impl Sync for Ring {}
 
 /// A record that is written in part, and not published.
@@ -116,7 +130,8 @@ pub(crate) enum Room {
 }
 
 impl Ring {
-    /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory is not touched until used.
+    /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory
+    /// is not touched until used.
     pub(crate) fn new(slots: usize) -> Self {
         let capacity = slots.max(4).next_power_of_two() as u64;
         let chunk_slots = (capacity / MAX_CHUNKS).max(MIN_CHUNK_SLOTS).min(capacity / 2);
@@ -180,12 +195,14 @@ impl Ring {
         (self.capacity() / 4).min(MUCH_SLOTS)
     }
 
-    /// Writes a record of one slot and more, all but the low half of its word 1, for [`publish`](Self::publish) to complete. Returns `None` when the
-    /// limit is reached: then [`push_slowly`](Self::push_slowly) is to be called.
+    /// Writes a record of one slot and more, all but the low half of its word 1, for
+    /// [`publish`](Self::publish) to complete. Returns `None` when the limit is reached: then
+    /// [`push_slowly`](Self::push_slowly) is to be called.
     ///
     /// # Safety
     ///
-    /// Only the thread that owns the producer side may call this, and it pushes nothing else before it publishes the record, or forgets it.
+    /// Only the thread that owns the producer side may call this, and it pushes nothing else before
+    /// it publishes the record, or forgets it.
     #[inline(always)]
     pub(crate) unsafe fn begin<const N: usize>(
         &self,
@@ -198,7 +215,8 @@ impl Ring {
         if end > self.limit.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only producer. A half of a word lies within its slot.
+        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only
+        // producer. A half of a word lies within its slot.
         unsafe {
             self.with_slot(cursor, |place| {
                 (*place)[0] = word0;
@@ -226,7 +244,8 @@ impl Ring {
         self.cursor.store(begun.end, Ordering::Release);
     }
 
-    /// Publishes a record of a length known only at run time, or returns `false` when the limit is reached.
+    /// Publishes a record of a length known only at run time, or returns `false` when the limit is
+    /// reached.
     ///
     /// # Safety
     ///
@@ -243,7 +262,8 @@ impl Ring {
         true
     }
 
-    /// Publishes a record of any length, in another chunk where it has to, or returns [`Room::None`]; sets the next limit.
+    /// Publishes a record of any length, in another chunk where it has to, or returns
+    /// [`Room::None`]; sets the next limit.
     ///
     /// # Safety
     ///
@@ -271,14 +291,16 @@ impl Ring {
             let started = self.shared.started.load(Ordering::Relaxed);
             self.note(started - 1).used.store(used, Ordering::Relaxed);
             self.note(started).chunk.store(chunk, Ordering::Relaxed);
-            // Before the cursor: who sees a cursor in this chunk also sees that the chunk has started.
+            // Before the cursor: who sees a cursor in this chunk also sees that the chunk has
+            // started.
             self.shared.started.store(started + 1, Ordering::Release);
         }
         // SAFETY: the chunk is the producer's from `at` on, and the caller is the only producer.
         unsafe { self.write(base + at * SLOT_BYTES, record) };
         let cursor = base + (at + needed) * SLOT_BYTES;
         self.cursor.store(cursor, Ordering::Release);
-        // The record just written has the system provide its page, here and not within the span of a scope that ends.
+        // The record just written has the system provide its page, here and not within the span of
+        // a scope that ends.
         let touched = cursor
             .next_multiple_of(PAGE_BYTES)
             .max(self.touched.load(Ordering::Relaxed));
@@ -329,7 +351,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to write.
+    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to
+    /// write.
     #[inline(always)]
     unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
         #[cfg(not(loom))]
@@ -371,7 +394,8 @@ impl Ring {
 
     /// Reads how far the producer is: its cursor in slots, and the number of chunks it has started.
     ///
-    /// The cursor lies in the last of these chunks, or where the chunk before it was left: the number is the same before and after the cursor was read.
+    /// The cursor lies in the last of these chunks, or where the chunk before it was left: the
+    /// number is the same before and after the cursor was read.
     fn published(&self) -> (u64, u64) {
         let mut started = self.shared.started.load(Ordering::Acquire);
         loop {
@@ -390,13 +414,15 @@ impl Ring {
         if sequence + 1 < started {
             return note.used.load(Ordering::Relaxed);
         }
-        // A cursor in the chunk before lies elsewhere, or at the begin of this one where that one ends.
+        // A cursor in the chunk before lies elsewhere, or at the begin of this one where that one
+        // ends.
         let used = cursor.wrapping_sub(note.chunk.load(Ordering::Relaxed) * self.chunk_slots);
         if used <= self.chunk_slots { used } else { 0 }
     }
 
-    /// Shows the consumer what is published, in order, one part after the other; `take` returns how many slots of a part it took, and sees no more once it
-    /// left some. What is published meanwhile waits for the next call.
+    /// Shows the consumer what is published, in order, one part after the other; `take` returns how
+    /// many slots of a part it took, and sees no more once it left some. What is published
+    /// meanwhile waits for the next call.
     ///
     /// # Safety
     ///
@@ -412,8 +438,9 @@ impl Ring {
             if offset < used {
                 let begin = chunk * self.chunk_slots;
                 let range = (begin + offset) as usize..(begin + used) as usize;
-                // SAFETY: these slots are published and not taken, so they are initialised, and the producer does not write them before the
-                // chunk is set free below, when the slice is dead.
+                // SAFETY: these slots are published and not taken, so they are initialised, and the
+                // producer does not write them before the chunk is set free below, when the slice
+                // is dead.
                 let part = unsafe { self.view(range) };
                 let taken = take(&part);
                 assert!(taken <= part.len(), "a consumer takes what is there");
@@ -437,7 +464,8 @@ impl Ring {
     #[cfg(not(loom))]
     unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = &self.slots[range];
-        // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that nobody writes.
+        // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that
+        // nobody writes.
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<Slot>(), cells.len()) }
     }
 

@@ -1,8 +1,10 @@
-//! The rare half of scopes: the first use of a site or a thread, a full ring, a span of more than 32 bits of ticks, a clock that stepped back or is
-//! not the hardware's, a `tracing` subscriber, an NVTX tool, a scope of which more than the length is measured.
+//! The rare half of scopes: the first use of a site or a thread, a full ring, a span of more than
+//! 32 bits of ticks, a clock that stepped back or is not the hardware's, a `tracing` subscriber, an
+//! NVTX tool, a scope of which more than the length is measured.
 //!
-//! The functions that the hot path calls cannot unwind, and take and return what fits registers: so the compiler keeps the guard of a scope in
-//! registers too, though these calls stand beside it. What might panic in here is other people's code, and the tap catches that.
+//! The functions that the hot path calls cannot unwind, and take and return what fits registers: so
+//! the compiler keeps the guard of a scope in registers too, though these calls stand beside it.
+//! What might panic in here is other people's code, and the tap catches that.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,10 +35,12 @@ pub(super) const COUNTED: u32 = RARE | 1 << 27;
 /// The scope has pushed an NVTX range.
 pub(super) const RANGED: u32 = RARE | 1 << 26;
 
-/// Clock readings that lay before an earlier one of the same scope; the span was recorded with length zero.
+/// Clock readings that lay before an earlier one of the same scope; the span was recorded with
+/// length zero.
 static BACKWARD_TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many spans were recorded with length zero because the clock stepped back during them.
+/// Returns how many spans were recorded with length zero because the clock stepped back during
+/// them.
 #[must_use]
 pub fn backward_ticks() -> u64 {
     BACKWARD_TICKS.load(Ordering::Relaxed)
@@ -76,7 +80,8 @@ impl Opened {
     }
 }
 
-/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock stepped back.
+/// Returns the time between two readings of the clock, in ticks; 0, and counted, where the clock
+/// stepped back.
 pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
     let elapsed = end_ticks.wrapping_sub(start_ticks);
     // A difference of more than half the range is a step back, not a span of centuries.
@@ -87,8 +92,9 @@ pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
     elapsed
 }
 
-/// Opens a scope: it is counted or measured, its site has to be registered, the clock is not the hardware's, or a `tracing` subscriber or an NVTX tool may want
-/// it. `number` is the word of the first argument that is a number.
+/// Opens a scope: it is counted or measured, its site has to be registered, the clock is not the
+/// hardware's, or a `tracing` subscriber or an NVTX tool may want it. `number` is the word of the
+/// first argument that is a number.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn open_slowly(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
@@ -128,7 +134,8 @@ extern "C" fn open_now(site: &'static CallSite, kinds: Kinds, number: u64) -> Op
     open_at(site, kinds, number, None)
 }
 
-/// Opens a scope at a registered site: it is counted or measured, the thread has no state, too many scopes are open, or the clock is not the hardware's.
+/// Opens a scope at a registered site: it is counted or measured, the thread has no state, too many
+/// scopes are open, or the clock is not the hardware's.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn begin_slowly(id: u32) -> Opened {
@@ -268,7 +275,8 @@ fn tapped(site: &'static CallSite, mut opened: Opened) -> Opened {
     opened
 }
 
-/// Opens a scope at a registered site, at the tick `at` or now. `number` goes along with its NVTX range.
+/// Opens a scope at a registered site, at the tick `at` or now. `number` goes along with its NVTX
+/// range.
 fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>) -> Opened {
     if id == UNREGISTERED || thread::is_busy() {
         thread::count_drop();
@@ -341,9 +349,11 @@ pub(super) fn abandon(opened: Opened) {
     }
 }
 
-/// Returns how many NVTX ranges end with a scope: its own, and those of scopes that were opened in it and never ended, or end after it.
+/// Returns how many NVTX ranges end with a scope: its own, and those of scopes that were opened in
+/// it and never ended, or end after it.
 ///
-/// So the tool's stack is as high as that of the open scopes. Of a thread that is ending, which has none any more, it is the scope's own.
+/// So the tool's stack is as high as that of the open scopes. Of a thread that is ending, which has
+/// none any more, it is the scope's own.
 fn open_ranges(opened: Opened) -> usize {
     if opened.flagged & RANGED != RANGED {
         return 0;
@@ -442,7 +452,8 @@ impl Record {
     }
 }
 
-/// Returns the id of a site for arguments of these kinds with these measures, and enters it into the registry first; [`UNREGISTERED`] inside vor.
+/// Returns the id of a site for arguments of these kinds with these measures, and enters it into
+/// the registry first; [`UNREGISTERED`] inside vor.
 fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
     if thread::is_busy() {
         return UNREGISTERED;
@@ -477,8 +488,9 @@ fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
 }
 
 thread_local! {
-    /// Ids of sites for argument kinds and measures other than the first ones they had: of a generic function, or of an option. The site itself
-    /// knows one combination; there are as many more as the program's source has.
+    /// Ids of sites for argument kinds and measures other than the first ones they had: of a
+    /// generic function, or of an option. The site itself knows one combination; there are as many
+    /// more as the program's source has.
     static VARIANTS: RefCell<HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>> =
         const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
 }

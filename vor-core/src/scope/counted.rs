@@ -1,8 +1,10 @@
 //! The way of scopes that are counted and not recorded: out of line, and as short as that allows.
 //!
-//! Opening notes site and start on the open-scope stack as ever, and begins a level of the thread's table; closing adds the length to the sums of the site, and
-//! to what the level around it knows of the scopes inside. Nothing goes into a ring. Whatever is missing (the thread's table, the sums of a site, a place
-//! on the stack, the hardware's clock) sends the scope the way of the module `cold`, which makes it.
+//! Opening notes site and start on the open-scope stack as ever, and begins a level of the thread's
+//! table; closing adds the length to the sums of the site, and to what the level around it knows of
+//! the scopes inside. Nothing goes into a ring. Whatever is missing (the thread's table, the sums
+//! of a site, a place on the stack, the hardware's clock) sends the scope the way of the module
+//! `cold`, which makes it.
 
 use super::cold::{COUNTED, Opened};
 use crate::clock;
@@ -25,10 +27,12 @@ pub(super) fn open(id: u32, at: Option<u64>) -> Option<Opened> {
     })
 }
 
-/// Ends the innermost scope, and returns when that was, in ticks; `None` where it goes the long way.
+/// Ends the innermost scope, and returns when that was, in ticks; `None` where it goes the long
+/// way.
 ///
-/// Neither work moved before the reading of the clock nor code aligned behind it pays here, as they do where a record is written: in one experiment an empty scope
-/// took 1.47 and 1.49 times two readings with them, and 1.44 as it stands.
+/// Neither work moved before the reading of the clock nor code aligned behind it pays here, as they
+/// do where a record is written: in one experiment an empty scope took 1.47 and 1.49 times two
+/// readings with them, and 1.44 as it stands.
 #[inline(always)]
 pub(super) fn end(opened: Opened) -> Option<u64> {
     let state = thread::hot();
@@ -75,7 +79,8 @@ extern "C" fn end_nested(opened: Opened, ticks: u64) -> u64 {
     opened.start_ticks.wrapping_add(ticks)
 }
 
-/// Returns the id under which the sums of an open scope are kept; `None` where the scope is not counted, or not by [`end`].
+/// Returns the id under which the sums of an open scope are kept; `None` where the scope is not
+/// counted, or not by [`end`].
 #[inline(always)]
 pub(super) fn kept_as(opened: Opened) -> Option<u32> {
     // One comparison for the flags, and for an id beyond the last that has sums of its own.

@@ -1,4 +1,5 @@
-//! The scope of `profile_scope!("…", cpu)`: its guard keeps what the thread had not run until it opened, so that the usual end needs neither a call nor a look elsewhere.
+//! The scope of `profile_scope!("…", cpu)`: its guard keeps what the thread had not run until it
+//! opened, so that the usual end needs neither a call nor a look elsewhere.
 
 use std::mem::ManuallyDrop;
 
@@ -50,7 +51,8 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     }
 }
 
-/// Returns what the thread had not run until a scope opened. Not in place, where it would stand twice.
+/// Returns what the thread had not run until a scope opened. Not in place, where it would stand
+/// twice.
 #[cold]
 #[inline(never)]
 fn off_cpu_ticks_of(opened: Opened) -> u64 {
@@ -91,9 +93,9 @@ impl Drop for CpuScope {
     }
 }
 
-/// Records a span in which the thread did not always run, or for which the ring has no place at hand.
-/// `before` and `after` are its off-CPU ticks at the begin and the end.
-/// Called where no handler records.
+/// Records a span in which the thread did not always run, or for which the ring has no place at
+/// hand. `before` and `after` are its off-CPU ticks at the begin and the end. Called where no
+/// handler records.
 #[cold]
 #[inline(never)]
 // Of the C calling convention only that it cannot unwind is wanted.

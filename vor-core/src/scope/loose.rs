@@ -1,8 +1,9 @@
 //! Scopes without a guard, for bindings to other languages: whoever begins one says when it ends.
 //!
-//! A guard closes its scope at the end of a block of Rust. What an interpreter calls has no such block: one of its callbacks opens the scope, another
-//! closes it, and the arguments are as many as the program there has named. A scope that turns out not to nest, because it was held open across a
-//! suspension, ends as a task of its own.
+//! A guard closes its scope at the end of a block of Rust. What an interpreter calls has no such
+//! block: one of its callbacks opens the scope, another closes it, and the arguments are as many as
+//! the program there has named. A scope that turns out not to nest, because it was held open across
+//! a suspension, ends as a task of its own.
 
 use std::marker::PhantomData;
 
@@ -20,7 +21,8 @@ pub struct ArgWords {
     used: u8,
 }
 
-/// A scope that was begun and not ended yet. It is a plain value of its thread: what is dropped without an end leaves no record.
+/// A scope that was begun and not ended yet. It is a plain value of its thread: what is dropped
+/// without an end leaves no record.
 #[must_use = "a scope that is not ended leaves no record"]
 #[derive(Clone, Copy, Debug)]
 pub struct LooseScope {
@@ -28,7 +30,9 @@ pub struct LooseScope {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Gives this thread what its scopes are recorded in, if it has none yet. A thread-local that holds scopes does this where it is made: then it is dropped before that, and can still end or abandon them.
+/// Gives this thread what its scopes are recorded in, if it has none yet. A thread-local that holds
+/// scopes does this where it is made: then it is dropped before that, and can still end or abandon
+/// them.
 pub fn attach_thread() {
     if thread::current().is_none() {
         // None is given inside vor, and to a thread that is ending.
@@ -42,7 +46,8 @@ pub fn begin(site: &'static CallSite) -> LooseScope {
     LooseScope::of(open(site))
 }
 
-/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, of which `args` makes the values only while spans are recorded. The rest is left out.
+/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, of which `args` makes the
+/// values only while spans are recorded. The rest is left out.
 pub fn begin_with(
     site: &'static CallSite,
     args: impl FnOnce(&mut dyn FnMut(ArgWord)),
@@ -106,7 +111,8 @@ impl LooseScope {
         }
     }
 
-    /// Ends the scope, which had no arguments, and leaves no record of it where it was open for less than `min_ticks`. Scopes that are counted are all counted.
+    /// Ends the scope, which had no arguments, and leaves no record of it where it was open for
+    /// less than `min_ticks`. Scopes that are counted are all counted.
     #[inline(always)]
     pub fn end_unless_shorter(self, min_ticks: u64) {
         // Flags beside the id say that more is to be done at the end than to write a record.
@@ -119,7 +125,8 @@ impl LooseScope {
         self.end();
     }
 
-    /// Ends what was begun as a scope, and has not nested in what was around it, as a task of the same name; its arguments are left out.
+    /// Ends what was begun as a scope, and has not nested in what was around it, as a task of the
+    /// same name; its arguments are left out.
     pub fn end_as_task(self) {
         let site = self.opened.flagged & MAX_SITE;
         if site != 0 {

@@ -1,13 +1,16 @@
 //! Scopes of which more than the length is measured: processor time, allocations.
 //!
-//! Opening notes what the thread has used up so far, closing takes the difference into the record. The notes stand in an array of the thread, one per level of
-//! open scopes, since a guard has no room for them; a vector takes what is deeper. A note tells by its start whose it is: scopes that outlive the one around them
-//! may find that another has taken their level, and then go without.
+//! Opening notes what the thread has used up so far, closing takes the difference into the record.
+//! The notes stand in an array of the thread, one per level of open scopes, since a guard has no
+//! room for them; a vector takes what is deeper. A note tells by its start whose it is: scopes that
+//! outlive the one around them may find that another has taken their level, and then go without.
 //!
-//! Other threads may read the notes of a thread that lives ([`Notes::read`]), so that a scope that is open for hours shows what it has used up before it ends.
+//! Other threads may read the notes of a thread that lives ([`Notes::read`]), so that a scope that
+//! is open for hours shows what it has used up before it ends.
 //!
-//! [`open`] and [`end`] are the way of nearly all such scopes, out of line, and as short as that allows. What is missing there (the thread's state, a place on the
-//! stack, the hardware's clock) sends a scope the way of the module `cold`, which notes and records as well.
+//! [`open`] and [`end`] are the way of nearly all such scopes, out of line, and as short as that
+//! allows. What is missing there (the thread's state, a place on the stack, the hardware's clock)
+//! sends a scope the way of the module `cold`, which notes and records as well.
 
 use std::cell::RefCell;
 
@@ -24,11 +27,14 @@ use crate::sync::global::{AtomicU8, AtomicU64, fence};
 use crate::thread::{self, ThreadState};
 use crate::{alloc, clock, cpu};
 
-/// What the thread had used up when a scope opened. Each number for itself: a processor gives back at once what it has just stored only if it is asked for in the
-/// same pieces, and a structure is copied in larger ones.
+/// What the thread had used up when a scope opened. Each number for itself: a processor gives back
+/// at once what it has just stored only if it is asked for in the same pieces, and a structure is
+/// copied in larger ones.
 ///
-/// Its thread writes and reads it, relaxed, and others read it. The stack of open scopes tells these whose it is: a scope leaves the stack before the next one of its level is noted, with a fence
-/// between, so who finds it there behind its reading, by its start, has read what is its own. Where the stack has it before the note, the start is noted last, with release.
+/// Its thread writes and reads it, relaxed, and others read it. The stack of open scopes tells
+/// these whose it is: a scope leaves the stack before the next one of its level is noted, with a
+/// fence between, so who finds it there behind its reading, by its start, has read what is its own.
+/// Where the stack has it before the note, the start is noted last, with release.
 #[derive(Debug)]
 struct Note {
     start_ticks: Word,
@@ -104,7 +110,8 @@ impl Note {
         Measures::from_bits(self.measures.load(Ordering::Relaxed))
     }
 
-    /// Notes what this thread has used up so far, as far as it is to be measured; returns `false` where that takes longer than a look. The start was read just before.
+    /// Notes what this thread has used up so far, as far as it is to be measured; returns `false`
+    /// where that takes longer than a look. The start was read just before.
     #[inline(always)]
     fn set_at_once(&self, start_ticks: u64, measures: Measures) -> bool {
         fence(Ordering::Release);
@@ -155,7 +162,8 @@ impl Note {
         }
     }
 
-    /// Returns whether nothing that is measured has been used up since, by a scope that ends at `now_ticks`; `false` also where that takes longer than a look.
+    /// Returns whether nothing that is measured has been used up since, by a scope that ends at
+    /// `now_ticks`; `false` also where that takes longer than a look.
     #[inline(always)]
     fn is_unchanged(&self, start_ticks: u64, now_ticks: u64) -> bool {
         let measures = self.measures();
@@ -166,7 +174,8 @@ impl Note {
             && !measures.has(Measures::CPU_SPLIT)
     }
 
-    /// Returns whether the thread has neither allocated nor given back anything since: no object is without bytes.
+    /// Returns whether the thread has neither allocated nor given back anything since: no object is
+    /// without bytes.
     #[inline(always)]
     fn has_same_bytes(&self) -> bool {
         let now = alloc::thread_allocations();
@@ -185,7 +194,8 @@ impl Note {
         }
     }
 
-    /// Returns what has been used up since, by a span that lasted `duration_ticks` and has just ended.
+    /// Returns what has been used up since, by a span that lasted `duration_ticks` and has just
+    /// ended.
     fn since(&self, start_ticks: u64, duration_ticks: u64) -> Words {
         let mut found = Words::NONE;
         if self.start_ticks.get() != start_ticks {
@@ -213,7 +223,9 @@ impl Note {
 }
 
 impl Notes {
-    /// Returns what is noted of the scope of a level that began at `start_ticks`, `None` where nothing is. It may be that of the next scope of this level: the caller looks again which one is open.
+    /// Returns what is noted of the scope of a level that began at `start_ticks`, `None` where
+    /// nothing is. It may be that of the next scope of this level: the caller looks again which one
+    /// is open.
     pub(crate) fn read(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
         let note = self.0.get(depth)?;
         let is_its = note.start_ticks.0.load(Ordering::Acquire) == start_ticks;
@@ -246,7 +258,8 @@ pub(super) fn show_cpu(place: u32, start_ticks: u64, off_cpu_ticks: u64) {
     }
 }
 
-/// Opens a scope of a site that is registered with what is to be measured of it, at the tick `at` or now.
+/// Opens a scope of a site that is registered with what is to be measured of it, at the tick `at`
+/// or now.
 #[inline(always)]
 pub(super) fn open(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Option<Opened> {
     let measures = site.measures().and(crate::switch::measures());
@@ -316,7 +329,8 @@ extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, words: &
     thread::push_record(state, record.slots());
 }
 
-/// Notes what has been used up where a scope opens, with `depth` scopes around it. Nothing is noted of deep ones where the thread ends.
+/// Notes what has been used up where a scope opens, with `depth` scopes around it. Nothing is noted
+/// of deep ones where the thread ends.
 pub(super) fn note(depth: usize, start_ticks: u64, measures: Measures) {
     match shallow(depth) {
         Some(note) => note.set(start_ticks, measures),
@@ -332,7 +346,8 @@ pub(super) fn note(depth: usize, start_ticks: u64, measures: Measures) {
 #[inline(always)]
 fn shallow<'a>(depth: usize) -> Option<&'a Note> {
     let notes = own_notes();
-    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, which is the one that calls; the caller does not keep the reference.
+    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, which is
+    // the one that calls; the caller does not keep the reference.
     let notes = unsafe { &*notes };
     notes.0.get(depth)
 }
@@ -350,7 +365,8 @@ fn note_deep(at: usize, start_ticks: u64, measures: Measures) {
     });
 }
 
-/// Returns what has been used up since the scope opened, with `depth` scopes around it, which lasted `duration_ticks` and has just ended.
+/// Returns what has been used up since the scope opened, with `depth` scopes around it, which
+/// lasted `duration_ticks` and has just ended.
 pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> Words {
     match shallow(depth) {
         Some(note) => note.since(start_ticks, duration_ticks),

@@ -1,8 +1,9 @@
 //! Scopes: from the tick that opens one to the record that its end leaves.
 //!
-//! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads the clock again, takes the note back and pushes one slot.
-//! Everything that is rare stands in the module `cold`. Where scopes are only counted, they go by the module `counted`; by
-//! `measured` and `ranged` where more than the length is measured, and where an NVTX tool takes them too.
+//! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads
+//! the clock again, takes the note back and pushes one slot. Everything that is rare stands in the
+//! module `cold`. Where scopes are only counted, they go by the module `counted`; by `measured` and
+//! `ranged` where more than the length is measured, and where an NVTX tool takes them too.
 
 mod cold;
 mod counted;
@@ -42,7 +43,8 @@ pub(crate) use measured::{Noted, Notes, own_notes};
 #[derive(Debug)]
 pub struct Scope<const ARGS: usize = 0> {
     start_ticks: u64,
-    /// The site's id, 0 when nothing is being recorded; below 0 with the flags of a scope that does not end on the fast path.
+    /// The site's id, 0 when nothing is being recorded; below 0 with the flags of a scope that does
+    /// not end on the fast path.
     site: i32,
     /// Its place on the open-scope stack.
     place: u32,
@@ -125,7 +127,8 @@ impl<const ARGS: usize> Scope<ARGS> {
     #[inline(always)]
     fn begin(id: u32, words: [u64; ARGS]) -> Self {
         let state = thread::hot();
-        // The clock first: a reading waits for the loads before it, and the program for none behind it.
+        // The clock first: a reading waits for the loads before it, and the program for none behind
+        // it.
         let start_ticks = clock::hardware_ticks();
         if let Some(place) = state.free_place() {
             state.push_open_at(place, id, start_ticks);
@@ -134,7 +137,8 @@ impl<const ARGS: usize> Scope<ARGS> {
         Self::of(begin_slowly(id), words)
     }
 
-    /// Returns the site's id and the start in ticks, unless nothing is being recorded or the scope is only counted.
+    /// Returns the site's id and the start in ticks, unless nothing is being recorded or the scope
+    /// is only counted.
     #[cfg(not(feature = "off"))]
     #[inline(always)]
     pub(crate) fn begun(&self) -> Option<(u32, u64)> {
@@ -143,14 +147,16 @@ impl<const ARGS: usize> Scope<ARGS> {
         (id != 0 && !is_counted).then_some((id, self.start_ticks))
     }
 
-    /// Returns what is known of the scope, which goes on without a guard: [`again`](Self::again) makes one.
+    /// Returns what is known of the scope, which goes on without a guard: [`again`](Self::again)
+    /// makes one.
     #[cfg(feature = "tracing")]
     #[inline(always)]
     pub(crate) fn leave_open(self) -> Opened {
         std::mem::ManuallyDrop::new(self).opened()
     }
 
-    /// Returns the guard of a scope that was left open, with arguments of the kinds that `id` stands for: they are known only at its end.
+    /// Returns the guard of a scope that was left open, with arguments of the kinds that `id`
+    /// stands for: they are known only at its end.
     #[cfg(feature = "tracing")]
     #[inline(always)]
     pub(crate) fn again(opened: Opened, id: u32, words: [u64; ARGS]) -> Self {
@@ -165,7 +171,8 @@ impl<const ARGS: usize> Scope<ARGS> {
         std::mem::ManuallyDrop::new(self).end()
     }
 
-    /// Records the span as ending now; returns when that is, in ticks, unless nothing was being recorded.
+    /// Records the span as ending now; returns when that is, in ticks, unless nothing was being
+    /// recorded.
     #[inline(always)]
     fn end(&self) -> Option<u64> {
         if self.site > 0 {
@@ -200,16 +207,17 @@ impl<const ARGS: usize> Scope<ARGS> {
 
 /// Writes the record of a span, all but its length; `None` where the ring is at its limit.
 ///
-/// The fast path reads the clock after it: a processor hides the work before a reading better than that behind it.
+/// The fast path reads the clock after it: a processor hides the work before a reading better than
+/// that behind it.
 #[inline(always)]
 fn begin_record(state: &ThreadState, start_ticks: u64, id: u32, words: &[u64]) -> Option<Begun> {
     let ring = &state.ring;
     let tag = id | (words.len().div_ceil(2) as u32) << SITE_BITS;
     let pair = |i: usize| -> Slot { [word(words, 2 * i), word(words, 2 * i + 1)] };
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of a stand-in has no room. Between this and
-    // `publish` nothing is pushed: the caller has begun to close a scope, and what interrupts that
-    // finds the thread busy.
+    // SAFETY: `state` is this thread's own, so this thread is the ring's one producer; the ring of
+    // a stand-in has no room. Between this and `publish` nothing is pushed: the caller has begun to
+    // close a scope, and what interrupts that finds the thread busy.
     unsafe {
         match words.len() {
             0 => ring.begin(start_ticks, tag, &[]),
@@ -266,7 +274,8 @@ impl NameIds {
 /// Names kept in a thread's cache; beyond, the cache starts anew.
 const MAX_CACHED_NAMES: usize = 4096;
 
-/// Opens a scope with a name made at run time. A name that this thread has used before costs a look-up in its own cache and neither lock nor allocation.
+/// Opens a scope with a name made at run time. A name that this thread has used before costs a
+/// look-up in its own cache and neither lock nor allocation.
 ///
 /// # Examples
 ///
@@ -289,7 +298,8 @@ pub(crate) fn open_named(id: u32) -> ScopeGuard {
     open_registered(id, [])
 }
 
-/// Opens a scope by an id that the registry gave, with arguments of the kinds that the id stands for. It is never a `tracing` span as well.
+/// Opens a scope by an id that the registry gave, with arguments of the kinds that the id stands
+/// for. It is never a `tracing` span as well.
 #[inline(always)]
 pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) -> Scope<ARGS> {
     if switch::are_names_fast() && switch::is_fast(id) {
@@ -298,7 +308,8 @@ pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) ->
     Scope::of(begin_slowly(id), words)
 }
 
-/// As [`open_registered`] of a scope that goes on without a guard, where that is on the fast path. `None` where nothing has been done.
+/// As [`open_registered`] of a scope that goes on without a guard, where that is on the fast path.
+/// `None` where nothing has been done.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn open_at_once(id: u32) -> Option<Opened> {
@@ -316,15 +327,17 @@ pub(crate) fn open_at_once(id: u32) -> Option<Opened> {
     })
 }
 
-/// Ends a scope that [`open_at_once`] opened, with the words of arguments of the kinds that `id` stands for, where that is on the fast path; returns when that was, in ticks.
-/// `None` where nothing has been done.
+/// Ends a scope that [`open_at_once`] opened, with the words of arguments of the kinds that `id`
+/// stands for, where that is on the fast path; returns when that was, in ticks. `None` where
+/// nothing has been done.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn end_at_once<const SLOTS: usize>(opened: Opened, id: u32, words: &[Slot; SLOTS]) -> Option<u64> {
     end_tagged(opened, id | (SLOTS as u32) << SITE_BITS, words)
 }
 
-/// As [`end_at_once`], of a scope that is a poll of a task too: its id and the id of its site are the last of the words.
+/// As [`end_at_once`], of a scope that is a poll of a task too: its id and the id of its site are
+/// the last of the words.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn poll_at_once<const SLOTS: usize>(
@@ -394,7 +407,8 @@ pub(crate) fn name_id(name: &str) -> u32 {
     })
 }
 
-/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping it ends the last phase.
+/// A chain of phases: one tick ends a phase and begins the next. Made by `profile_phase!`; dropping
+/// it ends the last phase.
 #[must_use = "the last phase ends when the chain is dropped"]
 #[derive(Debug)]
 pub struct PhaseChain {
@@ -436,7 +450,8 @@ impl PhaseChain {
     }
 }
 
-/// Writes a message into the record of this thread, at this moment. Formats into a buffer on the stack; what exceeds [`args::MAX_STR_BYTES`] is cut.
+/// Writes a message into the record of this thread, at this moment. Formats into a buffer on the
+/// stack; what exceeds [`args::MAX_STR_BYTES`] is cut.
 #[doc(hidden)]
 pub fn message(text: std::fmt::Arguments<'_>) {
     if !switch::is_on() || thread::drop_if_busy() {

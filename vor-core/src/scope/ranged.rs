@@ -1,7 +1,10 @@
-//! The way of scopes that an NVTX tool takes as well, and nobody else: out of line, and as short as that allows.
+//! The way of scopes that an NVTX tool takes as well, and nobody else: out of line, and as short as
+//! that allows.
 //!
-//! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing writes the record, reads the clock for its length, and pops the range. What is missing
-//! (the thread's state, a place on the stack, an id for the site) or comes with it (measures, a `tracing` span) sends a scope the way of the module `cold`.
+//! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing
+//! writes the record, reads the clock for its length, and pops the range. What is missing (the
+//! thread's state, a place on the stack, an id for the site) or comes with it (measures, a
+//! `tracing` span) sends a scope the way of the module `cold`.
 
 use super::cold::{Opened, RANGED, Record};
 use super::{begin_record, publish};
@@ -11,7 +14,8 @@ use crate::ring::MAX_SITE;
 use crate::thread::ThreadState;
 use crate::{args, clock, nvtx, thread};
 
-/// Opens a scope of a site that is registered and of which nothing is measured, at the tick `at` or now.
+/// Opens a scope of a site that is registered and of which nothing is measured, at the tick `at` or
+/// now.
 #[inline(always)]
 pub(super) fn open(site: &'static CallSite, kinds: Kinds, number: u64, at: Option<u64>) -> Option<Opened> {
     if !site.measures().is_none() {
@@ -36,7 +40,8 @@ pub(super) fn begin(id: u32, number: Option<Number>, at: Option<u64>) -> Option<
     })
 }
 
-/// Ends the innermost scope, if it was opened by [`open`] or [`begin`], and returns when that was, in ticks.
+/// Ends the innermost scope, if it was opened by [`open`] or [`begin`], and returns when that was,
+/// in ticks.
 #[inline(always)]
 pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     if opened.flagged & !MAX_SITE != RANGED {
@@ -46,7 +51,8 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     if !state.has_start(opened.place, opened.start_ticks) || !state.begin_close(opened.place) {
         return None;
     }
-    // Straight into the ring: put together elsewhere and copied from there it would wait for itself, which the processor cannot hide.
+    // Straight into the ring: put together elsewhere and copied from there it would wait for
+    // itself, which the processor cannot hide.
     let begun = begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words);
     let end_ticks = clock::hardware_ticks();
     let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);

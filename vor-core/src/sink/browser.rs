@@ -1,10 +1,13 @@
 //! Scopes in the developer tools of a browser.
 //!
-//! A span of a finished frame becomes a measure of the User Timing API, in windows and in workers alike: the Performance panel records it with everything else that the
-//! page does, on a track per thread where the browser is Chromium. The clock of the measures is the one that scopes read, so nothing is converted.
+//! A span of a finished frame becomes a measure of the User Timing API, in windows and in workers
+//! alike: the Performance panel records it with everything else that the page does, on a track per
+//! thread where the browser is Chromium. The clock of the measures is the one that scopes read, so
+//! nothing is converted.
 //!
-//! A measure costs the page some microseconds and stays in a buffer without bound. So the longest spans of a frame become measures, and the
-//! buffer is emptied of them now and then; what a panel has recorded stays recorded.
+//! A measure costs the page some microseconds and stays in a buffer without bound. So the longest
+//! spans of a frame become measures, and the buffer is emptied of them now and then; what a panel
+//! has recorded stays recorded.
 
 use std::sync::Arc;
 
@@ -15,16 +18,19 @@ use crate::Error;
 use crate::catalog::SiteId;
 use crate::frame::FrameSnapshot;
 
-/// Most spans of a frame that become measures, the longest first: so many take about a millisecond, and no panel shows more of a frame.
+/// Most spans of a frame that become measures, the longest first: so many take about a millisecond,
+/// and no panel shows more of a frame.
 pub const MAX_MEASURES_PER_FRAME: usize = 256;
 
 /// Most measures that are left in the page's buffer.
 pub const MAX_MEASURES_KEPT: usize = 8192;
 
-/// Shows spans as measures in the timeline of the browser's developer tools, up to [`MAX_MEASURES_PER_FRAME`] of each frame.
+/// Shows spans as measures in the timeline of the browser's developer tools, up to
+/// [`MAX_MEASURES_PER_FRAME`] of each frame.
 ///
-/// Of the measures that scripts can ask for, the last [`MAX_MEASURES_KEPT`] are there at most; where they are too many, those with the names of scopes are cleared, whoever made them.
-/// Outside of browsers there is no such timeline, and nothing but recording is switched on.
+/// Of the measures that scripts can ask for, the last [`MAX_MEASURES_KEPT`] are there at most;
+/// where they are too many, those with the names of scopes are cleared, whoever made them. Outside
+/// of browsers there is no such timeline, and nothing but recording is switched on.
 ///
 /// # Examples
 ///
@@ -71,7 +77,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Sees to it that so many more are not too many: where they would be, `clear` is called with every name of which there are some.
+    /// Sees to it that so many more are not too many: where they would be, `clear` is called with
+    /// every name of which there are some.
     fn make_room(&mut self, more: usize, mut clear: impl FnMut(&str)) {
         if self.count + more > MAX_MEASURES_KEPT {
             self.names.drain().for_each(|(_, name)| clear(&name));
@@ -110,8 +117,9 @@ impl FrameSink for Measures {
     }
 }
 
-/// Finds the longest spans of a frame, at most `most`, and leaves them in the order of threads and time. Of two that are equally long the one that began first is taken,
-/// so that a span comes with all those around it.
+/// Finds the longest spans of a frame, at most `most`, and leaves them in the order of threads and
+/// time. Of two that are equally long the one that began first is taken, so that a span comes with
+/// all those around it.
 fn choose(frame: &FrameSnapshot, most: usize, chosen: &mut Vec<Chosen>) {
     chosen.clear();
     for (thread, tree) in frame.threads.iter().enumerate() {

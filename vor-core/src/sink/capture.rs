@@ -1,12 +1,13 @@
 //! The `.vor` capture: batches and frames as records of format 3, appended to a file.
 //!
-//! One writer per file: the file is locked while it is written, and a process that finds it locked writes `run.<pid>.vor` beside it. A capture that is
-//! there from before is kept under another name. Records are gathered until the pass of the drain
-//! is over, half a millisecond or so, and written together: a killed process loses what its
-//! rings held and what the pass had taken from them.
+//! One writer per file: the file is locked while it is written, and a process that finds it locked
+//! writes `run.<pid>.vor` beside it. A capture that is there from before is kept under another
+//! name. Records are gathered until the pass of the drain is over, half a millisecond or so, and
+//! written together: a killed process loses what its rings held and what the pass had taken from
+//! them.
 //!
-//! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until the frame that they
-//! belong to is known.
+//! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until
+//! the frame that they belong to is known.
 
 use std::collections::VecDeque;
 #[cfg(any(unix, windows))]
@@ -88,7 +89,8 @@ pub struct CaptureSink {
     catalog: Arc<Catalog>,
     waiting: Waiting,
     frames_with_spans: u64,
-    /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture may be begun within a frame, which then counts more.
+    /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture
+    /// may be begun within a frame, which then counts more.
     before_first_frame: Option<(u64, u64)>,
 }
 
@@ -103,7 +105,8 @@ struct Declared {
     syncs: usize,
 }
 
-/// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame that is running.
+/// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame
+/// that is running.
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<WaitingFrame>,
@@ -449,7 +452,8 @@ impl CaptureSink {
         while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
             self.settle(self.waiting.frames.len() - 1, false);
         }
-        // One frame alone is over the bound: its beginning is given up, and its frame's record will count it as dropped.
+        // One frame alone is over the bound: its beginning is given up, and its frame's record will
+        // count it as dropped.
         while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
             let Some(given_up) = self.waiting.running.pop_front() else {
                 break;
@@ -573,7 +577,8 @@ fn open(path: &Path) -> Result<(OutputFile, PathBuf), Error> {
     Err(Error::io(format!("cannot write {}", path.display()), busy))
 }
 
-/// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was there before is kept under another name.
+/// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was
+/// there before is kept under another name.
 fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
     let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
     // Another process may rename or create the file between two steps; then they are taken again.
@@ -590,7 +595,8 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
             // Some file systems have no locks.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
-        // Only while the locked file is the one that the path names, nobody else can be about to write it or to put it aside.
+        // Only while the locked file is the one that the path names, nobody else can be about to
+        // write it or to put it aside.
         if !is_at(file, path) {
             continue;
         }
@@ -627,7 +633,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     found.is_some() && found == identity(file.metadata())
 }
 
-/// Returns whether `path` still names the file that is open: another process may have renamed it since.
+/// Returns whether `path` still names the file that is open: another process may have renamed it
+/// since.
 #[cfg(windows)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::windows::io::AsRawHandle;
@@ -635,7 +642,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     #[expect(unsafe_code, reason = "what tells two files apart is a system call")]
     let identity = |file: &File| {
         let mut info = BY_HANDLE_FILE_INFORMATION::default();
-        // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid place for the result.
+        // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid
+        // place for the result.
         let done = unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
         (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
     };

@@ -23,7 +23,8 @@ pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<Outpu
     Ok(ChromeExporter::new(BufWriter::new(file)))
 }
 
-/// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is not.
+/// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is
+/// not.
 ///
 /// A file that cannot be created is reported on stderr in one line, and the program runs on.
 ///

@@ -24,7 +24,8 @@ pub(crate) use outputs::Outputs;
 
 pub use vor_capture::sink::{FrameSink, Interest};
 
-/// An output that the predecessor's users know: install it once, and drop the guard to flush and end it.
+/// An output that the predecessor's users know: install it once, and drop the guard to flush and
+/// end it.
 pub trait Sink {
     /// Switches the output on.
     fn install(self) -> Guard;

@@ -1,7 +1,9 @@
 //! Metrics and chosen spans to an OpenTelemetry collector, and so to Prometheus, Tempo and others.
 //!
-//! The official crates make the messages; they are posted as protobuf over HTTP. Metrics are instruments of their meter, which a thread of theirs reads at each interval. Spans go through a bounded
-//! queue to a thread that sends what has come together. What does not fit, and what the collector does not take, is counted; after a failure the spans have a pause that doubles.
+//! The official crates make the messages; they are posted as protobuf over HTTP. Metrics are
+//! instruments of their meter, which a thread of theirs reads at each interval. Spans go through a
+//! bounded queue to a thread that sends what has come together. What does not fit, and what the
+//! collector does not take, is counted; after a failure the spans have a pause that doubles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,11 +47,14 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// Bytes of an answer that are looked at.
 const MOST_ANSWER: u64 = 64 << 10;
 
-/// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held; recording is switched on where it is not.
+/// Sends metrics, and spans of chosen names, to an OpenTelemetry collector while its guard is held;
+/// recording is switched on where it is not.
 ///
-/// Each metric of a frame is a gauge of its name; the frames' lengths are the histogram `vor.frame.duration`, and lost spans the counter `vor.dropped_spans`. A chosen span has its arguments as attributes, and
-/// the nearest chosen one around it as its parent; one without is the root of a trace. The program never waits for the collector. The first failure is reported on stderr in one line, and at the
-/// end how many spans were lost.
+/// Each metric of a frame is a gauge of its name; the frames' lengths are the histogram
+/// `vor.frame.duration`, and lost spans the counter `vor.dropped_spans`. A chosen span has its
+/// arguments as attributes, and the nearest chosen one around it as its parent; one without is the
+/// root of a trace. The program never waits for the collector. The first failure is reported on
+/// stderr in one line, and at the end how many spans were lost.
 ///
 /// # Examples
 ///
@@ -63,7 +68,8 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct OtlpSink {
-    /// The collector's address for OTLP over HTTP, up to `/v1/traces`. Default: `http://localhost:4318`.
+    /// The collector's address for OTLP over HTTP, up to `/v1/traces`. Default:
+    /// `http://localhost:4318`.
     pub endpoint: String,
     /// The resource's `service.name`. Default: `vor`.
     pub service: String,
@@ -107,7 +113,8 @@ struct Running {
     timeout: Duration,
 }
 
-/// What became of requests and spans. Written by the threads that send and by the drain, read by anyone, relaxed: each counts by itself.
+/// What became of requests and spans. Written by the threads that send and by the drain, read by
+/// anyone, relaxed: each counts by itself.
 #[derive(Debug, Default)]
 struct Counts {
     sent_spans: AtomicU64,
@@ -160,7 +167,8 @@ impl Sink for OtlpSink {
 }
 
 impl OtlpSink {
-    /// Begins to send, as [`install`](Sink::install) does, and returns what can be asked how it goes.
+    /// Begins to send, as [`install`](Sink::install) does, and returns what can be asked how it
+    /// goes.
     #[must_use = "dropping it ends the sending"]
     pub fn start(self) -> Otlp {
         let counts = Arc::new(Counts::default());
@@ -427,7 +435,8 @@ impl Ids {
     }
 }
 
-/// Spreads a number over all 64 bits (the last step of splitmix64: G. Steele, D. Lea, C. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014).
+/// Spreads a number over all 64 bits (the last step of splitmix64: G. Steele, D. Lea, C. Flood,
+/// Fast splittable pseudorandom number generators, OOPSLA 2014).
 fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

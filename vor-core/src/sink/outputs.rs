@@ -14,7 +14,8 @@ use crate::drain::report;
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 
-/// All sinks, in the order in which they were added. A sink that fails or panics is reported once, switched off and counted.
+/// All sinks, in the order in which they were added. A sink that fails or panics is reported once,
+/// switched off and counted.
 #[derive(Default)]
 pub(crate) struct Outputs {
     sinks: Vec<Output>,
@@ -24,7 +25,8 @@ pub(crate) struct Outputs {
     may_gather: bool,
     failed: u64,
     lacking: Vec<Lacking>,
-    /// Spans and frames accepted since the last commit: a file that fails may not have written them.
+    /// Spans and frames accepted since the last commit: a file that fails may not have written
+    /// them.
     uncommitted: (u64, u64),
 }
 
@@ -38,7 +40,8 @@ struct Output {
     sink: Box<dyn FrameSink>,
 }
 
-/// The loss of a file whose reader was given up: all that it had not written, and all that came after.
+/// The loss of a file whose reader was given up: all that it had not written, and all that came
+/// after.
 struct Lacking {
     name: String,
     number: u64,
@@ -118,7 +121,8 @@ impl Outputs {
         self.failed
     }
 
-    /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets half of one.
+    /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets
+    /// half of one.
     pub(crate) fn ask_again(&mut self) {
         let ask = |output: &mut Output| {
             output.interest = output.sink.interest();
@@ -207,7 +211,8 @@ impl Outputs {
         self.settle();
     }
 
-    /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not dropped: that may wait as well.
+    /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not
+    /// dropped: that may wait as well.
     #[cfg(any(unix, windows))]
     pub(crate) fn give_up_others(&mut self) {
         let (files, others) = std::mem::take(&mut self.sinks)
@@ -230,7 +235,8 @@ impl Outputs {
             if !concerns(output) {
                 return true;
             }
-            // A sink that panicked is dropped here and never looked at again, so what it left half done is seen by nobody.
+            // A sink that panicked is dropped here and never looked at again, so what it left half
+            // done is seen by nobody.
             let result = catch_unwind(AssertUnwindSafe(|| call(output)));
             let reason = match result {
                 Ok(Ok(())) => return true,

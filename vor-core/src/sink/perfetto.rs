@@ -17,7 +17,8 @@ use crate::switch;
 
 type Buffered = BufWriter<OutputFile>;
 
-/// Creates a file and an exporter that writes a Perfetto trace into it; an existing file is replaced.
+/// Creates a file and an exporter that writes a Perfetto trace into it; an existing file is
+/// replaced.
 ///
 /// # Errors
 ///
@@ -30,10 +31,11 @@ pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<Buffered>, 
     Ok(PerfettoExporter::new(BufWriter::new(file)))
 }
 
-/// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is not.
+/// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is
+/// not.
 ///
-/// The trace streams to the file in bounded memory, however long the program runs. A file that cannot be created is reported on stderr in one line, and the program
-/// runs on.
+/// The trace streams to the file in bounded memory, however long the program runs. A file that
+/// cannot be created is reported on stderr in one line, and the program runs on.
 ///
 /// # Examples
 ///
@@ -76,7 +78,8 @@ impl Sink for PerfettoSink {
     }
 }
 
-/// Collects a Perfetto trace in memory: everything that all threads record until it is finished, and counters that the program fills itself.
+/// Collects a Perfetto trace in memory: everything that all threads record until it is finished,
+/// and counters that the program fills itself.
 ///
 /// # Examples
 ///
@@ -122,7 +125,8 @@ impl TraceBuilder {
         Self { exporter, handle }
     }
 
-    /// Adds a counter. A value counts `multiplier` units; values of an incremental counter are added up by the viewer.
+    /// Adds a counter. A value counts `multiplier` units; values of an incremental counter are
+    /// added up by the viewer.
     #[must_use]
     pub fn counter_track(
         &self,
@@ -140,7 +144,8 @@ impl TraceBuilder {
         self.exporter.lock().put_integer_counter(counter, ticks, value);
     }
 
-    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells. A value that is not finite is left out.
+    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells. A value
+    /// that is not finite is left out.
     pub fn record_counter_f64(&self, counter: CounterTrack, ticks: u64, value: f64) {
         self.exporter.lock().put_counter(counter, ticks, value);
     }

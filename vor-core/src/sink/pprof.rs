@@ -13,13 +13,18 @@ use crate::sink::{Guard, Sink};
 /// How long whoever drops the guard waits for the last file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes a profile of each interval into a file of its own while its guard is held, for `go tool pprof`; recording is switched on where it is not.
+/// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
+/// pprof`; recording is switched on where it is not.
 ///
-/// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`, `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
-/// [`export::pprof`](crate::export::pprof) says; a scope that is open for several intervals has in each what it took there, how its processor time divides between program and kernel in the one in which it ends. An interval in which
-/// nothing ran has no file. What cannot be written is reported on stderr in one line, once, and the program runs on.
+/// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`,
+/// `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
+/// [`export::pprof`](crate::export::pprof) says; a scope that is open for several intervals has in
+/// each what it took there, how its processor time divides between program and kernel in the one in
+/// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
+/// on stderr in one line, once, and the program runs on.
 ///
-/// Where a [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, each interval also leaves what was in use at its end, as `run.heap.0.pb.gz` and so on: a leak is what
+/// Where a [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, each
+/// interval also leaves what was in use at its end, as `run.heap.0.pb.gz` and so on: a leak is what
 /// `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz` shows.
 ///
 /// # Examples
@@ -34,11 +39,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone, Debug)]
 pub struct PprofSink {
-    /// Where the files are written; existing ones are replaced. Default: `profile.pb.gz` in the working directory.
+    /// Where the files are written; existing ones are replaced. Default: `profile.pb.gz` in the
+    /// working directory.
     pub path: PathBuf,
     /// How long the time of a profile is, at least 10 ms. Default: 10 s.
     pub interval: Duration,
-    /// How many files of either kind are kept: the oldest of this run goes when there are more. With 1, there is one file without a number. Default: 60.
+    /// How many files of either kind are kept: the oldest of this run goes when there are more.
+    /// With 1, there is one file without a number. Default: 60.
     pub keep: usize,
     /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
     pub span_labels: Vec<String>,

@@ -1,7 +1,10 @@
-//! A profile of each stretch of time of the running program, and of its heap at the end of each where its allocator keeps that.
+//! A profile of each stretch of time of the running program, and of its heap at the end of each
+//! where its allocator keeps that.
 //!
-//! A sink merges what is drained. A thread of its own takes the sums at every interval, and hands them to whoever writes or sends them: neither the program nor the drain waits for a disk
-//! or a network. What is held is a bounded number of stacks, however long an interval and the program are.
+//! A sink merges what is drained. A thread of its own takes the sums at every interval, and hands
+//! them to whoever writes or sends them: neither the program nor the drain waits for a disk or a
+//! network. What is held is a bounded number of stacks, however long an interval and the program
+//! are.
 //!
 //! ```text
 //! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──Stretch──▶ Receiver: files, Pyroscope
@@ -57,7 +60,8 @@ pub(super) trait Receiver: Send + 'static {
     /// Takes a profile, which is not empty.
     fn take(&mut self, stretch: Stretch);
 
-    /// Does what is to be done beside, a step at a time; called when [`wants_at`](Self::wants_at) has come, and after each profile.
+    /// Does what is to be done beside, a step at a time; called when [`wants_at`](Self::wants_at)
+    /// has come, and after each profile.
     fn work(&mut self) {}
 
     /// Returns when it has something to do before the next profile.
@@ -69,7 +73,8 @@ pub(super) trait Receiver: Send + 'static {
     fn end(&mut self);
 }
 
-/// What the drain, the thread and the guard share. The order of the locks is `profile`, then `state`; neither is held while the drain is asked for anything.
+/// What the drain, the thread and the guard share. The order of the locks is `profile`, then
+/// `state`; neither is held while the drain is asked for anything.
 #[derive(Debug)]
 struct Shared {
     profile: Mutex<SpanProfile>,
@@ -81,7 +86,8 @@ struct Shared {
 struct State {
     /// Whether the thread is to take a last profile and to end.
     is_ending: bool,
-    /// Whether everything was drained before that was asked, and whoever asks holds the drain's lock.
+    /// Whether everything was drained before that was asked, and whoever asks holds the drain's
+    /// lock.
     is_drained: bool,
     has_ended: bool,
 }
@@ -98,7 +104,8 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// Begins to take profiles; recording is switched on where it is not. `labels` are arguments that become labels. Whoever ends it waits for the receiver's end for at most `patience`.
+    /// Begins to take profiles; recording is switched on where it is not. `labels` are arguments
+    /// that become labels. Whoever ends it waits for the receiver's end for at most `patience`.
     pub(super) fn start(
         name: String,
         interval: Duration,
@@ -191,7 +198,8 @@ impl FrameSink for Collecting {
 
     /// The program ends with the guard still held, or in a place where it is never dropped.
     fn finish(&mut self) -> Result<(), Error> {
-        // Whoever calls this holds the drain, for which the thread may be waiting just now, and then it cannot end.
+        // Whoever calls this holds the drain, for which the thread may be waiting just now, and
+        // then it cannot end.
         self.shared.end(true, self.patience.min(AT_EXIT));
         Ok(())
     }
@@ -252,7 +260,8 @@ impl Shared {
                     });
                 }
                 from_unix_ns = until_unix_ns;
-                // Where the receiver took longer than an interval, the next one is longer and nothing is made up for.
+                // Where the receiver took longer than an interval, the next one is longer and
+                // nothing is made up for.
                 next = (next + interval).max(Instant::now());
             }
             if state.is_ending {

@@ -1,8 +1,12 @@
 //! Profiles of the running program, pushed to a Pyroscope server.
 //!
-//! A profile is a `POST` to `/ingest`, as Pyroscope documents it: `name`, `from`, `until`, `format=pprof` and `spyName` in the query, the gzipped profile and the units of its values in the parts `profile`
-//! and `sample_type_config` of a form. Where the program keeps its heap in use, that is a profile of its own at the end of each interval. It happens on the thread that takes the profiles. What the server does not take now waits in a queue, up to so many and so many bytes, and is tried again
-//! after a pause that doubles; where there is no more room the oldest is dropped and counted. What the server refuses for good is not sent again.
+//! A profile is a `POST` to `/ingest`, as Pyroscope documents it: `name`, `from`, `until`,
+//! `format=pprof` and `spyName` in the query, the gzipped profile and the units of its values in
+//! the parts `profile` and `sample_type_config` of a form. Where the program keeps its heap in use,
+//! that is a profile of its own at the end of each interval. It happens on the thread that takes
+//! the profiles. What the server does not take now waits in a queue, up to so many and so many
+//! bytes, and is tried again after a pause that doubles; where there is no more room the oldest is
+//! dropped and counted. What the server refuses for good is not sent again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -29,7 +33,8 @@ const MOST_BYTES: usize = 16 << 20;
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How long the pushing of what is left may take where the program ends, and how long the program waits for that.
+/// How long the pushing of what is left may take where the program ends, and how long the program
+/// waits for that.
 const AT_END: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -64,10 +69,14 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// Pushes a profile of each interval to a Pyroscope server while its guard is held; recording is switched on where it is not.
+/// Pushes a profile of each interval to a Pyroscope server while its guard is held; recording is
+/// switched on where it is not.
 ///
-/// The program never waits for the server. An address that cannot be used is reported on stderr in one line; so is the first push that fails, and at the end how many profiles were lost. What is in a
-/// profile, [`export::pprof`](crate::export::pprof) says; where a [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, that is pushed as well. A scope that is open for several intervals has in each what it took there, how its
+/// The program never waits for the server. An address that cannot be used is reported on stderr in
+/// one line; so is the first push that fails, and at the end how many profiles were lost. What is
+/// in a profile, [`export::pprof`](crate::export::pprof) says; where a
+/// [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, that is pushed as
+/// well. A scope that is open for several intervals has in each what it took there, how its
 /// processor time divides between program and kernel in the one in which it ends.
 ///
 /// # Examples
@@ -99,11 +108,13 @@ pub struct PyroscopeSink {
     pub auth: Auth,
     /// The tenant of a server that has several, for the header `X-Scope-OrgID`. Default: none.
     pub tenant: Option<String>,
-    /// A file of certificates (PEM) of whom to trust, instead of those whom Mozilla trusts. Default: none.
+    /// A file of certificates (PEM) of whom to trust, instead of those whom Mozilla trusts.
+    /// Default: none.
     pub certificates: Option<PathBuf>,
     /// How long the time of a profile is, at least 10 ms. Default: 10 s.
     pub interval: Duration,
-    /// How long a push may take, from the look-up of the server's name to the end of its answer. Default: 10 s.
+    /// How long a push may take, from the look-up of the server's name to the end of its answer.
+    /// Default: 10 s.
     pub timeout: Duration,
     /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
     pub span_labels: Vec<String>,
@@ -127,14 +138,16 @@ impl Default for PyroscopeSink {
     }
 }
 
-/// A [`PyroscopeSink`] that pushes; dropping it pushes what is left, for at most a few seconds, and ends it.
+/// A [`PyroscopeSink`] that pushes; dropping it pushes what is left, for at most a few seconds, and
+/// ends it.
 #[derive(Debug)]
 pub struct Pyroscope {
     counts: Arc<Counts>,
     _profiles: Option<Profiles>,
 }
 
-/// What became of the profiles. Written by the thread of the profiles, read by anyone, relaxed: each counts by itself.
+/// What became of the profiles. Written by the thread of the profiles, read by anyone, relaxed:
+/// each counts by itself.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
@@ -148,7 +161,8 @@ impl Pyroscope {
         self.counts.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns how many profiles were dropped: because the server refused them, or took none for so long that there was no more room.
+    /// Returns how many profiles were dropped: because the server refused them, or took none for so
+    /// long that there was no more room.
     #[must_use]
     pub fn lost_profiles(&self) -> u64 {
         self.counts.lost.load(Ordering::Relaxed)
@@ -162,7 +176,8 @@ impl Sink for PyroscopeSink {
 }
 
 impl PyroscopeSink {
-    /// Begins to push, as [`install`](Sink::install) does, and returns what can be asked how it goes.
+    /// Begins to push, as [`install`](Sink::install) does, and returns what can be asked how it
+    /// goes.
     #[must_use = "dropping it ends the pushing"]
     pub fn start(self) -> Pyroscope {
         let counts = Arc::new(Counts::default());
@@ -483,7 +498,8 @@ fn form(boundary: &str, profile: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Says of each value what its unit is, and that those of many profiles are added up, of what is in use that their mean is taken.
+/// Says of each value what its unit is, and that those of many profiles are added up, of what is in
+/// use that their mean is taken.
 fn type_config() -> String {
     let of_spans = SPAN_TYPES.map(|of| (of, "sum"));
     let of_tasks = TASK_TYPES.map(|of| (of, "sum"));
@@ -524,7 +540,8 @@ fn boundary(content: &[u8]) -> String {
     }
 }
 
-/// Returns the name of a series: the application, and its labels in braces. What would end a name or a value early becomes `_`.
+/// Returns the name of a series: the application, and its labels in braces. What would end a name
+/// or a value early becomes `_`.
 fn series(application: &str, labels: &[(String, String)]) -> String {
     let plain = |text: &str| {
         let plain = |c: char| {

@@ -1,10 +1,15 @@
 //! Marker files that samply finds while it records this program.
 //!
-//! samply has the system tell it of every file that the program maps into its memory, and takes one called `marker-<pid>-<tid>.txt` for markers of the thread that mapped it: the number in the name is
-//! not looked at on Linux. So each thread maps its own file, when it records for the first time. A thread that had recorded before the sink was installed has its file mapped by the thread that
-//! writes it, and its markers appear there, except the thread that installs the sink. The mapping is let go at once, and the file need not have content yet: samply reads it when the program has ended.
+//! samply has the system tell it of every file that the program maps into its memory, and takes one
+//! called `marker-<pid>-<tid>.txt` for markers of the thread that mapped it: the number in the name
+//! is not looked at on Linux. So each thread maps its own file, when it records for the first time.
+//! A thread that had recorded before the sink was installed has its file mapped by the thread that
+//! writes it, and its markers appear there, except the thread that installs the sink. The mapping
+//! is let go at once, and the file need not have content yet: samply reads it when the program has
+//! ended.
 //!
-//! A number that the system gives to a second thread is the same file, and the markers of both are one thread's.
+//! A number that the system gives to a second thread is the same file, and the markers of both are
+//! one thread's.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -21,9 +26,11 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{clock, switch, thread};
 
-/// Writes marker files for samply into a folder while its guard is held; recording is switched on where it is not. Only on Linux.
+/// Writes marker files for samply into a folder while its guard is held; recording is switched on
+/// where it is not. Only on Linux.
 ///
-/// To be installed before other threads record, in a program that `samply record` runs. A folder that cannot be made is reported on stderr in one line, and the program runs on.
+/// To be installed before other threads record, in a program that `samply record` runs. A folder
+/// that cannot be made is reported on stderr in one line, and the program runs on.
 ///
 /// # Examples
 ///
@@ -177,11 +184,13 @@ mod system {
     use std::io;
     use std::os::fd::AsRawFd;
 
-    /// Maps a file into memory, where it may be executed if that is allowed, because some recorders are told of such mappings only; then lets it go again.
+    /// Maps a file into memory, where it may be executed if that is allowed, because some recorders
+    /// are told of such mappings only; then lets it go again.
     pub(super) fn map_once(file: &File) -> io::Result<()> {
         const BYTES: usize = 4096;
         for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
-            // SAFETY: a new mapping at a place of the system's choice touches nothing that exists, and nobody reads it.
+            // SAFETY: a new mapping at a place of the system's choice touches nothing that exists,
+            // and nobody reads it.
             let place = unsafe {
                 libc::mmap(
                     std::ptr::null_mut(),

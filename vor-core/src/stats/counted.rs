@@ -1,7 +1,10 @@
-//! Sums of scopes that were counted where they ended, and not recorded: what one call site comes to, in ticks, and the row that is made of it.
+//! Sums of scopes that were counted where they ended, and not recorded: what one call site comes
+//! to, in ticks, and the row that is made of it.
 //!
-//! The histogram has four buckets of equal width in each octave (the values between two powers of two), and one for each value below 4. A bucket is at most a
-//! quarter as wide as its lowest value, so its middle is at most 12.5 % away from any value in it. Values of 2^46 ticks and more, which are hours, share the last one.
+//! The histogram has four buckets of equal width in each octave (the values between two powers of
+//! two), and one for each value below 4. A bucket is at most a quarter as wide as its lowest value,
+//! so its middle is at most 12.5 % away from any value in it. Values of 2^46 ticks and more, which
+//! are hours, share the last one.
 
 use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::clock::{RATE_BITS, Timeline};
@@ -85,7 +88,8 @@ impl Sums {
         self.buckets.iter().sum()
     }
 
-    /// Returns the length that the fraction `quantile` of them does not exceed, in ticks: the middle of the bucket that holds the one of that rank.
+    /// Returns the length that the fraction `quantile` of them does not exceed, in ticks: the
+    /// middle of the bucket that holds the one of that rank.
     fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));

@@ -68,7 +68,8 @@ fn line(text: &mut String, name: &str, name_width: usize, cells: &[String; 7], w
     text.push('\n');
 }
 
-/// Returns a name in at most `room` columns, cut in its middle, since both ends tell, and with control characters escaped.
+/// Returns a name in at most `room` columns, cut in its middle, since both ends tell, and with
+/// control characters escaped.
 fn name(name: &str, room: usize) -> String {
     let mut all = Vec::with_capacity(name.len());
     for character in name.chars() {

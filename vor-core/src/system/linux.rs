@@ -1,17 +1,20 @@
 //! Linux: files of `/proc/self`, kept open and read again from their beginning for each sample.
 //!
-//! `/proc/self/stat` is one line, `pid (name) state ...`. The name may hold spaces and parentheses, so fields are counted
-//! from the last `)`. `/proc/self/io` has a `key: value` per line; it may be missing, or unreadable for a process that changed its user.
+//! `/proc/self/stat` is one line, `pid (name) state ...`. The name may hold spaces and parentheses,
+//! so fields are counted from the last `)`. `/proc/self/io` has a `key: value` per line; it may be
+//! missing, or unreadable for a process that changed its user.
 //!
-//! An open file of `/proc/self` belongs to the process that opened it. After `fork` the child would go on to read its parent's numbers, so
-//! a sampler remembers its process and opens the files anew in another.
+//! An open file of `/proc/self` belongs to the process that opened it. After `fork` the child would
+//! go on to read its parent's numbers, so a sampler remembers its process and opens the files anew
+//! in another.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::{ProcessSample, unix};
 
-/// Longer than a line of `stat` (52 numbers of at most 20 digits, and a name) and than the seven lines of `io`.
+/// Longer than a line of `stat` (52 numbers of at most 20 digits, and a name) and than the seven
+/// lines of `io`.
 const MAX_FILE_BYTES: usize = 2_048;
 
 /// Fields of `stat`, counted from 0 at the one after the name.
@@ -143,7 +146,8 @@ mod tests {
         // The thread that runs the test and this one: a child of `fork` has only the latter.
         let other = std::thread::spawn(std::thread::park);
         assert!(sampler.sample().threads >= Some(2));
-        // SAFETY: the child calls nothing that needs a lock another thread may hold: it reads files without allocating, and leaves by `_exit`.
+        // SAFETY: the child calls nothing that needs a lock another thread may hold: it reads files
+        // without allocating, and leaves by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let threads = sampler.sample().threads;
@@ -155,7 +159,8 @@ mod tests {
         }
         assert!(child > 0, "fork failed");
         let mut status = 0;
-        // SAFETY: the pointer is to an integer of this stack frame, which the call may write and does not keep.
+        // SAFETY: the pointer is to an integer of this stack frame, which the call may write and
+        // does not keep.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         other.thread().unpark();
         assert!(other.join().is_ok());

@@ -31,7 +31,8 @@ fn host() -> String {
 )]
 fn named_by_system() -> String {
     let mut name = [0_u8; 256];
-    // SAFETY: the call writes at most as many bytes as the buffer is said to have, and leaves its last byte 0.
+    // SAFETY: the call writes at most as many bytes as the buffer is said to have, and leaves its
+    // last byte 0.
     let result = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
     if result == 0 {

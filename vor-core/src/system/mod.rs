@@ -1,12 +1,14 @@
 //! What the operating system says of this process.
 //!
-//! A [`ProcessSampler`] asks the operating system for the counters of the whole process: [`ProcessSample`]. Most of
-//! them only ever grow, so one sample says little; [`SystemSample::between`] turns two consecutive ones, and the time
-//! between them, into the values of a frame, in the order of [`columns`]. What a system does not tell is `None`, and such
-//! a value is left out of the frame; it is never shown as zero.
+//! A [`ProcessSampler`] asks the operating system for the counters of the whole process:
+//! [`ProcessSample`]. Most of them only ever grow, so one sample says little;
+//! [`SystemSample::between`] turns two consecutive ones, and the time between them, into the values
+//! of a frame, in the order of [`columns`]. What a system does not tell is `None`, and such a value
+//! is left out of the frame; it is never shown as zero.
 //!
-//! A sample costs system calls, so the drain's worker takes it and never the caller of `frame_mark()`. Each system has one file
-//! here with the same three functions, and this is the only place that chooses among them:
+//! A sample costs system calls, so the drain's worker takes it and never the caller of
+//! `frame_mark()`. Each system has one file here with the same three functions, and this is the
+//! only place that chooses among them:
 //!
 //! | | Linux | macOS | Windows |
 //! |---|---|---|---|
@@ -16,7 +18,8 @@
 //! | context switches | `getrusage` | `getrusage` | – |
 //! | disk I/O | `/proc/self/io` | `proc_pid_rusage` | `GetProcessIoCounters` |
 //!
-//! In Chromium the memory is what `performance.memory` says of the page's heap, behind the feature `web`; browsers tell nothing else.
+//! In Chromium the memory is what `performance.memory` says of the page's heap, behind the feature
+//! `web`; browsers tell nothing else.
 
 use crate::catalog::MetricColumn;
 
@@ -53,7 +56,8 @@ pub struct ProcessSample {
     pub memory_bytes: Option<u64>,
     /// CPU time of all threads since the process began, user and system.
     pub cpu_time_ns: Option<u64>,
-    /// Page faults since the process began that needed no disk. On Windows, which does not tell them apart, all of them.
+    /// Page faults since the process began that needed no disk. On Windows, which does not tell
+    /// them apart, all of them.
     pub minor_page_faults: Option<u64>,
     /// Page faults since the process began that waited for the disk.
     pub major_page_faults: Option<u64>,
@@ -63,9 +67,11 @@ pub struct ProcessSample {
     pub involuntary_context_switches: Option<u64>,
     /// Threads alive now.
     pub threads: Option<u64>,
-    /// Bytes that the storage layer fetched for the process since it began. On Windows the bytes of all its reads, those from caches and pipes included.
+    /// Bytes that the storage layer fetched for the process since it began. On Windows the bytes of
+    /// all its reads, those from caches and pipes included.
     pub disk_read_bytes: Option<u64>,
-    /// Bytes that the process caused to be sent to storage since it began. On Windows the bytes of all its writes, those to caches and pipes included.
+    /// Bytes that the process caused to be sent to storage since it began. On Windows the bytes of
+    /// all its writes, those to caches and pipes included.
     pub disk_write_bytes: Option<u64>,
 }
 
@@ -112,14 +118,15 @@ impl Default for ProcessSampler {
     }
 }
 
-/// Returns the physical memory that the process uses, in bytes, or `None` where the system does not tell. In Chromium, with the feature `web`, it is the heap of
-/// the page.
+/// Returns the physical memory that the process uses, in bytes, or `None` where the system does not
+/// tell. In Chromium, with the feature `web`, it is the heap of the page.
 #[must_use]
 pub fn current_memory_bytes() -> Option<u64> {
     platform::memory_bytes()
 }
 
-/// Says which rows frames do not have, and why, by a sample that was taken before the first of them. `None` where they have all.
+/// Says which rows frames do not have, and why, by a sample that was taken before the first of
+/// them. `None` where they have all.
 pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
     let rows = [
         ("memory_mb", sample.memory_bytes),
@@ -134,7 +141,8 @@ pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
     tell_absent(absent.map(|(row, _)| (row.to_owned(), platform::why_absent(row))))
 }
 
-/// Says which rows are absent, each given with its reason; those that follow each other share one. `None` where there are none.
+/// Says which rows are absent, each given with its reason; those that follow each other share one.
+/// `None` where there are none.
 pub(crate) fn tell_absent(rows: impl IntoIterator<Item = (String, String)>) -> Option<String> {
     let mut told = String::new();
     let mut last = None;
@@ -154,13 +162,15 @@ pub(crate) fn tell_absent(rows: impl IntoIterator<Item = (String, String)>) -> O
 
 /// What vor says of a frame besides its scopes and the program's own metrics.
 ///
-/// The first four are those of vor 0.2.1 and have its types; the others are `None` where the system does not tell.
+/// The first four are those of vor 0.2.1 and have its types; the others are `None` where the system
+/// does not tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SystemSample {
     /// Time from the mark that began the frame to the one that ended it.
     pub frame_ns: u64,
-    /// Physical memory in use at the end of the frame, in units of 10^6 bytes. NaN where the system does not tell.
+    /// Physical memory in use at the end of the frame, in units of 10^6 bytes. NaN where the system
+    /// does not tell.
     pub memory_mb: f64,
     /// Time that the program reported as spent on I/O.
     pub io_ns: u64,
@@ -196,7 +206,8 @@ const COLUMNS: [(&str, &str); COLUMN_COUNT] = [
     ("disk_write_MB", "MB"),
 ];
 
-/// Returns the names and units of the system metrics, in the order of [`SystemSample::values`]. MB are 10^6 bytes.
+/// Returns the names and units of the system metrics, in the order of [`SystemSample::values`]. MB
+/// are 10^6 bytes.
 #[must_use]
 pub fn columns() -> Vec<MetricColumn> {
     let column = |&(name, unit): &(&str, &str)| MetricColumn {
@@ -209,8 +220,9 @@ pub fn columns() -> Vec<MetricColumn> {
 impl SystemSample {
     /// Compares two consecutive samples, `wall_ns` nanoseconds apart.
     ///
-    /// `frame_ns` is set to `wall_ns`; a worker that samples less often than frames end sets the frame's own. The I/O that the program reports
-    /// is set to nothing. A counter that fell, which only another process's can, gives `None`.
+    /// `frame_ns` is set to `wall_ns`; a worker that samples less often than frames end sets the
+    /// frame's own. The I/O that the program reports is set to nothing. A counter that fell, which
+    /// only another process's can, gives `None`.
     #[must_use]
     pub fn between(previous: &ProcessSample, current: &ProcessSample, wall_ns: u64) -> Self {
         let since =
@@ -230,7 +242,8 @@ impl SystemSample {
         }
     }
 
-    /// Returns the values of vor's own columns, in their order and units. `None` is to be left out of the frame.
+    /// Returns the values of vor's own columns, in their order and units. `None` is to be left out
+    /// of the frame.
     #[must_use]
     pub fn values(&self) -> [Option<f64>; COLUMN_COUNT] {
         let milliseconds = |ns: u64| ns as f64 / 1e6;

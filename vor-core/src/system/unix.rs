@@ -9,11 +9,13 @@ use super::ProcessSample;
 pub(super) fn fill(sample: &mut ProcessSample) {
     sample.cpu_time_ns = cpu_time_ns();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a `rusage` of this stack frame, which the call may write and does not keep.
+    // SAFETY: the pointer is to a `rusage` of this stack frame, which the call may write and does
+    // not keep.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
         return;
     }
-    // SAFETY: the memory was zeroed, and all bits zero are a valid `rusage`, which consists of integers only.
+    // SAFETY: the memory was zeroed, and all bits zero are a valid `rusage`, which consists of
+    // integers only.
     let usage = unsafe { usage.assume_init() };
     sample.minor_page_faults = u64::try_from(usage.ru_minflt).ok();
     sample.major_page_faults = u64::try_from(usage.ru_majflt).ok();
@@ -21,13 +23,15 @@ pub(super) fn fill(sample: &mut ProcessSample) {
     sample.involuntary_context_switches = u64::try_from(usage.ru_nivcsw).ok();
 }
 
-/// Returns the CPU time of all threads of the process. This clock counts nanoseconds, where `getrusage` counts microseconds or scheduler ticks.
+/// Returns the CPU time of all threads of the process. This clock counts nanoseconds, where
+/// `getrusage` counts microseconds or scheduler ticks.
 fn cpu_time_ns() -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the pointer is to a `timespec` of this stack frame, which the call may write and does not keep.
+    // SAFETY: the pointer is to a `timespec` of this stack frame, which the call may write and does
+    // not keep.
     if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) } != 0 {
         return None;
     }

@@ -1,7 +1,8 @@
 //! Windows: `kernel32` for the process, a Toolhelp snapshot for its threads.
 //!
-//! A Toolhelp snapshot lists every process of the machine and takes around a millisecond, so threads are counted once a second and the
-//! count repeated in between. Windows tells neither context switches nor which of the bytes read and written reached a disk.
+//! A Toolhelp snapshot lists every process of the machine and takes around a millisecond, so
+//! threads are counted once a second and the count repeated in between. Windows tells neither
+//! context switches nor which of the bytes read and written reached a disk.
 #![expect(unsafe_code, reason = "system calls of windows-sys")]
 
 use std::mem;
@@ -83,24 +84,24 @@ fn memory_counters() -> Option<PROCESS_MEMORY_COUNTERS> {
         cb,
         ..PROCESS_MEMORY_COUNTERS::default()
     };
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to `cb` bytes of this stack
-    // frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to `cb`
+    // bytes of this stack frame, which the call may write and does not keep.
     let done = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, cb) };
     (done != 0).then_some(counters)
 }
 
 fn io_counters() -> Option<IO_COUNTERS> {
     let mut counters = IO_COUNTERS::default();
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to an `IO_COUNTERS` of this
-    // stack frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointer is to an
+    // `IO_COUNTERS` of this stack frame, which the call may write and does not keep.
     let done = unsafe { GetProcessIoCounters(GetCurrentProcess(), &raw mut counters) };
     (done != 0).then_some(counters)
 }
 
 fn cpu_time_ns() -> Option<u64> {
     let [mut created, mut exited, mut kernel, mut user] = [FILETIME::default(); 4];
-    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointers are to four distinct
-    // `FILETIME`s of this stack frame, which the call may write and does not keep.
+    // SAFETY: the handle is the pseudo handle of this process, always valid; the pointers are to
+    // four distinct `FILETIME`s of this stack frame, which the call may write and does not keep.
     let done = unsafe {
         GetProcessTimes(
             GetCurrentProcess(),
@@ -130,8 +131,8 @@ fn count_threads() -> Option<u64> {
     if snapshot == INVALID_HANDLE_VALUE {
         return None;
     }
-    // SAFETY: `snapshot` is a snapshot of processes and not closed yet; the pointer is to a `PROCESSENTRY32W` of this
-    // stack frame whose size stands in `dwSize`.
+    // SAFETY: `snapshot` is a snapshot of processes and not closed yet; the pointer is to a
+    // `PROCESSENTRY32W` of this stack frame whose size stands in `dwSize`.
     let mut more = unsafe { Process32FirstW(snapshot, &raw mut entry) } != 0;
     let mut threads = None;
     while more && threads.is_none() {

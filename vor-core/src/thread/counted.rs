@@ -1,15 +1,17 @@
 //! What a thread knows of its scopes where they are counted, and not recorded.
 //!
-//! Each thread has a table: call sites by their id, in two levels of 256 entries, of which only what is used is made. Behind an entry stand the sums of that call
-//! site's scopes on this thread. The thread alone writes them, with plain loads and stores, and anyone may add them up; so a scope that ends costs no lock, no
-//! read-modify-write and no place in a ring, and cannot be lost. Beside the sums, the table keeps two
-//! words for each level of open scopes: the time of the scopes that ended directly inside it, which
-//! is not self time, and a set of the sites that are open there and further out. A scope whose own
-//! site is in the set of the level around it may be a recursive call, and is then looked for on the
-//! stack.
+//! Each thread has a table: call sites by their id, in two levels of 256 entries, of which only
+//! what is used is made. Behind an entry stand the sums of that call site's scopes on this thread.
+//! The thread alone writes them, with plain loads and stores, and anyone may add them up; so a
+//! scope that ends costs no lock, no read-modify-write and no place in a ring, and cannot be lost.
+//! Beside the sums, the table keeps two words for each level of open scopes: the time of the scopes
+//! that ended directly inside it, which is not self time, and a set of the sites that are open
+//! there and further out. A scope whose own site is in the set of the level around it may be a
+//! recursive call, and is then looked for on the stack.
 //!
-//! When a thread ends, its sums are added to those of all threads that have ended, under a lock, and its table is emptied for the next thread. So the memory depends
-//! on the call sites and on how many threads run at once: 1.5 KiB for each call site on each thread.
+//! When a thread ends, its sums are added to those of all threads that have ended, under a lock,
+//! and its table is emptied for the next thread. So the memory depends on the call sites and on how
+//! many threads run at once: 1.5 KiB for each call site on each thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,17 +25,19 @@ use crate::stats::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU64};
 
-/// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which no call site has.
+/// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which no
+/// call site has.
 const WIDTH: usize = 256;
 
 /// The last id that has an entry of its own.
 pub(crate) const LAST_SITE: u32 = (WIDTH * WIDTH - 1) as u32;
 
-/// Levels of open scopes of which is known how long the scopes inside took: more than a stack has room for, unless the program lets go of guards without ending them.
+/// Levels of open scopes of which is known how long the scopes inside took: more than a stack has
+/// room for, unless the program lets go of guards without ending them.
 const MAX_LEVELS: usize = 1 << 20;
 
-/// What one thread counts. Everything in it is written by the thread, relaxed; the entries are read by anyone, relaxed, who gets some of a scope's numbers
-/// where it is ending at that moment.
+/// What one thread counts. Everything in it is written by the thread, relaxed; the entries are read
+/// by anyone, relaxed, who gets some of a scope's numbers where it is ending at that moment.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// One for each scope that is open and kept. The first stands for what is around the outermost
@@ -46,9 +50,11 @@ pub(crate) struct Table {
 
 type Leaf = [Late<Aggregate>; WIDTH];
 
-/// Something that is made when it is first needed, and stays where it is as long as this is there. Unlike the standard library's cell, it is one word: null until then.
+/// Something that is made when it is first needed, and stays where it is as long as this is there.
+/// Unlike the standard library's cell, it is one word: null until then.
 ///
-/// Written once by the thread that needs it (release, after what it points to), read by anyone (acquire).
+/// Written once by the thread that needs it (release, after what it points to), read by anyone
+/// (acquire).
 #[derive(Debug)]
 pub(crate) struct Late<T>(AtomicPtr<T>);
 
@@ -61,8 +67,8 @@ impl<T> Late<T> {
     #[inline(always)]
     fn get(&self) -> Option<&T> {
         #[expect(unsafe_code, reason = "there is no atomic box")]
-        // SAFETY: the pointer is null or comes from a box in `get_or_make`, is never changed again, and what it points to is only freed by `drop`, which
-        // has this exclusively.
+        // SAFETY: the pointer is null or comes from a box in `get_or_make`, is never changed again,
+        // and what it points to is only freed by `drop`, which has this exclusively.
         unsafe {
             self.0.load(Ordering::Acquire).as_ref()
         }
@@ -100,7 +106,8 @@ impl<T> Drop for Late<T> {
         let made = *self.0.get_mut();
         if !made.is_null() {
             #[expect(unsafe_code, reason = "there is no atomic box")]
-            // SAFETY: the pointer comes from a box in `get_or_make`, and whoever drops this is the last to know of it.
+            // SAFETY: the pointer comes from a box in `get_or_make`, and whoever drops this is the
+            // last to know of it.
             unsafe {
                 drop(Box::from_raw(made));
             }
@@ -189,7 +196,8 @@ impl Aggregate {
         }
     }
 
-    /// Counts a scope of this length, unless that belongs to the last bucket though it is beyond it. Called by the thread whose it is.
+    /// Counts a scope of this length, unless that belongs to the last bucket though it is beyond
+    /// it. Called by the thread whose it is.
     #[inline(always)]
     pub(crate) fn add_short(&self, ticks: u64) -> bool {
         let Some(bucket) = self.buckets.get(bucket(ticks)) else {
@@ -432,7 +440,8 @@ impl ThreadState {
         let Some(table) = self.counted() else {
             return;
         };
-        // Under the lock from the first entry to the last: who adds up finds each either here or there.
+        // Under the lock from the first entry to the last: who adds up finds each either here or
+        // there.
         let mut ended = ended();
         let sites = ended.get_or_insert_default();
         for (site, sums) in table.entries() {
@@ -484,7 +493,8 @@ pub(crate) fn count_without_state(site: u32, ticks: u64) {
     });
 }
 
-/// Returns what was counted so far, by thread; first, without a thread, what those counted that have ended.
+/// Returns what was counted so far, by thread; first, without a thread, what those counted that
+/// have ended.
 pub(crate) fn read_counted() -> Vec<(Option<ThreadId>, SiteSums)> {
     // A thread that ends from here on is read as ended, one that comes may be missed.
     let live: Vec<Arc<ThreadState>> = threads().live.clone();

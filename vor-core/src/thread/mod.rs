@@ -1,8 +1,9 @@
 //! Threads: the state each one records into, and how it comes and goes.
 //!
-//! A thread's first scope gives it a `ThreadState`: a ring and the stack of its open scopes. A plain thread-local pointer without a destructor leads
-//! to it, so the hot path pays no registration check; a second thread-local with a destructor notices the thread's end and
-//! leaves the state to the worker, which takes what is left and hands the memory to the next thread.
+//! A thread's first scope gives it a `ThreadState`: a ring and the stack of its open scopes. A
+//! plain thread-local pointer without a destructor leads to it, so the hot path pays no
+//! registration check; a second thread-local with a destructor notices the thread's end and leaves
+//! the state to the worker, which takes what is left and hands the memory to the next thread.
 //!
 //! The pointer is never null: where a thread has no state, it leads to one of four stand-ins that
 //! have room for nothing, so that the hot path asks
@@ -94,7 +95,8 @@ thread_local! {
         const { AtomicPtr::new(Absent::New.stand_in().cast_mut()) };
     /// This thread's state as long as it has one, null else: for what is dropped while it is busy.
     static OWN: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
-    /// This thread's number once it has one, plus 1; it outlives the state for scopes in destructors of thread-locals.
+    /// This thread's number once it has one, plus 1; it outlives the state for scopes in
+    /// destructors of thread-locals.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
     /// Gives the state away when the thread ends.
     static OWNED: Cell<Option<Owned>> = const { Cell::new(None) };
@@ -155,7 +157,8 @@ impl Drop for Owned {
 /// The states of all threads.
 struct Threads {
     live: Vec<Arc<ThreadState>>,
-    /// States whose thread has come since the worker last asked, with what their rings had dropped for earlier threads.
+    /// States whose thread has come since the worker last asked, with what their rings had dropped
+    /// for earlier threads.
     inbox: Vec<(Arc<ThreadState>, u64)>,
     /// Emptied states for the next threads.
     spare: Vec<Arc<ThreadState>>,
@@ -163,10 +166,12 @@ struct Threads {
     ring_slots: usize,
 }
 
-/// Spare states kept; more are freed. As many threads may end before the worker is called to take back what they leave.
+/// Spare states kept; more are freed. As many threads may end before the worker is called to take
+/// back what they leave.
 const MAX_SPARE: usize = 32;
 
-/// Threads that ended since the worker last looked. Counted by them and reset by the worker, relaxed: a miscount only shifts a wake-up.
+/// Threads that ended since the worker last looked. Counted by them and reset by the worker,
+/// relaxed: a miscount only shifts a wake-up.
 static ENDED_UNSEEN: AtomicU32 = AtomicU32::new(0);
 
 static THREADS: Mutex<Threads> = Mutex::new(Threads {
@@ -181,7 +186,8 @@ fn threads() -> MutexGuard<'static, Threads> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `mutex` without waiting in it: tries a few times, and gives up where it is held all the while.
+/// Locks `mutex` without waiting in it: tries a few times, and gives up where it is held all the
+/// while.
 #[cfg(unix)]
 pub(crate) fn try_lock<T>(
     mutex: &'static Mutex<T>,
@@ -198,8 +204,9 @@ pub(crate) fn try_lock<T>(
     None
 }
 
-/// Calls `each` for every thread that has scopes open, with its number, what is known of it, and the scopes. For a process that crashes: allocates nothing where `open` has room for
-/// [`MAX_OPEN`] scopes, and returns `false` where the list of threads is held all the while.
+/// Calls `each` for every thread that has scopes open, with its number, what is known of it, and
+/// the scopes. For a process that crashes: allocates nothing where `open` has room for [`MAX_OPEN`]
+/// scopes, and returns `false` where the list of threads is held all the while.
 #[cfg(unix)]
 pub(crate) fn try_each_open(
     tries: u32,
@@ -232,7 +239,8 @@ pub(crate) fn is_open() -> bool {
     drain::alone::is_open(&THREADS) && counted::is_open()
 }
 
-/// Has this thread record nothing and leave its state where it is when it ends: for the last thread of a process, where a lock is held by one that is gone.
+/// Has this thread record nothing and leave its state where it is when it ends: for the last thread
+/// of a process, where a lock is held by one that is gone.
 #[cfg(windows)]
 pub(crate) fn stay_behind() {
     replace_pointer(Absent::Silent.stand_in());
@@ -284,10 +292,10 @@ fn own() -> Option<&'static ThreadState> {
 )]
 #[inline(always)]
 fn deref(state: *const ThreadState) -> &'static ThreadState {
-    // SAFETY: CURRENT holds a stand-in, which is a static, except between `set_up` and the drop of OWNED on this very thread, and OWNED keeps the
-    // state alive for that time; OWN holds no other state, and is cleared by that drop. Callers use
-    // the reference on this thread only and do not keep it
-    // beyond the call that asked for it.
+    // SAFETY: CURRENT holds a stand-in, which is a static, except between `set_up` and the drop of
+    // OWNED on this very thread, and OWNED keeps the state alive for that time; OWN holds no other
+    // state, and is cleared by that drop. Callers use the reference on this thread only and do not
+    // keep it beyond the call that asked for it.
     unsafe { &*state }
 }
 
@@ -319,7 +327,8 @@ pub(crate) fn while_silent<R>(inside: impl FnOnce() -> R) -> R {
     alloc::untracked(inside)
 }
 
-/// Runs `inside` on a thread of vor's own as if it were one of the program's: what it records goes into a ring of its own.
+/// Runs `inside` on a thread of vor's own as if it were one of the program's: what it records goes
+/// into a ring of its own.
 pub(crate) fn while_recording<R>(inside: impl FnOnce() -> R) -> R {
     let own = OWNED.try_with(|cell| {
         let owned = cell.take();
@@ -335,7 +344,8 @@ pub(crate) fn while_recording<R>(inside: impl FnOnce() -> R) -> R {
     inside()
 }
 
-/// Switches scopes of this thread off for good, and does not count what it allocates: for vor's own threads.
+/// Switches scopes of this thread off for good, and does not count what it allocates: for vor's own
+/// threads.
 pub(crate) fn stay_busy() {
     replace_pointer(Absent::Silent.stand_in());
     alloc::stay_untracked();
@@ -390,7 +400,8 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         };
         let state = Arc::clone(&owned.0);
         let kept = OWNED.try_with(|cell| {
-            // In the child of a fork the cell still holds the state from before. It is never freed: the list of threads let go of it.
+            // In the child of a fork the cell still holds the state from before. It is never freed:
+            // the list of threads let go of it.
             if let Some(before) = cell.replace(Some(owned)) {
                 state.inherit(&before.0);
                 std::mem::forget(before);
@@ -424,10 +435,12 @@ fn describe() -> ThreadInfo {
     }
 }
 
-/// Tells the names of threads that the standard library does not know. Set once, read when a thread records for the first time.
+/// Tells the names of threads that the standard library does not know. Set once, read when a thread
+/// records for the first time.
 static NAMER: OnceLock<fn() -> Option<String>> = OnceLock::new();
 
-/// Has threads that another runtime started named by `namer`, which each of them calls when it records for the first time. The first call of this counts. What `namer` opens is not recorded.
+/// Has threads that another runtime started named by `namer`, which each of them calls when it
+/// records for the first time. The first call of this counts. What `namer` opens is not recorded.
 #[doc(hidden)]
 pub fn name_threads_by(namer: fn() -> Option<String>) {
     NAMER.get_or_init(|| namer);

@@ -29,14 +29,16 @@ pub struct OpenScope {
     pub age_ns: u64,
     /// When it was opened, in ticks.
     pub start_ticks: u64,
-    /// What it has measured so far, beside its length; 0 what is not measured, or known only at its end, as how processor time divides between program and kernel.
+    /// What it has measured so far, beside its length; 0 what is not measured, or known only at its
+    /// end, as how processor time divides between program and kernel.
     pub measured: Measured,
     /// What its thread had used up when it was opened, where that is measured.
     pub(crate) noted: Option<Noted>,
 }
 
-/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go
-/// faster than they can be read are left out.
+/// Returns, for every thread that has any, the scopes that are open now, outermost first. At most
+/// [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go faster than they can be read
+/// are left out.
 ///
 /// Inside vor nothing is returned: in a signal handler that interrupts vor, and in a sink where the
 /// program's own thread drains.
@@ -49,7 +51,8 @@ pub fn open_scopes() -> Vec<OpenThread> {
     open_scopes_of(|state| !state.has_exited())
 }
 
-/// Returns the scopes that are open at the end of the process. The thread that ends the process has ended itself by then, inside its scopes.
+/// Returns the scopes that are open at the end of the process. The thread that ends the process has
+/// ended itself by then, inside its scopes.
 pub(crate) fn open_scopes_at_end() -> Vec<OpenThread> {
     open_scopes_of(|_| true)
 }

@@ -1,4 +1,5 @@
-//! What a thread pushes into its ring beside the hot path: records of any length, text, and what a thread leaves that has ended.
+//! What a thread pushes into its ring beside the hot path: records of any length, text, and what a
+//! thread leaves that has ended.
 
 use super::state::ThreadState;
 use super::{Absent, NUMBER, is_busy, os_id, own, threads, while_busy, with_state};
@@ -47,7 +48,8 @@ pub(crate) fn drop_if_busy() -> bool {
     is_busy
 }
 
-/// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns whether there was room.
+/// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns
+/// whether there was room.
 #[cold]
 #[inline(never)]
 fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
@@ -106,8 +108,9 @@ fn push_late(record: &[Slot]) {
     state.end();
 }
 
-/// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the argument says that its text is lost, and if
-/// there is still no room when the scope ends, the span is dropped and counted.
+/// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the
+/// argument says that its text is lost, and if there is still no room when the scope ends, the span
+/// is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
     let push = |state: &ThreadState| {
         let key = state.take_text_key();
@@ -129,7 +132,8 @@ pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     }
 }
 
-/// Returns up to which next key of a thread what [`push_kept_text`] returned there is still a text's key, when the other texts of a span have been pushed; 0 for what is no text's key.
+/// Returns up to which next key of a thread what [`push_kept_text`] returned there is still a
+/// text's key, when the other texts of a span have been pushed; 0 for what is no text's key.
 #[cfg(feature = "tracing")]
 pub(crate) fn kept_until(key: u64) -> u64 {
     match key & !KEPT_TEXT {
@@ -138,14 +142,16 @@ pub(crate) fn kept_until(key: u64) -> u64 {
     }
 }
 
-/// Pushes a special record of two slots on this thread, whatever state the thread is in. Where there is no room it counts as a dropped record.
+/// Pushes a special record of two slots on this thread, whatever state the thread is in. Where
+/// there is no room it counts as a dropped record.
 pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
     let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
     let record = [[word0, word1(low, tag)], more];
     push_anyhow(&record);
 }
 
-/// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts as a dropped record.
+/// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts
+/// as a dropped record.
 pub(crate) fn push_message(ticks: u64, text: &str) {
     let push = |state: &ThreadState| {
         if !push_bytes(state, ticks, Special::Message, text) {
@@ -189,7 +195,8 @@ fn push_bytes_within<const SLOTS: usize>(
     push(state, &record[..used])
 }
 
-/// Pushes a record of any length; returns `false` where there was no room, which the caller counts. `state` is this thread's own.
+/// Pushes a record of any length; returns `false` where there was no room, which the caller counts.
+/// `state` is this thread's own.
 pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
     // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held

@@ -1,7 +1,7 @@
 //! What one thread records into: its ring, and the stack of its open scopes.
 //!
-//! The stack is an array that the thread alone writes and anyone may read. Where its next entry goes is counted in bytes, so that the hot path adds
-//! it to an address and need not multiply.
+//! The stack is an array that the thread alone writes and anyone may read. Where its next entry
+//! goes is counted in bytes, so that the hot path adds it to an address and need not multiply.
 //!
 //! # Signal handlers
 //!
@@ -44,7 +44,8 @@ const NO_PLACE: u32 = u32::MAX;
 
 /// What one thread records into.
 ///
-/// The order is that of the memory: the ring ends with what its producer uses, and `top` stands on one cache line with the outermost entries.
+/// The order is that of the memory: the ring ends with what its producer uses, and `top` stands on
+/// one cache line with the outermost entries.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ThreadState {
@@ -52,13 +53,15 @@ pub(crate) struct ThreadState {
     /// Height of the stack: open scopes that are kept, times the bytes of an entry. Written by the
     /// thread (release, after the entry it uncovers), read by anyone (acquire).
     top: AtomicU32,
-    /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring for the last time.
+    /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring
+    /// for the last time.
     exited: AtomicBool,
     /// Next key of a pushed text. The thread alone reads and writes it.
     next_text: global::AtomicU64,
     /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
     counts: AtomicPtr<Block>,
-    /// Number of the thread in the catalog. Written under the list's lock before the thread gets the state.
+    /// Number of the thread in the catalog. Written under the list's lock before the thread gets
+    /// the state.
     id: global::AtomicU32,
     /// Entries at and above the height have no site, but the one that is claimed.
     open: [OpenEntry; MAX_OPEN + 1],
@@ -69,7 +72,8 @@ pub(crate) struct ThreadState {
     pub(super) ways: Ways,
     /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
     next_kept: global::AtomicU64,
-    /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is recorded knows nothing of it.
+    /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is
+    /// recorded knows nothing of it.
     pub(super) counted: Late<Table>,
 }
 
@@ -101,8 +105,8 @@ impl ThreadState {
         }
     }
 
-    /// A state that takes nothing: its stack has no room and its ring none either, so whoever would use it goes the cold path.
-    /// Its height is that of no scope, so none is closed in it.
+    /// A state that takes nothing: its stack has no room and its ring none either, so whoever would
+    /// use it goes the cold path. Its height is that of no scope, so none is closed in it.
     #[cfg(not(loom))]
     pub(super) const fn absent() -> Self {
         Self {
@@ -271,8 +275,9 @@ impl ThreadState {
         Self::depth_of(end.saturating_sub(place))
     }
 
-    /// Returns what tells the innermost scope that is kept apart from all others of this thread: its end on the stack and its start in ticks, both 0
-    /// where none is open. Called by the thread alone; of a stand-in the numbers mean nothing.
+    /// Returns what tells the innermost scope that is kept apart from all others of this thread:
+    /// its end on the stack and its start in ticks, both 0 where none is open. Called by the thread
+    /// alone; of a stand-in the numbers mean nothing.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> (u32, u64) {
         let top = self.top.load(Ordering::Relaxed);
@@ -282,13 +287,15 @@ impl ThreadState {
         (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
     }
 
-    /// Returns the sites of the scopes that are open and kept, outermost first. Called by the thread alone.
+    /// Returns the sites of the scopes that are open and kept, outermost first. Called by the
+    /// thread alone.
     pub(crate) fn own_open_sites(&self) -> impl Iterator<Item = u32> {
         let open = self.open.iter().take(self.depth(Ordering::Relaxed));
         open.map(|entry| entry.site.load(Ordering::Relaxed))
     }
 
-    /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts are taken.
+    /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts
+    /// are taken.
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
         for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
@@ -313,7 +320,9 @@ impl ThreadState {
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// Returns what was noted of an open scope, the innermost but `depth` of them around it, where it is still that which began at `start_ticks`. To be called with the lock of the list of threads.
+    /// Returns what was noted of an open scope, the innermost but `depth` of them around it, where
+    /// it is still that which began at `start_ticks`. To be called with the lock of the list of
+    /// threads.
     pub(super) fn noted(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
         let noted = self.ways.noted(depth, start_ticks)?;
         let is_open = self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
@@ -345,7 +354,8 @@ impl ThreadState {
             .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Says that the thread records no more, and leaves the state to the worker. Called after its last push.
+    /// Says that the thread records no more, and leaves the state to the worker. Called after its
+    /// last push.
     pub(crate) fn end(&self) {
         self.exited.store(true, Ordering::Release);
     }
@@ -358,7 +368,8 @@ impl ThreadState {
         ThreadId(self.id.load(Ordering::Relaxed))
     }
 
-    /// Returns a key for a text; no two texts of a thread have the same. Called by the thread alone.
+    /// Returns a key for a text; no two texts of a thread have the same. Called by the thread
+    /// alone.
     pub(super) fn take_text_key(&self) -> u64 {
         let key = self.next_text.load(Ordering::Relaxed);
         self.next_text.store(key + 1, Ordering::Relaxed);
@@ -391,11 +402,12 @@ impl ThreadState {
         (self.top.load(order) / ENTRY_BYTES) as usize
     }
 
-    /// Reads the open scopes into `out`, outermost first, and returns whether these are all that were open at one moment.
+    /// Reads the open scopes into `out`, outermost first, and returns whether these are all that
+    /// were open at one moment.
     ///
-    /// A scope is taken when two readings agree on its start and its site, which no two scopes of an
-    /// entry share that a tick tells apart, and the site is one. Where the thread opens and closes
-    /// too fast for that, the inner scopes are left out.
+    /// A scope is taken when two readings agree on its start and its site, which no two scopes of
+    /// an entry share that a tick tells apart, and the site is one. Where the thread opens and
+    /// closes too fast for that, the inner scopes are left out.
     pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
         for _ in 0..64 {
             let depth = self.depth(Ordering::Acquire);

@@ -1,7 +1,9 @@
-//! What a thread has used up, as other threads see it while it lives: now, and when each of its open scopes began.
+//! What a thread has used up, as other threads see it while it lives: now, and when each of its
+//! open scopes began.
 //!
-//! All of it stands in thread-locals of the thread, which it alone writes. Its state leads there from when the thread gets it until the thread ends, and whoever follows it holds the list of threads
-//! meanwhile, as does the thread when it takes the way back.
+//! All of it stands in thread-locals of the thread, which it alone writes. Its state leads there
+//! from when the thread gets it until the thread ends, and whoever follows it holds the list of
+//! threads meanwhile, as does the thread when it takes the way back.
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use crate::scope::{Noted, Notes, own_notes};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicPtr;
 
-/// Ways into a thread's thread-locals, null where the thread has none. Written by the thread under the lock of the list of threads and read by others with it, relaxed.
+/// Ways into a thread's thread-locals, null where the thread has none. Written by the thread under
+/// the lock of the list of threads and read by others with it, relaxed.
 #[derive(Debug)]
 pub(super) struct Ways {
     notes: AtomicPtr<Notes>,
@@ -54,11 +57,14 @@ impl Ways {
     }
 }
 
-/// Follows a way. To be called with the lock of the list of threads, and the reference not to be kept beyond it.
+/// Follows a way. To be called with the lock of the list of threads, and the reference not to be
+/// kept beyond it.
 #[expect(unsafe_code, reason = "the ways lead into thread-locals")]
 fn follow<T>(way: &AtomicPtr<T>) -> Option<&T> {
-    // SAFETY: the way is null or leads into a thread-local without a destructor, of a thread that has not ended: a thread closes its ways under the lock, which the caller holds, from the destructor of
-    // another thread-local, so before the memory goes. All that is reached this way is atomic.
+    // SAFETY: the way is null or leads into a thread-local without a destructor, of a thread that
+    // has not ended: a thread closes its ways under the lock, which the caller holds, from the
+    // destructor of another thread-local, so before the memory goes. All that is reached this way
+    // is atomic.
     unsafe { way.load(Ordering::Relaxed).as_ref() }
 }
 
@@ -82,7 +88,8 @@ pub(crate) fn used() -> Vec<(ThreadId, Used)> {
 }
 
 impl Used {
-    /// Returns what a thread has used up by now. To be called with the lock of the list of threads, whose `infos` those are.
+    /// Returns what a thread has used up by now. To be called with the lock of the list of threads,
+    /// whose `infos` those are.
     pub(super) fn of(state: &ThreadState, infos: &[Arc<ThreadInfo>]) -> Self {
         let os_id = infos.get(state.id().0 as usize).map_or(0, |info| info.os_id);
         Self {
@@ -91,7 +98,8 @@ impl Used {
         }
     }
 
-    /// Returns what a scope of the thread has measured, of which this was noted when it began, `length_ticks` ago. How its processor time divides is only known at its end.
+    /// Returns what a scope of the thread has measured, of which this was noted when it began,
+    /// `length_ticks` ago. How its processor time divides is only known at its end.
     pub(crate) fn since(&self, noted: &Noted, length_ticks: u64) -> (Measures, Measured) {
         let mut measures = Measures::NONE;
         let mut measured = Measured::default();

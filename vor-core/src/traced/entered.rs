@@ -1,7 +1,8 @@
 //! The spans that a thread has entered, and their open scopes.
 //!
-//! An array without a destructor takes those that programs enter in each other, so that it costs no look whether the thread still has it; a vector takes what is
-//! deeper. Spans are mostly left in the opposite order, but nothing is made of it: an entry is looked for from the top on.
+//! An array without a destructor takes those that programs enter in each other, so that it costs no
+//! look whether the thread still has it; a vector takes what is deeper. Spans are mostly left in
+//! the opposite order, but nothing is made of it: an entry is looked for from the top on.
 
 use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
@@ -13,7 +14,8 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, compiler_fence};
 use crate::thread;
 
-/// A span that is entered, and its open scope. That has no guard: where a thread ends in it, it is open for ever.
+/// A span that is entered, and its open scope. That has no guard: where a thread ends in it, it is
+/// open for ever.
 #[derive(Clone, Copy)]
 pub(super) struct Entered {
     pub(super) key: u64,
@@ -33,7 +35,8 @@ impl Entered {
 /// Entries of the array.
 const SHALLOW_ENTRIES: usize = 32;
 
-/// An entry of the array. Each part is loaded as it was stored: a processor gives back at once what it is just storing, but not two of them in one.
+/// An entry of the array. Each part is loaded as it was stored: a processor gives back at once what
+/// it is just storing, but not two of them in one.
 pub(super) struct Entry {
     key: Cell<u64>,
     instance: Cell<Instance>,
@@ -134,7 +137,8 @@ fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
         unsafe_code,
         reason = "what works on the array in a closure becomes a function, called through two others: half as much again for a span that is entered and left"
     )]
-    // SAFETY: the array has no destructor, so it is there as long as the thread is, and what refers to its cells cannot go to another thread.
+    // SAFETY: the array has no destructor, so it is there as long as the thread is, and what refers
+    // to its cells cannot go to another thread.
     unsafe {
         &*SHALLOW.with(std::ptr::from_ref)
     }
@@ -143,7 +147,8 @@ fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
 #[cold]
 #[inline(never)]
 fn push_deep(entered: Entered) {
-    // The vector is gone where the thread ends, and in use where an allocator enters a span while it grows: the scope then ends at once.
+    // The vector is gone where the thread ends, and in use where an allocator enters a span while
+    // it grows: the scope then ends at once.
     let push = |deep: &RefCell<Vec<_>>| {
         let mut deep = deep.try_borrow_mut().ok()?;
         deep.push(entered);
@@ -158,7 +163,8 @@ pub(super) struct Room {
     entry: &'static Entry,
 }
 
-/// Returns room for a span that the thread made, if it either made it last and has entered none since, or it is known to be a task, and if there is some in the array.
+/// Returns room for a span that the thread made, if it either made it last and has entered none
+/// since, or it is known to be a task, and if there is some in the array.
 #[inline(always)]
 pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<Room> {
     let depth = DEPTH.get();
@@ -215,7 +221,8 @@ pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
             entries[i - 1].set(entered);
         }
     }
-    // The deepest of the array comes from the vector again, so that this is empty before the array is not full.
+    // The deepest of the array comes from the vector again, so that this is empty before the array
+    // is not full.
     let next = match depth {
         SHALLOW_ENTRIES => take_deep(|deep| (!deep.is_empty()).then_some(0)),
         _ => None,
@@ -285,7 +292,8 @@ pub(super) fn note_made(key: u64) {
     set(&MADE, key);
 }
 
-/// Returns this thread's number among those that make spans or tell of them; no other thread ever has it.
+/// Returns this thread's number among those that make spans or tell of them; no other thread ever
+/// has it.
 #[inline(always)]
 pub(super) fn number() -> u32 {
     match MAKER.get() {
@@ -309,7 +317,8 @@ pub(super) fn is_maker(number: u32) -> bool {
     MAKER.get() == number
 }
 
-/// Returns whether this is the span that this thread has made last, and has entered none since; from now on it has.
+/// Returns whether this is the span that this thread has made last, and has entered none since;
+/// from now on it has.
 #[inline]
 pub(super) fn is_fresh(key: u64) -> bool {
     MADE.replace(0) == key

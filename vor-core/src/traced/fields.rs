@@ -1,6 +1,7 @@
 //! Fields of spans as the words of arguments.
 //!
-//! Numbers and truth values are words at once. Text belongs to the ring only when its scope ends, so a span keeps it till then.
+//! Numbers and truth values are words at once. Text belongs to the ring only when its scope ends,
+//! so a span keeps it till then.
 
 use std::fmt::{self, Write as _};
 
@@ -41,7 +42,8 @@ pub(super) type Words = [AtomicU64; MAX_ARGS];
 /// Values of some fields of a span.
 pub(super) struct Values<'a> {
     site: &'static Site,
-    /// Where words go, of those arguments that were given a value. Nobody else knows of the span yet.
+    /// Where words go, of those arguments that were given a value. Nobody else knows of the span
+    /// yet.
     words: &'a Words,
     pub(super) kinds: Kinds,
     /// Bits of the arguments that were given a value.
@@ -49,7 +51,8 @@ pub(super) struct Values<'a> {
     pub(super) has_text: bool,
     /// The memory of some text is more than the next span shall keep.
     pub(super) has_large_text: bool,
-    /// Where texts go. They are locked from the first text on, for as long as fields are visited; nobody else knows of the span yet.
+    /// Where texts go. They are locked from the first text on, for as long as fields are visited;
+    /// nobody else knows of the span yet.
     texts: &'a Mutex<Option<Box<Texts>>>,
     locked: Option<MutexGuard<'a, Option<Box<Texts>>>>,
 }

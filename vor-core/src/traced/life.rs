@@ -29,8 +29,9 @@ pub(crate) struct Making {
 
 /// Describes a span that is new in its slot.
 ///
-/// Here and at the other steps of a span's life, what most spans need stands in one function, into which what it calls is put; where anything is not as it mostly is, that leaves
-/// all of it to another function, and has changed nothing that this would not change.
+/// Here and at the other steps of a span's life, what most spans need stands in one function, into
+/// which what it calls is put; where anything is not as it mostly is, that leaves all of it to
+/// another function, and has changed nothing that this would not change.
 #[inline(always)]
 pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
     // First: where the site is new, its fields may make spans of their own.
@@ -148,12 +149,14 @@ pub(super) fn exit(key: u64, instance: Instance) {
     }
 }
 
-/// Ends the scope of a span that its maker has entered this once, and that has few fields, whose texts this thread's ring keeps. Where it is a task, one record is scope and poll.
+/// Ends the scope of a span that its maker has entered this once, and that has few fields, whose
+/// texts this thread's ring keeps. Where it is a task, one record is scope and poll.
 #[inline(always)]
 fn end_at_once(slot: &Slot, scope: Opened) -> bool {
     let version = slot.version();
     let word = slot.word.load(Relaxed);
-    // While it is entered within itself, the outer time has this one in it. What was entered before it became a task is told first.
+    // While it is entered within itself, the outer time has this one in it. What was entered before
+    // it became a task is told first.
     let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
     if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
         return false;
@@ -256,7 +259,8 @@ fn end(entered: Entered) {
     }
 }
 
-/// Ends the scope of a span that was closed before it was left, and has lost its site and its fields with it: they are those of its begin.
+/// Ends the scope of a span that was closed before it was left, and has lost its site and its
+/// fields with it: they are those of its begin.
 #[cold]
 fn close_without_slot(scope: Opened) {
     if scope.is_recorded() {
@@ -271,7 +275,8 @@ struct Closed {
     is_poll_told: bool,
 }
 
-/// Ends a scope with the fields that its span has now. Its record may tell of the poll that it is, by the id of the task and of its site.
+/// Ends a scope with the fields that its span has now. Its record may tell of the poll that it is,
+/// by the id of the task and of its site.
 fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Closed> {
     let read = || -> [u64; MAX_ARGS] { std::array::from_fn(|arg| slot.words[arg].load(Relaxed)) };
     let version = slot.version();
@@ -314,7 +319,8 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
     })
 }
 
-/// Pushes the texts among a span's fields that are not kept in this thread's ring, and notes their keys. Called under the lock of the texts.
+/// Pushes the texts among a span's fields that are not kept in this thread's ring, and notes their
+/// keys. Called under the lock of the texts.
 fn push_texts(state: &ThreadState, slot: &Slot, kinds: Kinds, texts: &Texts) {
     let teller = entered::number();
     let is_teller = slot.teller.load(Relaxed) == teller;
@@ -427,7 +433,8 @@ fn learn(slot: &Slot) {
     }
 }
 
-/// Records the first time that its maker entered a span, unless it is recorded. Called by the maker, and by who closes the span.
+/// Records the first time that its maker entered a span, unless it is recorded. Called by the
+/// maker, and by who closes the span.
 fn push_once(slot: &Slot, task: u64) {
     let end_ticks = slot.once_end.load(Relaxed);
     if end_ticks != 0 {
@@ -454,7 +461,8 @@ pub(super) fn close(place: Place, slot: &'static Slot) {
     table::prefer(place);
 }
 
-/// As [`close`], of a span that is a task, or was not entered or not recorded, or whose texts are not to be kept.
+/// As [`close`], of a span that is a task, or was not entered or not recorded, or whose texts are
+/// not to be kept.
 #[inline(never)]
 fn close_task(place: Place, slot: &'static Slot) {
     let task = slot.task.load(Relaxed);
@@ -482,7 +490,8 @@ fn end_task(slot: &Slot, task: u64) {
     slot.task_start.store(0, Relaxed);
 }
 
-/// Returns whether a span that is to be made is recorded: as the span is in which it is made, and for a root as the sampler says. `find` finds spans by ids.
+/// Returns whether a span that is to be made is recorded: as the span is in which it is made, and
+/// for a root as the sampler says. `find` finds spans by ids.
 #[inline]
 pub(crate) fn is_sampled(
     sampler: &impl Sampler,

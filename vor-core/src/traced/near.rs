@@ -1,8 +1,10 @@
 //! Slots of spans that have their ids from a registry.
 //!
-//! Such an id says where in a home its span is, and near where among the shared slots. A registry gives the place of its own that was left last to the next
-//! span, so slots are used again while they are in the cache. In whose home a span is that another thread made, a hint tells: the registry's ids hold a number of
-//! the thread. Should they not any more, all homes are looked through.
+//! Such an id says where in a home its span is, and near where among the shared slots. A registry
+//! gives the place of its own that was left last to the next span, so slots are used again while
+//! they are in the cache. In whose home a span is that another thread made, a hint tells: the
+//! registry's ids hold a number of the thread. Should they not any more, all homes are looked
+//! through.
 
 use super::Instance;
 use super::table::{
@@ -12,8 +14,9 @@ use super::table::{
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
-/// The first places of the homes of threads, plus 1, by what a registry's ids have of the threads. Written by the thread when it makes its first span under a
-/// registry, read by those who look for a span; relaxed, since it is only where they look first.
+/// The first places of the homes of threads, plus 1, by what a registry's ids have of the threads.
+/// Written by the thread when it makes its first span under a registry, read by those who look for
+/// a span; relaxed, since it is only where they look first.
 static HINTS: [AtomicU32; 1 << THREAD_BITS] = [const { AtomicU32::new(0) }; 1 << THREAD_BITS];
 
 /// Returns the places within a home at which a span of a registry may be.
@@ -126,7 +129,8 @@ mod tests {
             let made = std::thread::spawn(move || claim_near(key, instance).unwrap().0);
             made.join().unwrap()
         };
-        // Threads one after the other, under the same number of a registry: they have the same home, and the hint is that of the last.
+        // Threads one after the other, under the same number of a registry: they have the same
+        // home, and the hint is that of the last.
         let keys: Vec<u64> = (0..200).map(|i| 0x77 << THREAD_SHIFT | (i + 1)).collect();
         let places: Vec<Place> = keys.iter().map(|key| make(*key)).collect();
         HINTS[0x77].store(1, Ordering::Relaxed);

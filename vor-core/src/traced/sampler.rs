@@ -23,7 +23,8 @@ use crate::{clock, task};
 /// }
 /// ```
 pub trait Sampler: Send + Sync + 'static {
-    /// Returns whether the root span with these attributes is recorded, and all spans and events in it.
+    /// Returns whether the root span with these attributes is recorded, and all spans and events in
+    /// it.
     fn is_sampled(&self, root: &Attributes<'_>) -> bool;
 
     /// Returns whether everything is, so that nobody has to ask.
@@ -46,13 +47,15 @@ impl Sampler for AlwaysSample {
     }
 }
 
-/// Records a root span with this probability, 0 to 1. Below is never, above is always, and what is no number is never.
+/// Records a root span with this probability, 0 to 1. Below is never, above is always, and what is
+/// no number is never.
 #[derive(Clone, Copy, Debug)]
 pub struct Probabilistic(pub f64);
 
 impl Sampler for Probabilistic {
     fn is_sampled(&self, _: &Attributes<'_>) -> bool {
-        // The cast keeps to the range, and makes 0 of what is no number. The 53 bits are all that a number has.
+        // The cast keeps to the range, and makes 0 of what is no number. The 53 bits are all that a
+        // number has.
         let of_all = (self.0 * (1_u64 << 53) as f64) as u64;
         random() >> 11 < of_all
     }
@@ -78,7 +81,8 @@ impl fmt::Debug for dyn Sampler {
     }
 }
 
-/// Returns a number that is as good as random: SplitMix64 (Steele, Lea and Flood, 2014), a sequence per thread.
+/// Returns a number that is as good as random: SplitMix64 (Steele, Lea and Flood, 2014), a sequence
+/// per thread.
 fn random() -> u64 {
     thread_local! {
         /// Where the thread's sequence stands, 0 before its begin.

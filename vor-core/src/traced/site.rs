@@ -1,7 +1,8 @@
 //! Call sites of `tracing`, as scopes need them.
 //!
-//! There are as many as the program's source has, so they are kept for ever: by the addresses of their descriptions in a map, and by their numbers in a
-//! directory that is read without a lock. Each thread keeps those that it used last in an array.
+//! There are as many as the program's source has, so they are kept for ever: by the addresses of
+//! their descriptions in a map, and by their numbers in a directory that is read without a lock.
+//! Each thread keeps those that it used last in an array.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -35,13 +36,14 @@ pub(super) struct Site {
     pub(super) kinds_of_nothing: Kinds,
     /// The field that is the site's name, and so no argument.
     name_field: Option<usize>,
-    /// Whether a span of it was no plain scope. Set by any thread that sees it, read by those that make spans, both relaxed: it only says what to keep of them.
+    /// Whether a span of it was no plain scope. Set by any thread that sees it, read by those that
+    /// make spans, both relaxed: it only says what to keep of them.
     makes_tasks: AtomicBool,
-    /// The id with nothing measured in the low half, the number above, of a site without fields whose spans were all plain scopes; else 0. Written and read as what
-    /// is above.
+    /// The id with nothing measured in the low half, the number above, of a site without fields
+    /// whose spans were all plain scopes; else 0. Written and read as what is above.
     plain: AtomicU64,
-    /// Ids for argument kinds other than the first ones, with the kinds in the high half; 0 where there is room. Written and read by any thread, relaxed: an id
-    /// means nothing but itself.
+    /// Ids for argument kinds other than the first ones, with the kinds in the high half; 0 where
+    /// there is room. Written and read by any thread, relaxed: an id means nothing but itself.
     variants: [AtomicU64; VARIANTS],
 }
 
@@ -101,7 +103,8 @@ impl Site {
         site
     }
 
-    /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes. The id is for spans of which nothing but the length is measured.
+    /// Returns the number and the id of its spans, if it has no fields, and they are plain scopes.
+    /// The id is for spans of which nothing but the length is measured.
     #[inline(always)]
     pub(super) fn plain(&self) -> Option<(u32, u32)> {
         let plain = self.plain.load(Ordering::Relaxed);
@@ -144,7 +147,8 @@ impl Site {
         if let Some(site) = SITES.lock().get_or_insert_default().get(&key) {
             return Some(site);
         }
-        // Before the lock is taken again: what a field does to become text is its own business, and may make spans.
+        // Before the lock is taken again: what a field does to become text is its own business, and
+        // may make spans.
         let described = Self::describe(attributes);
         let mut sites = SITES.lock();
         let sites = sites.get_or_insert_default();
@@ -166,7 +170,8 @@ impl Site {
     fn describe(attributes: &Attributes<'_>) -> Self {
         let metadata = attributes.metadata();
         let module_path = metadata.module_path().unwrap_or_else(|| metadata.target());
-        // `profiling::function_scope!` has one name for all functions, and says in the message which it is.
+        // `profiling::function_scope!` has one name for all functions, and says in the message
+        // which it is.
         let name_field = metadata
             .fields()
             .field("message")

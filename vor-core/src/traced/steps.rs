@@ -1,7 +1,9 @@
 //! The steps of a span's life, as the subscriber and the layer call them.
 //!
-//! Both are generic, and so compiled anew in the program's own crate, where what a thread keeps lies behind a pointer to a function, and a closure that works on it is a function too. What is
-//! here is compiled once, in this crate, where it is read in place: half of the instructions, and a third of the code that has to be in the processor's cache.
+//! Both are generic, and so compiled anew in the program's own crate, where what a thread keeps
+//! lies behind a pointer to a function, and a closure that works on it is a function too. What is
+//! here is compiled once, in this crate, where it is read in place: half of the instructions, and a
+//! third of the code that has to be in the processor's cache.
 
 use tracing::span::{Attributes, Record};
 

@@ -1,13 +1,16 @@
-//! Where spans are kept from their making to their closing: slots in a table, which all threads share without a lock.
+//! Where spans are kept from their making to their closing: slots in a table, which all threads
+//! share without a lock.
 //!
-//! A slot is free when its key is 0, and is taken by writing the span's id there. The table is a row of parts of equal size; the first is a static, each other one
-//! is made when it is first needed, and none is given back: there are as many as spans were ever open at once.
+//! A slot is free when its key is 0, and is taken by writing the span's id there. The table is a
+//! row of parts of equal size; the first is a static, each other one is made when it is first
+//! needed, and none is given back: there are as many as spans were ever open at once.
 //!
-//! The first parts are cut into *homes* of 64 slots, one for each thread that makes spans. Only that thread takes slots there, so it need not agree with
-//! anyone, and any thread leaves them. A thread with more spans than that takes others from the parts behind, which all threads share.
+//! The first parts are cut into *homes* of 64 slots, one for each thread that makes spans. Only
+//! that thread takes slots there, so it need not agree with anyone, and any thread leaves them. A
+//! thread with more spans than that takes others from the parts behind, which all threads share.
 //!
-//! Ids of our own hold the slot's number, and a thread looks for a free one where it left one last. Ids of a registry are not ours to choose; see
-//! [`near`](super::near).
+//! Ids of our own hold the slot's number, and a thread looks for a free one where it left one last.
+//! Ids of a registry are not ours to choose; see [`near`](super::near).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -25,43 +28,49 @@ use crate::thread;
 
 /// A span from its making to its closing.
 ///
-/// Who makes the span writes all of it before anyone else has its id, and who closes it is alone with it again; the program brings the id from the one to the
-/// other, and so orders what they do. Only what is written between has more to say of itself. All but the key is relaxed.
-/// The order is that of the memory: what spans without fields need stands on one cache line.
+/// Who makes the span writes all of it before anyone else has its id, and who closes it is alone
+/// with it again; the program brings the id from the one to the other, and so orders what they do.
+/// Only what is written between has more to say of itself. All but the key is relaxed. The order is
+/// that of the memory: what spans without fields need stands on one cache line.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
-    /// The span's id, 0 where there is no span. Written by who takes the slot, once it was seen free (acquire), and by who leaves it (release); read relaxed by those that have
-    /// the id.
+    /// The span's id, 0 where there is no span. Written by who takes the slot, once it was seen
+    /// free (acquire), and by who leaves it (release); read relaxed by those that have the id.
     pub(super) key: AtomicU64,
     pub(super) instance: AtomicU32,
     /// The thread that made the span.
     pub(super) maker: AtomicU32,
     /// Times that its maker has entered it and not left it. Written and read by the maker alone.
     pub(super) entered: AtomicU32,
-    /// Handles of the span, where the subscriber is ours. Counted by whoever copies and drops them; the last drop (acquire, release) closes the span.
+    /// Handles of the span, where the subscriber is ours. Counted by whoever copies and drops them;
+    /// the last drop (acquire, release) closes the span.
     pub(crate) handles: AtomicU32,
     /// Number of its site.
     pub(super) site: AtomicU32,
     /// The id of its site as it was when the span became a task: what that is called.
     pub(super) task_id: AtomicU32,
-    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags above, and the kinds in the high half. Written by its maker, and later as
-    /// the words are.
+    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags
+    /// above, and the kinds in the high half. Written by its maker, and later as the words are.
     pub(super) word: AtomicU64,
-    /// Begin and end of the one time that its maker entered it, 0 where that has been told as a poll of its task. Written by the maker, and by who closes.
+    /// Begin and end of the one time that its maker entered it, 0 where that has been told as a
+    /// poll of its task. Written by the maker, and by who closes.
     pub(super) once_start: AtomicU64,
     pub(super) once_end: AtomicU64,
-    /// The id of the task, 0 as long as it is none. Set once, by whoever finds that it is one. It and the next are 0 in a slot that is free, and so is the end above.
+    /// The id of the task, 0 as long as it is none. Set once, by whoever finds that it is one. It
+    /// and the next are 0 in a slot that is free, and so is the end above.
     pub(super) task: AtomicU64,
     /// Begin of the task, 0 where that is not known. Only ever becomes less.
     pub(super) task_start: AtomicU64,
     /// Odd while what follows is written anew; see [`rewrite`](Self::rewrite).
     version: AtomicU32,
-    /// The thread in whose ring the texts stand whose keys are among the words. Written as the words are.
+    /// The thread in whose ring the texts stand whose keys are among the words. Written as the
+    /// words are.
     pub(super) teller: AtomicU32,
     /// Up to which next key that thread's ring keeps all of those texts; 0 where it does not.
     pub(super) kept_until: AtomicU64,
-    /// Words of the arguments. Written by the maker, and later under the lock of the texts by [`rewrite`](Self::rewrite).
+    /// Words of the arguments. Written by the maker, and later under the lock of the texts by
+    /// [`rewrite`](Self::rewrite).
     pub(super) words: Words,
     pub(super) texts: Mutex<Option<Box<Texts>>>,
 }
@@ -133,7 +142,8 @@ impl Slot {
         self.key.load(Ordering::Relaxed) == key && self.instance.load(Ordering::Relaxed) == instance
     }
 
-    /// Takes a slot of this thread's home, unless it is taken. Others only ever leave one, so what is free stays so.
+    /// Takes a slot of this thread's home, unless it is taken. Others only ever leave one, so what
+    /// is free stays so.
     #[inline]
     pub(super) fn claim_own(&self, key: u64, instance: Instance) -> bool {
         let is_free = self.key.load(Ordering::Acquire) == 0;
@@ -161,7 +171,8 @@ impl Slot {
         self.key.store(0, Ordering::Release);
     }
 
-    /// Has `write` change the word, the words of the arguments and what is known of their texts, so that who reads them meanwhile finds that out. To be called under the lock of the texts.
+    /// Has `write` change the word, the words of the arguments and what is known of their texts, so
+    /// that who reads them meanwhile finds that out. To be called under the lock of the texts.
     pub(super) fn rewrite(&self, write: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -248,7 +259,8 @@ pub(super) struct AtHome {
     next: Cell<u32>,
     /// Spans that the thread has made under ids of our own.
     made: Cell<u64>,
-    /// What the ids of a registry have of this thread, plus 1, once it is told to those that look for its spans.
+    /// What the ids of a registry have of this thread, plus 1, once it is told to those that look
+    /// for its spans.
     pub(super) hinted: Cell<u64>,
     has_ended: Cell<bool>,
 }
@@ -292,7 +304,8 @@ static HOMES: Mutex<Homes> = Mutex::new(Homes {
     free: Vec::new(),
 });
 
-/// Homes that were ever given. Written under their lock, read relaxed by those who look into all: the id that they look for came after its home was given.
+/// Homes that were ever given. Written under their lock, read relaxed by those who look into all:
+/// the id that they look for came after its home was given.
 pub(super) static HOMES_GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// Gives this thread a home. Does nothing where the thread ends, or where there are too many.
@@ -349,7 +362,8 @@ pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
     })
 }
 
-/// Whether there are shared slots. Set before a span is put there, whose id its finders have from who put it.
+/// Whether there are shared slots. Set before a span is put there, whose id its finders have from
+/// who put it.
 pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Takes a slot among the shared ones. `None` where the table is full, which is said once.
@@ -383,13 +397,15 @@ fn say_full() {
 /// Bits of an id of our own that hold the slot's number, plus 1.
 const PLACE_BITS: u32 = 24;
 
-/// The id of the `made`-th span of a thread, at a place. Two threads may make the same one after the other, but no two spans have it at the same time.
+/// The id of the `made`-th span of a thread, at a place. Two threads may make the same one after
+/// the other, but no two spans have it at the same time.
 #[inline]
 fn key_of(made: u64, place: Place) -> u64 {
     made << PLACE_BITS | u64::from(place + 1)
 }
 
-/// Takes the slot that this thread left last, if it is at its home and free; returns it and the id that it makes for a span. `None` where nothing has been done.
+/// Takes the slot that this thread left last, if it is at its home and free; returns it and the id
+/// that it makes for a span. `None` where nothing has been done.
 #[inline(always)]
 fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
     let (slots, first, at, made) = AT_HOME.with(|home| {
@@ -408,7 +424,8 @@ fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
     Some((key, slot))
 }
 
-/// Takes any slot, and returns the id that it makes for a span. `None` where the table is full, which is said once.
+/// Takes any slot, and returns the id that it makes for a span. `None` where the table is full,
+/// which is said once.
 #[inline(always)]
 pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
     if let Some(claimed) = claim_at_once(instance) {

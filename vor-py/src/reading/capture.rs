@@ -1,4 +1,5 @@
-//! An open capture as the package `vor` sees it; what users see is `vor.Capture`, which is written in Python.
+//! An open capture as the package `vor` sees it; what users see is `vor.Capture`, which is written
+//! in Python.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,8 @@ pub(crate) struct Reading {
 
 struct Open {
     capture: Capture,
-    /// Frames that can be read, with their places in the file; none where they were not looked for yet.
+    /// Frames that can be read, with their places in the file; none where they were not looked for
+    /// yet.
     frames: Option<Arc<Vec<(u64, FrameSummary)>>>,
     damage: Damage,
 }
@@ -161,7 +163,8 @@ impl Reading {
         })
     }
 
-    /// Return the tables of spans, tasks, messages and metrics: of all, or of frames by their numbers, the last one included. Without spans, the first three are empty.
+    /// Return the tables of spans, tasks, messages and metrics: of all, or of frames by their
+    /// numbers, the last one included. Without spans, the first three are empty.
     #[pyo3(signature = (frames, with_spans, /))]
     fn gather(&self, py: Python<'_>, frames: Option<(u64, u64)>, with_spans: bool) -> PyResult<Tables> {
         let tables = self.with(py, |path, open| {
@@ -188,7 +191,8 @@ impl Reading {
         ))
     }
 
-    /// Return the table of statistics, a row per call site, the largest self time first: of all spans, or of those that ended in frames by their numbers.
+    /// Return the table of statistics, a row per call site, the largest self time first: of all
+    /// spans, or of those that ended in frames by their numbers.
     #[pyo3(signature = (frames, /))]
     fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
         let table = self.with(py, |path, open| {

@@ -1,4 +1,5 @@
-//! A column as Python sees it: numbers by the buffer protocol, everything by Arrow's C data interface, and values one by one.
+//! A column as Python sees it: numbers by the buffer protocol, everything by Arrow's C data
+//! interface, and values one by one.
 
 #![expect(unsafe_code, reason = "the buffer protocol is one of pointers")]
 
@@ -18,8 +19,10 @@ use pyo3::types::{PyCapsule, PyDict, PyList, PySlice, PyString, PyTuple};
 
 /// A column of a table.
 ///
-/// Numbers are there without a copy for whatever takes buffers (`numpy.asarray(column)`, `memoryview(column)`), and every column is for whatever takes Arrow's arrays. Where a value is missing, a
-/// buffer holds -1, or 0 in columns without negative numbers. Texts that repeat are numbers, `column.codes`, into a list of all of them, `column.values`.
+/// Numbers are there without a copy for whatever takes buffers (`numpy.asarray(column)`,
+/// `memoryview(column)`), and every column is for whatever takes Arrow's arrays. Where a value is
+/// missing, a buffer holds -1, or 0 in columns without negative numbers. Texts that repeat are
+/// numbers, `column.codes`, into a list of all of them, `column.values`.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Column {
     field: FieldRef,
@@ -290,8 +293,10 @@ impl Column {
             (bytes / item_bytes) as ffi::Py_ssize_t,
             item_bytes as ffi::Py_ssize_t,
         ]));
-        // SAFETY: `view` is a buffer that may be written, as the caller says. The column keeps its array for as long as it lives, which is for as long as `obj` refers to it; nothing writes to
-        // an array. The format is static, and shape and strides are freed by `__releasebuffer__` only.
+        // SAFETY: `view` is a buffer that may be written, as the caller says. The column keeps its
+        // array for as long as it lives, which is for as long as `obj` refers to it; nothing writes
+        // to an array. The format is static, and shape and strides are freed by `__releasebuffer__`
+        // only.
         unsafe {
             (*view).buf = numbers.bytes.as_ptr().cast_mut().cast();
             (*view).len = bytes as ffi::Py_ssize_t;
@@ -386,7 +391,8 @@ pub(super) fn schema_capsule(py: Python<'_>, schema: FFI_ArrowSchema) -> PyResul
     capsule(py, schema, c"arrow_schema")
 }
 
-/// Makes a capsule by which Arrow's structs are handed over. Who takes the struct marks it as released; otherwise the capsule releases it.
+/// Makes a capsule by which Arrow's structs are handed over. Who takes the struct marks it as
+/// released; otherwise the capsule releases it.
 pub(super) fn capsule<'py, T: Send + 'static>(
     py: Python<'py>,
     value: T,

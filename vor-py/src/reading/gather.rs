@@ -1,7 +1,8 @@
 //! One pass over a capture, or over some of its frames, for all that tables are made of.
 //!
-//! A few frames of a large file are sought by its index. The self time of a span is its own only if all that lies inside it was seen, so where a span began before the first of these frames, the file
-//! is read from its beginning instead, as `vor stats --frames` does.
+//! A few frames of a large file are sought by its index. The self time of a span is its own only if
+//! all that lies inside it was seen, so where a span began before the first of these frames, the
+//! file is read from its beginning instead, as `vor stats --frames` does.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -112,7 +113,8 @@ impl Signals {
     }
 }
 
-/// Gathers what is wanted, spans included or metrics alone. `frames` are all frames of the capture that can be read, with their places in it.
+/// Gathers what is wanted, spans included or metrics alone. `frames` are all frames of the capture
+/// that can be read, with their places in it.
 pub(super) fn gather(
     path: &Path,
     capture: &mut Capture,
@@ -121,7 +123,8 @@ pub(super) fn gather(
     with_spans: bool,
 ) -> Result<Gathered, Stopped> {
     let info = capture.info();
-    // What a file claims to hold makes no room that the file could not fill: a span takes more than a byte.
+    // What a file claims to hold makes no room that the file could not fill: a span takes more than
+    // a byte.
     let room = |spans: u64| usize::try_from(spans.min(info.file_bytes)).unwrap_or(0);
     let Wanted::Frames { first, last } = wanted else {
         return stream(path, capture, wanted, with_spans, room(info.spans));
@@ -273,7 +276,8 @@ fn statistics_once(
     Ok((builder, catalog, damage))
 }
 
-/// Hands every piece of a file to `use_piece` until it breaks off; returns the catalog and what could not be read.
+/// Hands every piece of a file to `use_piece` until it breaks off; returns the catalog and what
+/// could not be read.
 fn visit(
     path: &Path,
     capture: &mut Capture,

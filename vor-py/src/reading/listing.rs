@@ -9,7 +9,8 @@ use vor_core::batch::{ArgValue, SpanBatch};
 use vor_core::catalog::{Catalog, SiteInfo};
 use vor_core::reader::{Event, Reader};
 
-/// Returns all that a capture holds as lists of dictionaries, in the order in which things ended: for tests, which look at every span.
+/// Returns all that a capture holds as lists of dictionaries, in the order in which things ended:
+/// for tests, which look at every span.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(crate) fn contents(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {

@@ -85,7 +85,8 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
     Table::new(columns, count, frames)
 }
 
-/// One row of each column of which it is known that all rows are the same: of a program with one thread, or whose scopes have no place or no arguments.
+/// One row of each column of which it is known that all rows are the same: of a program with one
+/// thread, or whose scopes have no place or no arguments.
 #[derive(Default)]
 struct Constants {
     thread: Option<ArrayRef>,
@@ -160,7 +161,8 @@ impl Rows {
     /// Makes a map of texts per row, as in Parquet: arguments of one name need not be of one kind.
     fn args(&self) -> Result<ArrayRef, ArrowError> {
         if self.args.is_empty() {
-            // Memory that is zero from the beginning, and that nobody touches before it is looked at.
+            // Memory that is zero from the beginning, and that nobody touches before it is looked
+            // at.
             let offsets = vec![0_i32; self.sites.len() + 1];
             return maps(
                 offsets,
@@ -579,7 +581,8 @@ fn threads(
     texts.array(keys)
 }
 
-/// Makes a column of the numbers of frames, of so many rows each; -1 and missing after the last one.
+/// Makes a column of the numbers of frames, of so many rows each; -1 and missing after the last
+/// one.
 fn frames(runs: impl Iterator<Item = (Option<u64>, usize)> + Clone, count: usize) -> ArrayRef {
     let mut values = large_vec(count);
     for (frame, rows) in runs.clone() {

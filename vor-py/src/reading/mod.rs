@@ -6,7 +6,8 @@
 //! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, PyArrow, pandas, DuckDB …
 //! ```
 //!
-//! Times, lengths, self times and depths are Arrow buffers from the moment at which they are read, and whoever asks gets these. What follows from a row's call site and run (its name and file,
+//! Times, lengths, self times and depths are Arrow buffers from the moment at which they are read,
+//! and whoever asks gets these. What follows from a row's call site and run (its name and file,
 //! thread and frame) is made a column when it is asked for, once.
 //!
 //! The interpreter's lock is not held while a file is read. Ctrl-C is heeded meanwhile.

@@ -1,11 +1,13 @@
 //! Memory for columns of millions of rows.
 //!
-//! The system gives memory page by page, when it is first written to, and clears each. For columns of ten million rows that was two fifths of the time of the processor with small pages, and a quarter with
-//! large ones, which some systems give only to those who ask.
+//! The system gives memory page by page, when it is first written to, and clears each. For columns
+//! of ten million rows that was two fifths of the time of the processor with small pages, and a
+//! quarter with large ones, which some systems give only to those who ask.
 
 use vor_core::reader::Columns;
 
-/// Makes an empty vector with room for exactly so many items, in large pages where the system has such.
+/// Makes an empty vector with room for exactly so many items, in large pages where the system has
+/// such.
 #[must_use]
 pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
     let mut items_to_come = Vec::new();
@@ -14,7 +16,8 @@ pub(super) fn large_vec<T>(items: usize) -> Vec<T> {
     items_to_come
 }
 
-/// Makes empty columns with room for exactly so many spans, in large pages where the system has such.
+/// Makes empty columns with room for exactly so many spans, in large pages where the system has
+/// such.
 pub(super) fn large_columns(spans: usize) -> Columns {
     Columns {
         sites: large_vec(spans),
@@ -39,7 +42,8 @@ fn ask<T>(room: &Vec<T>) {
     }
     let before = room.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
     #[expect(unsafe_code, reason = "a call of the system")]
-    // SAFETY: the range begins at a page and ends with the vector's allocation, which the vector keeps meanwhile; the advice changes no byte of it.
+    // SAFETY: the range begins at a page and ends with the vector's allocation, which the vector
+    // keeps meanwhile; the advice changes no byte of it.
     unsafe {
         let begin = room.as_ptr().byte_add(before).cast_mut();
         libc::madvise(begin.cast(), bytes - before, libc::MADV_HUGEPAGE);

@@ -1,4 +1,5 @@
-//! A table as Python sees it: columns by name, rows by number, all of it by Arrow's C data interface.
+//! A table as Python sees it: columns by name, rows by number, all of it by Arrow's C data
+//! interface.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -20,7 +21,8 @@ const MIN_PARALLEL_ROWS: usize = 1 << 18;
 
 /// Columns of equal length.
 ///
-/// `table["name"]` is a column, `table[7]` a row as a dictionary, `table[10:20]` a table of some of the rows. Nothing of it is copied.
+/// `table["name"]` is a column, `table[7]` a row as a dictionary, `table[10:20]` a table of some of
+/// the rows. Nothing of it is copied.
 #[pyclass(frozen, module = "vor")]
 pub(crate) struct Table {
     columns: Arc<[Arc<Lazy>]>,
@@ -122,7 +124,8 @@ impl Table {
         }
     }
 
-    /// Returns a column's values of the table's rows. Whoever else waits for them does so without the interpreter's lock.
+    /// Returns a column's values of the table's rows. Whoever else waits for them does so without
+    /// the interpreter's lock.
     fn array(&self, py: Python<'_>, column: &Lazy) -> PyResult<ArrayRef> {
         let array = py.detach(|| column.get().cloned()).map_err(refused)?;
         Ok(array.slice(self.rows.start, self.rows.len()))
@@ -136,7 +139,8 @@ impl Table {
         } else {
             most
         };
-        // The place of the next column; whoever adds to it makes that column. No memory is passed on by it, so the order of other accesses does not matter.
+        // The place of the next column; whoever adds to it makes that column. No memory is passed
+        // on by it, so the order of other accesses does not matter.
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(column) = self.columns.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -187,7 +191,8 @@ impl Table {
         self.part(within(begin)..within(end))
     }
 
-    /// Return the columns whose rows may differ, and one row of those of which all rows are the same. The latter need no memory for each row where they go.
+    /// Return the columns whose rows may differ, and one row of those of which all rows are the
+    /// same. The latter need no memory for each row where they go.
     fn _apart(&self) -> (Self, Self) {
         let (constant, varying): (Vec<_>, Vec<_>) = self
             .columns
@@ -267,7 +272,8 @@ impl Table {
         Self::convert(slf, "to_arrow")
     }
 
-    /// Return the columns by name as arrays of NumPy, which must be installed; numbers are not copied.
+    /// Return the columns by name as arrays of NumPy, which must be installed; numbers are not
+    /// copied.
     fn to_numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         Self::convert(slf, "to_numpy")
     }

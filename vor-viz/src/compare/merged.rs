@@ -158,7 +158,8 @@ impl Weight for BothSums {
     }
 }
 
-/// Numbers for names with module paths. They hold from one merging to the next, so that what is zoomed to does.
+/// Numbers for names with module paths. They hold from one merging to the next, so that what is
+/// zoomed to does.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     numbers: FxHashMap<(Box<str>, Box<str>), u32>,
@@ -262,7 +263,8 @@ impl Merged {
             .collect();
     }
 
-    /// Adds the stacks of a side. Parents stand before their children, so one look at each node is enough.
+    /// Adds the stacks of a side. Parents stand before their children, so one look at each node is
+    /// enough.
     fn add_stacks(&mut self, names: &mut Names, catalog: &Catalog, side: usize, stacks: &Stacks) {
         let frames = stacks.frames.max(1) as f64;
         let mut numbers: FxHashMap<SiteId, u32> = FxHashMap::default();

@@ -1,6 +1,7 @@
 //! What has changed between two sides: two captures, or two ranges of frames of one.
 //!
-//! Call sites have other ids in every run, so sides match by a scope's name and its module path. As sides may have different numbers of frames, all that is compared is per frame.
+//! Call sites have other ids in every run, so sides match by a scope's name and its module path. As
+//! sides may have different numbers of frames, all that is compared is per frame.
 //!
 //! ```text
 //! Side A ─▶ Job ─┐

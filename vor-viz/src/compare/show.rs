@@ -160,7 +160,8 @@ impl Compare {
         self.merge(left, right);
     }
 
-    /// Shows the comparison in all the room there is. The left side is A, what was before; the right one is B.
+    /// Shows the comparison in all the room there is. The left side is A, what was before; the
+    /// right one is B.
     pub fn show(&mut self, ui: &mut Ui, left: &Side<'_>, right: &Side<'_>, theme: &Theme) {
         for (job, side) in self.sides.iter_mut().zip([left, right]) {
             job.advance(ui, side.store, Some(side.frames), &());
@@ -424,7 +425,8 @@ fn milliseconds(ns: f64) -> String {
     }
 }
 
-/// Returns how strongly a change is shown, from 0 to 1: small ones are hardly seen, those by half and more are seen fully.
+/// Returns how strongly a change is shown, from 0 to 1: small ones are hardly seen, those by half
+/// and more are seen fully.
 fn intensity(relation: f64) -> f32 {
     (relation.abs() as f32 * 2.0).clamp(0.0, 1.0)
 }

@@ -76,7 +76,8 @@ pub struct Usual {
     pub max_ns: u64,
 }
 
-/// Looks up how the calls of a scope, or the tasks of a call site, usually are; `None` where nobody knows.
+/// Looks up how the calls of a scope, or the tasks of a call site, usually are; `None` where nobody
+/// knows.
 pub type UsualOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<Usual>;
 
 /// Shows the card.

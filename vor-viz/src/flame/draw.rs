@@ -22,7 +22,8 @@ pub(super) const MARK_HEIGHT: f32 = 8.0;
 /// Least height of a row that has names in it.
 const LEAST_LABELLED_HEIGHT: f32 = 10.0;
 
-/// From which distance on the borders of frames are drawn, and from which on at full strength, in points: nearer ones would be a pattern of stripes that says nothing.
+/// From which distance on the borders of frames are drawn, and from which on at full strength, in
+/// points: nearer ones would be a pattern of stripes that says nothing.
 const BORDERS_FROM: f32 = 4.0;
 const BORDERS_FULL: f32 = 12.0;
 
@@ -147,7 +148,8 @@ impl FlameChart {
         for i in shown {
             let entry = &store.frames()[i];
             dropped = dropped.saturating_add(entry.dropped_spans);
-            // The frame on the wider side counts, so that a long one among short ones has both of its borders.
+            // The frame on the wider side counts, so that a long one among short ones has both of
+            // its borders.
             let next = width_of(store, frame, i + 1);
             let strength = border_strength(width.max(next));
             width = next;
@@ -373,7 +375,8 @@ fn name_of_track(
     wish
 }
 
-/// Returns the sign of what can be expanded or is: a triangle that points to the right or down. Fonts may lack it.
+/// Returns the sign of what can be expanded or is: a triangle that points to the right or down.
+/// Fonts may lack it.
 fn triangle(center: egui::Pos2, collapsed: bool, color: Color32) -> Shape {
     let corners = match collapsed {
         true => [vec2(-2.5, -4.0), vec2(3.5, 0.0), vec2(-2.5, 4.0)],

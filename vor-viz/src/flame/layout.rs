@@ -14,7 +14,8 @@ const GAP: f32 = 5.0;
 /// The user's choice of tracks: their order, and which are collapsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrangement {
-    /// The places of tracks since the user moved one; all others stand behind, in the store's order.
+    /// The places of tracks since the user moved one; all others stand behind, in the store's
+    /// order.
     places: FxHashMap<TrackId, usize>,
     collapsed: FxHashSet<TrackId>,
     /// Grows with each change.

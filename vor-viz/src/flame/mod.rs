@@ -1,7 +1,9 @@
 //! The flame chart: who did what when, a track per thread.
 //!
-//! Tracks stand one below the other, names at the left. of the rows in view a picture is painted, a texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from the store
-//! and the [`View`]; what only the chart knows is which tracks are collapsed, in which order they stand, how high a row is and how far it is scrolled.
+//! Tracks stand one below the other, names at the left. of the rows in view a picture is painted, a
+//! texel per pixel and row; names, marks and outlines are drawn over it. What is drawn follows from
+//! the store and the [`View`]; what only the chart knows is which tracks are collapsed, in which
+//! order they stand, how high a row is and how far it is scrolled.
 
 mod layout;
 mod picture;
@@ -193,19 +195,22 @@ impl FlameChart {
         self.placed.iter().map(|placed| placed.id)
     }
 
-    /// Returns the number of call sites that the search of the last pass found, or `None` without a search.
+    /// Returns the number of call sites that the search of the last pass found, or `None` without a
+    /// search.
     #[must_use]
     pub fn found(&self) -> Option<usize> {
         self.search.wanted().map(|_| self.search.found())
     }
 
-    /// Goes to the span before, behind, around or inside the one in focus. Returns whether there was one.
+    /// Goes to the span before, behind, around or inside the one in focus. Returns whether there
+    /// was one.
     pub fn go(&mut self, store: &Store, view: &mut View, direction: Direction) -> bool {
         let found = view.focus.and_then(|from| neighbour(store, &from, direction));
         self.go_to(store, view, found)
     }
 
-    /// Goes to the first span inside the one in focus; without one, to the first that begins within the chart. Returns whether there was one.
+    /// Goes to the first span inside the one in focus; without one, to the first that begins within
+    /// the chart. Returns whether there was one.
     pub fn go_in(&mut self, store: &Store, view: &mut View) -> bool {
         if view.focus.is_some() {
             return self.go(store, view, Direction::Child);
@@ -226,7 +231,8 @@ impl FlameChart {
         self.go_to(store, view, first)
     }
 
-    /// Goes to the next span that is searched for; behind the last one, to the first. Returns whether there is one.
+    /// Goes to the next span that is searched for; behind the last one, to the first. Returns
+    /// whether there is one.
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
         let wanted = self.search.wanted();
@@ -280,7 +286,8 @@ impl FlameChart {
         }
     }
 
-    /// Draws the chart over the width of `ui`. `usual` tells how calls of a scope usually are, for the card at the pointer.
+    /// Draws the chart over the width of `ui`. `usual` tells how calls of a scope usually are, for
+    /// the card at the pointer.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -480,7 +487,8 @@ impl FlameChart {
                         _ => theme.dimmed(color(site, duration_ns)),
                     };
                     row.paint(&frame.scale, None, dimmed, RowPixels { colors: pixels, wide });
-                    // The spans that are found are wide as well as the others: they are in the list already.
+                    // The spans that are found are wide as well as the others: they are in the list
+                    // already.
                     let found = &mut Vec::new();
                     row.paint(
                         &frame.scale,

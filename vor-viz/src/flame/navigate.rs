@@ -43,7 +43,8 @@ pub fn neighbour(store: &Store, from: &SpanRef, direction: Direction) -> Option<
     Some(SpanRef { row, span, ..*from })
 }
 
-/// Returns the next span of the searched sites that begins after the one given, over all tracks; behind the last one, the first.
+/// Returns the next span of the searched sites that begins after the one given, over all tracks;
+/// behind the last one, the first.
 #[must_use]
 pub fn next_match(store: &Store, wanted: &Wanted, from: Option<&SpanRef>) -> Option<SpanRef> {
     let place = |found: &SpanRef| (found.span.begin_ns, found.thread, found.kind, found.row);
@@ -72,7 +73,8 @@ pub fn next_match(store: &Store, wanted: &Wanted, from: Option<&SpanRef>) -> Opt
     after.or_else(|| all(i64::MIN).min_by_key(place))
 }
 
-/// Returns what the spans directly inside a span took, and how many those are; `None` when there are more than `most`.
+/// Returns what the spans directly inside a span took, and how many those are; `None` when there
+/// are more than `most`.
 #[must_use]
 pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)> {
     let track = track_of(store, from)?;

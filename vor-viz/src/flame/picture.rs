@@ -1,7 +1,9 @@
 //! The spans as a texture: a texel per pixel across, and one per row down.
 //!
-//! Rows are stretched to their height when they are drawn, one rectangle each, so however many spans there are, the mesh is small and the texture a few hundred kilobytes. It is painted
-//! only when something that shows in it has changed. Its buffer is used again as soon as the backend has let it go.
+//! Rows are stretched to their height when they are drawn, one rectangle each, so however many
+//! spans there are, the mesh is small and the texture a few hundred kilobytes. It is painted only
+//! when something that shows in it has changed. Its buffer is used again as soon as the backend has
+//! let it go.
 
 use std::sync::Arc;
 
@@ -11,7 +13,8 @@ use egui::{
 
 use crate::store::WideSpan;
 
-/// The texture grows in such steps, so that a window that is resized does not need a new one for each pixel.
+/// The texture grows in such steps, so that a window that is resized does not need a new one for
+/// each pixel.
 const STEP: [usize; 2] = [256, 64];
 
 /// A texture with a row of texels per row of spans.
@@ -55,7 +58,8 @@ impl<K> Default for Picture<K> {
 }
 
 impl<K: PartialEq> Picture<K> {
-    /// Makes the picture show `rows` rows of `width` pixels, which `paint` paints one by one. Does nothing when it was painted for the same key and size before.
+    /// Makes the picture show `rows` rows of `width` pixels, which `paint` paints one by one. Does
+    /// nothing when it was painted for the same key and size before.
     pub(super) fn update(
         &mut self,
         ctx: &Context,

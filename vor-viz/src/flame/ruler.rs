@@ -6,7 +6,8 @@ use crate::view::TimeRange;
 /// Least distance of two marks, in points.
 const LEAST_DISTANCE: f32 = 92.0;
 
-/// Returns the moments to mark in a range, in nanoseconds, and the step between them. They are round when counted from `zero_ns`.
+/// Returns the moments to mark in a range, in nanoseconds, and the step between them. They are
+/// round when counted from `zero_ns`.
 pub(super) fn marks(range: &TimeRange, zero_ns: f64, width: f32) -> (Vec<f64>, f64) {
     let most = (width / LEAST_DISTANCE).max(1.0);
     let step = round_step(range.len_ns() / f64::from(most));

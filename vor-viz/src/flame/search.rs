@@ -14,7 +14,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Searches the names of all call sites for a text, whatever its case; an empty one is no search.
+    /// Searches the names of all call sites for a text, whatever its case; an empty one is no
+    /// search.
     pub(super) fn update(&mut self, text: &str, catalog: &Catalog) {
         if self.text == text && self.sites == catalog.sites.len() {
             return;

@@ -1,7 +1,10 @@
-//! Boxes: the nodes of a tree that are wide enough to be seen, where they lie, and how they are painted.
+//! Boxes: the nodes of a tree that are wide enough to be seen, where they lie, and how they are
+//! painted.
 //!
-//! Children stand below their parent, the widest at the left. From the first on that would be narrower than a quarter of a pixel, all of them are one grey box: so there are never more
-//! boxes than four per pixel and row. All boxes in sight are one mesh, made anew only when something has changed.
+//! Children stand below their parent, the widest at the left. From the first on that would be
+//! narrower than a quarter of a pixel, all of them are one grey box: so there are never more boxes
+//! than four per pixel and row. All boxes in sight are one mesh, made anew only when something has
+//! changed.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -70,7 +73,8 @@ pub(crate) struct Boxes {
 }
 
 impl Boxes {
-    /// Finds the places of all that is wide enough, with the node `top` over the whole width. `generation` is another one whenever the tree is.
+    /// Finds the places of all that is wide enough, with the node `top` over the whole width.
+    /// `generation` is another one whenever the tree is.
     pub(crate) fn lay_out<K: Copy + Eq + Hash, W: Weight>(
         &mut self,
         tree: &Tree<K, W>,
@@ -132,7 +136,8 @@ impl Boxes {
         let mut from = above.from;
         for child in tree.children(above.node) {
             let weight = tree.node(child).map_or(0.0, |node| node.sums.weight());
-            // Where spans of a damaged capture do not nest, children stay within their parent nevertheless.
+            // Where spans of a damaged capture do not nest, children stay within their parent
+            // nevertheless.
             let to = (from + weight / whole).min(above.to);
             match &mut others {
                 Some(others) => {
@@ -191,7 +196,8 @@ impl Boxes {
         self.places.get(from..to).unwrap_or(&[])
     }
 
-    /// Paints the boxes in sight. `rect` is where all of them lie, `sight` which part of its height is seen; `colors` is another number whenever `color` gives other colours.
+    /// Paints the boxes in sight. `rect` is where all of them lie, `sight` which part of its height
+    /// is seen; `colors` is another number whenever `color` gives other colours.
     pub(crate) fn paint(
         &mut self,
         painter: &Painter,
@@ -212,7 +218,8 @@ impl Boxes {
         if self.painted_for != Some(painted_for) {
             self.painted_for = Some(painted_for);
             let mut mesh = std::mem::take(&mut self.mesh);
-            // What the last pass painted may still be held there; then this one begins with a new allocation.
+            // What the last pass painted may still be held there; then this one begins with a new
+            // allocation.
             let quads = Arc::make_mut(&mut mesh);
             quads.clear();
             for row in self.rows_in_sight(rect, sight) {

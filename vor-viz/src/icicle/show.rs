@@ -20,7 +20,8 @@ use crate::view::View;
 /// Where an icicle is zoomed to: from below the root down. It holds when the tree is made anew.
 type Path<K> = Vec<K>;
 
-/// Most of the stacks around the one that is zoomed to that are shown as buttons; of a deeper one, the middle is left out.
+/// Most of the stacks around the one that is zoomed to that are shown as buttons; of a deeper one,
+/// the middle is left out.
 const MOST_CRUMBS: usize = 24;
 
 /// Zooming by clicks and by crumbs, for trees of any keys.
@@ -131,7 +132,8 @@ impl Icicle {
         self.zoom.click(path);
     }
 
-    /// Returns which part of all time is in a scope that the search is for, from 0 to 1; `None` without a search.
+    /// Returns which part of all time is in a scope that the search is for, from 0 to 1; `None`
+    /// without a search.
     #[must_use]
     pub fn found_share(&self) -> Option<f64> {
         self.found.made_for.as_ref().map(|_| self.found.share)

@@ -1,7 +1,9 @@
 //! Stacks, merged into a tree.
 //!
-//! A node is a stack: its key is what was opened last, its parents are what was open around that. Nodes stand in the order in which they were first seen, a parent before its
-//! children, and are linked by index. There are at most [`MOST_NODES`]; the spans of stacks beyond them are counted, with all inside them.
+//! A node is a stack: its key is what was opened last, its parents are what was open around that.
+//! Nodes stand in the order in which they were first seen, a parent before its children, and are
+//! linked by index. There are at most [`MOST_NODES`]; the spans of stacks beyond them are counted,
+//! with all inside them.
 
 use std::hash::Hash;
 
@@ -129,7 +131,8 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         at
     }
 
-    /// Returns the child of a node that has some key, made where there is none; [`NONE`] where there is no room for it.
+    /// Returns the child of a node that has some key, made where there is none; [`NONE`] where
+    /// there is no room for it.
     #[inline]
     pub fn child(&mut self, parent: u32, key: K) -> u32 {
         let Some(above) = self.nodes.get(parent as usize) else {
@@ -166,7 +169,8 @@ impl<K: Copy + Eq + Hash, W: Weight> Tree<K, W> {
         child
     }
 
-    /// Puts the children of some nodes in order, the widest first; `most` nodes from `from` on. Returns whether there are others behind them.
+    /// Puts the children of some nodes in order, the widest first; `most` nodes from `from` on.
+    /// Returns whether there are others behind them.
     pub fn put_in_order(&mut self, from: usize, most: usize) -> bool {
         let to = from.saturating_add(most).min(self.nodes.len());
         let mut children: Vec<u32> = Vec::new();

@@ -1,11 +1,15 @@
 //! The values of frames, reduced to columns of pixels.
 //!
-//! Which frames share a column of pixels is found out once for all rows: a group is a frame that is wider than a pixel, or the frames that lie in one column. Of each group, a row keeps
-//! least, greatest and mean as a run; between runs lie gaps. So a picture has at most as many runs as pixels, however many frames there are.
+//! Which frames share a column of pixels is found out once for all rows: a group is a frame that is
+//! wider than a pixel, or the frames that lie in one column. Of each group, a row keeps least,
+//! greatest and mean as a run; between runs lie gaps. So a picture has at most as many runs as
+//! pixels, however many frames there are.
 //!
-//! Values are kept while their frames live: asking the caller for all of them again, because one frame has come, takes longer than all the rest. Those of the newest frames may still be
-//! unknown and are asked for each time. What else may have happened to the store shows in its version. As a version cannot tell everything, a part of the old values is compared with
-//! what the caller says now, another part each time; where one differs, the row is read anew.
+//! Values are kept while their frames live: asking the caller for all of them again, because one
+//! frame has come, takes longer than all the rest. Those of the newest frames may still be unknown
+//! and are asked for each time. What else may have happened to the store shows in its version. As a
+//! version cannot tell everything, a part of the old values is compared with what the caller says
+//! now, another part each time; where one differs, the row is read anew.
 
 use std::ops::Range;
 
@@ -16,13 +20,15 @@ use crate::store::Store;
 /// After so many readings, all old values were compared once.
 const PARTS: usize = 64;
 
-/// How many of the newest frames are asked for anew each time: live, a frame is known before its metrics are.
+/// How many of the newest frames are asked for anew each time: live, a frame is known before its
+/// metrics are.
 const LATE: usize = 64;
 
 /// Rows that are reduced together.
 const TOGETHER: usize = 4;
 
-/// Most changes of the store per frame that comes, if nothing else has happened: the frame, its spans, and what is known of it later.
+/// Most changes of the store per frame that comes, if nothing else has happened: the frame, its
+/// spans, and what is known of it later.
 const CHANGES_PER_FRAME: u64 = 4;
 
 /// Columns of pixels that show the same values.
@@ -70,7 +76,8 @@ impl Extent {
         self.count += other.count;
     }
 
-    /// Returns the mean; of values so large that their sum has no place, the nearest of least and greatest. `NaN` if there are none.
+    /// Returns the mean; of values so large that their sum has no place, the nearest of least and
+    /// greatest. `NaN` if there are none.
     #[inline]
     pub(super) fn mean(&self) -> f64 {
         if self.count == 0 {
@@ -93,7 +100,8 @@ struct Group {
     /// The first frame, and the one behind the last, by index in the store.
     from: usize,
     to: usize,
-    /// Whether its frame is in the group before as well, since it begins in a column that others lie in.
+    /// Whether its frame is in the group before as well, since it begins in a column that others
+    /// lie in.
     repeats: bool,
 }
 
@@ -261,7 +269,8 @@ impl Reduced {
     }
 }
 
-/// Makes a run of each group that has a value, for some rows at once: a group has few frames, so that going from one to the next takes as long as what is done for a row.
+/// Makes a run of each group that has a value, for some rows at once: a group has few frames, so
+/// that going from one to the next takes as long as what is done for a row.
 fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
     let mut frames = 0;
     for reduced in rows.iter_mut() {

@@ -1,7 +1,9 @@
 //! Metrics over frames: a row each, on the time axis of the frame bars.
 //!
-//! A row has three columns: its name, its plot, and its values. `columns` reduces the frames' values to columns of pixels, `row` draws those and writes what is beside them; here is what
-//! the user does with rows, and the memory that both keep. Nothing is read or reduced again while neither the frames nor the place change.
+//! A row has three columns: its name, its plot, and its values. `columns` reduces the frames'
+//! values to columns of pixels, `row` draws those and writes what is beside them; here is what the
+//! user does with rows, and the memory that both keep. Nothing is read or reduced again while
+//! neither the frames nor the place change.
 
 mod columns;
 mod row;
@@ -38,8 +40,9 @@ pub struct MetricRow<'a> {
     pub integer: bool,
     /// What it means, for a hover text; may be empty.
     pub description: &'a str,
-    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a gap. While the store's version stays, it is not asked again; nor is it asked, each time a frame comes, for more than the newest frames
-    /// and a part of the others.
+    /// Returns the value of the frame at an index of [`Store::frames`]; what is not finite is a
+    /// gap. While the store's version stays, it is not asked again; nor is it asked, each time a
+    /// frame comes, for more than the newest frames and a part of the others.
     pub values: &'a dyn Fn(usize) -> f64,
 }
 
@@ -166,7 +169,8 @@ impl Plots {
             };
             cells.write(ui.painter(), *rect, theme);
         }
-        // Behind the texts, which stand beside the plots: what is appended to the frame's mesh after so many corners makes it grow, and all of them move.
+        // Behind the texts, which stand beside the plots: what is appended to the frame's mesh
+        // after so many corners makes it grow, and all of them move.
         self.quads.paint(ui.painter());
         if !slots.is_empty() {
             frame_axis::paint_cursors(ui.painter(), &whole, store, view, theme);
@@ -219,7 +223,8 @@ impl Plots {
         }
     }
 
-    /// Lets the user pin, hide and resize a row; returns how much room the signs for that take, in points.
+    /// Lets the user pin, hide and resize a row; returns how much room the signs for that take, in
+    /// points.
     fn name_column(
         &self,
         ui: &Ui,

@@ -25,7 +25,8 @@ pub(super) fn name_rect(rect: Rect) -> Rect {
     rect.with_max_x(axis_rect(rect).left())
 }
 
-/// Returns how much of the column of names the numbers at the plot's edges take, in points: in a narrow panel, names need it more.
+/// Returns how much of the column of names the numbers at the plot's edges take, in points: in a
+/// narrow panel, names need it more.
 fn edges_width(name: Rect) -> f32 {
     if name.width() < 120.0 { 0.0 } else { EDGES_WIDTH }
 }
@@ -61,7 +62,8 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
 struct Edges {
     low: f64,
     high: f64,
-    /// Half of the lower edge, and one by half of the height: the difference of the greatest numbers has no place.
+    /// Half of the lower edge, and one by half of the height: the difference of the greatest
+    /// numbers has no place.
     half_low: f64,
     by_half_height: f64,
 }
@@ -100,13 +102,15 @@ impl Edges {
     #[inline]
     fn share(&self, value: f64) -> f32 {
         let share = ((value / 2.0 - self.half_low) * self.by_half_height) as f32;
-        // Of edges that are next to one another among the least numbers, nothing is left to divide by: unlike `clamp`, this makes zero of what is no number.
+        // Of edges that are next to one another among the least numbers, nothing is left to divide
+        // by: unlike `clamp`, this makes zero of what is no number.
         let share = if share > 0.0 { share } else { 0.0 };
         share.min(1.0)
     }
 }
 
-/// Appends the rectangles of a plot: a band from least to most where several frames share a column of pixels, and a line at the mean.
+/// Appends the rectangles of a plot: a band from least to most where several frames share a column
+/// of pixels, and a line at the mean.
 pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: Rect, theme: &Theme) {
     let pixel = axis.pixel();
     // A line of more than a point looks heavy where it goes up and down in each column.
@@ -116,7 +120,8 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
     let height_px = ((bottom - top) / pixel).round();
     let y_of = |value: f64| {
-        // Added and taken away again, a number this large leaves whole pixels, where `round` would be a call and a cast a branch. A half goes up.
+        // Added and taken away again, a number this large leaves whole pixels, where `round` would
+        // be a call and a cast a branch. A half goes up.
         const WHOLE: f32 = 8_388_608.0;
         let up = edges.share(value) * height_px + 1e-4;
         bottom - ((up + WHOLE) - WHOLE) * pixel
@@ -183,9 +188,11 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
     }
 }
 
-/// Appends columns of a pixel's width that follow one another, the first one behind a value at `last_y`; returns the y of the last one's mean.
+/// Appends columns of a pixel's width that follow one another, the first one behind a value at
+/// `last_y`; returns the y of the last one's mean.
 ///
-/// Most of a plot of many frames is drawn here, so neighbours share their corners: four corners and four triangles a column, appended without a look at the mesh's room in between.
+/// Most of a plot of many frames is drawn here, so neighbours share their corners: four corners and
+/// four triangles a column, appended without a look at the mesh's room in between.
 fn draw_columns(
     mesh: &mut Mesh,
     columns: &[Run],

@@ -1,7 +1,10 @@
-//! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the one that draws.
+//! Runs a loader: on a thread of its own, or, where there are no threads, a slice at a time on the
+//! one that draws.
 //!
-//! The thread is told what to do through a mailbox with one slot, so a newer request takes the place of an older one; what it reads comes back through a channel with few places,
-//! so it never runs far ahead. It wakes the panel when something arrived. Without threads the same loader is given some milliseconds of each pass.
+//! The thread is told what to do through a mailbox with one slot, so a newer request takes the
+//! place of an older one; what it reads comes back through a channel with few places, so it never
+//! runs far ahead. It wakes the panel when something arrived. Without threads the same loader is
+//! given some milliseconds of each pass.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,10 +19,12 @@ use crate::store::Store;
 /// How long to wait for a file to grow: the recorder writes about as often.
 pub(crate) const GROWTH_POLL: Duration = Duration::from_millis(100);
 
-/// Deliveries that may wait. Each request brings two windows at most, and newly grown frames of some megabytes come one by one.
+/// Deliveries that may wait. Each request brings two windows at most, and newly grown frames of
+/// some megabytes come one by one.
 const WAITING: usize = 4;
 
-/// How long the loader works in a pass where there are no threads: drawing needs its share of a sixtieth of a second. A step that was begun is ended.
+/// How long the loader works in a pass where there are no threads: drawing needs its share of a
+/// sixtieth of a second. A step that was begun is ended.
 const WORK: Duration = Duration::from_millis(6);
 
 /// A loader at work.
@@ -183,7 +188,8 @@ fn run(mut loader: Loader, shared: &Shared, sender: &SyncSender<Delivery>) {
         }
         sent
     };
-    // The first request comes at once, and before anything else is done: what it brings is what someone waits for.
+    // The first request comes at once, and before anything else is done: what it brings is what
+    // someone waits for.
     let is_early = |mail: &mut Mail| !mail.ended && mail.request.is_none();
     let woken = shared.rung.wait_while(shared.mail(), is_early);
     drop(woken.unwrap_or_else(PoisonError::into_inner));

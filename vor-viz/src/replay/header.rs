@@ -1,4 +1,5 @@
-//! What stands above a replayed capture: which one it is, which part of it is shown, and how to get elsewhere.
+//! What stands above a replayed capture: which one it is, which part of it is shown, and how to get
+//! elsewhere.
 
 use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
 
@@ -19,7 +20,8 @@ impl Header {
     pub(super) fn show(&mut self, replay: &mut ReplayState, ui: &mut Ui) {
         let theme = Theme::of(ui.visuals());
         ui.horizontal(|ui| {
-            // What moves about stands on the right, so that a long name cannot push it out of sight.
+            // What moves about stands on the right, so that a long name cannot push it out of
+            // sight.
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 follow(replay, ui);
                 ui.separator();

@@ -1,13 +1,16 @@
 //! What reads the capture, a small step at a time.
 //!
-//! A loader owns the capture and does one thing after the other: the frame that was asked for, the frames around it, then the durations of all frames, then whatever a growing
-//! file brings. A step reads one frame with its spans, or a piece of the durations; so a newer request is never more than a step away. Whose thread it
-//! runs on, and how what it gives reaches the one that draws, is not its concern (see `driver`).
+//! A loader owns the capture and does one thing after the other: the frame that was asked for, the
+//! frames around it, then the durations of all frames, then whatever a growing file brings. A step
+//! reads one frame with its spans, or a piece of the durations; so a newer request is never more
+//! than a step away. Whose thread it runs on, and how what it gives reaches the one that draws, is
+//! not its concern (see `driver`).
 //!
-//! A window is made here, with its levels of detail, and given as a whole: whoever draws only puts it in the place of the former one. Frames that a growing file brings
-//! come one by one.
+//! A window is made here, with its levels of detail, and given as a whole: whoever draws only puts
+//! it in the place of the former one. Frames that a growing file brings come one by one.
 //!
-//! A window is a row of frames without gaps: a frame that damage took has its place in it, without spans and without length.
+//! A window is a row of frames without gaps: a frame that damage took has its place in it, without
+//! spans and without length.
 
 use std::sync::Arc;
 
@@ -20,7 +23,8 @@ use super::place::Place;
 use super::summary::Glance;
 use crate::store::{FrameBlock, FrameEntry, Store};
 
-/// Frames that are summed up in one step. They take some 2 ms; those of a version-2 capture must be read whole.
+/// Frames that are summed up in one step. They take some 2 ms; those of a version-2 capture must be
+/// read whole.
 const GLANCES: usize = 8192;
 const GLANCES_V2: usize = 32;
 
@@ -39,7 +43,8 @@ pub struct WindowLimits {
     pub spans: usize,
 }
 
-/// As many frames as bars have room beside one another, and some twenty spans a pixel of a large screen; millions more would only be waited for.
+/// As many frames as bars have room beside one another, and some twenty spans a pixel of a large
+/// screen; millions more would only be waited for.
 impl Default for WindowLimits {
     fn default() -> Self {
         Self {
@@ -74,7 +79,8 @@ pub(crate) enum Side {
 /// What a loader gives.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// A window, whose last frame stands before the frame `end` of the capture: the whole one, or before it the frame alone that was asked for.
+    /// A window, whose last frame stands before the frame `end` of the capture: the whole one, or
+    /// before it the frame alone that was asked for.
     Window {
         job: u64,
         end: u64,
@@ -166,7 +172,8 @@ enum Stage {
 }
 
 impl Loader {
-    /// Makes a loader of a capture, and where that is a file of its own. One that was opened lazily is passed over first.
+    /// Makes a loader of a capture, and where that is a file of its own. One that was opened lazily
+    /// is passed over first.
     pub(crate) fn new(capture: Capture, place: Option<Place>) -> Self {
         let info = capture.info();
         Self {
@@ -210,7 +217,8 @@ impl Loader {
         self.following
     }
 
-    /// Takes what was written to the file meanwhile, or another file in its place; gives something if there is more.
+    /// Takes what was written to the file meanwhile, or another file in its place; gives something
+    /// if there is more.
     pub(crate) fn look_for_more(&mut self) -> Option<Delivery> {
         if self.job.is_some() {
             return None;
@@ -418,7 +426,8 @@ impl Loader {
         let spans = spans + held(&block);
         store.push_block(block);
         if spans > request.limits.spans as u64 && next >= request.frame {
-            // Tasks are not among the spans that frames count, so there may be more than was thought.
+            // Tasks are not among the spans that frames count, so there may be more than was
+            // thought.
             end = next + 1;
         }
         let stage = Stage::Fill {
@@ -430,7 +439,8 @@ impl Loader {
         Ok((Step::Working, Some(stage)))
     }
 
-    /// Returns what follows the window when the file has grown: the new frames, or a window anew when these are too many.
+    /// Returns what follows the window when the file has grown: the new frames, or a window anew
+    /// when these are too many.
     fn append_job(&self) -> Option<Job> {
         let (request, next) = self.window?;
         let end = self.capture.frame_count();
@@ -586,7 +596,8 @@ fn glance(summary: &FrameSummary, mapper: &mut TickMapper<'_>) -> Glance {
     }
 }
 
-/// Makes a store for a window. The loader keeps to the limit of spans more closely, and counts what the store cannot know in advance.
+/// Makes a store for a window. The loader keeps to the limit of spans more closely, and counts what
+/// the store cannot know in advance.
 pub(crate) fn store(limits: WindowLimits) -> Store {
     Store::new(limits.frames, limits.spans.saturating_add(limits.spans / 4))
 }
@@ -601,8 +612,9 @@ fn held(block: &FrameBlock) -> u64 {
     spans.sum()
 }
 
-/// Returns the first frame of a window and the one behind its last: the one asked for, and of its neighbours as many as fit, from the nearest on. `spans` says how many spans the frames
-/// from `first` on have.
+/// Returns the first frame of a window and the one behind its last: the one asked for, and of its
+/// neighbours as many as fit, from the nearest on. `spans` says how many spans the frames from
+/// `first` on have.
 fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
     let count = spans.len();
     let Some(last) = count.checked_sub(1) else {

@@ -1,11 +1,14 @@
 //! A capture of any length in the panel.
 //!
-//! A [`ReplayState`] shows a window of the capture in a [`Panel`]: some hundred frames with their spans, in a [`Store`] as those of a running program are. Beside it stand the durations of
-//! all frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has read, once a pass.
+//! A [`ReplayState`] shows a window of the capture in a [`Panel`]: some hundred frames with their
+//! spans, in a [`Store`] as those of a running program are. Beside it stand the durations of all
+//! frames. A loader reads, mostly on a thread of its own; [`ReplayState::poll`] takes what it has
+//! read, once a pass.
 //!
-//! A jump shows the asked frame alone first, and the frames around it a moment later. Either comes as a store that takes the place of the former one, so
-//! what is looked at never consists of two windows. Frames are named by their place in the capture, from 0; the store's ids are others, and a frame gets a new one when its
-//! window is read anew.
+//! A jump shows the asked frame alone first, and the frames around it a moment later. Either comes
+//! as a store that takes the place of the former one, so what is looked at never consists of two
+//! windows. Frames are named by their place in the capture, from 0; the store's ids are others, and
+//! a frame gets a new one when its window is read anew.
 
 mod summary;
 mod place;
@@ -33,7 +36,8 @@ use place::Place;
 pub use loader::WindowLimits;
 pub use summary::Summary;
 
-/// Spans that are taken into the store in one pass, so that the panel stays alive while a window arrives.
+/// Spans that are taken into the store in one pass, so that the panel stays alive while a window
+/// arrives.
 const SPANS_PER_PASS: u64 = 400_000;
 
 /// Height of the strip of all frames, in points.
@@ -71,8 +75,9 @@ pub struct ReplayState {
 }
 
 impl ReplayState {
-    /// Opens a capture: at its newest frames while it is still being written, else at its first ones. One without an index is passed over by the loader; until then
-    /// it [has no frames](Self::is_searching).
+    /// Opens a capture: at its newest frames while it is still being written, else at its first
+    /// ones. One without an index is passed over by the loader; until then it [has no
+    /// frames](Self::is_searching).
     ///
     /// # Errors
     ///
@@ -213,7 +218,8 @@ impl ReplayState {
         !self.is_done
     }
 
-    /// Returns whether all is there: the window, and how long each frame took. More may come of a capture that grows.
+    /// Returns whether all is there: the window, and how long each frame took. More may come of a
+    /// capture that grows.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_done && (self.has_failed || self.frames_known() >= self.frames_total())
@@ -231,7 +237,8 @@ impl ReplayState {
         self.notice.as_deref()
     }
 
-    /// Returns whether the file is still passed over to find its frames, as one that was not closed must be: then it is not known how many there are.
+    /// Returns whether the file is still passed over to find its frames, as one that was not closed
+    /// must be: then it is not known how many there are.
     #[must_use]
     pub fn is_searching(&self) -> bool {
         self.is_searching
@@ -246,7 +253,8 @@ impl ReplayState {
         self.ask(frame, side, true);
     }
 
-    /// Shows a frame, counted from 0 in the order of the file, and the frames around it; the last one, if there are fewer. Follows no more.
+    /// Shows a frame, counted from 0 in the order of the file, and the frames around it; the last
+    /// one, if there are fewer. Follows no more.
     pub fn go_to(&mut self, frame: u64) {
         self.set_follow(false);
         if self.is_searching {
@@ -324,13 +332,14 @@ impl ReplayState {
         self.asked
     }
 
-    /// Returns the id of the frame that was asked for, once each time it gets one: then it is to be pinned. It gets one when it is there, and
-    /// another one when the frames around it are.
+    /// Returns the id of the frame that was asked for, once each time it gets one: then it is to be
+    /// pinned. It gets one when it is there, and another one when the frames around it are.
     pub fn take_arrived(&mut self) -> Option<FrameId> {
         self.arrived.take()
     }
 
-    /// Takes what was read since the last pass; to be called once in each. Repaints are asked for while something is on its way.
+    /// Takes what was read since the last pass; to be called once in each. Repaints are asked for
+    /// while something is on its way.
     pub fn poll(&mut self, ctx: &egui::Context) {
         self.driver.begin_pass(ctx);
         let mut spans = 0;
@@ -346,7 +355,8 @@ impl ReplayState {
         }
     }
 
-    /// Shows the capture: a header, a strip of all its frames, and the panel with the window. Takes what was read since the last pass first.
+    /// Shows the capture: a header, a strip of all its frames, and the panel with the window. Takes
+    /// what was read since the last pass first.
     pub fn show(&mut self, ui: &mut egui::Ui) {
         self.poll(ui.ctx());
         if let Some(id) = self.take_arrived() {
@@ -481,7 +491,8 @@ impl ReplayState {
         }
     }
 
-    /// Shows a window, whose last frame stands before the frame `end`, in the place of the former one.
+    /// Shows a window, whose last frame stands before the frame `end`, in the place of the former
+    /// one.
     fn put(&mut self, mut store: Box<Store>, end: u64) {
         store.take_the_place_of(self.store());
         std::mem::swap(self.panel.store_mut(), &mut store);

@@ -1,7 +1,8 @@
 //! Where a capture is, and whether the file there is still the one that was opened.
 //!
-//! A recorder only appends, so a file keeps its beginning and never becomes shorter. One that did either is another one: a program that was started again has written to the same path, in
-//! a new file or over the old one. A header names the file by a number that no other one has.
+//! A recorder only appends, so a file keeps its beginning and never becomes shorter. One that did
+//! either is another one: a program that was started again has written to the same path, in a new
+//! file or over the old one. A header names the file by a number that no other one has.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -40,7 +41,8 @@ impl Place {
         })
     }
 
-    /// Returns whether there is another file now. One that is gone is not replaced: what was opened can still be read.
+    /// Returns whether there is another file now. One that is gone is not replaced: what was opened
+    /// can still be read.
     pub(crate) fn is_replaced(&mut self) -> bool {
         let Ok(now) = Self::new(&self.path) else {
             return false;

@@ -5,7 +5,8 @@
 use crate::overview::OverviewMark;
 use crate::pyramid::MinMaxPyramid;
 
-/// Most frames whose durations are kept: an hour of a thousand frames a second is a twentieth of it.
+/// Most frames whose durations are kept: an hour of a thousand frames a second is a twentieth of
+/// it.
 const MAX_FRAMES: usize = 1 << 26;
 
 /// Most frames that are listed because something of them was lost.
@@ -60,13 +61,15 @@ impl Summary {
         self.frames
     }
 
-    /// Returns how long the frames took, in milliseconds, in their order; not a number where a frame was lost.
+    /// Returns how long the frames took, in milliseconds, in their order; not a number where a
+    /// frame was lost.
     #[must_use]
     pub fn durations_ms(&self) -> &MinMaxPyramid {
         &self.durations_ms
     }
 
-    /// Returns the frames that are not whole, counted from 0 and ascending, and why; the first ones, where there are very many.
+    /// Returns the frames that are not whole, counted from 0 and ascending, and why; the first
+    /// ones, where there are very many.
     #[must_use]
     pub fn troubled(&self) -> &[(u64, OverviewMark)] {
         &self.troubled

@@ -1,6 +1,8 @@
-//! A table that is painted by hand: only rows in sight are built, so ten thousand cost what thirty do.
+//! A table that is painted by hand: only rows in sight are built, so ten thousand cost what thirty
+//! do.
 //!
-//! The first column takes the width that the others leave. A click on a title sorts, a click on a row selects it, and from then on the arrow keys do.
+//! The first column takes the width that the others leave. A click on a title sorts, a click on a
+//! row selects it, and from then on the arrow keys do.
 
 use std::ops::Range;
 
@@ -162,7 +164,8 @@ impl RowPainter<'_> {
 }
 
 impl Grid<'_> {
-    /// Shows the table. `name` names a row for who cannot see it, `row` paints its cells from left to right, and `hover` tells of it.
+    /// Shows the table. `name` names a row for who cannot see it, `row` paints its cells from left
+    /// to right, and `hover` tells of it.
     pub(crate) fn show(
         self,
         ui: &mut Ui,
@@ -268,7 +271,8 @@ impl Grid<'_> {
             answer
                 .widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("sort by {}", column.title)));
             if answer.clicked() {
-                // Numbers from the largest, names from a to z; a second click turns the order around.
+                // Numbers from the largest, names from a to z; a second click turns the order
+                // around.
                 let descending = if sort.column == i { !sort.descending } else { i > 0 };
                 *sort = Sort {
                     column: i,

@@ -1,7 +1,8 @@
 //! How long the calls of a scope took: bars over a logarithmic axis of time.
 //!
-//! The buckets of [`Histogram`](vor_core::stats::Histogram) are 1/32 of their time wide. Neighbours are put together until a bar has some points of width; a bar's height is the number of
-//! calls, so that what is seen is how many calls took about so long.
+//! The buckets of [`Histogram`](vor_core::stats::Histogram) are 1/32 of their time wide. Neighbours
+//! are put together until a bar has some points of width; a bar's height is the number of calls, so
+//! that what is seen is how many calls took about so long.
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
@@ -180,11 +181,13 @@ fn chart(axis: &Axis, bars: &[Bar], pointed: Option<&Bar>, most: f64, theme: &Th
     BarChart::new("calls", drawn.collect())
 }
 
-/// Returns the bars, ascending. As many neighbouring buckets make one as it takes to be wide enough.
+/// Returns the bars, ascending. As many neighbouring buckets make one as it takes to be wide
+/// enough.
 fn bars(row: &ScopeRow, axis: &Axis) -> Vec<Bar> {
     let octave = 2_f64.log10() / axis.point();
     let together = (BAR_WIDTH * 32.0 / octave.max(1e-3)).ceil().min(1024.0) as usize;
-    // Powers of two, so that no bar reaches from one octave to the next with a bucket more than others.
+    // Powers of two, so that no bar reaches from one octave to the next with a bucket more than
+    // others.
     let together = together.max(1).next_power_of_two();
     let mut bars: Vec<Bar> = Vec::new();
     let mut last = None;

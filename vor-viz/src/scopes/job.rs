@@ -1,12 +1,16 @@
 //! Work over the spans of some frames, a slice per pass of the UI.
 //!
-//! A job walks all tracks, one after the other, and tells a [`Gather`] of every span that ended in the frames. Then the gathered settles, in slices as well: it sorts,
-//! or computes percentiles. A finished result holds until the store or the frames change:
+//! A job walks all tracks, one after the other, and tells a [`Gather`] of every span that ended in
+//! the frames. Then the gathered settles, in slices as well: it sorts, or computes percentiles. A
+//! finished result holds until the store or the frames change:
 //!
-//! - Where other frames are wanted, the job begins anew at once. The old result stays, [dimmed](Job::is_dimmed), until the new one is there.
-//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew a quarter of a second after its last begin.
+//! - Where other frames are wanted, the job begins anew at once. The old result stays,
+//!   [dimmed](Job::is_dimmed), until the new one is there.
+//! - Where the store grew, as it does while a program runs, the job finishes first, and begins anew
+//!   a quarter of a second after its last begin.
 //!
-//! The slices are counted in spans, not in time: what a clock would say differs from pass to pass, and the web has no clock that may be asked here.
+//! The slices are counted in spans, not in time: what a clock would say differs from pass to pass,
+//! and the web has no clock that may be asked here.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -41,8 +45,8 @@ pub trait Gather: SpanVisitor + Clone + Debug {
     /// The spans of another track follow; returns whether they are wanted.
     fn begin_track(&mut self, thread: ThreadId, kind: TrackKind) -> bool;
 
-    /// Returns what has been done so far beside adding spans to what is there already, in spans that take as long: the first span of a call site takes
-    /// longer than others.
+    /// Returns what has been done so far beside adding spans to what is there already, in spans
+    /// that take as long: the first span of a call site takes longer than others.
     fn extra_cost(&self) -> usize;
 
     /// Works on what was gathered, up to `most` entries of it; returns whether there is more to do.
@@ -155,7 +159,8 @@ impl<G: Gather> Job<G> {
         Some((running.seen as f32 / running.expected.max(1) as f32).min(1.0))
     }
 
-    /// Does a slice of work where there is some, and sees to it that there is another pass for the rest. `frames` are the first and the last index.
+    /// Does a slice of work where there is some, and sees to it that there is another pass for the
+    /// rest. `frames` are the first and the last index.
     pub fn advance(
         &mut self,
         ui: &egui::Ui,
@@ -175,7 +180,8 @@ impl<G: Gather> Job<G> {
         }
     }
 
-    /// Does a slice of work. Returns after how many seconds it wants to go on, `None` if the result is there.
+    /// Does a slice of work. Returns after how many seconds it wants to go on, `None` if the result
+    /// is there.
     fn work(
         &mut self,
         store: &Store,

@@ -1,8 +1,9 @@
 //! Where the time goes: a table of scopes, and of each its histogram and its slowest calls.
 //!
-//! All of it is computed from the spans of some frames, which may be millions. A [`Job`] looks at some ten thousand of them per pass of the UI, so that none
-//! takes long, and keeps what came out for as long as it holds. What is computed, it is told by a [`Gather`]: sums per call
-//! site here ([`ScopeSums`]), stacks in [`icicle`](crate::icicle).
+//! All of it is computed from the spans of some frames, which may be millions. A [`Job`] looks at
+//! some ten thousand of them per pass of the UI, so that none takes long, and keeps what came out
+//! for as long as it holds. What is computed, it is told by a [`Gather`]: sums per call site here
+//! ([`ScopeSums`]), stacks in [`icicle`](crate::icicle).
 //!
 //! ```text
 //! Store ─▶ Job (Walk, a slice per pass) ─▶ ScopeRows ─▶ ScopeTable ─▶ Details

@@ -1,6 +1,8 @@
-//! Sums per call site: how often, how long, how much of that in itself, the distribution, and the slowest calls.
+//! Sums per call site: how often, how long, how much of that in itself, the distribution, and the
+//! slowest calls.
 //!
-//! Scopes and tasks of a call site are apart: tasks overlap, so that their lengths say nothing of how busy a thread was, and have no self time.
+//! Scopes and tasks of a call site are apart: tasks overlap, so that their lengths say nothing of
+//! how busy a thread was, and have no self time.
 
 use std::ops::Range;
 
@@ -12,7 +14,8 @@ use vor_core::stats::Histogram;
 use super::job::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};
 
-/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
+/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture
+/// must not cost gigabytes.
 const DENSE_SITES: usize = 1 << 16;
 
 /// The first span of a call site takes as long as so many others: a histogram is made for it.
@@ -32,7 +35,8 @@ pub struct SlowCall {
 
 /// Statistics of one call site in some frames.
 ///
-/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and exact below 64 ns.
+/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and
+/// exact below 64 ns.
 #[derive(Clone, Debug)]
 pub struct ScopeRow {
     /// The call site.
@@ -50,7 +54,8 @@ pub struct ScopeRow {
     pub total_ns: u64,
     /// Sum of their lengths in nanoseconds, of recursive calls as well.
     pub lengths_ns: u64,
-    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds; 0 for tasks.
+    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds; 0 for
+    /// tasks.
     pub self_ns: u64,
     /// Shortest length in nanoseconds.
     pub min_ns: u64,
@@ -80,7 +85,8 @@ impl ScopeRow {
         self.lengths_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns how long its spans ran on a processor in nanoseconds, with all inside them, where that was measured.
+    /// Returns how long its spans ran on a processor in nanoseconds, with all inside them, where
+    /// that was measured.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.measured.off_cpu_ns;
@@ -140,7 +146,8 @@ struct Sites {
     sparse: FxHashMap<u32, Sums>,
 }
 
-/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a damaged capture may claim it.
+/// Sums wrap around: the spans of a program would have to last 584 years for that, those of a
+/// damaged capture may claim it.
 #[derive(Clone, Debug)]
 struct Sums {
     total_ns: u64,

@@ -282,7 +282,8 @@ impl ScopeTable {
         };
         let did = details::show(ui, store, view, theme, row);
         self.details_open &= !did.closed;
-        // Else the table would speak of the pinned frame alone, and its other slowest calls would be gone.
+        // Else the table would speak of the pinned frame alone, and its other slowest calls would
+        // be gone.
         self.spans_axis |= did.pinned;
     }
 

@@ -1,8 +1,8 @@
 //! A frame in the form in which the store takes it.
 //!
-//! A [`FrameSnapshot`] holds its spans as trees of 40-byte nodes, in ticks. A block holds columns per thread and depth, in nanoseconds:
-//! 16 bytes a span. It is made where the frame comes from (the drain's thread, the loader of a capture), so that the thread that
-//! draws has only to append.
+//! A [`FrameSnapshot`] holds its spans as trees of 40-byte nodes, in ticks. A block holds columns
+//! per thread and depth, in nanoseconds: 16 bytes a span. It is made where the frame comes from
+//! (the drain's thread, the loader of a capture), so that the thread that draws has only to append.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ pub struct FrameEntry {
     pub lost_records: u64,
     /// Its metrics, by column, ascending.
     pub metrics: Vec<MetricValue>,
-    /// What its scopes measured beside their length, with all inside them: sums per call site, ascending.
+    /// What its scopes measured beside their length, with all inside them: sums per call site,
+    /// ascending.
     pub measured: Vec<(SiteId, Measured)>,
 }
 
@@ -197,7 +198,8 @@ impl RowBlock {
 }
 
 impl FrameBlock {
-    /// Makes a block of a frame. `origin_ns` is what the store's times count from, in nanoseconds since 1970.
+    /// Makes a block of a frame. `origin_ns` is what the store's times count from, in nanoseconds
+    /// since 1970.
     #[must_use]
     pub fn new(snapshot: &FrameSnapshot, origin_ns: i64) -> Self {
         Self::of_batches(snapshot, Vec::new(), origin_ns)
@@ -331,7 +333,8 @@ fn block_of_tree(batches: &[ThreadBatch], clock: &mut Clock<'_>) -> Option<Threa
     trees.threads.first().map(|tree| thread_block(tree, clock))
 }
 
-/// Makes the block of a thread of whose spans the depths are known; none, when there is nothing to show. Spans that ended one after the other began so too, as long as they are of one depth.
+/// Makes the block of a thread of whose spans the depths are known; none, when there is nothing to
+/// show. Spans that ended one after the other began so too, as long as they are of one depth.
 fn block_of_columns(
     batches: &[ThreadBatch],
     depths: &[u8],

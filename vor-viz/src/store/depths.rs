@@ -1,16 +1,18 @@
 //! How deep spans are nested, straight from the order in which they ended.
 //!
-//! The span around another one is the nearest of those that ended later and did not begin later. So the spans are looked at from the last one backwards, with the begins of
-//! those that are open by then on a stack: what began later than the next span is not around it and leaves. This takes less than half as long as a tree, which
-//! also knows what is below each span.
+//! The span around another one is the nearest of those that ended later and did not begin later. So
+//! the spans are looked at from the last one backwards, with the begins of those that are open by
+//! then on a stack: what began later than the next span is not around it and leaves. This takes
+//! less than half as long as a tree, which also knows what is below each span.
 
 use vor_core::batch::ThreadBatch;
 
 /// Most rows.
 const MOST: usize = 1 << u8::BITS;
 
-/// Writes the depth of each span of a thread's batches, in their order, and returns the number of rows. `None` where that takes a closer look: spans that did not end in
-/// their order, or very deep ones.
+/// Writes the depth of each span of a thread's batches, in their order, and returns the number of
+/// rows. `None` where that takes a closer look: spans that did not end in their order, or very deep
+/// ones.
 pub(super) fn find(batches: &[ThreadBatch], depths: &mut Vec<u8>) -> Option<usize> {
     let spans = batches.iter().map(ThreadBatch::len).sum();
     depths.clear();
@@ -69,7 +71,8 @@ mod tests {
     }
 
     proptest! {
-        /// Spans that overlap in any way, begin or end together or last no time: what a tree says of them is found here, or nothing.
+        /// Spans that overlap in any way, begin or end together or last no time: what a tree says
+        /// of them is found here, or nothing.
         #[test]
         fn depths_are_those_of_the_tree(
             mut spans in prop::collection::vec((0..60_u64, 0..30_u64), 0..80),

@@ -1,8 +1,10 @@
 //! Rows of spans as rows of pixels.
 //!
-//! What is shorter than a pixel is merged: a pixel shows the longest span that begins in it. A node whose reach is below a pixel is merged as a whole, as if it were its longest
-//! span, and what is below it is not looked at. It begins and ends in the same pixel or in neighbours, so a merged pixel is
-//! at most one pixel away from where a span is. Spans of a pixel and more are painted from edge to edge, rounded to pixels.
+//! What is shorter than a pixel is merged: a pixel shows the longest span that begins in it. A node
+//! whose reach is below a pixel is merged as a whole, as if it were its longest span, and what is
+//! below it is not looked at. It begins and ends in the same pixel or in neighbours, so a merged
+//! pixel is at most one pixel away from where a span is. Spans of a pixel and more are painted from
+//! edge to edge, rounded to pixels.
 
 use egui::Color32;
 use vor_core::catalog::SiteId;
@@ -118,7 +120,8 @@ pub struct RowPixels<'a> {
 }
 
 impl Row {
-    /// Paints the spans of the row, or only those of some sites. `color` is asked for the site and the length of what a pixel shows; lengths over `u32::MAX` are told as that.
+    /// Paints the spans of the row, or only those of some sites. `color` is asked for the site and
+    /// the length of what a pixel shows; lengths over `u32::MAX` are told as that.
     pub fn paint(
         &self,
         scale: &PixelScale,

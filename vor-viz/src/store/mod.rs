@@ -1,8 +1,10 @@
 //! The frames that the panel shows, and their spans in a form that is fast to draw at any zoom.
 //!
-//! Whether the frames come from the running program or from a capture cannot be told. They are appended in the order of time; the oldest leave when there are more frames or
-//! spans than the store may hold. All spans of a thread stand on one time axis, whatever frames they belong to. Times are nanoseconds since an origin near the first frame, so that
-//! a picture's arithmetic in `f64` is exact.
+//! Whether the frames come from the running program or from a capture cannot be told. They are
+//! appended in the order of time; the oldest leave when there are more frames or spans than the
+//! store may hold. All spans of a thread stand on one time axis, whatever frames they belong to.
+//! Times are nanoseconds since an origin near the first frame, so that a picture's arithmetic in
+//! `f64` is exact.
 
 mod block;
 mod measured;
@@ -44,7 +46,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes a store that holds at most so many frames, and spans of them; at least one frame is held whatever its number of spans.
+    /// Makes a store that holds at most so many frames, and spans of them; at least one frame is
+    /// held whatever its number of spans.
     #[must_use]
     pub fn new(max_frames: usize, max_spans: usize) -> Self {
         Self {
@@ -160,7 +163,8 @@ impl Store {
         self.push_frame(frame)
     }
 
-    /// Appends spans that belong to frames which are there already. Spans must come in the order of their frames.
+    /// Appends spans that belong to frames which are there already. Spans must come in the order of
+    /// their frames.
     pub fn add_spans(&mut self, block: &FrameBlock) {
         // A task may end on another thread than it began on.
         let begins = block.threads.iter().flat_map(|thread| &thread.begins);
@@ -201,13 +205,15 @@ impl Store {
         self.version += 1;
     }
 
-    /// Gives its frames other ids, and itself another version, than those of a store that it takes the place of.
+    /// Gives its frames other ids, and itself another version, than those of a store that it takes
+    /// the place of.
     pub(crate) fn take_the_place_of(&mut self, other: &Self) {
         self.first.0 = self.first.0.max(other.first.0 + other.frames.len() as u64);
         self.version = self.version.max(other.version) + 1;
     }
 
-    /// Returns the bytes that spans take, with what makes them fast to draw; arguments are left out.
+    /// Returns the bytes that spans take, with what makes them fast to draw; arguments are left
+    /// out.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
         let rows = self.tracks.iter().flat_map(|track| &track.rows);

@@ -1,11 +1,14 @@
 //! The spans of one thread at one depth.
 //!
-//! A row is a queue of chunks. A chunk holds up to [`CHUNK_SPANS`] spans in three columns of 16 bytes a span, ascending and without overlap, and above them three levels of
-//! nodes, each of which sums up 16 spans or 16 nodes: from where to where they reach, which span is the longest, and which sites occur. A node that lies within one pixel is
-//! painted as its longest span and never opened; so what painting costs depends on the pixels, not on the spans. Levels and all, a span takes 18.2 bytes.
+//! A row is a queue of chunks. A chunk holds up to [`CHUNK_SPANS`] spans in three columns of 16
+//! bytes a span, ascending and without overlap, and above them three levels of nodes, each of which
+//! sums up 16 spans or 16 nodes: from where to where they reach, which span is the longest, and
+//! which sites occur. A node that lies within one pixel is painted as its longest span and never
+//! opened; so what painting costs depends on the pixels, not on the spans. Levels and all, a span
+//! takes 18.2 bytes.
 //!
-//! Chunks leave at the front when their frames do. They move to another row as a whole when a scope turns out to contain them:
-//! it may end many frames later than what it contains.
+//! Chunks leave at the front when their frames do. They move to another row as a whole when a scope
+//! turns out to contain them: it may end many frames later than what it contains.
 
 use std::collections::VecDeque;
 
@@ -228,7 +231,8 @@ fn within<T>(entries: &[(u32, T)], from: usize, to: usize) -> &[(u32, T)] {
     &entries[begin..end]
 }
 
-/// The spans of one thread at one depth, ascending. They are numbered from 0 as they come; when one leaves, the others keep theirs.
+/// The spans of one thread at one depth, ascending. They are numbered from 0 as they come; when one
+/// leaves, the others keep theirs.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub(super) chunks: VecDeque<Chunk>,
@@ -322,7 +326,8 @@ impl Row {
         gone
     }
 
-    /// Returns the spans any part of which lies after `begin_ns` and before `end_ns`, ascending. One of no length counts if it lies at or after the begin.
+    /// Returns the spans any part of which lies after `begin_ns` and before `end_ns`, ascending.
+    /// One of no length counts if it lies at or after the begin.
     pub fn spans(&self, begin_ns: i64, end_ns: i64) -> impl Iterator<Item = Span> {
         let first = self
             .chunks
@@ -348,7 +353,8 @@ impl Row {
         })
     }
 
-    /// Returns the span at a moment: one that began at or before it and ended after it, or one of no length just there.
+    /// Returns the span at a moment: one that began at or before it and ended after it, or one of
+    /// no length just there.
     #[must_use]
     pub fn span_at(&self, ns: i64) -> Option<Span> {
         let after = self.chunks.partition_point(|chunk| chunk.whole().begin_ns <= ns);

@@ -1,4 +1,5 @@
-//! What stands below one another under one name: the scopes of a thread, or the tasks that ended on it.
+//! What stands below one another under one name: the scopes of a thread, or the tasks that ended on
+//! it.
 
 use std::collections::VecDeque;
 
@@ -53,7 +54,8 @@ impl Track {
         }
     }
 
-    /// Appends a frame's spans. A span may contain what earlier frames brought: then that moves down a row.
+    /// Appends a frame's spans. A span may contain what earlier frames brought: then that moves
+    /// down a row.
     pub(super) fn add_scopes(&mut self, block: &ThreadBlock) {
         for (depth, spans) in block.rows.iter().enumerate() {
             let Some(&begin_ns) = spans.begin_ns.first() else {
@@ -71,7 +73,8 @@ impl Track {
         self.messages.extend(block.messages.iter().cloned());
     }
 
-    /// Moves everything that is in row `depth` or below it, and that began at `begin_ns` or later, one row down.
+    /// Moves everything that is in row `depth` or below it, and that began at `begin_ns` or later,
+    /// one row down.
     fn move_down(&mut self, depth: usize, begin_ns: i64) {
         let mut tail = Row::default();
         for row in &mut self.rows[depth..] {

@@ -1,4 +1,5 @@
-//! Spans together with what they contain, in slices: a walk may be left after any number of spans and gone on with later.
+//! Spans together with what they contain, in slices: a walk may be left after any number of spans
+//! and gone on with later.
 
 use super::row::{Chunk, Row, Span};
 use super::track::{Track, TrackKind};
@@ -8,15 +9,16 @@ pub trait SpanVisitor {
     /// A span begins. `depth` is the number of visited spans around it.
     fn enter(&mut self, span: &Span, depth: usize);
 
-    /// The innermost span that was entered and not left ends. `inside_ns` is what the spans directly inside it took, also
-    /// those that ended before the walk's first moment.
+    /// The innermost span that was entered and not left ends. `inside_ns` is what the spans
+    /// directly inside it took, also those that ended before the walk's first moment.
     fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64);
 }
 
-/// A walk over the spans of a track that end after a moment, and by another one: those of some frames.
+/// A walk over the spans of a track that end after a moment, and by another one: those of some
+/// frames.
 ///
-/// Spans around them that end later are not visited: the outermost ones visited are at depth 0 then. In a track of tasks, which do not contain one another,
-/// all are at depth 0.
+/// Spans around them that end later are not visited: the outermost ones visited are at depth 0
+/// then. In a track of tasks, which do not contain one another, all are at depth 0.
 #[derive(Clone, Debug)]
 pub struct Walk {
     begin_ns: i64,
@@ -52,9 +54,10 @@ impl Walk {
         }
     }
 
-    /// Visits up to `most` spans more; returns whether there may be others. The track must be the one that the walk was made for. Spans may have been
-    /// appended since; what left is not visited any more. Where one that was appended contains what the walk was made for, so that it moved down a row, the walk
-    /// may visit some spans twice or not at all.
+    /// Visits up to `most` spans more; returns whether there may be others. The track must be the
+    /// one that the walk was made for. Spans may have been appended since; what left is not visited
+    /// any more. Where one that was appended contains what the walk was made for, so that it moved
+    /// down a row, the walk may visit some spans twice or not at all.
     pub fn go_on(&mut self, track: &Track, most: usize, visitor: &mut impl SpanVisitor) -> bool {
         let rows = track.rows.iter().zip(&self.next);
         let mut rows: Vec<Cursor<'_>> = rows.map(|(row, &next)| Cursor::new(row, next)).collect();
@@ -159,7 +162,8 @@ impl<'a> Cursor<'a> {
             .map_or(self.row.next_number, |chunk| chunk.first_number + self.at as u64)
     }
 
-    /// Returns the next span that ends after a moment, and when it ends, unless it ends after another one; goes behind it.
+    /// Returns the next span that ends after a moment, and when it ends, unless it ends after
+    /// another one; goes behind it.
     #[inline(always)]
     fn next_within(&mut self, after_ns: i64, by_ns: i64) -> Option<(Span, i64)> {
         loop {
@@ -192,7 +196,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Returns how long the spans of a row took that begin at or after a moment, and end by another one.
+/// Returns how long the spans of a row took that begin at or after a moment, and end by another
+/// one.
 fn sum_ns(row: &Row, begin_ns: i64, end_ns: i64) -> u64 {
     let first = row
         .chunks

@@ -17,7 +17,8 @@ use crate::command::units;
 
 /// Reads everything, verifies every checksum and lists the damage. Exit code 1 when there is any.
 ///
-/// A capture that was not closed (the program still records, or it was killed) is no damage as long as its last record is whole.
+/// A capture that was not closed (the program still records, or it was killed) is no damage as long
+/// as its last record is whole.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.

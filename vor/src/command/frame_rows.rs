@@ -67,7 +67,8 @@ fn values(frame: &FrameSnapshot, system: bool) -> Vec<(String, f64)> {
     values
 }
 
-/// Prints frames as rows under one heading. Rows come one by one, so the widths are settled beforehand.
+/// Prints frames as rows under one heading. Rows come one by one, so the widths are settled
+/// beforehand.
 #[derive(Debug)]
 pub(crate) struct FrameTable {
     layout: Layout,
@@ -94,7 +95,8 @@ impl FrameTable {
         if with_top_scope {
             columns.push(Column::new("most time in", Kind::Text, 1).at_least(30));
         }
-        // What the program says of itself comes before what vor samples; `frame_ms` is the duration once more.
+        // What the program says of itself comes before what vor samples; `frame_ms` is the duration
+        // once more.
         let wanted = |system: bool| {
             let columns = catalog.columns.iter().enumerate();
             columns.filter(move |(_, column)| {
@@ -196,7 +198,8 @@ fn heading(name: &str, unit: &str) -> String {
     }
 }
 
-/// Formats a time since the beginning: seconds with all their digits, or hours, minutes and seconds, so that rows can be compared.
+/// Formats a time since the beginning: seconds with all their digits, or hours, minutes and
+/// seconds, so that rows can be compared.
 fn clock(ns: i64) -> String {
     let us = ns.max(0) / 1_000;
     let (s, us) = (us / 1_000_000, us % 1_000_000);

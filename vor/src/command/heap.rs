@@ -1,4 +1,5 @@
-//! `vor heap`: what a program has in use more at one snapshot of its heap than at an earlier one, by the stack of scopes that allocated it.
+//! `vor heap`: what a program has in use more at one snapshot of its heap than at an earlier one,
+//! by the stack of scopes that allocated it.
 //!
 //! The capture is streamed, and of its snapshots at most three are kept. The last one of a capture
 //! that was closed was taken as the recording ended: at the exit of the program, what `main` had in
@@ -22,15 +23,18 @@ use crate::command::source::warn_of;
 use crate::command::table::{Column, Kind, printable, write_table};
 use crate::command::units;
 
-/// Tells what has come into use between two snapshots of the heap, and who allocated it: the view of leaks.
+/// Tells what has come into use between two snapshots of the heap, and who allocated it: the view
+/// of leaks.
 ///
-/// A program takes snapshots with VOR_HEAP_S=60, for one a minute, and an allocator that keeps what is in use.
+/// A program takes snapshots with VOR_HEAP_S=60, for one a minute, and an allocator that keeps what
+/// is in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Number of the snapshot to begin with; the first is 0. A later one leaves out what the program needs to start.
+    /// Number of the snapshot to begin with; the first is 0. A later one leaves out what the
+    /// program needs to start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
     /// Number of the snapshot to end with; by default the last one that was taken while the

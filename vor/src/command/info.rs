@@ -16,7 +16,8 @@ use crate::command::units;
 
 /// Tells what a capture holds: version, frames, spans, threads, duration, drops, damage.
 ///
-/// Reads only the index where there is one, so damage in the middle of a large file may not show; `vor check` reads everything.
+/// Reads only the index where there is one, so damage in the middle of a large file may not show;
+/// `vor check` reads everything.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.

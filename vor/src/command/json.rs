@@ -1,4 +1,5 @@
-//! What `--json` gives that several commands share. The fields are documented in `docs/command.md`; they are only ever added to.
+//! What `--json` gives that several commands share. The fields are documented in `docs/command.md`;
+//! they are only ever added to.
 
 use std::io::Write;
 

@@ -2,9 +2,10 @@
 //!
 //! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source`
 //! reads either version of the format as batches and frames, `writer` knows whether a capture may
-//! still grow, `failure` is
-//! what ends a command early, `patterns` are names with wildcards, `slowest` finds frames, `table` and `units` make what people read, `json` what programs read, `progress` what is shown
-//! meanwhile. Results go to stdout, everything else to stderr, a line each.
+//! still grow, `failure` is what ends a command early, `patterns` are names with wildcards,
+//! `slowest` finds frames, `table` and `units` make what people read, `json` what programs read,
+//! `progress` what is shown meanwhile. Results go to stdout, everything else to stderr, a line
+//! each.
 
 mod usage;
 mod failure;
@@ -40,8 +41,9 @@ use failure::{Failure, warn};
 
 /// Looks into the captures that vor records.
 ///
-/// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff --fail-above`); 2 bad input, or the output cannot be
-/// written; 3 done, but a part of the capture is damaged and left out (`export`, `merge`, `diff`).
+/// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff
+/// --fail-above`); 2 bad input, or the output cannot be written; 3 done, but a part of the capture
+/// is damaged and left out (`export`, `merge`, `diff`).
 #[derive(Debug, Parser)]
 #[command(name = "vor", version, arg_required_else_help = true)]
 struct Cli {
@@ -84,7 +86,8 @@ fn names() -> Vec<String> {
 
 /// Does what a command line says, the name of the program first, and returns the exit code.
 ///
-/// It is what the program `vor` does, for other programs that are started as it: results go to stdout, everything else goes to stderr, and Ctrl-C may be heeded while a file is written.
+/// It is what the program `vor` does, for other programs that are started as it: results go to
+/// stdout, everything else goes to stderr, and Ctrl-C may be heeded while a file is written.
 ///
 /// # Examples
 ///

@@ -1,11 +1,12 @@
 //! Where an export goes, whole or not at all.
 //!
-//! A file is written under a name of its own beside the one that was asked for, and takes that name when it is complete. So nobody ever reads half an
-//! export, an old file is there until the new one is, and what fails leaves nothing behind. What is no ordinary file (a device, a
-//! pipe, a terminal) has no name to take and is written directly, as is stdout.
+//! A file is written under a name of its own beside the one that was asked for, and takes that name
+//! when it is complete. So nobody ever reads half an export, an old file is there until the new one
+//! is, and what fails leaves nothing behind. What is no ordinary file (a device, a pipe, a
+//! terminal) has no name to take and is written directly, as is stdout.
 //!
-//! Whoever is told to end (Ctrl-C, a limit on the size of files) would not come to clean up. While there is something to clean up, such signals
-//! only set a flag, on which the next write fails.
+//! Whoever is told to end (Ctrl-C, a limit on the size of files) would not come to clean up. While
+//! there is something to clean up, such signals only set a flag, on which the next write fails.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -62,7 +63,8 @@ impl Output {
         })
     }
 
-    /// Prepares for an exporter that writes files of its own into a folder, and keeps them only when it is finished.
+    /// Prepares for an exporter that writes files of its own into a folder, and keeps them only
+    /// when it is finished.
     #[cfg(feature = "parquet")]
     pub(crate) fn folder(path: &Path) -> Result<Self, Failure> {
         let was_told_to_end = Arc::new(AtomicBool::new(false));
@@ -78,7 +80,8 @@ impl Output {
         matches!(self.place, Place::Stdout)
     }
 
-    /// Makes a writer to the place. What it has not been given when the output is [kept](Self::keep) is not in it.
+    /// Makes a writer to the place. What it has not been given when the output is
+    /// [kept](Self::keep) is not in it.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         let inner = match &self.place {
             Place::Stdout => Inner::Stdout(io::stdout()),
@@ -188,7 +191,8 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
         cannot(kind.into())
     })?;
     if let Some(metadata) = metadata {
-        // Whoever could read the old file can read the new one. Where that cannot be, the usual permissions do.
+        // Whoever could read the old file can read the new one. Where that cannot be, the usual
+        // permissions do.
         drop(file.as_file().set_permissions(metadata.permissions()));
     }
     Ok(Place::Beside(file, target))
@@ -209,7 +213,8 @@ fn expect_no_capture(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns what the system makes the permissions of a new file from; temporary files are private otherwise.
+/// Returns what the system makes the permissions of a new file from; temporary files are private
+/// otherwise.
 fn usual_permissions() -> Option<Permissions> {
     #[cfg(unix)]
     return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));

@@ -7,7 +7,8 @@ use wildmatch::WildMatch;
 use crate::command::failure::Failure;
 use crate::command::source::Source;
 
-/// A name in which `*` stands for any text and `?` for any character. Upper and lower case differ, and nothing else is special: names have brackets.
+/// A name in which `*` stands for any text and `?` for any character. Upper and lower case differ,
+/// and nothing else is special: names have brackets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     text: String,
@@ -40,12 +41,14 @@ impl Pattern {
     }
 }
 
-/// Returns whether a name is wanted: without patterns every name is, else one that some pattern matches.
+/// Returns whether a name is wanted: without patterns every name is, else one that some pattern
+/// matches.
 pub(crate) fn wanted(patterns: &[Pattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-/// Refuses a pattern that matches none of the names there are: it is a mistake, and what it leaves would be taken for all there is.
+/// Refuses a pattern that matches none of the names there are: it is a mistake, and what it leaves
+/// would be taken for all there is.
 pub(crate) fn expect_matches<'a>(
     patterns: &[Pattern],
     names: impl Iterator<Item = &'a str> + Clone,

@@ -1,4 +1,5 @@
-//! Open captures: a walk over all they hold, their frames by number, and what is said of damage in them.
+//! Open captures: a walk over all they hold, their frames by number, and what is said of damage in
+//! them.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,8 @@ impl Source {
 
     /// Returns the frames of the main set whose numbers are in `range`, as positions in the file.
     ///
-    /// Numbers and positions differ where damage took frames, and where recording was switched on late.
+    /// Numbers and positions differ where damage took frames, and where recording was switched on
+    /// late.
     pub(crate) fn positions(&mut self, range: FrameRange) -> Result<std::ops::Range<u64>, Failure> {
         let count = self.capture.frame_count();
         if count == 0 {
@@ -121,7 +123,8 @@ impl Source {
         positions.collect()
     }
 
-    /// Returns a range with the number of its last frame as the end, so that what follows the last frame is not in it.
+    /// Returns a range with the number of its last frame as the end, so that what follows the last
+    /// frame is not in it.
     pub(crate) fn bounded(&mut self, range: FrameRange) -> Result<FrameRange, Failure> {
         let positions = self.positions(range)?;
         let last = self.index_at(positions.end - 1)?;
@@ -154,7 +157,8 @@ impl Source {
         Ok(low)
     }
 
-    /// Returns the number of the frame at a position, or of the nearest one that can be read, later ones first.
+    /// Returns the number of the frame at a position, or of the nearest one that can be read, later
+    /// ones first.
     fn index_at(&mut self, position: u64) -> Result<u64, Failure> {
         let later = position..self.capture.frame_count();
         let mut failure = None;
@@ -197,7 +201,8 @@ pub(crate) fn warn_of(path: &Path, damage: &Damage) {
     }
 }
 
-/// Returns whether something could not be read. That only the end mark of a closed file is missing takes nothing away.
+/// Returns whether something could not be read. That only the end mark of a closed file is missing
+/// takes nothing away.
 pub(crate) fn is_damaged(damage: &Damage) -> bool {
     damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)
 }

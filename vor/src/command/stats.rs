@@ -1,7 +1,8 @@
 //! `vor stats`: which scope takes the time.
 //!
-//! Every span is read in the order in which it ended, so memory does not grow with the file. With `--frames`, what lies before the range is read too: a
-//! scope that ends within the range may hold others that ended before, and its self time is its own only without them.
+//! Every span is read in the order in which it ended, so memory does not grow with the file. With
+//! `--frames`, what lies before the range is read too: a scope that ends within the range may hold
+//! others that ended before, and its self time is its own only without them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -46,7 +47,8 @@ pub(crate) struct Args {
     /// Order of the rows: the largest first, names from a to z.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     sort: Sort,
-    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
+    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single
+    /// number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
     /// Subtracts what each scope costs: --corrected=19 for 19 nanoseconds, --corrected to measure

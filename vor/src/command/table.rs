@@ -1,8 +1,9 @@
 //! Tables that fit the terminal.
 //!
-//! A table knows how wide it may be: as wide as the terminal, else as the variable `COLUMNS` says, else as wide as it likes (a file or a pipe
-//! gets everything). Where it is too wide, columns go in the order of their rank, the highest first, and then
-//! the texts are cut in their middle, since both ends of a name tell.
+//! A table knows how wide it may be: as wide as the terminal, else as the variable `COLUMNS` says,
+//! else as wide as it likes (a file or a pipe gets everything). Where it is too wide, columns go in
+//! the order of their rank, the highest first, and then the texts are cut in their middle, since
+//! both ends of a name tell.
 
 use std::io::{self, Write};
 
@@ -34,7 +35,8 @@ pub(crate) struct Column {
     pub(crate) rank: u8,
     /// Least width where there is room, for rows that are not known yet.
     width: usize,
-    /// Least width of a text where there is none; columns of a rank above 0 go before it is cut below that.
+    /// Least width of a text where there is none; columns of a rank above 0 go before it is cut
+    /// below that.
     least: usize,
 }
 

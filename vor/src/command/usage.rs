@@ -1,4 +1,5 @@
-//! Mistakes in the arguments, in the words of all other errors: what was expected, and what was found.
+//! Mistakes in the arguments, in the words of all other errors: what was expected, and what was
+//! found.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -48,7 +49,8 @@ fn line(error: &clap::Error) -> String {
             let reason = std::error::Error::source(error).map(ToString::to_string);
             format!("{option}: {}", reason.unwrap_or_default())
         }
-        // What is left has no words of its own here: the first paragraph of clap's message is one sentence.
+        // What is left has no words of its own here: the first paragraph of clap's message is one
+        // sentence.
         _ => {
             let message = error.render().to_string();
             let first = message.split("\n\n").next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `vor view`: starts the viewer, which is a program of its own so that the command needs no windows.
+//! `vor view`: starts the viewer, which is a program of its own so that the command needs no
+//! windows.
 
 use std::env;
 use std::ffi::OsString;

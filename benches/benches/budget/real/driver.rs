@@ -1,4 +1,5 @@
-//! Parses every source given, with the parser as it is, with the one that reads the clock in its functions, and with the one that has scopes there, in turn.
+//! Parses every source given, with the parser as it is, with the one that reads the clock in its
+//! functions, and with the one that has scopes there, in turn.
 //!
 //! `driver SECONDS CAPTURE FILE…` prints one `key value` per line, as the budget's children do.
 

@@ -17,7 +17,8 @@ impl<W: Write> ChromeExporter<W> {
         threads: &[ThreadBatch],
     ) -> Result<(), Error> {
         for (thread, event) in in_order(threads) {
-            // An event of a task that is not known has nowhere to stand; a poll is also a span of its thread.
+            // An event of a task that is not known has nowhere to stand; a poll is also a span of
+            // its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
                 continue;
             };
@@ -71,7 +72,8 @@ impl<W: Write> ChromeExporter<W> {
         self.hand_over(super::PIECE_BYTES)
     }
 
-    /// Writes the ends of tasks that ended on a thread, and the begins of those of which nothing was told before.
+    /// Writes the ends of tasks that ended on a thread, and the begins of those of which nothing
+    /// was told before.
     pub(super) fn write_tasks(
         &mut self,
         catalog: &Catalog,

@@ -1,7 +1,8 @@
-//! The Chrome trace event format: JSON that `chrome://tracing`, Perfetto and many other viewers open.
+//! The Chrome trace event format: JSON that `chrome://tracing`, Perfetto and many other viewers
+//! open.
 //!
-//! A trace is an array of events, written as they come. Viewers accept an array whose end is missing, so a trace of a program that crashed
-//! opens; [`finish`](FrameSink::finish) closes it.
+//! A trace is an array of events, written as they come. Viewers accept an array whose end is
+//! missing, so a trace of a program that crashed opens; [`finish`](FrameSink::finish) closes it.
 //!
 //! | what | event |
 //! |---|---|
@@ -14,16 +15,18 @@
 //! | dropped spans | `C` named `dropped_spans`, from the first loss on |
 //! | process, threads | `M` |
 //!
-//! Times are microseconds with three decimals since the begin of the recording, because viewers read them as floating-point
-//! numbers, in which nanoseconds since 1970 do not fit. Numbers that JSON or viewers cannot hold (NaN, infinities, integers beyond `i64`) are text in
-//! arguments; a metric without a finite value has no event.
+//! Times are microseconds with three decimals since the begin of the recording, because viewers
+//! read them as floating-point numbers, in which nanoseconds since 1970 do not fit. Numbers that
+//! JSON or viewers cannot hold (NaN, infinities, integers beyond `i64`) are text in arguments; a
+//! metric without a finite value has no event.
 //!
 //! Spans of one thread that have equal times nest in the order in which they are written. So of
 //! spans that end in the same nanosecond those that ended last are written first, and the last ones
 //! of a batch wait for the next batch, which may hold others; otherwise the order is that of
 //! ending.
 //!
-//! The text of an event up to its thread is the same for all spans of a call site and made once; then comes the thread's, then two numbers.
+//! The text of an event up to its thread is the same for all spans of a call site and made once;
+//! then comes the thread's, then two numbers.
 
 mod events;
 
@@ -489,7 +492,8 @@ fn push_place(out: &mut Vec<u8>, pid: u32, tid: u64) {
     push_u64(out, tid);
 }
 
-/// Returns when a tick was, in nanoseconds since the begin of the recording; viewers refuse times before it.
+/// Returns when a tick was, in nanoseconds since the begin of the recording; viewers refuse times
+/// before it.
 #[inline]
 pub(crate) fn since_origin_ns(catalog: &Catalog, ticks: u64, origin_ns: i64) -> u64 {
     u64::try_from(catalog.unix_ns(ticks).saturating_sub(origin_ns)).unwrap_or(0)

@@ -1,8 +1,11 @@
 //! Markers, counters and categories of a Firefox profile.
 //!
-//! Every marker has a type, which says what fields it has: text or numbers. The kinds of a call site's arguments are known when a value of each is seen, so there is a type per call site and
-//! row of kinds, nearly always one. Numbers are doubles to the viewer: integers beyond 2^53, and what is not finite, are text. The keys of fields are
-//! made from their positions, because the viewer reads templates such as `{marker.data.a0}` and keeps some names for itself; arguments keep their names as labels.
+//! Every marker has a type, which says what fields it has: text or numbers. The kinds of a call
+//! site's arguments are known when a value of each is seen, so there is a type per call site and
+//! row of kinds, nearly always one. Numbers are doubles to the viewer: integers beyond 2^53, and
+//! what is not finite, are text. The keys of fields are made from their positions, because the
+//! viewer reads templates such as `{marker.data.a0}` and keeps some names for itself; arguments
+//! keep their names as labels.
 
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CounterHandle, Marker, MarkerFieldFlags, MarkerFieldFormat,
@@ -265,7 +268,8 @@ impl Markers {
         if !self.metrics.contains_key(&column) {
             let is_memory = metric.name.to_ascii_lowercase().contains("mem");
             let made = match bytes_of_unit(&metric.unit).filter(|_| is_memory) {
-                // The viewer draws a level only for counters of this category, which it takes for bytes and calls memory.
+                // The viewer draws a level only for counters of this category, which it takes for
+                // bytes and calls memory.
                 Some(bytes) => Metric::Counter {
                     counter: profile.add_counter(process, &metric.name, "Memory", &metric.unit),
                     bytes,

@@ -11,13 +11,17 @@
 //! | other metric | markers of its name with a graph, on the same thread |
 //! | dropped spans | marker `dropped spans`, with their number |
 //!
-//! What the viewer calls samples are here the pieces of time between two neighbouring begins or ends: each has the stack that was open, the time at which it begins, and its length as weight, in
-//! milliseconds. So the call tree and the flame graph show exact self times, and the stack chart shows every span.
-//! The crate that makes the profile has whole numbers for weights; they are nanoseconds until they are written.
+//! What the viewer calls samples are here the pieces of time between two neighbouring begins or
+//! ends: each has the stack that was open, the time at which it begins, and its length as weight,
+//! in milliseconds. So the call tree and the flame graph show exact self times, and the stack chart
+//! shows every span. The crate that makes the profile has whole numbers for weights; they are
+//! nanoseconds until they are written.
 //!
-//! The profile stands in memory until [`finish`](FrameSink::finish) writes it: a span takes about 80 bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the bound, spans,
-//! messages, tasks and frames are left out and counted, but for spans that were open when it was reached: they are around what is held. The number of
-//! those left out is a marker in the profile, and one line on stderr.
+//! The profile stands in memory until [`finish`](FrameSink::finish) writes it: a span takes about
+//! 80 bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the
+//! bound, spans, messages, tasks and frames are left out and counted, but for spans that were open
+//! when it was reached: they are around what is held. The number of those left out is a marker in
+//! the profile, and one line on stderr.
 
 mod markers;
 
@@ -71,7 +75,8 @@ struct Built {
     markers: Markers,
 }
 
-/// Spans that are held unless [`FirefoxExporter::max_spans`] says otherwise. The viewer itself gets slow beyond some millions.
+/// Spans that are held unless [`FirefoxExporter::max_spans`] says otherwise. The viewer itself gets
+/// slow beyond some millions.
 const MAX_SPANS: u64 = 1 << 21;
 
 /// Threads that the viewer shows at first.
@@ -102,7 +107,8 @@ impl<W: Write> FirefoxExporter<W> {
         self
     }
 
-    /// Returns how many spans, messages, tasks and frames were left out because there were too many.
+    /// Returns how many spans, messages, tasks and frames were left out because there were too
+    /// many.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -123,7 +129,8 @@ impl<W: Write> FirefoxExporter<W> {
     fn choose(&mut self, batch: &ThreadBatch) -> Vec<bool> {
         let last_ticks = self.last_ticks.entry(batch.thread).or_default();
         let choose = |i: usize| {
-            // What began before the last span that is held has ended was open then, and may be around it.
+            // What began before the last span that is held has ended was open then, and may be
+            // around it.
             let fits = self.held < self.max_spans || batch.start_ticks[i] < *last_ticks;
             if self.held < self.max_spans {
                 *last_ticks = batch.end_ticks(i);
@@ -307,7 +314,8 @@ impl Built {
         let handle = match self.threads.get(&id) {
             Some(handle) => *handle,
             None => {
-                // The viewer shows the main thread as its process, and calls it by the process's name.
+                // The viewer shows the main thread as its process, and calls it by the process's
+                // name.
                 let is_main = !self.has_main && (os_id == u64::from(self.pid) || label == "main");
                 self.has_main |= is_main;
                 let made = FIRST_MADE_TID.saturating_add(id.0);
@@ -369,8 +377,8 @@ impl Built {
     }
 }
 
-/// Adds what a thread did in a piece of time: a stack, or nothing. `busy_ns` is the time that the piece before it took, and what was left of earlier ones: the profile
-/// has whole microseconds.
+/// Adds what a thread did in a piece of time: a stack, or nothing. `busy_ns` is the time that the
+/// piece before it took, and what was left of earlier ones: the profile has whole microseconds.
 fn piece(
     profile: &mut Profile,
     thread: ThreadHandle,
@@ -379,8 +387,9 @@ fn piece(
     busy_ns: &mut u64,
     spare: &mut u64,
 ) {
-    // Weights have 31 bits, so what takes longer than two seconds is several samples. The lengths that a damaged capture claims must not take all memory,
-    // so there is an end to that, and to what they weigh.
+    // Weights have 31 bits, so what takes longer than two seconds is several samples. The lengths
+    // that a damaged capture claims must not take all memory, so there is an end to that, and to
+    // what they weigh.
     const LONGEST_NS: u64 = i32::MAX as u64;
     let mut at = ns.start;
     while at < ns.end {
@@ -401,7 +410,8 @@ fn piece(
     }
 }
 
-/// Writes the weights of samples, which are nanoseconds, as milliseconds: the 32-bit numbers of the field `weight`.
+/// Writes the weights of samples, which are nanoseconds, as milliseconds: the 32-bit numbers of the
+/// field `weight`.
 #[derive(Debug, Default)]
 struct Milliseconds {
     /// The key that was written last; within an array of numbers there is none.

@@ -12,10 +12,12 @@ use crate::thread::{OpenScope, OpenThread};
 const KEPT_NODES: usize = 4_096;
 
 impl<V: Weight> Merged<V> {
-    /// Takes the sums up to now: as [`take`](Self::take), and the counting goes on. What is visited of the trees is to be visited before [`clear`](Self::clear), which must follow.
+    /// Takes the sums up to now: as [`take`](Self::take), and the counting goes on. What is visited
+    /// of the trees is to be visited before [`clear`](Self::clear), which must follow.
     ///
-    /// Everything that ended by `now_ticks` must have been taken, and `open` is what was open after the last batch that was. `of` says what frame an open scope of a thread is, and what it weighs by the
-    /// tick that it is given.
+    /// Everything that ended by `now_ticks` must have been taken, and `open` is what was open after
+    /// the last batch that was. `of` says what frame an open scope of a thread is, and what it
+    /// weighs by the tick that it is given.
     pub(in crate::export) fn cut<L: Clone + Eq + Hash>(
         &mut self,
         now_ticks: u64,

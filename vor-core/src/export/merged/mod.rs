@@ -1,7 +1,9 @@
-//! Spans of all threads summed per distinct stack, for formats that know stacks and no times: batches in, trees out.
+//! Spans of all threads summed per distinct stack, for formats that know stacks and no times:
+//! batches in, trees out.
 //!
-//! Threads of one label are one tree. A finished program has its trees taken once ([`Merged::take`]); a running one at every interval (`cut`), with the scopes that
-//! are open then, so that one that stays open for hours has its share in every interval.
+//! Threads of one label are one tree. A finished program has its trees taken once
+//! ([`Merged::take`]); a running one at every interval (`cut`), with the scopes that are open then,
+//! so that one that stays open for hours has its share in every interval.
 
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 mod cut;
@@ -132,7 +134,8 @@ impl<V: Weight> Merged<V> {
         Ok(roots.all)
     }
 
-    /// Calls `visit` for every stack of a tree that has weight of its own, with its frames from the outermost to the innermost.
+    /// Calls `visit` for every stack of a tree that has weight of its own, with its frames from the
+    /// outermost to the innermost.
     pub(super) fn each<E>(&self, root: u32, visit: impl FnMut(&[u32], V) -> Result<(), E>) -> Result<(), E> {
         self.stacks.each(root, visit)
     }

@@ -1,8 +1,10 @@
 //! Columns of few distinct values: a dictionary, and a code per row.
 //!
-//! Names, files, threads and frames repeat from row to row, and whoever fills a table knows each by a small number before it knows its text. The
-//! `parquet` crate takes texts, and hashes each to find its code again, which costs more than all the rest of a row. So such a column is
-//! encoded here, from the codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of runs and bit-packed groups.
+//! Names, files, threads and frames repeat from row to row, and whoever fills a table knows each by
+//! a small number before it knows its text. The `parquet` crate takes texts, and hashes each to
+//! find its code again, which costs more than all the rest of a row. So such a column is encoded
+//! here, from the codes: a dictionary page of plain values, and a data page of codes in the
+//! format's hybrid of runs and bit-packed groups.
 //!
 //! ```text
 //! data page  = [presence: u32 length, runs of 1 bit]  bits of a code: u8  codes
@@ -11,7 +13,8 @@
 //!              )*
 //! ```
 //!
-//! The presence is only there in a column that may be null. Pages are not compressed: what could be saved by that is not there.
+//! The presence is only there in a column that may be null. Pages are not compressed: what could be
+//! saved by that is not there.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
@@ -134,7 +137,8 @@ impl Dictionary<'_> {
         }
     }
 
-    /// Returns the least and the greatest value, so that readers can leave out row groups. Every value of the dictionary is in some row.
+    /// Returns the least and the greatest value, so that readers can leave out row groups. Every
+    /// value of the dictionary is in some row.
     fn statistics(&self, nulls: u64) -> Statistics {
         match self {
             Self::Texts(texts) => {
@@ -160,7 +164,8 @@ fn push_hybrid(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
             .iter()
             .position(|&other| other != value)
             .unwrap_or(values.len() - at);
-        // A packed group is of eight values, so what stands before a run takes from it what it lacks.
+        // A packed group is of eight values, so what stands before a run takes from it what it
+        // lacks.
         let lacking = (at - unwritten).wrapping_neg() % 8;
         if length >= lacking + SHORTEST_RUN {
             push_packed(out, bits, &values[unwritten..at + lacking]);

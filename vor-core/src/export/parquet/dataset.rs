@@ -16,16 +16,18 @@ use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
 use crate::stats::SpanTimer;
 
-/// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders that engines take for columns, as Hive named them.
+/// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders that
+/// engines take for columns, as Hive named them.
 ///
 /// ```text
 /// data/spans/host=web-17/date=2026-11-21/run-4711-1763683200000.parquet
 /// data/metrics/…  data/sketches/…
 /// ```
 ///
-/// Many captures are exported into one folder, one after the other or at once; `<capture>-<pid>-<begin of the recording>` tells their files apart. A
-/// capture that goes over midnight has a file per day, and a table without rows has none. Files
-/// come to their places when all are whole, in [`finish`](FrameSink::finish); without that, nothing is left of them.
+/// Many captures are exported into one folder, one after the other or at once;
+/// `<capture>-<pid>-<begin of the recording>` tells their files apart. A capture that goes over
+/// midnight has a file per day, and a table without rows has none. Files come to their places when
+/// all are whole, in [`finish`](FrameSink::finish); without that, nothing is left of them.
 ///
 /// # Examples
 ///
@@ -64,11 +66,13 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Makes an exporter into `folder`, which need not be there. `stem` is the capture's name, without its folder and its end.
+    /// Makes an exporter into `folder`, which need not be there. `stem` is the capture's name,
+    /// without its folder and its end.
     ///
     /// # Errors
     ///
-    /// None that depends on what is given; the folder is first looked at when there is something to write.
+    /// None that depends on what is given; the folder is first looked at when there is something to
+    /// write.
     pub fn new(folder: &Path, stem: &str, partitions: &[Partition], origin: Origin) -> Result<Self, Error> {
         let with_host = !partitions.contains(&Partition::Host);
         let files =
@@ -86,14 +90,16 @@ impl Dataset {
         })
     }
 
-    /// Returns the files that are in their places: none before [`finish`](FrameSink::finish), then all.
+    /// Returns the files that are in their places: none before [`finish`](FrameSink::finish), then
+    /// all.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// Returns the number of spans whose self time is an estimate, because they began among more unfinished siblings than are held one by
-    /// one; see [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
+    /// Returns the number of spans whose self time is an estimate, because they began among more
+    /// unfinished siblings than are held one by one; see
+    /// [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         self.measure.estimated_self_times()

@@ -1,11 +1,13 @@
 //! The spans of the frame that runs, until its end tells how deep each lies.
 //!
-//! A thread's spans come children first, so the depth of one is known when all around it have ended. Spans are held until their frame ends, in
-//! columns, in the order in which they came. Two counts are kept with each, as in [`TreeBuilder`](crate::frame::TreeBuilder): the size
-//! of its subtree, and how many larger subtrees begin with it. The depth is then a running sum.
+//! A thread's spans come children first, so the depth of one is known when all around it have
+//! ended. Spans are held until their frame ends, in columns, in the order in which they came. Two
+//! counts are kept with each, as in [`TreeBuilder`](crate::frame::TreeBuilder): the size of its
+//! subtree, and how many larger subtrees begin with it. The depth is then a running sum.
 //!
-//! A frame of an hour would fill the memory, so at most [`MAX_WAITING`] spans wait. When there are more, those that wait are handed out without a
-//! depth; what comes after them has one again, since what lies around it comes later still.
+//! A frame of an hour would fill the memory, so at most [`MAX_WAITING`] spans wait. When there are
+//! more, those that wait are handed out without a depth; what comes after them has one again, since
+//! what lies around it comes later still.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +16,8 @@ use crate::batch::{ArgValue, SpanArgs, ThreadBatch};
 use crate::catalog::{SiteId, ThreadId};
 use crate::stats::SpanTimes;
 
-/// Spans of a frame that wait for its end, as many as a frame with trees holds. Texts of arguments count as a span per [`SPAN_BYTES`].
+/// Spans of a frame that wait for its end, as many as a frame with trees holds. Texts of arguments
+/// count as a span per [`SPAN_BYTES`].
 pub(super) const MAX_WAITING: usize = 1 << 20;
 
 /// What a waiting span takes, about.
@@ -32,7 +35,8 @@ pub(super) struct RunningFrame {
     weight: usize,
 }
 
-/// The spans of a thread that ended in the frame that runs, as columns, in the order in which they ended.
+/// The spans of a thread that ended in the frame that runs, as columns, in the order in which they
+/// ended.
 #[derive(Debug, Default)]
 pub(super) struct EndedInFrame {
     pub(super) thread: ThreadId,

@@ -34,7 +34,8 @@ impl<W: Write + Send> MetricsParquet<W> {
         })
     }
 
-    /// Returns the writer. What was accepted since the last full row group is lost if the file was not finished before.
+    /// Returns the writer. What was accepted since the last full row group is lost if the file was
+    /// not finished before.
     ///
     /// # Errors
     ///
@@ -140,7 +141,8 @@ impl MetricsTable {
         if self.values.is_empty() {
             return Ok(());
         }
-        // Only metrics that have a row are in the dictionaries. A value whose column was lost has no name, but it is not lost.
+        // Only metrics that have a row are in the dictionaries. A value whose column was lost has
+        // no name, but it is not lost.
         let declared = self.catalog.columns.len();
         let mut by_column = vec![u32::MAX; declared + 1];
         let mut used = Vec::new();

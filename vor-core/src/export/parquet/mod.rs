@@ -1,6 +1,8 @@
-//! Parquet: spans, metrics and sketches as tables for DuckDB, Spark, Polars and whatever else reads columns.
+//! Parquet: spans, metrics and sketches as tables for DuckDB, Spark, Polars and whatever else reads
+//! columns.
 //!
-//! Every table begins with where its rows come from, so that the files of many runs and machines can be asked as one:
+//! Every table begins with where its rows come from, so that the files of many runs and machines
+//! can be asked as one:
 //!
 //! | column | type | value |
 //! |---|---|---|
@@ -9,7 +11,8 @@
 //! | `pid` | integer | process id |
 //! | `version` | text | version of the program |
 //!
-//! The table `spans` ([`SpanParquet`]) has a row per span; tasks, which overlap, and messages are not in it:
+//! The table `spans` ([`SpanParquet`]) has a row per span; tasks, which overlap, and messages are
+//! not in it:
 //!
 //! | column | type | value |
 //! |---|---|---|
@@ -24,11 +27,12 @@
 //! | `self_ns` | integer | its length without the spans directly inside it, in whichever frame they ended |
 //! | `args` | map of text to text | its arguments, `args['size']`; null when it has none |
 //!
-//! Arguments are text, because those of one name need not be of one kind, and JSON has neither NaN nor all of `u64`. A second argument of
-//! one name is called `arg` and its position.
+//! Arguments are text, because those of one name need not be of one kind, and JSON has neither NaN
+//! nor all of `u64`. A second argument of one name is called `arg` and its position.
 //!
-//! The self time of a span that begins among tens of thousands of finished ones is an estimate. Exporters count these
-//! ([`SpanParquet::estimated_self_times`]), and sums of self times are exact even so.
+//! The self time of a span that begins among tens of thousands of finished ones is an estimate.
+//! Exporters count these ([`SpanParquet::estimated_self_times`]), and sums of self times are exact
+//! even so.
 //!
 //! The table `metrics` ([`MetricsParquet`]) has a row per value of a frame:
 //!
@@ -39,7 +43,8 @@
 //! | `name`, `unit` | text | the metric |
 //! | `value` | double | NaN and infinities are kept |
 //!
-//! The table `sketches` ([`SketchParquet`]) has the lengths of the spans of a call site that ended in a minute, in few bytes:
+//! The table `sketches` ([`SketchParquet`]) has the lengths of the spans of a call site that ended
+//! in a minute, in few bytes:
 //!
 //! | column | type | value |
 //! |---|---|---|
@@ -49,12 +54,15 @@
 //! | `sum_ns`, `self_sum_ns`, `min_ns`, `max_ns` | integer | exact; of single calls, recursive ones as well |
 //! | `buckets` | list of `{bucket, middle_ns, count}` | a histogram of their lengths, ascending, without empty buckets |
 //!
-//! Buckets are the same in all files: those of equal number hold the same lengths, so sketches of any runs merge by adding the counts of each
-//! `bucket`. Lengths below 64 ns have a bucket each, and its number is the length. Above, each octave is cut into 32 buckets of
-//! equal width: bucket `b` begins at `(b mod 32 + 32) * 2^s` and is `2^s` wide, where `s = b / 32 - 1`, rounded down. `middle_ns` is the value in its middle, at
-//! most 1/64 (1.6 %) away from any length in it. A percentile is the `middle_ns` of the bucket in which the running sum of the counts reaches
-//! `ceil(q * count)`, and thereby within 1/64 of the exact one; between `min_ns` and `max_ns` it is what `vor stats` says.
-//! A minute may have several rows for a call site; they merge like any others.
+//! Buckets are the same in all files: those of equal number hold the same lengths, so sketches of
+//! any runs merge by adding the counts of each `bucket`. Lengths below 64 ns have a bucket each,
+//! and its number is the length. Above, each octave is cut into 32 buckets of equal width: bucket
+//! `b` begins at `(b mod 32 + 32) * 2^s` and is `2^s` wide, where `s = b / 32 - 1`, rounded down.
+//! `middle_ns` is the value in its middle, at most 1/64 (1.6 %) away from any length in it. A
+//! percentile is the `middle_ns` of the bucket in which the running sum of the counts reaches
+//! `ceil(q * count)`, and thereby within 1/64 of the exact one; between `min_ns` and `max_ns` it is
+//! what `vor stats` says. A minute may have several rows for a call site; they merge like any
+//! others.
 //!
 //! Integers are signed and of 64 bits, and end at `i64::MAX`: not all engines know unsigned ones.
 

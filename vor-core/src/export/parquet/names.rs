@@ -43,7 +43,8 @@ impl Origin {
         }
     }
 
-    /// Appends the values of the first columns of every table. `same` is as many zeros as there are rows.
+    /// Appends the values of the first columns of every table. `same` is as many zeros as there are
+    /// rows.
     pub(super) fn push_columns<'a>(
         &'a self,
         process: &'a ProcessInfo,

@@ -5,8 +5,10 @@
 //!          table partitions …                capture, process, begin of the recording in ms since 1970
 //! ```
 //!
-//! The name is the same whenever the same capture is exported, so doing it again replaces the files. A file is written beside its place, under a name that
-//! begins with a dot, which engines pass over, and is renamed when all files are whole. What is dropped before that goes, and so do folders made for it.
+//! The name is the same whenever the same capture is exported, so doing it again replaces the
+//! files. A file is written beside its place, under a name that begins with a dot, which engines
+//! pass over, and is renamed when all files are whole. What is dropped before that goes, and so do
+//! folders made for it.
 
 use std::fs::{self, File};
 use std::ops::RangeInclusive;
@@ -23,7 +25,8 @@ use crate::Error;
 pub enum Partition {
     /// `host=…`: the machine. The files then have no such column.
     Host,
-    /// `date=YYYY-MM-DD`: the day, in UTC, on which spans ended, values were taken, and minutes began.
+    /// `date=YYYY-MM-DD`: the day, in UTC, on which spans ended, values were taken, and minutes
+    /// began.
     Date,
 }
 
@@ -230,7 +233,8 @@ fn refused(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a text as part of a file's name: what may mean something to a system or an engine is written as `%` and its number, as Hive does.
+/// Returns a text as part of a file's name: what may mean something to a system or an engine is
+/// written as `%` and its number, as Hive does.
 ///
 /// A dot or an underscore at the begin would hide the file from engines.
 fn escaped(text: &str) -> String {

@@ -1,7 +1,8 @@
 //! The table `sketches`: the lengths of a call site's spans in a minute, as a histogram.
 //!
-//! A span counts in the minute in which it ends, as it belongs to the frame in which it ends. Spans come about in the order of their ends, so
-//! minutes pass by: the two newest are held, and an older one becomes rows. What comes later than that makes rows of its own.
+//! A span counts in the minute in which it ends, as it belongs to the frame in which it ends. Spans
+//! come about in the order of their ends, so minutes pass by: the two newest are held, and an older
+//! one becomes rows. What comes later than that makes rows of its own.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -55,14 +56,16 @@ impl<W: Write + Send> SketchParquet<W> {
         })
     }
 
-    /// Returns the number of spans whose self time is an estimate, because they began among more unfinished siblings than are held one by
-    /// one; see [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
+    /// Returns the number of spans whose self time is an estimate, because they began among more
+    /// unfinished siblings than are held one by one; see
+    /// [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         self.measure.estimated_self_times()
     }
 
-    /// Returns the writer. What was accepted since the last full row group is lost if the file was not finished before.
+    /// Returns the writer. What was accepted since the last full row group is lost if the file was
+    /// not finished before.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The table `spans`: a row per span.
 //!
-//! Rows come in the order of frames, then of threads, then in which the scopes ended. Nearly all columns repeat a few values, so
-//! codes are gathered rather than values; see the `coded` module.
+//! Rows come in the order of frames, then of threads, then in which the scopes ended. Nearly all
+//! columns repeat a few values, so codes are gathered rather than values; see the `coded` module.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -29,8 +29,8 @@ const MAX_ARG_BYTES: usize = 16 << 20;
 
 /// Writes the spans of batches, a row each, as the table `spans` of the [module](super).
 ///
-/// What it holds does not grow with the number of spans: a row group, and the spans of the frame that runs, 2^20 at most. A frame with more has
-/// its earlier spans written without their depth.
+/// What it holds does not grow with the number of spans: a row group, and the spans of the frame
+/// that runs, 2^20 at most. A frame with more has its earlier spans written without their depth.
 ///
 /// # Examples
 ///
@@ -64,14 +64,16 @@ impl<W: Write + Send> SpanParquet<W> {
         })
     }
 
-    /// Returns the number of spans whose self time is an estimate, because they began among more unfinished siblings than are held one by
-    /// one; see [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
+    /// Returns the number of spans whose self time is an estimate, because they began among more
+    /// unfinished siblings than are held one by one; see
+    /// [`StatsBuilder::estimated_self_times`](crate::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         self.measure.estimated_self_times()
     }
 
-    /// Returns the writer. What was accepted since the last full row group is lost if the file was not finished before.
+    /// Returns the writer. What was accepted since the last full row group is lost if the file was
+    /// not finished before.
     ///
     /// # Errors
     ///
@@ -147,7 +149,8 @@ pub(super) struct SpanTable {
     rows: Rows,
 }
 
-/// The columns of the row group to come. What is coded has the number of its value's first appearance in the group.
+/// The columns of the row group to come. What is coded has the number of its value's first
+/// appearance in the group.
 #[derive(Debug)]
 struct Rows {
     /// Times of this group's rows.
@@ -397,7 +400,8 @@ impl Rows {
         self.start_ns.len()
     }
 
-    /// Appends the times of spans as far as they are of the group's period; returns where that ends.
+    /// Appends the times of spans as far as they are of the group's period; returns where that
+    /// ends.
     fn push_times(
         &mut self,
         clock: &mut SpanMapper<'_>,

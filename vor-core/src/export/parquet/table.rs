@@ -1,9 +1,11 @@
 //! One Parquet file: a schema, and row groups that are written whole.
 //!
-//! Who fills a table gathers the columns of a row group, [`ROW_GROUP_ROWS`] rows at most, and gives them to an [`Output`]. So what is held does
-//! not grow with the file, but for the footer: some kilobytes per row group.
+//! Who fills a table gathers the columns of a row group, [`ROW_GROUP_ROWS`] rows at most, and gives
+//! them to an [`Output`]. So what is held does not grow with the file, but for the footer: some
+//! kilobytes per row group.
 //!
-//! Numbers that few rows share are packed as differences to the row before and then compressed; texts, and numbers that many rows share, have codes.
+//! Numbers that few rows share are packed as differences to the row before and then compressed;
+//! texts, and numbers that many rows share, have codes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,7 +24,8 @@ use parquet::schema::types::TypePtr;
 use super::coded::{self, Dictionary};
 use crate::Error;
 
-/// Rows of a row group, at most: what an engine gives to one of its threads, and few enough to be held.
+/// Rows of a row group, at most: what an engine gives to one of its threads, and few enough to be
+/// held.
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 17;
 
 /// Version of the tables' columns, told in each file under `vor.tables`.
@@ -51,7 +54,8 @@ pub(super) struct Levels<'a> {
 
 /// Where the row groups of a table go: to a file, or to several by time.
 pub(super) trait Output: Send {
-    /// Returns the times, in nanoseconds since 1970, whose rows may be in a row group with those of `unix_ns`.
+    /// Returns the times, in nanoseconds since 1970, whose rows may be in a row group with those of
+    /// `unix_ns`.
     fn period(&self, unix_ns: i64) -> RangeInclusive<i64>;
 
     /// Writes a row group of the period of `unix_ns`.
@@ -64,7 +68,8 @@ pub(super) struct TableFile<W: Write + Send> {
     is_finished: bool,
 }
 
-/// A writer that can be taken out of the crate's, which gives back only writers of files that it finishes itself.
+/// A writer that can be taken out of the crate's, which gives back only writers of files that it
+/// finishes itself.
 struct Held<W>(Option<W>);
 
 impl<W: Write> Write for Held<W> {
@@ -100,12 +105,14 @@ impl<W: Write + Send> TableFile<W> {
             .set_dictionary_enabled(false)
             .set_encoding(Encoding::PLAIN)
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            // A row group is small enough to be read whole, and coded columns have no index of pages.
+            // A row group is small enough to be read whole, and coded columns have no index of
+            // pages.
             .set_offset_index_disabled(true);
         let leaves = parquet::schema::types::SchemaDescriptor::new(Arc::clone(&schema));
         let properties = leaves.columns().iter().fold(properties, |properties, leaf| {
             use parquet::basic::Type;
-            // Floating-point numbers have no difference that would be small, and texts in maps are short.
+            // Floating-point numbers have no difference that would be small, and texts in maps are
+            // short.
             match (leaf.physical_type(), leaf.max_rep_level()) {
                 (Type::INT64, 0) => {
                     properties.set_column_encoding(leaf.path().clone(), Encoding::DELTA_BINARY_PACKED)

@@ -16,9 +16,11 @@ pub enum CounterUnit {
 }
 
 impl CounterUnit {
-    /// Returns what the unit of a metric is to a viewer, and how many of the viewer's units it is: `MB` are a million bytes.
+    /// Returns what the unit of a metric is to a viewer, and how many of the viewer's units it is:
+    /// `MB` are a million bytes.
     ///
-    /// Milliseconds stay what they are: Perfetto's own unit is nanoseconds, and it shows 20 ms as `20M ns`.
+    /// Milliseconds stay what they are: Perfetto's own unit is nanoseconds, and it shows 20 ms as
+    /// `20M ns`.
     #[must_use]
     pub fn of_metric(unit: &str) -> (Self, u64) {
         let (thousand, ki) = (1000_u64, 1024_u64);

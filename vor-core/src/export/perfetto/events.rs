@@ -16,8 +16,9 @@ use crate::export::thread_label;
 impl<W: Write> PerfettoExporter<W> {
     /// Writes a thread's messages and points of flows.
     ///
-    /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open long before something reaches it. The events of the older format have a time
-    /// of their own and belong to the span around it, so these are written.
+    /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open
+    /// long before something reaches it. The events of the older format have a time of their own
+    /// and belong to the span around it, so these are written.
     pub(super) fn write_points(&mut self, batch: &ThreadBatch, times: Times<'_>, thread: &mut Thread) {
         let Some(process) = &self.process else { return };
         for message in &batch.messages {
@@ -52,7 +53,8 @@ impl<W: Write> PerfettoExporter<W> {
         threads: &[ThreadBatch],
     ) -> Result<(), Error> {
         for (thread, event) in in_order(threads) {
-            // An event of a task that is not known has nowhere to stand; a poll is also a span of its thread.
+            // An event of a task that is not known has nowhere to stand; a poll is also a span of
+            // its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
                 continue;
             };

@@ -1,6 +1,7 @@
 //! Perfetto traces: protobuf that `ui.perfetto.dev` and the trace processor open.
 //!
-//! A trace is a list of packets, written as they come; any beginning of it that ends with a whole packet is a trace.
+//! A trace is a list of packets, written as they come; any beginning of it that ends with a whole
+//! packet is a trace.
 //!
 //! | what | in the trace |
 //! |---|---|
@@ -13,8 +14,9 @@
 //! | metric | counter with its unit, in the group `metrics`, at the begin of the frame that it describes |
 //! | dropped spans | counter `dropped_spans`, from the first loss on |
 //!
-//! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well; a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when
-//! the recording began. A recording that does not know these has the wall clock's time.
+//! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well;
+//! a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when the recording began. A
+//! recording that does not know these has the wall clock's time.
 //!
 //! Each thread is two sequences of packets of its own, see `thread`. What belongs to the whole
 //! process comes before them.
@@ -90,8 +92,9 @@ impl<W: Write> PerfettoExporter<W> {
         Self::with_sequences_from(writer, 1)
     }
 
-    /// Makes an exporter whose sequences of packets have the numbers from `first` on: where the traces of several processes go into one file, no two of them may have the
-    /// same. [`next_sequence`](Self::next_sequence) says where the next process may begin.
+    /// Makes an exporter whose sequences of packets have the numbers from `first` on: where the
+    /// traces of several processes go into one file, no two of them may have the same.
+    /// [`next_sequence`](Self::next_sequence) says where the next process may begin.
     ///
     /// # Panics
     ///
@@ -114,7 +117,8 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Begins the trace, before anything else is written: with a catalog its clock is known, and counters can be added.
+    /// Begins the trace, before anything else is written: with a catalog its clock is known, and
+    /// counters can be added.
     ///
     /// # Errors
     ///
@@ -123,7 +127,8 @@ impl<W: Write> PerfettoExporter<W> {
         self.begin(catalog)
     }
 
-    /// Adds a counter that the program fills itself; before [`start`](Self::start) it shows nothing.
+    /// Adds a counter that the program fills itself; before [`start`](Self::start) it shows
+    /// nothing.
     pub fn add_counter(
         &mut self,
         name: &str,

@@ -1,7 +1,9 @@
-//! Call sites as a trace names them: interned texts, and the part of a span's event that is the same for all its spans.
+//! Call sites as a trace names them: interned texts, and the part of a span's event that is the
+//! same for all its spans.
 //!
-//! An iid is a number that stands for a text. Sites get theirs in the order of their first use, so that those in use are small. A sequence of packets must be told
-//! of a text before it refers to it; which sequence knows which site is noted there.
+//! An iid is a number that stands for a text. Sites get theirs in the order of their first use, so
+//! that those in use are small. A sequence of packets must be told of a text before it refers to
+//! it; which sequence knows which site is noted there.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What belongs to the whole process: its track, the clocks, frames and counters.
 //!
-//! All of it is one sequence of packets, whose times are absolute: it is written rarely, and from everywhere.
+//! All of it is one sequence of packets, whose times are absolute: it is written rarely, and from
+//! everywhere.
 
 use rustc_hash::FxHashSet;
 
@@ -11,7 +12,8 @@ use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::export::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 use crate::frame::FrameSnapshot;
 
-/// A counter that [`TraceBuilder::counter_track`](crate::sink::perfetto::TraceBuilder::counter_track) made.
+/// A counter that
+/// [`TraceBuilder::counter_track`](crate::sink::perfetto::TraceBuilder::counter_track) made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTrack {
     uuid: u64,
@@ -31,9 +33,11 @@ enum Kind {
     Group,
 }
 
-/// Where a track stands in the process: in a group, and where in that. Viewers show what stands in no group first, then the groups, by their names.
+/// Where a track stands in the process: in a group, and where in that. Viewers show what stands in
+/// no group first, then the groups, by their names.
 ///
-/// So frames come before metrics, which are one row each, and tasks at last, of which hundreds may be open at once.
+/// So frames come before metrics, which are one row each, and tasks at last, of which hundreds may
+/// be open at once.
 #[derive(Clone, Copy)]
 enum Place {
     Top,
@@ -44,7 +48,8 @@ enum Place {
 impl Place {
     const DROPPED: Self = Self::Metrics(0);
 
-    /// What the program measures comes before what the recorder does, each in the order of declaration.
+    /// What the program measures comes before what the recorder does, each in the order of
+    /// declaration.
     fn of_metric(column: u32, is_system: bool) -> Self {
         let first = if is_system { 1 << 28 } else { 1 };
         Self::Metrics(first + u64::from(column).min((1 << 26) - 1))
@@ -375,7 +380,8 @@ pub(super) fn put_flag(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Spreads the bits of a number over all 64: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Spreads the bits of a number over all 64: the finalizer of SplitMix64 (Steele, Lea and Flood,
+/// OOPSLA 2014).
 fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,5 @@
-//! Numbers of the fields and values that are used, from Perfetto's published schema (`protos/perfetto/trace` in its repository).
+//! Numbers of the fields and values that are used, from Perfetto's published schema
+//! (`protos/perfetto/trace` in its repository).
 
 /// `Trace.packet`.
 pub(super) const PACKET: u32 = 1;

@@ -28,7 +28,8 @@ pub(super) const END_BODY: [u8; 4] = [
     event::END as u8,
 ];
 
-/// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock, in whole vectors.
+/// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock,
+/// in whole vectors.
 const PACKET_ROOM: usize = 64;
 const _: () = assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
 
@@ -37,7 +38,8 @@ const _: () = assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYT
 pub(super) struct Sequence {
     /// Its number, as packets have it.
     pub(super) id: u32,
-    /// `sequence` and `flags` of a packet that refers to texts; the first `plain_bytes` of it are those of one that does not.
+    /// `sequence` and `flags` of a packet that refers to texts; the first `plain_bytes` of it are
+    /// those of one that does not.
     prefix: [u8; MAX_PREFIX_BYTES],
     prefix_bytes: usize,
     plain_bytes: usize,
@@ -132,7 +134,8 @@ impl Sequence {
         self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
     }
 
-    /// Writes a packet of fewer than 128 bytes. Copies of fixed length are a few instructions; what they write too much is overwritten.
+    /// Writes a packet of fewer than 128 bytes. Copies of fixed length are a few instructions; what
+    /// they write too much is overwritten.
     #[inline(always)]
     fn put_short(
         &mut self,
@@ -191,7 +194,8 @@ impl Sequence {
         });
     }
 
-    /// Writes an event that is no span's edge, and refers to no text. Whatever its time, that of the edges goes on from where it was.
+    /// Writes an event that is no span's edge, and refers to no text. Whatever its time, that of
+    /// the edges goes on from where it was.
     pub(super) fn put_point(&self, out: &mut Vec<u8>, ns: u64, event: &[u8]) {
         put_message(out, PACKET, |out| {
             out.extend_from_slice(event);

@@ -1,7 +1,8 @@
 //! From the order in which spans ended to that of their begins and ends.
 //!
-//! Read backwards, each span is followed by those within it: its end comes, then theirs, and its begin when the next one lies outside of it. So a walk backwards with a
-//! stack of the spans around finds all begins and ends, the last first.
+//! Read backwards, each span is followed by those within it: its end comes, then theirs, and its
+//! begin when the next one lies outside of it. So a walk backwards with a stack of the spans around
+//! finds all begins and ends, the last first.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! A profile as it is written: samples, each a stack with values, and tables of what they refer to.
 //!
-//! In the message `Profile` of `profile.proto` everything refers to everything by number: a sample to locations, a location to a function, a function to texts. Each is
-//! encoded when it is first met, so that in memory a profile is little more than its bytes.
+//! In the message `Profile` of `profile.proto` everything refers to everything by number: a sample
+//! to locations, a location to a function, a function to texts. Each is encoded when it is first
+//! met, so that in memory a profile is little more than its bytes.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -187,7 +188,8 @@ impl ProfileBuilder {
         this
     }
 
-    /// Says how many of something a sample stands for, such as the mean distance of sampled allocations.
+    /// Says how many of something a sample stands for, such as the mean distance of sampled
+    /// allocations.
     pub fn set_period(&mut self, of: &SampleType, period: u64) {
         self.put_type(profile::PERIOD_TYPE, of);
         put_i64(&mut self.out, profile::PERIOD, integer(period));
@@ -210,7 +212,8 @@ impl ProfileBuilder {
         put_u64(&mut self.out, profile::COMMENT, line);
     }
 
-    /// Adds a sample: a stack from the outermost frame to the innermost, a value per type of the profile, and labels. Missing values are 0.
+    /// Adds a sample: a stack from the outermost frame to the innermost, a value per type of the
+    /// profile, and labels. Missing values are 0.
     pub fn add<'a>(
         &mut self,
         stack: impl IntoIterator<Item = Frame<'a>>,

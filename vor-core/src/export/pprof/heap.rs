@@ -1,4 +1,5 @@
-//! Snapshots of the heap as profiles: who allocated what is still in use, and what has come between two of them.
+//! Snapshots of the heap as profiles: who allocated what is still in use, and what has come between
+//! two of them.
 
 use std::io::{self, Write};
 
@@ -7,7 +8,8 @@ use crate::alloc::{HeapMode, HeapScope, HeapSnapshot};
 
 /// Heap snapshots as profiles of pprof.
 pub trait HeapPprof {
-    /// Writes the snapshot as a gzipped profile of pprof, with `inuse_objects` and `inuse_bytes` of every stack of scopes. `go tool pprof -base` subtracts an earlier one.
+    /// Writes the snapshot as a gzipped profile of pprof, with `inuse_objects` and `inuse_bytes` of
+    /// every stack of scopes. `go tool pprof -base` subtracts an earlier one.
     ///
     /// # Errors
     ///
@@ -25,7 +27,8 @@ pub trait HeapPprof {
     /// ```
     fn write_pprof(&self, writer: impl Write) -> io::Result<()>;
 
-    /// Writes what has come and gone since an earlier snapshot as a gzipped profile of pprof; what is gone is negative.
+    /// Writes what has come and gone since an earlier snapshot as a gzipped profile of pprof; what
+    /// is gone is negative.
     ///
     /// # Errors
     ///

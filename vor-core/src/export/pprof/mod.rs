@@ -1,12 +1,18 @@
-//! Profiles of pprof: stacks with values, as `go tool pprof`, Pyroscope, Grafana and speedscope read them.
+//! Profiles of pprof: stacks with values, as `go tool pprof`, Pyroscope, Grafana and speedscope
+//! read them.
 //!
-//! Each distinct stack of scopes is a sample, with the values that its spans have together *by themselves*, without what is inside them: `wall`, and what the capture has of `cpu`,
-//! `cpu_user`, `cpu_sys`, `off_cpu`, `alloc_objects` and `alloc_bytes` ([`measure`](crate::measure)). A frame is a call site, with its name, file and line; the thread's name is the label
-//! `thread`, and threads of one name are one. Arguments become labels where that is asked for ([`PprofExporter::label`]): of the span that has them, and of what runs inside.
+//! Each distinct stack of scopes is a sample, with the values that its spans have together *by
+//! themselves*, without what is inside them: `wall`, and what the capture has of `cpu`, `cpu_user`,
+//! `cpu_sys`, `off_cpu`, `alloc_objects` and `alloc_bytes` ([`measure`](crate::measure)). A frame
+//! is a call site, with its name, file and line; the thread's name is the label `thread`, and
+//! threads of one name are one. Arguments become labels where that is asked for
+//! ([`PprofExporter::label`]): of the span that has them, and of what runs inside.
 //!
-//! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its length passes on what is measured inside it.
+//! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its length
+//! passes on what is measured inside it.
 //!
-//! Where tasks are polled, `wall` divides: `wall_busy` is what scopes ran, polls among them, and `wall_idle` what tasks waited between their polls, as samples of their own under the name of the
+//! Where tasks are polled, `wall` divides: `wall_busy` is what scopes ran, polls among them, and
+//! `wall_idle` what tasks waited between their polls, as samples of their own under the name of the
 //! task and of no thread. So `wall` is then the whole time of tasks too.
 //!
 //! Messages and metrics have no place in the format; how many spans are missing stands in a
@@ -14,7 +20,8 @@
 //! as for [`collapsed`](super::collapsed) ones. Everything is written by
 //! [`finish`](FrameSink::finish).
 //!
-//! A snapshot of the heap writes itself by [`HeapPprof::write_pprof`]; what else is not made of spans is written with a [`ProfileBuilder`].
+//! A snapshot of the heap writes itself by [`HeapPprof::write_pprof`]; what else is not made of
+//! spans is written with a [`ProfileBuilder`].
 
 mod builder;
 mod spans;

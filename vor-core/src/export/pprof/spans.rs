@@ -1,7 +1,9 @@
 //! Spans to samples: what each weighs, which labels it has, and the stacks that they make.
 //!
-//! A label belongs to the span whose argument it is, and to what runs inside. A span comes before those around it, so its labels are not known yet when it is merged: a
-//! frame is therefore a call site *with* the labels of its own, and the sample of a stack has those of all its frames, the innermost first.
+//! A label belongs to the span whose argument it is, and to what runs inside. A span comes before
+//! those around it, so its labels are not known yet when it is merged: a frame is therefore a call
+//! site *with* the labels of its own, and the sample of a stack has those of all its frames, the
+//! innermost first.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -49,7 +51,8 @@ const THREAD: &str = "thread";
 const MOST_LABEL_SETS: usize = 4_096;
 
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-/// Nodes of the merged stacks beyond which a running program's spans are counted and not merged, until the next cut.
+/// Nodes of the merged stacks beyond which a running program's spans are counted and not merged,
+/// until the next cut.
 const MOST_NODES: usize = 1 << 19;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +69,8 @@ impl Weight for Values {
 }
 
 impl Values {
-    /// Returns what a span of a site weighs. What is not measured there is 0, and what is measured inside passes through it.
+    /// Returns what a span of a site weighs. What is not measured there is 0, and what is measured
+    /// inside passes through it.
     fn of(measures: Measures, wall_ns: u64, measured: &Measured) -> Self {
         let (user, sys) = (measured.cpu_user_ns, measured.cpu_sys_ns);
         let off_cpu_ns = measured.off_cpu_ns.min(wall_ns);
@@ -234,7 +238,8 @@ impl SpanProfile {
 
     /// Takes the profile of what ran up to now, and begins the next.
     ///
-    /// Everything that ended by `now_ticks` must have been accepted, `used` is what threads had used up then, and `open` is what was open after the last batch.
+    /// Everything that ended by `now_ticks` must have been accepted, `used` is what threads had
+    /// used up then, and `open` is what was open after the last batch.
     pub(crate) fn cut(
         &mut self,
         now_ticks: u64,
@@ -291,7 +296,8 @@ fn is_measure(name: &str) -> bool {
 /// A label: which of the chosen names, and its value.
 type Label = (usize, Box<str>);
 
-/// What the numbers of frames in the merged stacks mean. Number `n` is call site `n`, and those from `FIRST_LABELLED` on are sites with labels.
+/// What the numbers of frames in the merged stacks mean. Number `n` is call site `n`, and those
+/// from `FIRST_LABELLED` on are sites with labels.
 #[derive(Debug, Default)]
 struct Frames {
     label_names: Vec<String>,
@@ -412,7 +418,8 @@ impl Frames {
         }
     }
 
-    /// Returns the labels of a stack, by the names as they were chosen; of equal ones the innermost.
+    /// Returns the labels of a stack, by the names as they were chosen; of equal ones the
+    /// innermost.
     fn labels<'a>(&'a self, path: &'a [u32]) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.label_names.iter().enumerate().filter_map(|(at, name)| {
             let sets = path.iter().rev().filter_map(|&number| self.labelled(number));

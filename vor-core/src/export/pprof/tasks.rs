@@ -1,7 +1,10 @@
-//! How long asynchronous tasks waited: the time from when a task began to its end in which nobody polled it.
+//! How long asynchronous tasks waited: the time from when a task began to its end in which nobody
+//! polled it.
 //!
-//! Each poll is told when it ends, and the task when it has ended. In between the task stands here with the time that is still to be accounted for and what polls took of it. Where the sums
-//! of a running program are taken, the time up to then counts; a poll that is under way counts as waiting then, and the next profile has less of it by as much.
+//! Each poll is told when it ends, and the task when it has ended. In between the task stands here
+//! with the time that is still to be accounted for and what polls took of it. Where the sums of a
+//! running program are taken, the time up to then counts; a poll that is under way counts as
+//! waiting then, and the next profile has less of it by as much.
 
 use rustc_hash::FxHashMap;
 

@@ -1,7 +1,9 @@
 //! Sums taken while scopes are open.
 //!
-//! A scope that is open weighs what it took until then, as if it ended; its stacks are handed over with all others. When it does end, or at the next cut, only the rest counts: where the
-//! subtrees waited there remains one for each open scope, with what was taken of it and without stacks, and that is subtracted like any child.
+//! A scope that is open weighs what it took until then, as if it ended; its stacks are handed over
+//! with all others. When it does end, or at the next cut, only the rest counts: where the subtrees
+//! waited there remains one for each open scope, with what was taken of it and without stacks, and
+//! that is subtracted like any child.
 
 use std::io;
 
@@ -17,10 +19,12 @@ pub(in crate::export) struct Open<V> {
 }
 
 impl<V: Weight> Waiting<V> {
-    /// Merges all subtrees below `root`, the scopes that are open at `cut_ticks` among them with what they took until then. When such a scope
-    /// ends, only the rest of it counts: of each remains what was taken, without its stacks.
+    /// Merges all subtrees below `root`, the scopes that are open at `cut_ticks` among them with
+    /// what they took until then. When such a scope ends, only the rest of it counts: of each
+    /// remains what was taken, without its stacks.
     ///
-    /// All that ended on the thread by then must have been taken, and nothing that ended later. `open` stands outermost first.
+    /// All that ended on the thread by then must have been taken, and nothing that ended later.
+    /// `open` stands outermost first.
     pub(in crate::export) fn cut(
         &mut self,
         stacks: &mut Stacks<V>,
@@ -39,7 +43,8 @@ impl<V: Weight> Waiting<V> {
                 scope.total,
             )?;
             let total = self.row.last().map_or_else(V::default, |last| last.total);
-            // Where a part of it was taken for its parent's, because it was not seen then, that is taken all the same.
+            // Where a part of it was taken for its parent's, because it was not seen then, that is
+            // taken all the same.
             taken.push((scope.start_ticks, total.each(scope.total, u64::max)));
         }
         taken.reverse();
@@ -58,8 +63,9 @@ impl<V: Weight> Waiting<V> {
         for subtrees in &row {
             stacks.merge(root, subtrees.first);
         }
-        // What is in no open scope should be in nothing, but the list of those may lack some: such a one, when it ends, still finds what is inside. Of what
-        // had ended before the last cut, that is not kept any longer.
+        // What is in no open scope should be in nothing, but the list of those may lack some: such
+        // a one, when it ends, still finds what is inside. Of what had ended before the last cut,
+        // that is not kept any longer.
         let outermost_ticks = taken.first().map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
         row.retain(|it| {
             let is_outside = it.start_ticks < outermost_ticks;
@@ -96,7 +102,8 @@ impl<V: Weight> Waiting<V> {
 }
 
 impl<V: Weight> Stacks<V> {
-    /// Forgets all nodes, and keeps room for `most` of them. Nothing may wait for a parent that still has stacks.
+    /// Forgets all nodes, and keeps room for `most` of them. Nothing may wait for a parent that
+    /// still has stacks.
     pub(in crate::export) fn clear(&mut self, most: usize) {
         self.nodes.clear();
         self.nodes.shrink_to(most);
@@ -128,7 +135,8 @@ mod tests {
         visited.unwrap();
     }
 
-    /// A thread that begins scopes (by frame), ends the innermost, and has its sums taken, where so many of the inner open scopes are not seen; time goes on between.
+    /// A thread that begins scopes (by frame), ends the innermost, and has its sums taken, where so
+    /// many of the inner open scopes are not seen; time goes on between.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Begin(u32),

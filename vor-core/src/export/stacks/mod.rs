@@ -1,8 +1,10 @@
-//! Sums per distinct stack, from spans in the order in which they ended: of their times, or of all that is measured of them ([`Weight`]).
+//! Sums per distinct stack, from spans in the order in which they ended: of their times, or of all
+//! that is measured of them ([`Weight`]).
 //!
-//! A call tree in which siblings of equal name are one node holds as many nodes as there are distinct stacks, however long the program ran. But
-//! a span arrives before its parents, so its place in that tree is unknown at first. Each thread therefore has a row of subtrees
-//! that wait for a parent, ascending by start:
+//! A call tree in which siblings of equal name are one node holds as many nodes as there are
+//! distinct stacks, however long the program ran. But a span arrives before its parents, so its
+//! place in that tree is unknown at first. Each thread therefore has a row of subtrees that wait
+//! for a parent, ascending by start:
 //!
 //! ```text
 //! on the end of span s:
@@ -23,7 +25,8 @@
 //!
 //! Where the sums of a running program are taken at intervals, `cut` says how.
 //!
-//! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of any depth is merged and freed without recursion.
+//! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of
+//! any depth is merged and freed without recursion.
 
 mod aside;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
@@ -49,7 +52,8 @@ const FEW_WAITING: usize = 16;
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// What is summed: a time, or several numbers that are measured together. Each of them includes those of the spans inside.
+/// What is summed: a time, or several numbers that are measured together. Each of them includes
+/// those of the spans inside.
 pub(super) trait Weight: Copy + Default {
     /// Combines each number with the one in its place.
     #[must_use]
@@ -186,15 +190,17 @@ impl<V: Weight> Waiting<V> {
         stacks.nodes[node as usize].own = total.less(inside);
         self.row.push(Subtrees {
             start_ticks,
-            // Where children claim more than their parent has, what is above it loses no more than them.
+            // Where children claim more than their parent has, what is above it loses no more than
+            // them.
             total: total.each(inside, u64::max),
             first: node,
         });
         Ok(())
     }
 
-    /// Returns what counts of a span that began before the last cut: all of it where what it took until then is known, or where nothing was around it. Where it
-    /// was not known to be open, what it took until then was taken for its parent's.
+    /// Returns what counts of a span that began before the last cut: all of it where what it took
+    /// until then is known, or where nothing was around it. Where it was not known to be open, what
+    /// it took until then was taken for its parent's.
     #[cold]
     fn since_cut(&self, start_ticks: u64, duration_ticks: u64, total: V) -> V {
         let has_parent = self.cut.open.first().is_some_and(|&first| first < start_ticks);
@@ -277,7 +283,8 @@ impl<V: Weight> Stacks<V> {
             return at;
         }
         self.nodes.push(node);
-        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and so many distinct stacks exhaust the memory first.
+        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and so many
+        // distinct stacks exhaust the memory first.
         (self.nodes.len() - 1) as u32
     }
 
@@ -343,7 +350,8 @@ impl<V: Weight> Stacks<V> {
         None
     }
 
-    /// Calls `visit` for every node below `root` that has weight of its own, with the frames from the outermost to its own.
+    /// Calls `visit` for every node below `root` that has weight of its own, with the frames from
+    /// the outermost to its own.
     pub(super) fn each<E>(
         &self,
         root: u32,
@@ -392,7 +400,8 @@ mod tests {
         let mut waiting = Waiting::default();
         for turn in 0..3_u64 {
             let at = turn * 1_000;
-            // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a leaf.
+            // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a
+            // leaf.
             for (frame, start, total) in [(2, 10, 10), (2, 30, 10), (3, 51, 5), (2, 50, 20), (1, 0, 100)] {
                 waiting.end(&mut stacks, frame, at + start, total, total).unwrap();
             }

@@ -1,6 +1,7 @@
 //! Apple's GPUs: what the registry of devices and the energy counters say of them.
 //!
-//! Both are open to every process. Who owns what is said at each call: what a function whose name has `Create` or `Copy` returns is ours to release, and what one with `Get` returns is not.
+//! Both are open to every process. Who owns what is said at each call: what a function whose name
+//! has `Create` or `Copy` returns is ours to release, and what one with `Get` returns is not.
 #![expect(unsafe_code, reason = "the system's interfaces are C")]
 
 use std::collections::BTreeMap;
@@ -92,7 +93,8 @@ impl Cards {
 impl Drop for Cards {
     fn drop(&mut self) {
         for accelerator in &self.accelerators {
-            // SAFETY: it came from `IOIteratorNext`, which gave it to us, and is not used afterwards.
+            // SAFETY: it came from `IOIteratorNext`, which gave it to us, and is not used
+            // afterwards.
             unsafe { IOObjectRelease(*accelerator) };
         }
     }
@@ -101,8 +103,9 @@ impl Drop for Cards {
 /// Returns the entries of all accelerators, ours to release.
 fn accelerators() -> Vec<io_object_t> {
     let mut found = Vec::new();
-    // SAFETY: the name ends with a zero. The dictionary is ours, and `IOServiceGetMatchingServices` takes it over whether it succeeds or not, so it is not released
-    // here. The iterator is written to a place of this frame; it is ours, and so is each object that it gives, until it gives 0.
+    // SAFETY: the name ends with a zero. The dictionary is ours, and `IOServiceGetMatchingServices`
+    // takes it over whether it succeeds or not, so it is not released here. The iterator is written
+    // to a place of this frame; it is ours, and so is each object that it gives, until it gives 0.
     unsafe {
         let matching = IOServiceMatching(c"IOAccelerator".as_ptr());
         if matching.is_null() {
@@ -128,24 +131,28 @@ fn accelerators() -> Vec<io_object_t> {
 /// Returns a copy of a property of an entry.
 fn property(entry: io_object_t, key: &str) -> Option<Property> {
     let key = CFString::new(key);
-    // SAFETY: the entry is alive, the key lives across the call, and what is returned is null or ours.
+    // SAFETY: the entry is alive, the key lives across the call, and what is returned is null or
+    // ours.
     let value =
         unsafe { IORegistryEntryCreateCFProperty(entry, key.as_concrete_TypeRef(), kCFAllocatorDefault, 0) };
     Some(copied(&owned(value)?, 0))
 }
 
-/// Takes what a function with `Create` or `Copy` in its name returned; it is released when it is dropped.
+/// Takes what a function with `Create` or `Copy` in its name returned; it is released when it is
+/// dropped.
 fn owned(value: CFTypeRef) -> Option<CFType> {
     // SAFETY: it is not null, and ours.
     (!value.is_null()).then(|| unsafe { CFType::wrap_under_create_rule(value) })
 }
 
-/// Copies the text that a function with `Get` in its name returned, which stays the owner's; empty where there is none.
+/// Copies the text that a function with `Get` in its name returned, which stays the owner's; empty
+/// where there is none.
 fn text(value: CFStringRef) -> String {
     if value.is_null() {
         return String::new();
     }
-    // SAFETY: it is not null and alive, as its owner is; the wrapper retains it and releases it again.
+    // SAFETY: it is not null and alive, as its owner is; the wrapper retains it and releases it
+    // again.
     unsafe { CFString::wrap_under_get_rule(value) }.to_string()
 }
 
@@ -170,8 +177,9 @@ fn copied(value: &CFType, depth: usize) -> Property {
                 if key.is_null() || value.is_null() {
                     continue;
                 }
-                // SAFETY: neither is null, both belong to the dictionary, which is alive; the wrappers retain them and release them again. Keys and values of property
-                // lists are objects of Core Foundation.
+                // SAFETY: neither is null, both belong to the dictionary, which is alive; the
+                // wrappers retain them and release them again. Keys and values of property lists
+                // are objects of Core Foundation.
                 let (key, value) = unsafe {
                     (
                         CFType::wrap_under_get_rule(key),
@@ -210,7 +218,8 @@ struct Energy {
     name: GetText,
     unit: GetText,
     integer: GetInteger,
-    /// What is counted. Neither it nor the subscription is ever released: nothing says who owns the first, and there is one of each in the life of a process.
+    /// What is counted. Neither it nor the subscription is ever released: nothing says who owns the
+    /// first, and there is one of each in the life of a process.
     subscription: *mut c_void,
     channels: CFMutableDictionaryRef,
     /// The last sample, ours, and when it was taken.
@@ -219,9 +228,11 @@ struct Energy {
 }
 
 impl Energy {
-    /// Subscribes to the counters; `None` where the system has none, as on Macs with processors of Intel's.
+    /// Subscribes to the counters; `None` where the system has none, as on Macs with processors of
+    /// Intel's.
     fn new() -> Option<Self> {
-        // SAFETY: the library is the system's own. The signatures are those that all known callers use; none is documented.
+        // SAFETY: the library is the system's own. The signatures are those that all known callers
+        // use; none is documented.
         unsafe {
             let library = Library::new("/usr/lib/libIOReport.dylib").ok()?;
             let copy_channels = *library
@@ -239,7 +250,8 @@ impl Energy {
                 .get::<GetInteger>(b"IOReportSimpleGetIntegerValue\0")
                 .ok()?;
             let wanted = CFString::new(ENERGY_GROUP);
-            // What it returns is ours. The subscription reads it while it is made, so it is released afterwards.
+            // What it returns is ours. The subscription reads it while it is made, so it is
+            // released afterwards.
             let asked = copy_channels(wanted.as_concrete_TypeRef(), null(), 0, 0, 0);
             let _asked = owned(asked as CFTypeRef)?;
             let mut channels: CFMutableDictionaryRef = null_mut();
@@ -264,11 +276,13 @@ impl Energy {
 
     /// Returns the power since the last call.
     fn watts(&mut self) -> Option<f64> {
-        // SAFETY: the subscription and its channels are alive, and what is returned is null or ours.
+        // SAFETY: the subscription and its channels are alive, and what is returned is null or
+        // ours.
         let sample = unsafe { (self.create_samples)(self.subscription, self.channels, null()) };
         let (sample, now) = (owned(sample as CFTypeRef)?, Instant::now());
         let (before, then) = self.last.replace((sample.clone(), now))?;
-        // SAFETY: both samples are alive and of this subscription, and what is returned is null or ours.
+        // SAFETY: both samples are alive and of this subscription, and what is returned is null or
+        // ours.
         let delta = unsafe {
             (self.create_delta)(
                 before.as_CFTypeRef() as CFDictionaryRef,
@@ -290,17 +304,20 @@ impl Energy {
         let Some(list) = delta.find(key.as_CFTypeRef()).filter(|list| !list.is_null()) else {
             return Vec::new();
         };
-        // SAFETY: it is not null and belongs to the dictionary, which is alive; the wrapper retains it and releases it again.
+        // SAFETY: it is not null and belongs to the dictionary, which is alive; the wrapper retains
+        // it and releases it again.
         let list = unsafe { CFType::wrap_under_get_rule(*list) };
         let Some(list) = list.downcast::<CFArray>() else {
             return Vec::new();
         };
-        // SAFETY: an array of a property list has objects of Core Foundation; the wrapper retains it and releases it again.
+        // SAFETY: an array of a property list has objects of Core Foundation; the wrapper retains
+        // it and releases it again.
         let list =
             unsafe { CFArray::<CFType>::wrap_under_get_rule(list.as_concrete_TypeRef() as CFArrayRef) };
         let channel = |item: core_foundation::base::ItemRef<'_, CFType>| {
             let entry = item.downcast::<CFDictionary>()?.as_concrete_TypeRef();
-            // SAFETY: the entry is a dictionary of the list, which is alive, and the texts are its own.
+            // SAFETY: the entry is a dictionary of the list, which is alive, and the texts are its
+            // own.
             unsafe {
                 Some(Channel {
                     group: text((self.group)(entry)),

@@ -1,13 +1,18 @@
-//! When a question is due: as often as it is wished for, and no more often than its share of a processor allows.
+//! When a question is due: as often as it is wished for, and no more often than its share of a
+//! processor allows.
 //!
-//! A driver may wait for its card in a loop, so what an answer takes is processor time of the thread that asks: from some microseconds to all of the 20 ms that the card watches its bus. Each question has an
-//! account, which earns a share of the time that passes and pays what answers took. A question that is in debt waits until it is out of it.
+//! A driver may wait for its card in a loop, so what an answer takes is processor time of the
+//! thread that asks: from some microseconds to all of the 20 ms that the card watches its bus. Each
+//! question has an account, which earns a share of the time that passes and pays what answers took.
+//! A question that is in debt waits until it is out of it.
 
 use std::time::{Duration, Instant};
 
-/// The most that is paid for one time: a driver that once computed for seconds does not do so each time.
+/// The most that is paid for one time: a driver that once computed for seconds does not do so each
+/// time.
 const MOST: Duration = Duration::from_millis(50);
-/// What an account keeps at most: what it earns at least in this time. So an answer that takes long by chance puts nothing off where others take little.
+/// What an account keeps at most: what it earns at least in this time. So an answer that takes long
+/// by chance puts nothing off where others take little.
 const KEPT: Duration = Duration::from_secs(10);
 /// The longest time between two questions.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -79,7 +84,8 @@ impl Due {
         self.cost.as_secs_f64() / self.interval.as_secs_f64()
     }
 
-    /// Notes that it was asked and what that took. Since the last time it earned the share `earned`, which may be less than nothing where others took what it would have had.
+    /// Notes that it was asked and what that took. Since the last time it earned the share
+    /// `earned`, which may be less than nothing where others took what it would have had.
     pub(super) fn asked(&mut self, cost: Duration, earned: f64, now: Instant) {
         let Some(before) = self.asked.replace(now) else {
             // What is made ready at the first time is not made ready again.
@@ -110,7 +116,8 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(100);
     const SHARE: f64 = 0.001;
 
-    /// Asks for so many seconds, each time at such a cost, whenever it is due; returns how often, and the share that was taken.
+    /// Asks for so many seconds, each time at such a cost, whenever it is due; returns how often,
+    /// and the share that was taken.
     fn ask(seconds: f64, mut cost: impl FnMut(u32) -> Duration) -> (u32, f64) {
         let begin = Instant::now();
         let mut due = Due::new(EVERY, SHARE, begin);
@@ -153,7 +160,8 @@ mod tests {
         let (times, _) = ask(1000.0, |time| {
             Duration::from_millis(if time < 9000 { 0 } else { 1 })
         });
-        // 900 seconds cost nothing, ten polls are paid from what they left, and a hundred seconds pay for a hundred.
+        // 900 seconds cost nothing, ten polls are paid from what they left, and a hundred seconds
+        // pay for a hundred.
         assert!((9105..=9115).contains(&times), "{times}");
     }
 

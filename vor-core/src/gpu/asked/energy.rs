@@ -1,8 +1,9 @@
 //! The energy of a frame, from a counter that is read ten times a second.
 //!
-//! Frames are shorter and longer than the time between two readings. The counter is taken to grow as it did between the last two, before, between and behind them; a frame
-//! has used what that line grew by since the last frame was told. Each next reading bends the line and so corrects what was told too much or too little: over many frames the
-//! sum is the counter's.
+//! Frames are shorter and longer than the time between two readings. The counter is taken to grow
+//! as it did between the last two, before, between and behind them; a frame has used what that line
+//! grew by since the last frame was told. Each next reading bends the line and so corrects what was
+//! told too much or too little: over many frames the sum is the counter's.
 
 /// Readings of a counter so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +12,8 @@ pub(super) struct EnergyLine {
     counter_mj: u64,
     /// When it was taken.
     ticks: u64,
-    /// What was used since the first reading. A counter that begins anew costs what it had not told yet.
+    /// What was used since the first reading. A counter that begins anew costs what it had not told
+    /// yet.
     used_mj: f64,
     per_tick_mj: f64,
 }
@@ -49,7 +51,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Returns the joules of a frame that ended at `end_ticks`. `None` where nothing is known of its begin.
+    /// Returns the joules of a frame that ended at `end_ticks`. `None` where nothing is known of
+    /// its begin.
     pub(super) fn take(&mut self, line: &EnergyLine, end_ticks: u64) -> Option<f64> {
         let now_mj = line.at(end_ticks);
         let Some(until_mj) = &mut self.until_mj else {
@@ -74,7 +77,8 @@ mod tests {
 
     use super::*;
 
-    /// Tells frames that end at `ends` from readings of `counter` every 100 ticks, each known from then on.
+    /// Tells frames that end at `ends` from readings of `counter` every 100 ticks, each known from
+    /// then on.
     fn told(ends: &[u64], counter: impl Fn(u64) -> u64) -> Vec<Option<f64>> {
         let (mut line, mut told, mut read) = (None, Told::default(), 0);
         let mut take = |&end: &u64| {

@@ -86,7 +86,8 @@ pub(super) fn keep(intervals: [Duration; 3]) {
     }
 }
 
-/// Leaves the values of one pace of a card, and the reading of its energy counter in millijoules. A row that has its first value is declared first.
+/// Leaves the values of one pace of a card, and the reading of its energy counter in millijoules. A
+/// row that has its first value is declared first.
 pub(super) fn publish(
     number: usize,
     pace: Pace,
@@ -140,7 +141,8 @@ pub(crate) struct GpuRows {
 }
 
 impl GpuRows {
-    /// Returns the values of a frame that ended at `end_ticks`, by the column among those that [`metrics`] declares, in no order.
+    /// Returns the values of a frame that ended at `end_ticks`, by the column among those that
+    /// [`metrics`] declares, in no order.
     pub(crate) fn take(&mut self, end_ticks: u64) -> Vec<(u32, f64)> {
         poller::look(end_ticks);
         let known = latest();

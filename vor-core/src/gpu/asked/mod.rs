@@ -6,10 +6,13 @@
 //! | temperature, limits, throttling, this process's memory, encoder, decoder, GPM counters, PCIe of cards that have those | once a second | 3 s |
 //! | PCIe of other cards, of which the driver watches one for 20 ms each time | one direction of one card between two of the first | 3 s |
 //!
-//! What takes more of a processor's time than its share is asked more seldom, and counts for longer ([`due`], [`latest`]).
+//! What takes more of a processor's time than its share is asked more seldom, and counts for longer
+//! ([`due`], [`latest`]).
 //!
-//! What a card does not have is an absent row, never a zero ([`rows`]). A system has one file with the same `Cards`: NVIDIA's are asked through the driver's library ([`nvml`]), which is loaded when they are
-//! first wanted, and which of them are told of, and under which numbers, is up to `CUDA_VISIBLE_DEVICES` ([`visible`]).
+//! What a card does not have is an absent row, never a zero ([`rows`]). A system has one file with
+//! the same `Cards`: NVIDIA's are asked through the driver's library ([`nvml`]), which is loaded
+//! when they are first wanted, and which of them are told of, and under which numbers, is up to
+//! `CUDA_VISIBLE_DEVICES` ([`visible`]).
 
 mod due;
 mod energy;

@@ -17,7 +17,8 @@ pub struct Cards {
     turn: usize,
 }
 
-/// What was told of a card, each once: on stderr, and which rows it does not have to who looks for that.
+/// What was told of a card, each once: on stderr, and which rows it does not have to who looks for
+/// that.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     lost: bool,
@@ -53,7 +54,8 @@ impl Cards {
         self.cards.len()
     }
 
-    /// Asks all cards for what changes quickly; looks for those that were lost where `retries` says so.
+    /// Asks all cards for what changes quickly; looks for those that were lost where `retries` says
+    /// so.
     pub fn ask_fast(&mut self, retries: bool) {
         for (number, (gpu, told)) in self.cards.iter_mut().enumerate() {
             asking(|| {

@@ -1,6 +1,7 @@
 //! One card, asked through the driver's library.
 //!
-//! What a card answers decides what it is asked again: what it lacks is not, what it could not say now is, and a card that is lost is looked for anew.
+//! What a card answers decides what it is asked again: what it lacks is not, what it could not say
+//! now is, and a card that is lost is looked for anew.
 
 use std::ffi::OsStr;
 
@@ -16,7 +17,8 @@ use nvml_wrapper::{Device, Nvml};
 use super::rows::{ALL, COUNT, Row};
 use super::visible::Visible;
 
-/// The counters that Hopper and later cards have, and what turns them into their rows' units. By NVIDIA's `nvml.h` those of bytes are in MiB/s.
+/// The counters that Hopper and later cards have, and what turns them into their rows' units. By
+/// NVIDIA's `nvml.h` those of bytes are in MiB/s.
 const GPM: [(GpmMetricId, Row, f64); 8] = [
     (GpmMetricId::SmUtil, Row::Sm, 1.0),
     (GpmMetricId::SmOccupancy, Row::SmOccupancy, 1.0),
@@ -29,7 +31,8 @@ const GPM: [(GpmMetricId, Row, f64); 8] = [
 ];
 const MIB: f64 = 1_048_576.0;
 
-/// Whether a row is asked for in turns where it is not counted. Counters are better: they miss nothing, and nobody waits for them.
+/// Whether a row is asked for in turns where it is not counted. Counters are better: they miss
+/// nothing, and nobody waits for them.
 const fn is_of_pcie(row: Row) -> bool {
     matches!(row, Row::PcieTx | Row::PcieRx)
 }
@@ -55,7 +58,8 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
         })
 }
 
-/// Returns the identifiers of all cards in the order of the bus, empty ones for those that may not be asked.
+/// Returns the identifiers of all cards in the order of the bus, empty ones for those that may not
+/// be asked.
 ///
 /// # Errors
 ///
@@ -164,7 +168,8 @@ impl Gpu {
         gpu
     }
 
-    /// Looks for the card anew, by its identifier where it has one: numbers move when a card goes. Returns whether it is there.
+    /// Looks for the card anew, by its identifier where it has one: numbers move when a card goes.
+    /// Returns whether it is there.
     pub(super) fn find(&mut self) -> bool {
         let found = match (&self.visible, self.uuid.is_empty()) {
             (Visible::Card(number), true) => self.nvml.device_by_index(*number as u32),
@@ -253,7 +258,8 @@ impl Gpu {
         self.settle()
     }
 
-    /// Asks for what goes over PCIe in one direction, of which the driver waits 20 ms for an answer.
+    /// Asks for what goes over PCIe in one direction, of which the driver waits 20 ms for an
+    /// answer.
     pub(super) fn ask_pcie(&mut self, is_receiving: bool) -> Answer {
         self.answer = Answer::Told;
         let (row, counter) = if is_receiving {
@@ -274,7 +280,8 @@ impl Gpu {
         self.values[Row::Pcie as usize] = of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
     }
 
-    /// Returns whether PCIe is among what [`ask_slow`](Self::ask_slow) asks for, and so need not be asked for otherwise.
+    /// Returns whether PCIe is among what [`ask_slow`](Self::ask_slow) asks for, and so need not be
+    /// asked for otherwise.
     pub(super) fn counts_pcie(&self) -> bool {
         self.has_gpm == Some(true) && !self.lacks_pcie_counters
     }
@@ -370,7 +377,8 @@ impl Gpu {
                 Err(_) => (),
             }
         }
-        // Some cards' counters stand still at times. A kernel ran, and no multiprocessor had a warp: they did.
+        // Some cards' counters stand still at times. A kernel ran, and no multiprocessor had a
+        // warp: they did.
         let stood_still = self.values[Row::Util as usize] > Some(0.0) && values[0] == Some(0.0);
         self.set_counted(values.map(|value| value.filter(|value| !stood_still || *value > 0.0)));
     }
@@ -399,7 +407,8 @@ impl Gpu {
 
 /// Returns the memory of the card that this process uses, in MB.
 ///
-/// In a container the driver may number processes otherwise than the process sees itself, or tell of none; then there is no answer.
+/// In a container the driver may number processes otherwise than the process sees itself, or tell
+/// of none; then there is no answer.
 fn own_memory_mb(device: &Device<'static>) -> Result<f64, NvmlError> {
     let pid = std::process::id();
     let mut own = None;

@@ -1,7 +1,10 @@
 //! The thread that asks the cards, and nobody else does.
 //!
-//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no driver. It takes no more than a thousandth of a processor for each card, with all that it does: what
-//! costs more is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the thread hangs with it, what was learned grows old and is left out of frames, and one line says so.
+//! It begins when the rows are first wanted, sleeps while they are not, and ends where there is no
+//! driver. It takes no more than a thousandth of a processor for each card, with all that it does:
+//! what costs more is asked more seldom ([`Due`]). Nobody waits for it: where the driver hangs, the
+//! thread hangs with it, what was learned grows old and is left out of frames, and one line says
+//! so.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -16,22 +19,27 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{clock, thread};
 
-/// Whether a sink reads metrics, and recording is on. Written by the worker, read by the poller, relaxed: it only shifts when a poll comes.
+/// Whether a sink reads metrics, and recording is on. Written by the worker, read by the poller,
+/// relaxed: it only shifts when a poll comes.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// Set once, at the process's end or in the child of a fork; the poller asks nothing any more, and none begins. Sequentially consistent, as `ASKING_SINCE` is: of
-/// the end and a poll, one sees the other.
+/// Set once, at the process's end or in the child of a fork; the poller asks nothing any more, and
+/// none begins. Sequentially consistent, as `ASKING_SINCE` is: of the end and a poll, one sees the
+/// other.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// When the driver was asked what it has not answered yet, in ticks; 0 where it has. Written by the poller, read by who looks for a hang or stops.
+/// When the driver was asked what it has not answered yet, in ticks; 0 where it has. Written by the
+/// poller, read by who looks for a hang or stops.
 static ASKING_SINCE: AtomicU64 = AtomicU64::new(0);
 /// Whether a hang was told.
 static HANG_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where it could not be started.
+/// The poller, for waking it: nothing before the first time the rows are wanted, `Some(None)` where
+/// it could not be started.
 static POLLER: Mutex<Option<Option<Thread>>> = Mutex::new(None);
 
 /// The share of a processor that the thread may take for each card.
 const SHARE: f64 = 0.001;
-/// What of it those questions may take that are asked once a second, and those of which each card has its turn.
+/// What of it those questions may take that are asked once a second, and those of which each card
+/// has its turn.
 const SHARE_OF_SLOW: f64 = 0.3;
 const SHARE_OF_TURNS: f64 = 0.2;
 
@@ -73,7 +81,8 @@ pub(crate) fn want(wanted: bool) {
     }
 }
 
-/// Has nothing asked any more: the process ends, and the driver's library with it. Waits a moment for an answer that is under way.
+/// Has nothing asked any more: the process ends, and the driver's library with it. Waits a moment
+/// for an answer that is under way.
 pub(crate) fn stop() {
     STOPPED.store(true, Ordering::SeqCst);
     let begin = Instant::now();
@@ -82,7 +91,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// Forgets the poller: in the child of a fork it is not there, and the driver's library does not work there either.
+/// Forgets the poller: in the child of a fork it is not there, and the driver's library does not
+/// work there either.
 #[cfg(unix)]
 pub(crate) fn forget() {
     STOPPED.store(true, Ordering::SeqCst);
@@ -127,7 +137,8 @@ fn run() {
         }
         polls = polls.wrapping_add(1);
         cards.ask_fast(polls.is_multiple_of(LOST_EVERY));
-        // Waking up for it is part of it. It earns what the others leave, which take less than they may on most cards.
+        // Waking up for it is part of it. It earns what the others leave, which take less than they
+        // may on most cards.
         fast.asked(spent.lap(), share - slow.taken() - turns.taken(), began);
         if slow.is_due(began) {
             cards.ask_slow();
@@ -177,7 +188,8 @@ impl Spent {
     }
 }
 
-/// Asks the driver something, visibly for who waits for an answer. `None` where nothing is asked any more.
+/// Asks the driver something, visibly for who waits for an answer. `None` where nothing is asked
+/// any more.
 pub(super) fn asking<R>(ask: impl FnOnce() -> R) -> Option<R> {
     ASKING_SINCE.store(clock::ticks().max(1), Ordering::SeqCst);
     let answer = (!STOPPED.load(Ordering::SeqCst)).then(ask);

@@ -132,7 +132,8 @@ impl Row {
 
     /// Returns the row's names for card `number` of so many that are visible.
     ///
-    /// A card that is alone needs no number. Of several, the first has the names of 0.2.1 as well, so that what shows those shows them on every machine.
+    /// A card that is alone needs no number. Of several, the first has the names of 0.2.1 as well,
+    /// so that what shows those shows them on every machine.
     pub(super) fn names(self, number: usize, of: usize) -> Vec<String> {
         let (name, _, _) = self.described();
         let plain = match self {

@@ -1,10 +1,13 @@
 //! Which cards the process may use, as `CUDA_VISIBLE_DEVICES` says it.
 //!
-//! The variable is a list of numbers, of unique identifiers (`GPU-…`, shortened as far as they stay unique), or of parts of a card (`MIG-…`). What stands behind an entry that means nothing is not visible,
-//! and neither is anything where an entry comes twice. Rows are numbered as CUDA numbers the cards: by their place in the list.
+//! The variable is a list of numbers, of unique identifiers (`GPU-…`, shortened as far as they stay
+//! unique), or of parts of a card (`MIG-…`). What stands behind an entry that means nothing is not
+//! visible, and neither is anything where an entry comes twice. Rows are numbered as CUDA numbers
+//! the cards: by their place in the list.
 //!
-//! Numbers are places on the bus, which is how CUDA counts with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and always where cards are alike. Its default puts the fastest first, which
-//! only CUDA itself knows; a list of identifiers is exact everywhere.
+//! Numbers are places on the bus, which is how CUDA counts with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and
+//! always where cards are alike. Its default puts the fastest first, which only CUDA itself knows;
+//! a list of identifiers is exact everywhere.
 
 /// A card, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +18,8 @@ pub(super) enum Visible {
     Part(String),
 }
 
-/// Returns what is visible by the variable's value, in its order. `uuids` are those of all cards, in the order of the bus; one that could not be asked is empty.
+/// Returns what is visible by the variable's value, in its order. `uuids` are those of all cards,
+/// in the order of the bus; one that could not be asked is empty.
 pub(super) fn visible(variable: Option<&str>, uuids: &[String]) -> Vec<Visible> {
     let Some(list) = variable else {
         return (0..uuids.len()).map(Visible::Card).collect();

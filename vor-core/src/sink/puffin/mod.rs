@@ -1,16 +1,19 @@
 //! Frames as puffin knows them.
 //!
-//! A puffin frame is one byte stream per thread and the details of the scopes that the streams name by id. In a stream a scope is
+//! A puffin frame is one byte stream per thread and the details of the scopes that the streams name
+//! by id. In a stream a scope is
 //!
 //! ```text
 //! '('  id u32  start_ns i64  length u8  data  size_of_children u64   children …   ')'  end_ns i64
 //! ```
 //!
-//! in little-endian order, so pre-order trees become streams in one pass with a stack of open scopes. Only puffin gives out scope ids, and it knows
-//! one scope per *name*; two call sites of one name must not share file and line, so ids are drawn one at a time from
-//! profilers that exist only for that. They are unique in the process, those of puffin's own macros included.
+//! in little-endian order, so pre-order trees become streams in one pass with a stack of open
+//! scopes. Only puffin gives out scope ids, and it knows one scope per *name*; two call sites of
+//! one name must not share file and line, so ids are drawn one at a time from profilers that exist
+//! only for that. They are unique in the process, those of puffin's own macros included.
 //!
-//! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with the marks of ours. Puffin has neither messages nor metrics.
+//! Times are the catalog's wall-clock nanoseconds, and the range of a frame begins and ends with
+//! the marks of ours. Puffin has neither messages nor metrics.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod packed;
@@ -29,7 +32,8 @@ use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::export::{origin_ns, push_args_text, thread_label};
 use crate::frame::{FrameSnapshot, ThreadTree};
 
-/// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main frame becomes one frame of puffin's.
+/// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main
+/// frame becomes one frame of puffin's.
 ///
 /// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
 ///
@@ -81,7 +85,8 @@ impl Consumers {
     }
 }
 
-/// How many [`PuffinSink`]s there are. Written by them, read by the [`PuffinFeed`] at the beginning and end of a frame.
+/// How many [`PuffinSink`]s there are. Written by them, read by the [`PuffinFeed`] at the beginning
+/// and end of a frame.
 static SINKS: AtomicUsize = AtomicUsize::new(0);
 /// Whether the program wants the [`PuffinFeed`]. Written by `Config::enable`, read by the feed.
 static FEED_ALLOWED: AtomicBool = AtomicBool::new(true);
@@ -331,8 +336,8 @@ struct Scopes {
     unknown: Option<ScopeId>,
     /// Scopes that no frame has named yet.
     new: Vec<(ScopeId, ScopeDetails)>,
-    /// Whether a site's id is that of its position in the process-wide pool, for frames that are encoded apart from each
-    /// other, rather than drawn for this table.
+    /// Whether a site's id is that of its position in the process-wide pool, for frames that are
+    /// encoded apart from each other, rather than drawn for this table.
     pooled: bool,
     /// The last answer; neighbouring spans often share their call site.
     last: Option<(SiteId, ScopeId)>,
@@ -385,7 +390,8 @@ impl Scopes {
     }
 }
 
-/// Draws an id that no other scope of the process has; returns it with details that carry it, whose other fields are to be filled.
+/// Draws an id that no other scope of the process has; returns it with details that carry it, whose
+/// other fields are to be filled.
 fn draw_scope() -> (ScopeId, ScopeDetails) {
     let drawn: Arc<Mutex<Option<ScopeDetails>>> = Arc::default();
     let taker = Arc::clone(&drawn);
@@ -422,7 +428,8 @@ fn draw_scope() -> (ScopeId, ScopeDetails) {
 
 /// Returns the scope at a position of the process-wide pool, which grows as needed.
 ///
-/// Positions are those of declared call sites, so the pool is never larger than a table of call sites that is in memory.
+/// Positions are those of declared call sites, so the pool is never larger than a table of call
+/// sites that is in memory.
 fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
     static POOL: Mutex<Vec<(ScopeId, ScopeDetails)>> = Mutex::new(Vec::new());
     let mut pool = POOL.lock();
@@ -434,8 +441,9 @@ fn pooled_scope(place: usize) -> (ScopeId, ScopeDetails) {
 
 /// Returns what identifies a thread to puffin.
 ///
-/// Puffin tells threads apart by name and start, and orders them by start. Names repeat and we know no start, so the start is that of
-/// the recording plus one nanosecond per thread before it: the same in every frame, different for every thread.
+/// Puffin tells threads apart by name and start, and orders them by start. Names repeat and we know
+/// no start, so the start is that of the recording plus one nanosecond per thread before it: the
+/// same in every frame, different for every thread.
 fn thread_info(catalog: &Catalog, thread: ThreadId) -> ThreadInfo {
     ThreadInfo {
         start_time_ns: Some(origin_ns(catalog).saturating_add(i64::from(thread.0))),

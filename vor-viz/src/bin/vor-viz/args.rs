@@ -1,4 +1,5 @@
-//! The command line. Mistakes and files that cannot be read are a line on stderr and exit code 2, before any window opens.
+//! The command line. Mistakes and files that cannot be read are a line on stderr and exit code 2,
+//! before any window opens.
 
 use std::fmt::Display;
 use std::io::{self, Write};

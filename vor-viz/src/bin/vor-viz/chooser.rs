@@ -1,4 +1,5 @@
-//! How captures are chosen where there are files: by path, from those opened before, or dropped on the window.
+//! How captures are chosen where there are files: by path, from those opened before, or dropped on
+//! the window.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! `vor-viz`: looks at captures in a window, or makes pictures of them without one. In a browser it is a page.
+//! `vor-viz`: looks at captures in a window, or makes pictures of them without one. In a browser it
+//! is a page.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_arch = "wasm32"))]

@@ -28,7 +28,8 @@ impl Pair {
         }
     }
 
-    /// Shows how the frames of the one differ from those of the other: the selected ones, else all that are loaded.
+    /// Shows how the frames of the one differ from those of the other: the selected ones, else all
+    /// that are loaded.
     fn compare(&mut self, ui: &mut Ui, one: &mut ReplayState, other: &mut ReplayState) {
         one.poll(ui.ctx());
         other.poll(ui.ctx());

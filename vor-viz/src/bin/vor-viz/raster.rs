@@ -1,8 +1,10 @@
 //! Triangles to pixels, for pictures without window and without GPU.
 //!
-//! Does what egui's painters do: colours are premultiplied and multiplied and blended as they are, without linearising; a pixel belongs to a triangle when its centre does. Corners are snapped to
-//! 1/256 pixel and edges judged in integers, so that of two triangles with a common edge exactly one gets each pixel. For a row of pixels the
-//! edges give the first and the last one inside, and what is of one colour is filled.
+//! Does what egui's painters do: colours are premultiplied and multiplied and blended as they are,
+//! without linearising; a pixel belongs to a triangle when its centre does. Corners are snapped to
+//! 1/256 pixel and edges judged in integers, so that of two triangles with a common edge exactly
+//! one gets each pixel. For a row of pixels the edges give the first and the last one inside, and
+//! what is of one colour is filled.
 
 use std::collections::HashMap;
 
@@ -12,7 +14,8 @@ use egui::{Color32, ColorImage, ImageData, Pos2, TextureFilter, TextureId, Textu
 /// Steps of a pixel to which corners are snapped.
 const STEPS: i64 = 256;
 
-/// Corners farther away than so many pixels are moved here: products of two coordinates stay within 64 bits.
+/// Corners farther away than so many pixels are moved here: products of two coordinates stay within
+/// 64 bits.
 const FARTHEST: f32 = 1_000_000.0;
 
 /// A picture, and the textures that it is painted with.
@@ -58,7 +61,8 @@ impl Canvas {
         }
     }
 
-    /// Takes new and changed textures; those that are not needed any more stay until the canvas goes.
+    /// Takes new and changed textures; those that are not needed any more stay until the canvas
+    /// goes.
     pub(crate) fn take_textures(&mut self, delta: &mut TexturesDelta) {
         for (&id, changes) in &delta.set {
             for change in changes {
@@ -203,7 +207,8 @@ fn triangle(pixels: &mut [Color32], width: usize, texture: &Texture, clip: Clip,
     }
 }
 
-/// Makes an edge that counts whole pixels, and is judged at their centres. Pixels exactly on it belong to the triangle only if it is a left or a top one.
+/// Makes an edge that counts whole pixels, and is judged at their centres. Pixels exactly on it
+/// belong to the triangle only if it is a left or a top one.
 fn edge(from: (i64, i64), to: (i64, i64)) -> Edge {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let centre = STEPS / 2;
@@ -332,7 +337,8 @@ mod tests {
 
     #[test]
     fn triangles_around_a_point_cover_each_pixel_once() {
-        // A fan with corners on and off the centres of pixels: painted twice, a pixel would be redder than others.
+        // A fan with corners on and off the centres of pixels: painted twice, a pixel would be
+        // redder than others.
         let middle = pos2(6.5, 5.5);
         let around = [
             (1.0, 1.0),

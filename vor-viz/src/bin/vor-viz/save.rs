@@ -65,7 +65,8 @@ fn save(
     }
 }
 
-/// Returns the path of a file that does not exist yet: `run.frames-800-850.pftrace`, then `run.frames-800-850.2.pftrace` …
+/// Returns the path of a file that does not exist yet: `run.frames-800-850.pftrace`, then
+/// `run.frames-800-850.2.pftrace` …
 fn free_path(replay: &ReplayState, (first, last): (usize, usize), extension: &str) -> PathBuf {
     let number = |index: usize| replay.store().frames().get(index).map_or(0, |frame| frame.number);
     let stem = replay

@@ -28,7 +28,8 @@ pub(crate) struct Picture {
     pub(crate) scale: f32,
 }
 
-/// Draws the viewer once everything that it shows is read, and writes the picture whole or not at all.
+/// Draws the viewer once everything that it shows is read, and writes the picture whole or not at
+/// all.
 pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     let context = egui::Context::default();
     context.set_theme(picture.theme);

@@ -1,4 +1,5 @@
-//! What `vor diff` keeps of a capture: statistics per call site, and blocks of its spans. Neither grows with the number of spans.
+//! What `vor diff` keeps of a capture: statistics per call site, and blocks of its spans. Neither
+//! grows with the number of spans.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,7 +16,8 @@ use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::source::{Source, is_damaged, no_spans, warn_of};
 
-/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture must not cost gigabytes.
+/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture
+/// must not cost gigabytes.
 const DENSE_SITES: usize = 1 << 16;
 
 /// One of the two captures, read.
@@ -25,7 +27,8 @@ pub(super) struct Side {
     pub(super) version: u16,
     pub(super) stats: StatsBuilder,
     pub(super) blocks: SiteBlocks,
-    /// Frames of the main set, and those of them that have spans: a recorder may keep the spans of some frames only.
+    /// Frames of the main set, and those of them that have spans: a recorder may keep the spans of
+    /// some frames only.
     pub(super) frames: u64,
     pub(super) frames_with_spans: u64,
     pub(super) first: Option<u64>,

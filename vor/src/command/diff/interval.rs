@@ -1,15 +1,20 @@
 //! How much a scope changed, and how sure that is.
 //!
-//! The change is the ratio of a measure after and before, less 1. Its interval comes from a *bootstrap*: what would the ratio be, had other parts of
-//! the two recordings been seen? Each of [`RESAMPLES`] draws makes up both recordings anew, of as many [`Blocks`] as there were, drawn
-//! with replacement. No shape of the distribution is assumed; durations are skewed and have long tails. Blocks are drawn instead of spans because neighbours
-//! resemble each other (H. Künsch, The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989)).
+//! The change is the ratio of a measure after and before, less 1. Its interval comes from a
+//! *bootstrap*: what would the ratio be, had other parts of the two recordings been seen? Each of
+//! [`RESAMPLES`] draws makes up both recordings anew, of as many [`Blocks`] as there were, drawn
+//! with replacement. No shape of the distribution is assumed; durations are skewed and have long
+//! tails. Blocks are drawn instead of spans because neighbours resemble each other (H. Künsch, The
+//! jackknife and the bootstrap for general stationary observations, Annals of Statistics 17
+//! (1989)).
 //!
-//! The middle 95 % of the ratios are the interval, made wider for the number of blocks. Of few of them a bootstrap draws too little
-//! scatter: it lacks the factor `n / (n - 1)` of a variance, and the heavier tails of Student's t (T. Hesterberg, What teachers should know about the
-//! bootstrap, The American Statistician 69 (2015)). Both ends are moved out by that much, as ratios.
+//! The middle 95 % of the ratios are the interval, made wider for the number of blocks. Of few of
+//! them a bootstrap draws too little scatter: it lacks the factor `n / (n - 1)` of a variance, and
+//! the heavier tails of Student's t (T. Hesterberg, What teachers should know about the bootstrap,
+//! The American Statistician 69 (2015)). Both ends are moved out by that much, as ratios.
 //!
-//! The random numbers begin the same for every scope, so an answer does not depend on when it is asked, or on what other scopes there are.
+//! The random numbers begin the same for every scope, so an answer does not depend on when it is
+//! asked, or on what other scopes there are.
 
 use fastrand::Rng;
 use vor_core::stats::{Blocks, Bucket};
@@ -20,7 +25,8 @@ const RESAMPLES: usize = if cfg!(test) { 400 } else { 2_000 };
 /// Least number of blocks from which an interval is computed.
 const LEAST_BLOCKS: usize = 10;
 
-/// Least number of spans that must be longer than a percentile; without some, it is hardly more than the longest.
+/// Least number of spans that must be longer than a percentile; without some, it is hardly more
+/// than the longest.
 const LEAST_BEYOND: f64 = 10.0;
 
 /// The number that 97.5 % of a normal distribution do not exceed.
@@ -41,7 +47,8 @@ pub(super) enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) change: f64,
-    /// The ends of the interval in which the change lies with 95 % confidence; `None` where there is too little to tell.
+    /// The ends of the interval in which the change lies with 95 % confidence; `None` where there
+    /// is too little to tell.
     pub(super) interval: Option<(f64, f64)>,
 }
 
@@ -58,7 +65,8 @@ enum Sample {
     },
 }
 
-/// Computes the change of a measure between two recordings; `None` where there is nothing to divide by.
+/// Computes the change of a measure between two recordings; `None` where there is nothing to divide
+/// by.
 pub(super) fn change(measure: Measure, before: &Blocks, after: &Blocks) -> Option<Change> {
     let samples = [Sample::new(measure, before), Sample::new(measure, after)];
     let whole = |sample: &Sample| sample.value(&vec![1.0; sample.len()]);
@@ -100,7 +108,8 @@ fn interval(samples: &[Sample; 2], ratio: f64) -> Option<(f64, f64)> {
 /// Returns by how much an interval from `blocks` blocks is too narrow.
 fn widening(blocks: usize) -> f64 {
     let degrees = blocks as f64 - 1.0;
-    // Student's t from the normal distribution, as M. Abramowitz and I. Stegun's Handbook of mathematical functions has it in 26.7.5.
+    // Student's t from the normal distribution, as M. Abramowitz and I. Stegun's Handbook of
+    // mathematical functions has it in 26.7.5.
     let z = NORMAL;
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
@@ -189,7 +198,8 @@ impl Sample {
                 };
                 let shorter = at.checked_sub(1).map_or(0.0, |below| weigh(&up_to[below]));
                 let within = weigh(&up_to[at]) - shorter;
-                // Lengths are spread evenly over a bucket, or the answer would jump from bucket to bucket.
+                // Lengths are spread evenly over a bucket, or the answer would jump from bucket to
+                // bucket.
                 let part = if within > 0.0 {
                     (rank - shorter) / within
                 } else {

@@ -1,7 +1,8 @@
 //! `vor diff`: what became slower from one capture to another, and how sure that is.
 //!
-//! Both captures are read at once, batch by batch, into statistics per call site ([`gather`]). Scopes are found again by name ([`pairs`]), and
-//! each that is in both gets the change of one measure with an interval ([`interval`]). They are listed ([`show`]) by how much they contribute.
+//! Both captures are read at once, batch by batch, into statistics per call site ([`gather`]).
+//! Scopes are found again by name ([`pairs`]), and each that is in both gets the change of one
+//! measure with an interval ([`interval`]). They are listed ([`show`]) by how much they contribute.
 
 mod gather;
 mod interval;
@@ -31,8 +32,9 @@ use crate::command::units;
 
 /// Compares two captures scope by scope: what became slower or faster, and how sure that is.
 ///
-/// The interval holds the change with 95 % confidence as far as the scatter within the two recordings tells. It knows nothing of
-/// what differs from one run of a program to the next, such as other work of the machine.
+/// The interval holds the change with 95 % confidence as far as the scatter within the two
+/// recordings tells. It knows nothing of what differs from one run of a program to the next, such
+/// as other work of the machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture to compare with.
@@ -41,25 +43,30 @@ pub(crate) struct Args {
     /// The capture in question.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// What is compared: the mean, the median or the 99th percentile of the lengths, or the mean of the self times.
+    /// What is compared: the mean, the median or the 99th percentile of the lengths, or the mean of
+    /// the self times.
     #[arg(long, value_name = "METRIC", default_value = "mean")]
     metric: Metric,
-    /// Exit code 1 when a scope became slower by more than so many percent, with an interval that is all above 0.
+    /// Exit code 1 when a scope became slower by more than so many percent, with an interval that
+    /// is all above 0.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
     /// How to write it.
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
-    /// Order of the rows: the largest first, names from a to z. `change` is the change of all self time together, up or down.
+    /// Order of the rows: the largest first, names from a to z. `change` is the change of all self
+    /// time together, up or down.
     #[arg(long, value_name = "COLUMN", default_value = "change")]
     sort: Sort,
     /// Only the first N rows; all scopes are judged nevertheless.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Only spans that ended in these frames of both: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
+    /// Only spans that ended in these frames of both: 10..20 (without 20), 10..=20, 10.., ..20, or
+    /// a single number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
-    /// Only scopes of this name, in which * stands for any text and ? for any character; may be given several times.
+    /// Only scopes of this name, in which * stands for any text and ? for any character; may be
+    /// given several times.
     #[arg(long, value_name = "GLOB")]
     name: Vec<Pattern>,
 }
@@ -203,7 +210,8 @@ fn read_both(args: &Args) -> Result<(Side, Side), Failure> {
     Ok((before?, after?))
 }
 
-/// Computes the change of every pair, on all processors: of thousands of scopes it takes longer than reading.
+/// Computes the change of every pair, on all processors: of thousands of scopes it takes longer
+/// than reading.
 fn changes(measure: Measure, pairs: &[Pair], before: &Side, after: &Side) -> Vec<Option<Change>> {
     let of = |pair: &Pair| {
         let old = before.blocks.get(pair.before()?.site)?;

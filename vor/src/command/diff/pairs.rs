@@ -1,7 +1,7 @@
 //! Which scope of one capture is which scope of the other.
 //!
-//! A scope is its name. Where several call sites of a capture have the same name, their places tell them apart, and places move when
-//! the code is edited. So of the call sites of one name:
+//! A scope is its name. Where several call sites of a capture have the same name, their places tell
+//! them apart, and places move when the code is edited. So of the call sites of one name:
 //!
 //! 1. In a file with as many of them before as after, they pair in the order of their lines.
 //! 2. In other files, those on the same line pair.
@@ -55,7 +55,8 @@ impl Pair {
         }
     }
 
-    /// Returns the statistics by which it is sorted and named: those after, or before if it is gone.
+    /// Returns the statistics by which it is sorted and named: those after, or before if it is
+    /// gone.
     pub(super) fn shown(&self) -> &ScopeStats {
         match self {
             Self::Both { after, .. } => after,

@@ -1,4 +1,5 @@
-//! A comparison as a table, as Markdown and as JSON. The fields of JSON are documented in `docs/command.md`; they are only ever added to.
+//! A comparison as a table, as Markdown and as JSON. The fields of JSON are documented in
+//! `docs/command.md`; they are only ever added to.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,7 +1,9 @@
-//! The formats that `vor export` writes. A new one is a variant of [`Format`] and an arm in [`Format::sink`].
+//! The formats that `vor export` writes. A new one is a variant of [`Format`] and an arm in
+//! [`Format::sink`].
 //!
-//! What a format needs its sink says itself, in [`FrameSink::interest`]: batches come as they are in the capture, trees frame by
-//! frame, one in memory at a time, and frames without spans otherwise.
+//! What a format needs its sink says itself, in [`FrameSink::interest`]: batches come as they are
+//! in the capture, trees frame by frame, one in memory at a time, and frames without spans
+//! otherwise.
 
 use std::io::BufWriter;
 
@@ -42,9 +44,11 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Makes the exporter. `finish` must flush the writer, since an export is kept or given up then.
+    /// Makes the exporter. `finish` must flush the writer, since an export is kept or given up
+    /// then.
     ///
-    /// `labels` are arguments that become labels of a profile. `catalog` knows all names and columns of the capture. Nothing may be written before the first batch or frame.
+    /// `labels` are arguments that become labels of a profile. `catalog` knows all names and
+    /// columns of the capture. Nothing may be written before the first batch or frame.
     pub(super) fn sink(
         self,
         writer: BufWriter<Writer>,

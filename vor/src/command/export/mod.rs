@@ -1,7 +1,8 @@
 //! `vor export`: a capture in the formats of other programs.
 //!
-//! A whole capture is streamed batch by batch. Chosen frames, and formats of trees (which need to know the depth of each span), go frame by frame
-//! through trees, of which one is in memory at a time. Either way a [`Filter`] leaves of the spans what was asked for.
+//! A whole capture is streamed batch by batch. Chosen frames, and formats of trees (which need to
+//! know the depth of each span), go frame by frame through trees, of which one is in memory at a
+//! time. Either way a [`Filter`] leaves of the spans what was asked for.
 
 mod format;
 #[cfg(feature = "parquet")]
@@ -38,13 +39,15 @@ const MAX_SPANS: usize = 1 << 23;
 
 /// Writes a capture in the format of another program.
 ///
-/// What is damaged is left out and told, with exit code 3. An output file is complete or not there: it gets its name at the end.
+/// What is damaged is left out and told, with exit code 3. An output file is complete or not there:
+/// it gets its name at the end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to write.
     #[arg(long, value_name = "FORMAT")]
     to: Format,
-    /// Where to write it; without it, or with `-`, to stdout. An existing file is replaced, unless it is a capture.
+    /// Where to write it; without it, or with `-`, to stdout. An existing file is replaced, unless
+    /// it is a capture.
     #[arg(short = 'o', long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Only these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
@@ -53,10 +56,12 @@ pub(crate) struct Args {
     /// Only the N slowest frames, in the order of time.
     #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
     slowest: Option<usize>,
-    /// Only threads of this name, in which * stands for any text and ? for any character; may be given several times.
+    /// Only threads of this name, in which * stands for any text and ? for any character; may be
+    /// given several times.
     #[arg(long, value_name = "GLOB")]
     thread: Vec<Pattern>,
-    /// Only spans of this name, in which * stands for any text and ? for any character; may be given several times.
+    /// Only spans of this name, in which * stands for any text and ? for any character; may be
+    /// given several times.
     #[arg(long, value_name = "GLOB")]
     name: Vec<Pattern>,
     /// Only spans of at least so many microseconds.
@@ -77,7 +82,8 @@ pub(crate) struct Args {
 fn microseconds(text: &str) -> Result<u64, String> {
     let us = text.parse::<f64>().ok();
     match us.filter(|us| (0.0..1e15).contains(us)) {
-        // Lengths are whole nanoseconds. What a product of decimals has too much must not make one more of it.
+        // Lengths are whole nanoseconds. What a product of decimals has too much must not make one
+        // more of it.
         Some(us) => Ok((us * 1e3 - 1e-4).ceil() as u64),
         None => Err(format!("microseconds were expected, found `{text}`")),
     }

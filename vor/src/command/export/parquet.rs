@@ -16,7 +16,8 @@ pub(super) struct Options {
     /// Which table a Parquet file holds: `spans` unless this says otherwise.
     #[arg(long, value_name = "TABLE")]
     table: Option<Table>,
-    /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`, by `date` (of UTC), or by `host,date`.
+    /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`,
+    /// by `date` (of UTC), or by `host,date`.
     #[arg(long, value_name = "COLUMNS", conflicts_with = "table", requires = "output")]
     partition: Option<String>,
     /// The machine that the capture is from, instead of the one that it names.

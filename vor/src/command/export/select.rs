@@ -1,12 +1,14 @@
 //! Which spans an export takes: those of some threads, of some names, of some length.
 //!
-//! A filter takes batches and leaves of each the spans that are wanted, in their order. What is left is a batch as any other, so exporters need not know:
-//! streaming ones get it as it is, and for the others a [`TreeBuilder`] makes trees of it, in which a span whose
-//! parent is gone hangs below the next one around it that is left.
+//! A filter takes batches and leaves of each the spans that are wanted, in their order. What is
+//! left is a batch as any other, so exporters need not know: streaming ones get it as it is, and
+//! for the others a [`TreeBuilder`] makes trees of it, in which a span whose parent is gone hangs
+//! below the next one around it that is left.
 //!
-//! A thread that is not wanted goes with its messages, tasks and drops. Names choose tasks by that of their scope, and messages by their text, which
-//! is what viewers show as their name. Lengths choose spans and tasks; how long a task is, is not known before its end, so with a length what happened in tasks is left out. Flows go
-//! from span to span, and are left out where spans are.
+//! A thread that is not wanted goes with its messages, tasks and drops. Names choose tasks by that
+//! of their scope, and messages by their text, which is what viewers show as their name. Lengths
+//! choose spans and tasks; how long a task is, is not known before its end, so with a length what
+//! happened in tasks is left out. Flows go from span to span, and are left out where spans are.
 
 use std::sync::Arc;
 
@@ -70,7 +72,8 @@ impl Filter {
         self.taken += (batch.span_count() + batch.async_span_count()) as u64;
     }
 
-    /// Makes a frame whose trees hold what is wanted of those of another, and the batch that they come from.
+    /// Makes a frame whose trees hold what is wanted of those of another, and the batch that they
+    /// come from.
     pub(crate) fn rebuild(
         &mut self,
         frame: &FrameSnapshot,
@@ -90,7 +93,8 @@ impl Filter {
         (batch, head)
     }
 
-    /// Notes which names of a catalog are wanted. Lost declarations may turn up in a later one, so nothing is kept of what was said before.
+    /// Notes which names of a catalog are wanted. Lost declarations may turn up in a later one, so
+    /// nothing is kept of what was said before.
     fn judge(&mut self, catalog: &Arc<Catalog>) {
         let Self { threads, names, .. } = &*self;
         let sites = 0..=u32::try_from(catalog.sites.len()).unwrap_or(u32::MAX);
@@ -120,7 +124,8 @@ impl Filter {
             && (self.min_ns == 0 || timeline.duration_ns(start_ticks, duration_ticks) >= self.min_ns)
     }
 
-    /// Moves the wanted spans of a thread to the front of its columns, and their arguments with them.
+    /// Moves the wanted spans of a thread to the front of its columns, and their arguments with
+    /// them.
     fn retain_spans(&self, timeline: &Timeline, thread: &mut ThreadBatch) {
         let mut left = 0;
         let mut left_args = 0;
@@ -224,7 +229,8 @@ mod tests {
         spans
     }
 
-    /// Spans and tasks of any threads, sites and lengths: a filter does not look at how they nest. Some ids are not declared.
+    /// Spans and tasks of any threads, sites and lengths: a filter does not look at how they nest.
+    /// Some ids are not declared.
     fn batches() -> impl Strategy<Value = SpanBatch> {
         let span = (
             0_u64..1_000,
@@ -311,7 +317,8 @@ mod tests {
 
     #[test]
     fn trees_are_made_of_what_is_left() {
-        // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly inside the first.
+        // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly
+        // inside the first.
         let thread = ThreadBatch {
             start_ticks: vec![20, 10, 0],
             duration_ticks: vec![10, 40, 100],

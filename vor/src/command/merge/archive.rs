@@ -1,7 +1,8 @@
 //! Captures as an archive of traces, with the manifest by which Perfetto puts them together.
 //!
-//! The manifest (<https://perfetto.dev/docs/reference/perfetto-manifest>) says from which machine each trace is: those of one machine share its clock, and those of
-//! different ones are related by the wall clock, which each trace has a reading of.
+//! The manifest (<https://perfetto.dev/docs/reference/perfetto-manifest>) says from which machine
+//! each trace is: those of one machine share its clock, and those of different ones are related by
+//! the wall clock, which each trace has a reading of.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -11,7 +12,8 @@ use super::{Merge, Part, host};
 use crate::command::failure::Failure;
 use crate::command::source::Source;
 
-/// Writes an archive. A member's length stands before it, so each trace goes to a temporary file first.
+/// Writes an archive. A member's length stands before it, so each trace goes to a temporary file
+/// first.
 pub(super) fn write(
     merge: &mut Merge<'_>,
     writer: impl Write + Send,
@@ -45,7 +47,8 @@ pub(super) fn write(
         manifest.as_bytes(),
     )
     .map_err(|error| merge.failed(error.into()))?;
-    // Of one machine's traces no two may number their sequences alike: each sequence has a clock of its own.
+    // Of one machine's traces no two may number their sequences alike: each sequence has a clock of
+    // its own.
     let mut sequence = 1;
     for ((source, mut part), name) in sources.iter_mut().zip(parts).zip(&names) {
         let failed = |error: std::io::Error| Failure::export(Some(merge.path), error.into());

@@ -1,8 +1,10 @@
 //! The time axis of captures that are put together.
 //!
-//! The counter of a processor means the same to all programs since the machine was started, so captures of one start are put together by their very ticks, whatever each
-//! recorder thought of the time: one of them says what the ticks are. Where the counter is another one, the time since the start of the machine is what they share. Different machines
-//! share nothing but the wall clock.
+//! The counter of a processor means the same to all programs since the machine was started, so
+//! captures of one start are put together by their very ticks, whatever each recorder thought of
+//! the time: one of them says what the ticks are. Where the counter is another one, the time since
+//! the start of the machine is what they share. Different machines share nothing but the wall
+//! clock.
 
 use std::sync::Arc;
 

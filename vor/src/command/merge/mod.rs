@@ -1,7 +1,8 @@
 //! `vor merge`: captures of several processes as one trace, on one time axis.
 //!
-//! Each capture is exported as it would be by itself, one after the other: what a trace says of a process stands in sequences of packets of that process, so the parts need
-//! only follow one another. What is common to them, the [`Axis`], is decided before.
+//! Each capture is exported as it would be by itself, one after the other: what a trace says of a
+//! process stands in sequences of packets of that process, so the parts need only follow one
+//! another. What is common to them, the [`Axis`], is decided before.
 
 mod archive;
 mod axis;
@@ -27,12 +28,15 @@ use crate::command::source::{Source, is_damaged};
 
 /// Puts captures of several processes on one time axis, as one Perfetto trace.
 ///
-/// Captures of the same start of one machine are put together to the tick of their clock; those of different machines by the wall clocks of these, and a line says how far off
-/// that may be. What is damaged is left out and told, with exit code 3. An output file is complete or not there: it gets its name at the end.
+/// Captures of the same start of one machine are put together to the tick of their clock; those of
+/// different machines by the wall clocks of these, and a line says how far off that may be. What is
+/// damaged is left out and told, with exit code 3. An output file is complete or not there: it gets
+/// its name at the end.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to write the trace; `-` is stdout. An existing file is replaced, unless it is a capture. With the ending .tar it is an archive of one trace for each capture,
-    /// with a manifest that tells Perfetto which machine each is from.
+    /// Where to write the trace; `-` is stdout. An existing file is replaced, unless it is a
+    /// capture. With the ending .tar it is an archive of one trace for each capture, with a
+    /// manifest that tells Perfetto which machine each is from.
     #[arg(short = 'o', long, value_name = "OUT")]
     output: PathBuf,
     /// The captures.
@@ -100,7 +104,8 @@ impl Merge<'_> {
         writer.flush().map_err(|error| self.failed(error.into()))
     }
 
-    /// Writes one capture as a trace whose sequences have the numbers from `sequence` on; returns the next one.
+    /// Writes one capture as a trace whose sequences have the numbers from `sequence` on; returns
+    /// the next one.
     fn trace(
         &mut self,
         writer: impl Write + Send,
@@ -165,7 +170,8 @@ impl Part {
 /// Process numbers that no system gives begin here; Linux stays below 2^22.
 const FIRST_MADE_PID: u32 = 1 << 30;
 
-/// Gives each capture a process of its own: viewers take equal numbers for one process, though they may be of different machines.
+/// Gives each capture a process of its own: viewers take equal numbers for one process, though they
+/// may be of different machines.
 fn parts(sources: &[Source], axis: &Axis) -> Vec<Part> {
     let mut taken = HashSet::new();
     let hosts: HashSet<&str> = sources.iter().map(host).collect();

@@ -1,7 +1,8 @@
 //! How captures are chosen in a browser: dropped on the page, or by their address.
 //!
-//! Both take time, and nothing may wait for it: what arrives is put into an inbox, from which the next pass takes it. A newer choice takes the place of one that is still
-//! on its way, which then arrives for nobody.
+//! Both take time, and nothing may wait for it: what arrives is put into an inbox, from which the
+//! next pass takes it. A newer choice takes the place of one that is still on its way, which then
+//! arrives for nobody.
 
 use std::cell::RefCell;
 use std::rc::Rc;

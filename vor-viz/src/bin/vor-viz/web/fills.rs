@@ -1,8 +1,11 @@
 //! Large rectangles of one colour, cleared in place of drawn.
 //!
-//! Where the processor draws what a GPU should, each pixel of a triangle costs it a look into a texture, some 15 ns of it, and the grounds of panels and charts cover the page one and a half times. To clear a
-//! rectangle sets the same pixels in less than half of the time, and the page is cleared before all else for nearly nothing. So what a pass wants filled is looked through before it is drawn: what
-//! has the colour that the page is cleared with, and nothing below it, is left out, and other large rectangles become callbacks that clear.
+//! Where the processor draws what a GPU should, each pixel of a triangle costs it a look into a
+//! texture, some 15 ns of it, and the grounds of panels and charts cover the page one and a half
+//! times. To clear a rectangle sets the same pixels in less than half of the time, and the page is
+//! cleared before all else for nearly nothing. So what a pass wants filled is looked through before
+//! it is drawn: what has the colour that the page is cleared with, and nothing below it, is left
+//! out, and other large rectangles become callbacks that clear.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +17,8 @@ use egui::{Color32, Context, CornerRadius, FullOutput, Plugin, Rect, Shape, Visu
 use wasm_bindgen::JsCast as _;
 use web_sys::{HtmlCanvasElement, WebGl2RenderingContext};
 
-/// Least area of a rectangle that is cleared, in points: of a small one, a draw call less in a row costs more than its pixels.
+/// Least area of a rectangle that is cleared, in points: of a small one, a draw call less in a row
+/// costs more than its pixels.
 const LEAST_AREA: f32 = 8_192.0;
 
 thread_local! {
@@ -78,7 +82,8 @@ fn is_bare(shapes: &[ClippedShape], rect: Rect) -> bool {
     !shapes.iter().any(touches)
 }
 
-/// Returns what clears a rectangle, where that is cut; `None` where it is small or more than a fill.
+/// Returns what clears a rectangle, where that is cut; `None` where it is small or more than a
+/// fill.
 fn cleared(shape: &RectShape, clip: Rect, pixels_per_point: f32) -> Option<PaintCallback> {
     let is_plain = shape.corner_radius == CornerRadius::ZERO
         && shape.stroke.is_empty()

@@ -1,7 +1,8 @@
 //! The viewer in a page.
 //!
-//! The page has a canvas called `vor` and a place for a message called `message` (`web/index.html`). Captures named by the parameter `url` of the page's address are
-//! fetched at once; there may be two.
+//! The page has a canvas called `vor` and a place for a message called `message`
+//! (`web/index.html`). Captures named by the parameter `url` of the page's address are fetched at
+//! once; there may be two.
 //!
 //! Scripts can look at `window.vorViz`, which is kept up to date in each pass:
 //!
@@ -81,7 +82,8 @@ async fn run() -> Result<(), JsValue> {
         Ok(app)
     };
     let options = eframe::WebOptions {
-        // There are no gradients to smooth, and it is work for each pixel where the processor draws.
+        // There are no gradients to smooth, and it is work for each pixel where the processor
+        // draws.
         dithering: false,
         ..eframe::WebOptions::default()
     };
