@@ -1,10 +1,12 @@
-//! The panel's API without a window: functions and a whole `impl` measured, metrics of one's own, and the loop around [`PanelState`](vor::viz::PanelState).
+//! The panel's API without a window: functions and a whole `impl` measured, metrics of one's own,
+//! and the loop around [`PanelState`](vor::viz::PanelState).
 //!
 //! ```text
 //! cargo run --release --example custom_metrics --features viz
 //! ```
 //!
-//! A swarm flies about for 120 frames. egui runs as it would in a window, but nobody sees its pictures; at the end the example prints what the panel knows.
+//! A swarm flies about for 120 frames. egui runs as it would in a window, but nobody sees its
+//! pictures; at the end the example prints what the panel knows.
 
 use std::collections::VecDeque;
 use std::io::Write;

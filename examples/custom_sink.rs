@@ -4,7 +4,8 @@
 //! cargo run --release --example custom_sink
 //! ```
 //!
-//! The program moves particles. Most frames sort a few of them, and one in forty all; the sink finds those without being told.
+//! The program moves particles. Most frames sort a few of them, and one in forty all; the sink
+//! finds those without being told.
 
 use std::io::{self, Write};
 use std::sync::Arc;

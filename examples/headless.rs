@@ -1,12 +1,14 @@
-//! A training loop without a window: loss and speed as metrics, a frame per step, and the capture read back.
+//! A training loop without a window: loss and speed as metrics, a frame per step, and the capture
+//! read back.
 //!
 //! ```text
 //! cargo run --release --example headless
 //! VOR_RECORD=run.vor VOR_RECORD_FLAME=1 cargo run --release --example headless
 //! ```
 //!
-//! The network is a perceptron with one hidden layer. It learns which points of a square lie inside a circle; the points come from a seeded
-//! generator, so every run learns the same. Without `VOR_RECORD_FLAME` the capture holds metrics only: tens of bytes per step.
+//! The network is a perceptron with one hidden layer. It learns which points of a square lie inside
+//! a circle; the points come from a seeded generator, so every run learns the same. Without
+//! `VOR_RECORD_FLAME` the capture holds metrics only: tens of bytes per step.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -122,7 +124,8 @@ fn generate(generator: &mut Generator) -> Vec<Sample> {
     (0..BATCH).map(sample).collect()
 }
 
-/// Two inputs, a hidden layer with `tanh`, and one logistic output. The last weight of each row is its bias.
+/// Two inputs, a hidden layer with `tanh`, and one logistic output. The last weight of each row is
+/// its bias.
 #[derive(Clone, Debug)]
 struct Network {
     hidden: [[f32; 3]; HIDDEN],
@@ -194,7 +197,8 @@ impl Network {
         }
     }
 
-    /// Returns the hidden layer and the prediction. Called for every sample, and shorter than a scope is worth.
+    /// Returns the hidden layer and the prediction. Called for every sample, and shorter than a
+    /// scope is worth.
     #[vor::skip]
     fn forward(&self, point: [f32; 2]) -> ([f32; HIDDEN], f32) {
         let hidden = self

@@ -4,8 +4,9 @@
 //! cargo run --release --example heap
 //! ```
 //!
-//! The allocator of the program keeps what is in use by the scopes that allocated it, of every object. A snapshot after the first requests and one after many
-//! more differ by what the requests between them left behind: a leak has a stack and a size.
+//! The allocator of the program keeps what is in use by the scopes that allocated it, of every
+//! object. A snapshot after the first requests and one after many more differ by what the requests
+//! between them left behind: a leak has a stack and a size.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 
 use vor_examples::Outcome;
 
-/// Knows every object. `.sampled(vor::DEFAULT_SAMPLE_BYTES)` estimates the same at a fraction of the cost, for programs in production.
+/// Knows every object. `.sampled(vor::DEFAULT_SAMPLE_BYTES)` estimates the same at a fraction of
+/// the cost, for programs in production.
 #[global_allocator]
 static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system().exact();
 
@@ -24,7 +26,8 @@ const SESSION_BYTES: usize = 1000;
 const WARM_UP_REQUESTS: u64 = 100;
 const REQUESTS: u64 = 1000;
 
-/// Replies to the last few pages, which is meant to be there, and sessions, which are never dropped.
+/// Replies to the last few pages, which is meant to be there, and sessions, which are never
+/// dropped.
 #[derive(Default)]
 struct Server {
     pages: HashMap<u64, Vec<u8>>,

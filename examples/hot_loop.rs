@@ -4,8 +4,9 @@
 //! cargo run --release --example hot_loop
 //! ```
 //!
-//! First the price of an empty scope beside that of the two clock readings in it, as `calibrate()` measures them on this machine. Then a
-//! checksum over small blocks: bare, with a scope around each, and with what people write by hand, two `Instant`s around each.
+//! First the price of an empty scope beside that of the two clock readings in it, as `calibrate()`
+//! measures them on this machine. Then a checksum over small blocks: bare, with a scope around
+//! each, and with what people write by hand, two `Instant`s around each.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -91,7 +92,8 @@ fn checksum_with_instants(sum: u32, block: &[u8]) -> u32 {
     sum
 }
 
-/// Sums up block after block. Each begins with the sum of the one before, so the processor cannot overlap them where nothing stands between.
+/// Sums up block after block. Each begins with the sum of the one before, so the processor cannot
+/// overlap them where nothing stands between.
 fn nanoseconds_per_block(input: &[u8], work: fn(u32, &[u8]) -> u32) -> f64 {
     let begin = Instant::now();
     let blocks = input.chunks_exact(BLOCK_BYTES);

@@ -4,8 +4,9 @@
 //! cargo run --release --example live_panel --features viz
 //! ```
 //!
-//! Particles fall and bounce; the slider says how many. Worker threads compute them in slices, and each frame's work is in the panel some milliseconds later: pause it, click a bar,
-//! scroll over the flame chart, press `?`.
+//! Particles fall and bounce; the slider says how many. Worker threads compute them in slices, and
+//! each frame's work is in the panel some milliseconds later: pause it, click a bar, scroll over
+//! the flame chart, press `?`.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -36,7 +37,8 @@ impl App {
             let (sender, receiver) = channel::<Slice>();
             let finished = finished.clone();
             let worker = std::thread::Builder::new().name(format!("worker {}", i + 1));
-            // Without the thread its slices come back to nobody, and the particles of them stand still.
+            // Without the thread its slices come back to nobody, and the particles of them stand
+            // still.
             let _ = worker.spawn(move || {
                 for mut slice in receiver {
                     slice.bounces = advance(&mut slice.particles);

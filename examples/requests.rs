@@ -1,12 +1,15 @@
-//! A server with three hundred requests open at once: what belongs to no single thread, in a trace for Perfetto.
+//! A server with three hundred requests open at once: what belongs to no single thread, in a trace
+//! for Perfetto.
 //!
 //! ```text
 //! cargo run --release --example requests -- requests.pftrace
 //! ```
 //!
-//! Three threads poll the requests, whichever is free. A request asks the storage twice, and while the answer is under way its thread polls others. So no
-//! call stack shows a request as a whole: its life is an asynchronous span with steps, its future a task whose polls say when it ran and where, and flows lead from
-//! each question to where the storage reads the page, and on to where the request goes on. Open the file in `ui.perfetto.dev`.
+//! Three threads poll the requests, whichever is free. A request asks the storage twice, and while
+//! the answer is under way its thread polls others. So no call stack shows a request as a whole:
+//! its life is an asynchronous span with steps, its future a task whose polls say when it ran and
+//! where, and flows lead from each question to where the storage reads the page, and on to where
+//! the request goes on. Open the file in `ui.perfetto.dev`.
 
 use std::future::Future;
 use std::io::Write;

@@ -1,8 +1,10 @@
 //! A web server that is instrumented with `tracing` alone, and what vor costs it.
 //!
-//! Run it without arguments: it starts servers as processes of their own, sends them requests in turn, and prints the CPU time that each takes for one, and how much of
-//! it the threads took that are vor's own. Servers with vor are compared with those that have a subscriber which does nothing, in pairs that follow each other, since
-//! requests per second say little on a busy machine. `traced_server FOLDER` leaves captures of the servers with vor there.
+//! Run it without arguments: it starts servers as processes of their own, sends them requests in
+//! turn, and prints the CPU time that each takes for one, and how much of it the threads took that
+//! are vor's own. Servers with vor are compared with those that have a subscriber which does
+//! nothing, in pairs that follow each other, since requests per second say little on a busy
+//! machine. `traced_server FOLDER` leaves captures of the servers with vor there.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -146,7 +148,8 @@ fn render(rows: &[u64]) -> String {
     text
 }
 
-/// Returns the CPU time of all threads of this process, and of those of them that are vor's own, in nanoseconds.
+/// Returns the CPU time of all threads of this process, and of those of them that are vor's own, in
+/// nanoseconds.
 fn cpu_ns() -> String {
     let (mut all, mut of_vor) = (0, 0);
     for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -200,7 +203,8 @@ impl Client {
         Ok([all.parse()?, of_vor.parse()?])
     }
 
-    /// Returns the CPU time that the server takes for each of so many requests, and how much of it its threads take that are vor's own, in nanoseconds.
+    /// Returns the CPU time that the server takes for each of so many requests, and how much of it
+    /// its threads take that are vor's own, in nanoseconds.
     fn measure(&mut self, requests: u64) -> Result<[f64; 2], Box<dyn Error>> {
         let before = self.cpu_ns()?;
         for i in 0..requests {

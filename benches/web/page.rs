@@ -23,7 +23,8 @@ extern "C" {
 }
 
 const ROUNDS: usize = 100;
-/// Passes of a loop, which take milliseconds: browsers round their clock to a tenth of one. What all loops record in a round, and before the first, fits a ring.
+/// Passes of a loop, which take milliseconds: browsers round their clock to a tenth of one. What
+/// all loops record in a round, and before the first, fits a ring.
 const PASSES: u32 = 25_000;
 
 /// What was in the frames.
@@ -82,7 +83,8 @@ fn texts(texts: impl IntoIterator<Item = String>) -> Array {
     texts.into_iter().map(JsValue::from).collect()
 }
 
-/// Returns each contestant's name, its nanoseconds, and how many times two readings of the clock it took.
+/// Returns each contestant's name, its nanoseconds, and how many times two readings of the clock it
+/// took.
 fn measure() -> Vec<(&'static str, f64, f64)> {
     let names = [
         "two clock readings",
@@ -128,7 +130,8 @@ fn measure() -> Vec<(&'static str, f64, f64)> {
     names.into_iter().zip(&times).map(found).collect()
 }
 
-/// Returns the names of the scopes in a frame of puffin's, in which there is one of puffin's own macro and one of vor's.
+/// Returns the names of the scopes in a frame of puffin's, in which there is one of puffin's own
+/// macro and one of vor's.
 fn puffin_frame() -> Vec<String> {
     let names = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&names);

@@ -4,9 +4,10 @@
 //! cargo run --release -p vor-examples --features fleet --example fleet -- <folder> [captures]
 //! ```
 //!
-//! Some hosts run a server in two versions, for two days, each process with a capture of its own; in the newer version `decode` is half as slow again
-//! since the second day. The program writes these captures, exports them to Parquet, by host and date, and writes beside them what
-//! the library's own statistics say, for `ask.py` to compare:
+//! Some hosts run a server in two versions, for two days, each process with a capture of its own;
+//! in the newer version `decode` is half as slow again since the second day. The program writes
+//! these captures, exports them to Parquet, by host and date, and writes beside them what the
+//! library's own statistics say, for `ask.py` to compare:
 //!
 //! ```text
 //! <folder>/captures/web-3-0042.vor                                       a capture per process
@@ -81,7 +82,8 @@ fn make(out: &mut dyn Write, folder: &Path, captures: usize) -> Outcome {
     Ok(())
 }
 
-/// Exports a capture, and adds its spans to what the fleet's are expected to say; returns how many they are.
+/// Exports a capture, and adds its spans to what the fleet's are expected to say; returns how many
+/// they are.
 fn export(
     capture: &Path,
     data: &Path,
@@ -95,7 +97,8 @@ fn export(
         version: Some(process.version.to_owned()),
     };
     let mut data = Dataset::new(data, &stem, &Partition::list("host,date")?, origin)?;
-    // Threads have the same numbers in all captures, so each capture has statistics of its own first.
+    // Threads have the same numbers in all captures, so each capture has statistics of its own
+    // first.
     let mut own = StatsBuilder::new();
     let mut reader = Reader::open(capture)?;
     while let Some(event) = reader.next_event()? {
@@ -126,7 +129,8 @@ fn export(
     Ok(own.span_count())
 }
 
-/// Returns a line per host, version and scope: count, sum, sum of self times, the exact 99th percentile, and the statistics' own.
+/// Returns a line per host, version and scope: count, sum, sum of self times, the exact 99th
+/// percentile, and the statistics' own.
 fn expected(statistics: &Statistics, mut lengths: Lengths) -> Result<String, std::fmt::Error> {
     let catalog = server::catalog(&Process::of_fleet(0, 1));
     let mut table = String::from("host\tversion\tname\tcount\tsum_ns\tself_sum_ns\texact_p99_ns\tp99_ns\n");

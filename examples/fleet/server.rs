@@ -1,7 +1,8 @@
-//! A process of the fleet: a server whose capture is made of numbers from a seed, without a recording.
+//! A process of the fleet: a server whose capture is made of numbers from a seed, without a
+//! recording.
 //!
-//! Each frame is a request: `request` around `parse`, some `query`, each around a `decode`, and `render`. Lengths have a long tail, as
-//! those of real work have.
+//! Each frame is a request: `request` around `parse`, some `query`, each around a `decode`, and
+//! `render`. Lengths have a long tail, as those of real work have.
 
 use std::sync::Arc;
 

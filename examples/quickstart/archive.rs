@@ -1,11 +1,13 @@
-//! The archive that the quickstart writes: files cut into blocks, each compressed on its own, in whatever order they come.
+//! The archive that the quickstart writes: files cut into blocks, each compressed on its own, in
+//! whatever order they come.
 //!
 //! ```text
 //! archive = "vorpack1" | block… | 0xffff
 //! block   = path_len u16 | path | offset u64 | raw_len u32 | packed_len u32 | packed
 //! ```
 //!
-//! Integers are little-endian, and what is packed is a raw LZ4 block. Every block names its file, so blocks need no order and the archive no table.
+//! Integers are little-endian, and what is packed is a raw LZ4 block. Every block names its file,
+//! so blocks need no order and the archive no table.
 
 use std::io::{self, Write};
 
@@ -16,7 +18,8 @@ const END: u16 = u16::MAX;
 /// A piece of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Path of the file below the packed folder, with `/` between its parts. What is not UTF-8 in it is replaced.
+    /// Path of the file below the packed folder, with `/` between its parts. What is not UTF-8 in
+    /// it is replaced.
     pub path: String,
     /// Where the piece begins in the file, in bytes.
     pub offset: u64,

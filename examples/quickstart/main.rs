@@ -1,10 +1,12 @@
-//! Packs a folder into a compressed archive with several threads, records itself doing so, and says what was slow.
+//! Packs a folder into a compressed archive with several threads, records itself doing so, and says
+//! what was slow.
 //!
 //! ```text
 //! cargo run --release --example quickstart [FOLDER]
 //! ```
 //!
-//! Without a folder it packs the files of this repository. The capture goes to `$VOR_RECORD`, or into the temporary folder.
+//! Without a folder it packs the files of this repository. The capture goes to `$VOR_RECORD`, or
+//! into the temporary folder.
 
 mod archive;
 mod pipeline;
@@ -26,7 +28,8 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
         return Ok(());
     }
     let folder = folder_to_pack()?;
-    // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the other variables hold.
+    // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the
+    // other variables hold.
     vor_examples::config("quickstart")
         .spans(true)
         .statistics(true)
@@ -65,7 +68,8 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Returns where the archive goes: into the temporary folder, under the name of a capture that is there.
+/// Returns where the archive goes: into the temporary folder, under the name of a capture that is
+/// there.
 fn archive_path(capture: Option<&Path>) -> PathBuf {
     let temporary = std::env::temp_dir();
     let name = capture

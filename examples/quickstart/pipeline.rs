@@ -4,8 +4,9 @@
 //! walker ──paths──▶ readers ──blocks──▶ compressors ──packed──▶ writer
 //! ```
 //!
-//! Each arrow is a bounded queue, so a slow stage holds up the ones before it and memory stays small, whatever the folder holds. The writer ends a
-//! frame every [`BATCH_BLOCKS`] blocks; what the stages count and measure in between belongs to that frame.
+//! Each arrow is a bounded queue, so a slow stage holds up the ones before it and memory stays
+//! small, whatever the folder holds. The writer ends a frame every [`BATCH_BLOCKS`] blocks; what
+//! the stages count and measure in between belongs to that frame.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write as _};
@@ -44,7 +45,8 @@ pub struct Totals {
     pub packed_bytes: u64,
 }
 
-/// Packs `folder` into an archive at `archive`. Files at the paths in `without` are left out, and so is the archive itself.
+/// Packs `folder` into an archive at `archive`. Files at the paths in `without` are left out, and
+/// so is the archive itself.
 pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<Totals> {
     for (name, unit) in [
         ("throughput", "MB/s"),
@@ -150,7 +152,8 @@ impl Walker<'_> {
         self.walk(folder);
     }
 
-    /// Hands on the files of a folder and walks its folders. Links are not followed, so there are no circles.
+    /// Hands on the files of a folder and walks its folders. Links are not followed, so there are
+    /// no circles.
     fn walk(&self, folder: &Path) {
         let entries = match self.list(folder) {
             Ok(entries) => entries,
@@ -181,7 +184,8 @@ impl Walker<'_> {
     }
 }
 
-/// Returns whether a folder holds what can be made again: git's own files, and caches, which say so by a tag (cargo's `target` does).
+/// Returns whether a folder holds what can be made again: git's own files, and caches, which say so
+/// by a tag (cargo's `target` does).
 fn is_left_out(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == ".git") || folder.join("CACHEDIR.TAG").exists()
 }

@@ -1,4 +1,5 @@
-//! What the examples share: where captures go, how they end, how a table of scopes looks, and random numbers that are the same in every run.
+//! What the examples share: where captures go, how they end, how a table of scopes looks, and
+//! random numbers that are the same in every run.
 
 #[cfg(feature = "viz")]
 pub mod particles;
@@ -18,8 +19,8 @@ pub type Outcome = Result<(), Box<dyn Error>>;
 
 /// Runs an example with stdout to write to.
 ///
-/// An error is one line on stderr and exit code 2. A reader that has seen enough (`… | head -1`) is none; the example ends early then, and its
-/// capture is finished like any other.
+/// An error is one line on stderr and exit code 2. A reader that has seen enough (`… | head -1`) is
+/// none; the example ends early then, and its capture is finished like any other.
 pub fn run(example: impl FnOnce(&mut dyn Write) -> Outcome) -> ExitCode {
     let mut out = io::stdout().lock();
     let outcome = example(&mut out).and_then(|()| Ok(out.flush()?));
@@ -49,10 +50,12 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Returns the settings of the environment; without `VOR_RECORD`, the capture goes to `vor-<example>.vor` in the temporary folder.
+/// Returns the settings of the environment; without `VOR_RECORD`, the capture goes to
+/// `vor-<example>.vor` in the temporary folder.
 ///
-/// vor never overwrites a capture; it keeps the earlier one under another name. The temporary folder is no place to collect them, so what an
-/// earlier run of the example left there is removed, unless it is being written: then this run takes a name with its process id.
+/// vor never overwrites a capture; it keeps the earlier one under another name. The temporary
+/// folder is no place to collect them, so what an earlier run of the example left there is removed,
+/// unless it is being written: then this run takes a name with its process id.
 #[must_use]
 pub fn config(example: &str) -> vor::Config {
     let config = vor::Config::from_env();

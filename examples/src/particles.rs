@@ -45,7 +45,8 @@ impl Particles {
         }
     }
 
-    /// Moves all of them for one frame, in so many slices, each of which is a scope; returns how many bounced.
+    /// Moves all of them for one frame, in so many slices, each of which is a scope; returns how
+    /// many bounced.
     #[vor::profile]
     pub fn simulate(&mut self, slices: usize) -> usize {
         self.spawn();

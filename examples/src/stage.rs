@@ -1,4 +1,5 @@
-//! What the examples with a panel show: particles, a slider that says how many, and the panel below them.
+//! What the examples with a panel show: particles, a slider that says how many, and the panel below
+//! them.
 
 use std::collections::VecDeque;
 

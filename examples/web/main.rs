@@ -1,4 +1,5 @@
-//! The live panel in a page: particles move above, and below stands what they cost. The same scopes stand in the Performance panel of the browser's developer tools.
+//! The live panel in a page: particles move above, and below stands what they cost. The same scopes
+//! stand in the Performance panel of the browser's developer tools.
 //!
 //! ```text
 //! cargo build --profile web --target wasm32-unknown-unknown -p vor-examples --bin web --features web
@@ -6,9 +7,11 @@
 //! cp examples/web/index.html demo
 //! ```
 //!
-//! Any server of static files shows the folder then. A page has one thread, and no worker of vor's: frames are finished inside their marks, and are in the panel at once.
+//! Any server of static files shows the folder then. A page has one thread, and no worker of vor's:
+//! frames are finished inside their marks, and are in the panel at once.
 //!
-//! Loaded by a worker, which has no page to draw into, the program moves particles for a few frames, and ends: its scopes stand on the worker's own timeline.
+//! Loaded by a worker, which has no page to draw into, the program moves particles for a few
+//! frames, and ends: its scopes stand on the worker's own timeline.
 
 #[cfg(target_arch = "wasm32")]
 mod demo;

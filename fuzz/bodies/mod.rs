@@ -1,6 +1,8 @@
-//! What the fuzz targets do with their bytes: read them in every way, and hold the readers to what they promise of any input.
+//! What the fuzz targets do with their bytes: read them in every way, and hold the readers to what
+//! they promise of any input.
 //!
-//! vor-core's ordinary tests run the same functions over the committed corpus, so an input that once failed is tested everywhere.
+//! vor-core's ordinary tests run the same functions over the committed corpus, so an input that
+//! once failed is tested everywhere.
 
 #![allow(dead_code, reason = "each target uses its own function")]
 
@@ -12,7 +14,8 @@ use vor_core::reader::{Capture, Reader, Recovered};
 /// Frames that a target looks at; a small file can declare more than are worth the time.
 const MAX_FRAMES: u64 = 256;
 
-/// The streaming reader, by frame, by recovered frame and by event, and the decoder below it, fed in uneven pieces.
+/// The streaming reader, by frame, by recovered frame and by event, and the decoder below it, fed
+/// in uneven pieces.
 pub fn reader(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::new(bytes) {
         let mut frames = 0;
@@ -54,7 +57,8 @@ pub fn reader(bytes: &[u8]) {
     }
 }
 
-/// The seeking reader: the last frame first, then all, their summaries, the batches, and every checksum.
+/// The seeking reader: the last frame first, then all, their summaries, the batches, and every
+/// checksum.
 pub fn capture(bytes: &[u8]) {
     let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
         return;
@@ -115,7 +119,8 @@ fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
     }
 }
 
-/// Every frame that could be read is summed up as it is, in its place. `what` the file is stands in what a failure says.
+/// Every frame that could be read is summed up as it is, in its place. `what` the file is stands in
+/// what a failure says.
 pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
     let count = capture.frame_count();
     for from in [0, count / 2] {
@@ -149,7 +154,8 @@ pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: 
     }
 }
 
-/// The headers of both versions; one of version 3 that decodes, encodes to the same bytes, unless a later recorder has put more into it.
+/// The headers of both versions; one of version 3 that decodes, encodes to the same bytes, unless a
+/// later recorder has put more into it.
 pub fn header(bytes: &[u8]) {
     if let Ok(Some((header, len))) = Header::decode(bytes) {
         let mut again = Vec::new();

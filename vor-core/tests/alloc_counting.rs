@@ -25,7 +25,8 @@ mod late;
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();
 
-/// Returns what `work` makes this thread count: objects and bytes allocated, objects and bytes given back.
+/// Returns what `work` makes this thread count: objects and bytes allocated, objects and bytes
+/// given back.
 fn counted(work: impl FnOnce()) -> [u64; 4] {
     let before = thread_allocations();
     work();

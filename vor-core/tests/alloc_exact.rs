@@ -249,7 +249,8 @@ fn a_forks_child_goes_on() {
     drop(kept);
 }
 
-/// Allocates at the very end of a process: in destructors of thread-locals of its first thread, and behind them.
+/// Allocates at the very end of a process: in destructors of thread-locals of its first thread, and
+/// behind them.
 #[cfg(unix)]
 #[test]
 #[expect(unsafe_code, reason = "handlers of the exit are the C library's")]
@@ -261,7 +262,8 @@ fn allocations_at_exit_work() {
     }
     if std::env::var_os(ROLE).is_some() {
         LATE.set(Some(Late(vec![0_u8; 3000])));
-        // SAFETY: the handler does not unwind in a test that passes, and lives as long as the program.
+        // SAFETY: the handler does not unwind in a test that passes, and lives as long as the
+        // program.
         unsafe { libc::atexit(at_exit) };
         std::process::exit(7);
     }

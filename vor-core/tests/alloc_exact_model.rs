@@ -1,4 +1,5 @@
-//! The counting and the exact allocator against a model, for any sequence of requests. Neither is the allocator of this program, so that only the requests count.
+//! The counting and the exact allocator against a model, for any sequence of requests. Neither is
+//! the allocator of this program, so that only the requests count.
 
 #![cfg(not(feature = "off"))]
 #![allow(

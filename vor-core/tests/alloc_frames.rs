@@ -1,4 +1,5 @@
-//! What a frame says of allocations. The only test of its process, so that nobody else allocates in its frames.
+//! What a frame says of allocations. The only test of its process, so that nobody else allocates in
+//! its frames.
 
 #![cfg(not(feature = "off"))]
 #![allow(

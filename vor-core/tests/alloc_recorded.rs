@@ -1,4 +1,5 @@
-//! Snapshots of the heap in a capture: what leaks between the first and the last is found in the file, beside its frames, and by every other sink.
+//! Snapshots of the heap in a capture: what leaks between the first and the last is found in the
+//! file, beside its frames, and by every other sink.
 
 #![cfg(not(any(feature = "off", target_family = "wasm")))]
 #![allow(

@@ -1,5 +1,6 @@
-//! The sampled heap: whether its estimates are right, and whether what is gone is forgotten. Its allocators are not the one of this program, so that what is
-//! allocated is known to the byte; the samples begin from a seed, so that every run sees the same.
+//! The sampled heap: whether its estimates are right, and whether what is gone is forgotten. Its
+//! allocators are not the one of this program, so that what is allocated is known to the byte; the
+//! samples begin from a seed, so that every run sees the same.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -54,7 +55,8 @@ fn give_back(Object(object, layout): Object) {
     unsafe { SAMPLED.dealloc(object, layout) }
 }
 
-/// Objects of three kinds: small ones, some about as large as the interval, and few that are far larger.
+/// Objects of three kinds: small ones, some about as large as the interval, and few that are far
+/// larger.
 fn size(random: &mut Random) -> usize {
     match random.below(100) {
         0..90 => 16 + random.below(500),
@@ -98,7 +100,8 @@ fn estimates_lie_within_their_interval_in_200_runs() {
     // 190 of 200 are expected of an interval of 95 %, with a standard deviation of 3.
     assert!((181..=199).contains(&bytes_within), "{bytes_within}");
     assert!((181..=199).contains(&objects_within), "{objects_within}");
-    // Unbiased: an error of a few per cent in each run is one of some tenths of a per cent in the mean of all.
+    // Unbiased: an error of a few per cent in each run is one of some tenths of a per cent in the
+    // mean of all.
     for (estimated, expected) in estimated.into_iter().zip(expected) {
         let ratio = estimated / expected;
         assert!((0.99..1.01).contains(&ratio), "{ratio}");
@@ -175,7 +178,8 @@ proptest! {
             let total = heap_snapshot().total();
             assert_eq!((total.samples, total.inuse_objects, total.inuse_bytes), (objects, objects, bytes));
         });
-        // The first sample of the next test is drawn at its own interval, which the snapshots go by.
+        // The first sample of the next test is drawn at its own interval, which the snapshots go
+        // by.
         seed_samples(8);
     }
 }

@@ -100,7 +100,8 @@ fn of_phase<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["ph"] == phase).collect()
 }
 
-/// Nanoseconds from the microseconds of an event, exactly as a viewer can compute them from a double.
+/// Nanoseconds from the microseconds of an event, exactly as a viewer can compute them from a
+/// double.
 fn ns(value: &Value) -> i64 {
     (value.as_f64().expect("a number") * 1_000.0).round() as i64
 }
@@ -319,7 +320,8 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
         .into_iter()
         .map(|event| (&event["name"], event["args"].get("a").and_then(Value::as_i64)))
         .collect();
-    // The first span ends a nanosecond before the others, whose ticks fall into the same nanoseconds.
+    // The first span ends a nanosecond before the others, whose ticks fall into the same
+    // nanoseconds.
     let found: Vec<(Option<&str>, Option<i64>)> = found
         .into_iter()
         .map(|(name, value)| (name.as_str(), value))
@@ -562,7 +564,8 @@ fn nested_spans_are_found_where_they_were_recorded() {
         let (mut now, mut open, mut ended) = (3_000, Vec::new(), Vec::new());
         let mut opened = false;
         for _ in 0..4_000 {
-            // Scopes often open or close together, and a nanosecond or more lies between the end of one and the start of the next.
+            // Scopes often open or close together, and a nanosecond or more lies between the end of
+            // one and the start of the next.
             let opens = open.is_empty() || (draw(2) == 0 && open.len() < 30);
             now += draw(3) * draw(2_000) + draw(2) + if opens != opened { 6 } else { 0 };
             opened = opens;

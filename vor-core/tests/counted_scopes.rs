@@ -1,4 +1,5 @@
-//! Scopes that are counted and not recorded: what their statistics say of programs whose counts and nesting are known.
+//! Scopes that are counted and not recorded: what their statistics say of programs whose counts and
+//! nesting are known.
 #![cfg(not(feature = "off"))]
 #![allow(
     clippy::unwrap_used,
@@ -69,13 +70,15 @@ fn burn(time: Duration) {
     }
 }
 
-/// Returns whether what took `ns` is at least as long as the system's clock said it was: that clock and ours may differ by the 50 parts per million
-/// by which the one follows the other, the same for what the first calibration lacked, and the rounding.
+/// Returns whether what took `ns` is at least as long as the system's clock said it was: that clock
+/// and ours may differ by the 50 parts per million by which the one follows the other, the same for
+/// what the first calibration lacked, and the rounding.
 fn lasted(ns: u64, least_ns: u64) -> bool {
     ns + least_ns / 10_000 + 1 >= least_ns
 }
 
-/// Fails unless both are the same but for the nanoseconds that rounding takes, one for each number that went into them.
+/// Fails unless both are the same but for the nanoseconds that rounding takes, one for each number
+/// that went into them.
 #[track_caller]
 fn assert_adds_up(left_ns: u64, right_ns: u64, roundings: u64) {
     assert!(
@@ -115,7 +118,8 @@ fn a_tree_on_several_threads() {
             named.spawn_scoped(threads, work).unwrap();
         }
         counted.wait();
-        // While the threads live, each has rows of its own. A check that fails must not leave them waiting.
+        // While the threads live, each has rows of its own. A check that fails must not leave them
+        // waiting.
         let all = drain::stats_by_thread();
         done.wait();
         let workers: Vec<_> = all
@@ -175,7 +179,8 @@ fn ten_thousand_short_threads() {
     );
 }
 
-/// A reader sees what threads are just counting, and what one hands over at its end, neither twice nor not at all.
+/// A reader sees what threads are just counting, and what one hands over at its end, neither twice
+/// nor not at all.
 fn reading_meanwhile() {
     const LONG: u64 = 300_000;
     const SHORT: u64 = 400;
@@ -221,7 +226,8 @@ fn deep_recursion() {
     let (down, around) = (&rows["down"], &rows["around"]);
     assert_eq!(down.count, 1500);
     assert!(lasted(down.min_ns, 2_000_000));
-    // The total counts a recursive call once, as the self times do; the mean is that of single calls.
+    // The total counts a recursive call once, as the self times do; the mean is that of single
+    // calls.
     assert!(lasted(down.mean_ns as u64, 2_000_000));
     assert_adds_up(down.self_ns, down.total_ns, 3);
     assert_adds_up(around.self_ns + down.total_ns, around.total_ns, 3);

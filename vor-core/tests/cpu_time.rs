@@ -1,6 +1,8 @@
-//! Processor time of spans against the thread's clock, which is read outside the spans only: reading it inside would refresh what the kernel knows.
+//! Processor time of spans against the thread's clock, which is read outside the spans only:
+//! reading it inside would refresh what the kernel knows.
 //!
-//! Everything here runs twice: with the source that this system has, and in a process of its own with the thread's clock.
+//! Everything here runs twice: with the source that this system has, and in a process of its own
+//! with the thread's clock.
 
 #![cfg(not(feature = "off"))]
 #![allow(unsafe_code, reason = "signals, forks and affinities are the C library's")]
@@ -17,7 +19,8 @@ use vor_core::__private::{cpu_source, init_cpu, off_cpu_ticks, off_cpu_ticks_at,
 use vor_core::clock::ticks;
 use vor_core::cpu::{Source, thread_cpu_ns};
 
-/// By how much a span and the thread's clock may differ: interrupts between the readings of a test count for one of them only.
+/// By how much a span and the thread's clock may differ: interrupts between the readings of a test
+/// count for one of them only.
 const BOUND_NS: u64 = 500_000;
 /// How often a comparison may be repeated; one round in many is interrupted for longer.
 const ROUNDS: usize = 8;
@@ -113,12 +116,14 @@ fn work_counts_and_waiting_does_not() {
     }
     in_one_round("a span of work and waiting", || {
         let wait = Duration::from_millis(20);
-        // What is lost without a switch is known after the next one at the latest, so the waiting comes last.
+        // What is lost without a switch is known after the next one at the latest, so the waiting
+        // comes last.
         let span = Span::of(|| {
             black_box(burn(STEPS));
             std::thread::sleep(wait);
         });
-        // The system counts the waiting from when it is asked for it, and on a busy machine takes the thread from the processor some microseconds later: then another round tells.
+        // The system counts the waiting from when it is asked for it, and on a busy machine takes
+        // the thread from the processor some microseconds later: then another round tells.
         let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
         ensure(has_waited && span.agrees() && span.clock_ns > 1_000_000, &span)
     });
@@ -146,7 +151,8 @@ fn every_thread_has_a_time_of_its_own() {
     });
 }
 
-/// The time never falls, however often it is asked, and spans side by side have no more of it than the span around them.
+/// The time never falls, however often it is asked, and spans side by side have no more of it than
+/// the span around them.
 #[test]
 fn spans_inside_add_up_to_no_more_than_the_span_around() {
     if !has_source() {
@@ -176,7 +182,8 @@ fn spans_inside_add_up_to_no_more_than_the_span_around() {
     assert!(ns(inside) >= 900_000, "{inside}");
 }
 
-/// What the kernel says of the program and of itself is current, though nobody read the thread's clock for a while.
+/// What the kernel says of the program and of itself is current, though nobody read the thread's
+/// clock for a while.
 #[test]
 fn the_split_adds_up_to_the_clock() {
     if !has_source() {
@@ -209,7 +216,8 @@ fn all_of_this_holds_without_marks() {
     let mut child = again::again();
     match child.env(FORCED, "clock").output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        // An emulator of another processor may not be able to start a second program of that processor.
+        // An emulator of another processor may not be able to start a second program of that
+        // processor.
         Err(error) => {
             assert_ne!(error.kind(), std::io::ErrorKind::NotFound);
             eprintln!("SKIPPED: the thread's clock: {error}");
@@ -223,9 +231,11 @@ mod linux {
 
     use super::*;
 
-    /// Leaves the calling thread, and those that it starts, one processor: the first that it may use.
+    /// Leaves the calling thread, and those that it starts, one processor: the first that it may
+    /// use.
     fn stay_on_one_processor() {
-        // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and both calls concern the calling thread alone.
+        // SAFETY: the set is plain memory of this frame, all zeros are an empty one, and both calls
+        // concern the calling thread alone.
         unsafe {
             let mut allowed: libc::cpu_set_t = std::mem::zeroed();
             let size = size_of_val(&allowed);
@@ -278,7 +288,8 @@ mod linux {
             let seen = (&whole, spans, beyond, longest_beyond_ns);
             // Both threads want the processor all the time, so each gets about half of it.
             let shared = whole.off_ns > whole.length_ns / 10;
-            // Only a span with a switch in it can have more off-CPU time than its length; a switch comes once in a millisecond or less.
+            // Only a span with a switch in it can have more off-CPU time than its length; a switch
+            // comes once in a millisecond or less.
             let few = beyond * 1_000_000 <= 2 * whole.length_ns;
             ensure(whole.agrees() && shared && few, &seen)
         });
@@ -296,7 +307,8 @@ mod linux {
         if !has_source() {
             return;
         }
-        // SAFETY: the handler has the C signature and only adds to an atomic; nothing else in this process uses the signal.
+        // SAFETY: the handler has the C signature and only adds to an atomic; nothing else in this
+        // process uses the signal.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_alarm as *const () as usize;
@@ -344,7 +356,8 @@ mod linux {
         std::thread::sleep(Duration::from_millis(5));
         let before = off_cpu_ticks();
         assert!(ns(before) >= 4_000_000);
-        // SAFETY: the child calls nothing but this crate's readings of clocks, `nanosleep` and `_exit`; all that they allocate or lock was set up by `has_source`.
+        // SAFETY: the child calls nothing but this crate's readings of clocks, `nanosleep` and
+        // `_exit`; all that they allocate or lock was set up by `has_source`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let kept = off_cpu_ticks() == before;

@@ -1,4 +1,5 @@
-//! Spans exported as profiles of pprof and read back: every stack has the values that its spans measured by themselves.
+//! Spans exported as profiles of pprof and read back: every stack has the values that its spans
+//! measured by themselves.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -99,7 +100,8 @@ fn site(name: &'static str, own_args: &[&'static str], measures: Measures) -> Op
     }))
 }
 
-/// A batch of one thread from (site, start, length, arguments), in the order of their ends; a tick is a nanosecond.
+/// A batch of one thread from (site, start, length, arguments), in the order of their ends; a tick
+/// is a nanosecond.
 fn batch(
     sites: Vec<Option<Arc<SiteInfo>>>,
     spans: &[(u32, u64, u64, &[ArgValue])],
@@ -136,7 +138,8 @@ fn batch(
     }
 }
 
-/// A task that is polled twice by `worker` and waits in between: of 100 it runs 30, 10 of them in a scope of its poll. Another one is never polled, so nothing is known of it.
+/// A task that is polled twice by `worker` and waits in between: of 100 it runs 30, 10 of them in a
+/// scope of its poll. Another one is never polled, so nothing is known of it.
 #[test]
 fn what_tasks_wait_is_told_beside_what_they_run() {
     let sites = vec![
@@ -201,7 +204,8 @@ fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() 
         site("inner", &["bytes"], all),
     ];
     let values = |values: &[u64]| values.iter().copied().map(ArgValue::U64).collect::<Vec<_>>();
-    // Off the processor 30 of 100; in the program 60 and in the kernel 10; three allocations of 300 bytes, one given back.
+    // Off the processor 30 of 100; in the program 60 and in the kernel 10; three allocations of 300
+    // bytes, one given back.
     let inner = values(&[9, 30, 60, 10, 3, 300, 1, 100]);
     let outer = values(&[50, 400, 50, 10, 1_000, 2, 500]);
     // A second inner one was never interrupted and allocated nothing.

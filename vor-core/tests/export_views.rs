@@ -1,4 +1,5 @@
-//! Random trees of spans on several threads, exported and read back: every view has the same tree, with the same times.
+//! Random trees of spans on several threads, exported and read back: every view has the same tree,
+//! with the same times.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Seeded damage to encoded captures: never a panic or a wrong record, every untouched record survives, and loss is always said.
+//! Seeded damage to encoded captures: never a panic or a wrong record, every untouched record
+//! survives, and loss is always said.
 
 #![allow(
     clippy::unwrap_used,
@@ -171,7 +172,8 @@ fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, Error> {
     })
 }
 
-/// Damages a copy of a capture. Returns it, and the part of the original bytes that is no longer there or no longer in one piece.
+/// Damages a copy of a capture. Returns it, and the part of the original bytes that is no longer
+/// there or no longer in one piece.
 fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>, Range<usize>) {
     let mut bytes = capture.bytes.clone();
     let len = bytes.len();
@@ -306,7 +308,8 @@ fn every_way_of_damage_has_its_name() {
     bytes.splice(late.end..late.end, copy.clone());
     assert_eq!(reasons(&bytes), [(DamageReason::Repeated, size(&late), 0)]);
 
-    // A record of later, put before its time: what it jumps over is missing for a while, and then comes late.
+    // A record of later, put before its time: what it jumps over is missing for a while, and then
+    // comes late.
     let mut bytes = capture.bytes.clone();
     bytes.splice(early.start..early.start, copy);
     let found = reasons(&bytes);

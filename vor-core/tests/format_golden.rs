@@ -1,4 +1,5 @@
-//! The kept file of format version 3: this build reads the same values from it, and writes the same bytes for them.
+//! The kept file of format version 3: this build reads the same values from it, and writes the same
+//! bytes for them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use vor_core::format::{
 };
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
-/// Never replaced: a change that does not fit it needs a new version of the format, and a second file.
+/// Never replaced: a change that does not fit it needs a new version of the format, and a second
+/// file.
 const GOLDEN: &[u8] = include_bytes!("data/golden_v3.vor");
 
 const HEADER: Header = Header {
@@ -73,7 +75,8 @@ fn catalog() -> Catalog {
     }
 }
 
-/// A flat thread of 300 spans over three sites, and a nested one with arguments, messages and drops.
+/// A flat thread of 300 spans over three sites, and a nested one with arguments, messages and
+/// drops.
 fn batch() -> SpanBatch {
     let mut flat = ThreadBatch {
         thread: ThreadId(0),

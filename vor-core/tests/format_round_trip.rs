@@ -159,7 +159,8 @@ fn arg() -> impl Strategy<Value = ArgValue> {
     ]
 }
 
-/// A nested program's spans: walks up and down a stack, so that the tree code is used as well as the flat one.
+/// A nested program's spans: walks up and down a stack, so that the tree code is used as well as
+/// the flat one.
 fn nested() -> impl Strategy<Value = Vec<(u64, u64)>> {
     vec((any::<bool>(), 0..300_u64), 0..400).prop_map(|steps| {
         let (mut now, mut open, mut spans) = (1_u64 << 33, Vec::new(), Vec::new());
@@ -463,7 +464,8 @@ proptest! {
         heap.ticks = at;
         heap.stacks = stacks.into_iter().map(stack).collect();
         let records = through(RecordRef::Heap(&heap), 99);
-        // The most bytes first; equal ones stay in the order of their scopes, in which they stand here.
+        // The most bytes first; equal ones stay in the order of their scopes, in which they stand
+        // here.
         heap.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.inuse_bytes));
         prop_assert_eq!(records, [Record::Heap(heap)]);
     }
@@ -564,7 +566,8 @@ fn a_declaration_beyond_its_table_is_refused() {
     }
 }
 
-/// A batch of every awkward size at once: more spans than a record takes, long texts, many messages.
+/// A batch of every awkward size at once: more spans than a record takes, long texts, many
+/// messages.
 #[test]
 fn a_large_batch_is_split_and_loses_nothing() {
     let count = 600_000_u64;
@@ -805,7 +808,8 @@ fn of_a_heap_that_is_too_large_the_stacks_with_most_bytes_are_kept() {
     );
 }
 
-/// A stack that claims more of the one before it than that has, one that is too deep, and a record with too many scopes in all.
+/// A stack that claims more of the one before it than that has, one that is too deep, and a record
+/// with too many scopes in all.
 #[test]
 fn heaps_that_contradict_themselves_are_refused() {
     let refused = |payload: &[u8]| {

@@ -1,6 +1,8 @@
-//! The corpus of the fuzz targets, as ordinary tests: seeds, and every input that once broke a reader.
+//! The corpus of the fuzz targets, as ordinary tests: seeds, and every input that once broke a
+//! reader.
 //!
-//! The targets are in `fuzz/fuzz_targets`; a new finding goes from `fuzz/artifacts` into `fuzz/corpus` under a name that says what is wrong with it.
+//! The targets are in `fuzz/fuzz_targets`; a new finding goes from `fuzz/artifacts` into
+//! `fuzz/corpus` under a name that says what is wrong with it.
 
 #![allow(
     clippy::unwrap_used,
@@ -52,7 +54,8 @@ fn header_survives_its_corpus() {
     run("header", bodies::header);
 }
 
-/// The seeds of version 3 are what `common::make` writes; with `VOR_FUZZ_SEEDS` they are written anew.
+/// The seeds of version 3 are what `common::make` writes; with `VOR_FUZZ_SEEDS` they are written
+/// anew.
 #[test]
 fn seeds_are_captures_of_this_version() {
     for (name, close) in [("v3_closed.vor", true), ("v3_torn.vor", false)] {

@@ -1,4 +1,5 @@
-//! When GPUs are asked, and what becomes of their rows where the driver fails, hangs or takes processor time, and where cards get lost.
+//! When GPUs are asked, and what becomes of their rows where the driver fails, hangs or takes
+//! processor time, and where cards get lost.
 #![cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +22,8 @@ use gpu_support::{role, run, vor_lines};
 use vor_core::config::Config;
 use vor_core::drain;
 
-/// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a processor is taken, and the rows are there nevertheless.
+/// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a
+/// processor is taken, and the rows are there nevertheless.
 #[test]
 fn what_takes_processor_time_is_asked_more_seldom() {
     let test = "what_takes_processor_time_is_asked_more_seldom";
@@ -57,12 +59,14 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         .iter()
         .filter(|rows| rows.get("gpu_power").is_none());
     assert!(gaps.count() * 10 < frames.len() - before);
-    // Of 80 polls without a bound: less than one a second. Of the bus: one for each direction, the next after 100 seconds.
+    // Of 80 polls without a bound: less than one a second. Of the bus: one for each direction, the
+    // next after 100 seconds.
     let (fast, turns) = (driver.calls(fast), driver.calls(turns));
     assert!((3..=10).contains(&fast) && turns == 2, "{fast} {turns}");
 }
 
-/// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times a second, which so are asked as often as without.
+/// A question about PCIe takes the driver 20 ms. None is asked among those that are asked ten times
+/// a second, which so are asked as often as without.
 #[test]
 fn what_takes_long_is_asked_between_polls() {
     let test = "what_takes_long_is_asked_between_polls";
@@ -236,7 +240,8 @@ fn a_forked_child_has_no_rows_and_its_parent_keeps_them() {
     }
     let frames = begin();
     frames.until(|rows| rows.get("gpu_temp").is_some());
-    // SAFETY: the child marks frames, as forked children may, and leaves without going back into the test.
+    // SAFETY: the child marks frames, as forked children may, and leaves without going back into
+    // the test.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let frames = Frames::default();

@@ -1,4 +1,5 @@
-//! Rows of GPUs in frames, asked of a driver's library whose cards are known, and lack things on demand.
+//! Rows of GPUs in frames, asked of a driver's library whose cards are known, and lack things on
+//! demand.
 #![cfg(all(feature = "cuda", target_os = "linux", not(feature = "off")))]
 #![allow(
     clippy::unwrap_used,
@@ -194,7 +195,8 @@ fn the_energy_of_frames_is_what_the_counter_says() {
         joules += energy;
         seconds += rows.seconds;
     }
-    // The counter grows by 100 J a second; where the machine stalled, rows are missing and so are their seconds.
+    // The counter grows by 100 J a second; where the machine stalled, rows are missing and so are
+    // their seconds.
     assert!(
         seconds > 0.1 && (joules / seconds - 100.0).abs() < 25.0,
         "{joules} J in {seconds} s"

@@ -1,4 +1,5 @@
-//! Scopes of which more than the length is measured: what their spans carry, beside those that are not.
+//! Scopes of which more than the length is measured: what their spans carry, beside those that are
+//! not.
 #![cfg(not(feature = "off"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

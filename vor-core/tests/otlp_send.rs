@@ -1,4 +1,5 @@
-//! A server on the loopback address plays a collector of OpenTelemetry and takes apart what it is sent, then fails, and the program runs on.
+//! A server on the loopback address plays a collector of OpenTelemetry and takes apart what it is
+//! sent, then fails, and the program runs on.
 
 #![cfg(feature = "otlp")]
 #![allow(

@@ -41,7 +41,8 @@ fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     }
 }
 
-/// Returns how many bytes more than at its begin a sink held at once, given so many batches with a frame after every `per_frame`th.
+/// Returns how many bytes more than at its begin a sink held at once, given so many batches with a
+/// frame after every `per_frame`th.
 fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     let site = || {
         Some(Arc::new(SiteInfo {
@@ -86,7 +87,8 @@ fn an_export_of_six_times_the_spans_holds_no_more() {
     let sketches = |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
     for (what, small, large, most) in [
         ("spans", spans(4, 1), spans(24, 1), 64 << 20),
-        // A frame without an end holds as much as it may, whether it has a little more than that or twice as many spans.
+        // A frame without an end holds as much as it may, whether it has a little more than that or
+        // twice as many spans.
         ("spans of one frame", spans(22, 1000), spans(44, 1000), 160 << 20),
         ("metrics", metrics(8), metrics(48), 32 << 20),
         ("sketches", sketches(4), sketches(24), 16 << 20),

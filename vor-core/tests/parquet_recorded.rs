@@ -1,7 +1,8 @@
 //! One recording: its Parquet tables and its capture tell of the same spans and metrics.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans and metrics as lines of JSON beside them, and another program can
-//! compare them with what an engine reads from the tables.
+//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans and metrics as
+//! lines of JSON beside them, and another program can compare them with what an engine reads from
+//! the tables.
 #![cfg(feature = "parquet")]
 #![allow(
     clippy::unwrap_used,
@@ -82,7 +83,8 @@ fn export(capture: &Path, mut sink: impl FrameSink) {
     sink.finish().unwrap();
 }
 
-/// What trees, made by other code than the tables, say of the spans, and what frames say of the metrics.
+/// What trees, made by other code than the tables, say of the spans, and what frames say of the
+/// metrics.
 fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
     let mut capture = Capture::open(path).unwrap();
     let (mut spans, mut values) = (Vec::new(), Vec::new());

@@ -119,7 +119,8 @@ fn bent_catalog(random: &mut Random) -> Catalog {
     }
 }
 
-/// Cuts the spans of two threads into batches and frames at random; returns them with the frames' trees.
+/// Cuts the spans of two threads into batches and frames at random; returns them with the frames'
+/// trees.
 fn cut(
     random: &mut Random,
     catalog: Catalog,
@@ -205,7 +206,8 @@ proptest! {
         let (pieces, frames) = cut(&mut random, catalog.clone(), &threads);
         let length_ns = |(start, length)| catalog.timeline.duration_ns(start, length) as i64;
 
-        // Frame, depth, name, times and arguments, by the frames' trees; self times by how the tests' trees grew.
+        // Frame, depth, name, times and arguments, by the frames' trees; self times by how the
+        // tests' trees grew.
         let mut expected = Vec::new();
         for frame in &frames {
             for tree in &frame.threads {

@@ -1,4 +1,5 @@
-//! Random programs as Perfetto traces: a reader of its own, for the wire format and for what the schema says of sequences, finds the same trees.
+//! Random programs as Perfetto traces: a reader of its own, for the wire format and for what the
+//! schema says of sequences, finds the same trees.
 //!
 //! With `VOR_ORACLE_OUT` a trace of equal times goes into that folder, with what was recorded as
 //! lines of JSON beside it, and Perfetto itself can be asked.
@@ -317,7 +318,8 @@ struct Made {
     depth: usize,
 }
 
-/// Walks up and down a stack; returns the spans in the order in which they ended. `wait` is the time between two steps.
+/// Walks up and down a stack; returns the spans in the order in which they ended. `wait` is the
+/// time between two steps.
 fn program(steps: &[(bool, u64, u32)]) -> Vec<Made> {
     let (mut now, mut open, mut ended) = (1000, Vec::new(), Vec::new());
     let mut end = |open: &mut Vec<(u64, u32)>, now: u64| {
@@ -424,7 +426,8 @@ fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
     exporter.into_inner()
 }
 
-/// Name, start, end, depth and arguments of a thread's slices, in the order in which they ended, parents last.
+/// Name, start, end, depth and arguments of a thread's slices, in the order in which they ended,
+/// parents last.
 type Row = (String, u64, u64, usize, Vec<(String, String)>);
 
 fn rows(trace: &Trace, tid: u64) -> Vec<Row> {

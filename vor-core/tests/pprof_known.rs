@@ -1,6 +1,8 @@
-//! Profiles of a program that allocates, leaks and computes as much as is known, read back: of its spans, and of its heap.
+//! Profiles of a program that allocates, leaks and computes as much as is known, read back: of its
+//! spans, and of its heap.
 //!
-//! With `VOR_ORACLE_OUT` they go into that folder too, where `go tool pprof` can be asked for the same numbers.
+//! With `VOR_ORACLE_OUT` they go into that folder too, where `go tool pprof` can be asked for the
+//! same numbers.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -91,7 +93,8 @@ fn a_program_whose_numbers_are_known() {
     assert_eq!(value(&of("alloc_bytes"), &["serve", "remember"]), Some(3_000));
     assert_eq!(value(&of("alloc_objects"), &["serve", "remember"]), Some(10));
     assert_eq!(value(&of("alloc_bytes"), &["start"]), Some(1_000));
-    // The thread's clock was read outside of the scope: it has at most that, and misses only what the readings took.
+    // The thread's clock was read outside of the scope: it has at most that, and misses only what
+    // the readings took.
     let cpu_ns = value(&of("cpu"), &["compute"]).unwrap();
     assert!(
         cpu_ns <= i64::try_from(computed_ns).unwrap() + 100_000,

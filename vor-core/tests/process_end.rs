@@ -1,4 +1,5 @@
-//! What a program leaves that ends without a word: by a return from `main`, or by `std::process::exit` on any of its threads. On Windows the latter ends the other threads
+//! What a program leaves that ends without a word: by a return from `main`, or by
+//! `std::process::exit` on any of its threads. On Windows the latter ends the other threads
 //! wherever they are, and runs no list of the C library.
 
 #![cfg(all(any(unix, windows), not(feature = "off")))]
@@ -278,7 +279,8 @@ fn an_exit_closes_the_capture() {
     }
 }
 
-/// On Windows the worker may be ended in the middle of a pass; then the capture is that of a program that was killed. At least half of them are to be whole.
+/// On Windows the worker may be ended in the middle of a pass; then the capture is that of a
+/// program that was killed. At least half of them are to be whole.
 #[test]
 fn an_exit_on_another_thread_closes_the_capture_while_others_record() {
     let ends: Vec<Left> = (0..6).map(|_| left_by("on another thread")).collect();

@@ -1,4 +1,5 @@
-//! The heap of a running program beside the profiles of its spans: pushed to a server that plays Pyroscope, and as files.
+//! The heap of a running program beside the profiles of its spans: pushed to a server that plays
+//! Pyroscope, and as files.
 
 #![cfg(feature = "pyroscope")]
 #![allow(
@@ -147,7 +148,8 @@ fn files_have_what_is_in_use() {
 
 const CHILD: &str = "VOR_TEST_PROFILES_HEAP";
 
-/// What the threads of the profiles allocate is not the program's. A process of its own, in which nothing else runs.
+/// What the threads of the profiles allocate is not the program's. A process of its own, in which
+/// nothing else runs.
 #[test]
 fn what_the_profiles_allocate_is_not_counted() {
     if let Some(path) = std::env::var_os(CHILD) {

@@ -1,4 +1,5 @@
-//! What a scope uses up that stays open is in the profiles of the time in which it does, and no more is there when it has ended.
+//! What a scope uses up that stays open is in the profiles of the time in which it does, and no
+//! more is there when it has ended.
 
 #![cfg(feature = "pprof")]
 #![allow(
@@ -33,7 +34,8 @@ static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();
 
 const CHILD: &str = "VOR_TEST_PROFILES_OPEN";
 
-/// Runs the test of this name in a process of its own, as settings are for good; there it gets a folder.
+/// Runs the test of this name in a process of its own, as settings are for good; there it gets a
+/// folder.
 fn in_a_process_of_its_own(test: &str, work: impl FnOnce(&Path)) {
     if let Some(folder) = std::env::var_os(CHILD) {
         return work(Path::new(&folder));

@@ -22,7 +22,8 @@ const SITES: [&str; 5] = ["step", "read", "decode", "read", "größe"];
 /// Puffin's reader has scopes of its own, which must not be on while another test reads.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Two sites share the name `read`, two threads share theirs; a tick is about 0.37 ns and its rate changes in the middle.
+/// Two sites share the name `read`, two threads share theirs; a tick is about 0.37 ns and its rate
+/// changes in the middle.
 fn catalog() -> Arc<Catalog> {
     let site = |(i, name): (usize, &&'static str)| {
         Some(Arc::new(SiteInfo {
@@ -189,7 +190,8 @@ fn assert_shows(data: &FrameData, frame: &FrameSnapshot, scopes: &ScopeCollectio
         catalog.unix_ns(frame.end_ticks),
     );
     assert_eq!(data.range_ns(), boundaries);
-    // Puffin orders threads by name; equal names by start, which ours have in the order of their ids.
+    // Puffin orders threads by name; equal names by start, which ours have in the order of their
+    // ids.
     let mut trees: Vec<&ThreadTree> = frame.threads.iter().collect();
     let label = |tree: &ThreadTree| match catalog.thread_name(tree.thread) {
         "" => format!("thread {}", catalog.thread(tree.thread).map_or(0, |t| t.os_id)),

@@ -1,4 +1,5 @@
-//! A server on the loopback address plays Pyroscope: it takes apart what it is sent, then refuses, stalls, resets and fails, and the program runs on.
+//! A server on the loopback address plays Pyroscope: it takes apart what it is sent, then refuses,
+//! stalls, resets and fails, and the program runs on.
 
 #![cfg(feature = "pyroscope")]
 #![allow(
@@ -216,7 +217,8 @@ fn what_is_refused_for_good_is_lost_at_once() {
 
 const CHILD: &str = "VOR_TEST_PYROSCOPE";
 
-/// Runs one test of this program in a process of its own, with a variable that it knows; returns what it wrote to stderr.
+/// Runs one test of this program in a process of its own, with a variable that it knows; returns
+/// what it wrote to stderr.
 fn child(test: &str, url: &str) -> String {
     let mut command = again::again();
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
@@ -285,7 +287,8 @@ fn an_address_that_cannot_be_used_is_told_and_nothing_else_happens() {
     }
 }
 
-/// A TLS server, which ends with the test: openssl's own, whose certificate an authority signs that nobody trusts who is not told to.
+/// A TLS server, which ends with the test: openssl's own, whose certificate an authority signs that
+/// nobody trusts who is not told to.
 struct TlsServer {
     process: std::process::Child,
     url: String,

@@ -1,4 +1,5 @@
-//! Spans of a frame in columns instead of trees, and files that are searched for their frames later.
+//! Spans of a frame in columns instead of trees, and files that are searched for their frames
+//! later.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
 
 mod common;

@@ -14,7 +14,8 @@ use vor_core::frame::TreeBuilder;
 use vor_core::reader::{Capture, Columns, ColumnsBuilder, Piece, Pieces};
 use vor_core::stats::StatsBuilder;
 
-/// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch to batch.
+/// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch
+/// to batch.
 fn batch(random: &mut Random, thread: u32, now: &mut u64, open: &mut Vec<u64>, deep: usize) -> ThreadBatch {
     let mut batch = ThreadBatch {
         thread: ThreadId(thread),

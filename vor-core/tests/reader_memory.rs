@@ -1,4 +1,5 @@
-//! A small hostile file gets no more memory than its bytes justify, tables of declarations included.
+//! A small hostile file gets no more memory than its bytes justify, tables of declarations
+//! included.
 
 #[path = "common/memory.rs"]
 mod memory;
@@ -13,7 +14,8 @@ use vor_core::reader::{Capture, Event, Reader};
 
 const MAX_LIVE_BYTES: usize = 64 << 20;
 
-/// A file that declares the last id of every table, again and again under other names, with a frame after each that holds the tables of its time.
+/// A file that declares the last id of every table, again and again under other names, with a frame
+/// after each that holds the tables of its time.
 fn hostile() -> Vec<u8> {
     let mut encoder = Encoder::new(Header {
         file_id: 5,

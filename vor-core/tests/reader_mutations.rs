@@ -1,8 +1,9 @@
 //! Damaged captures of both versions: 5 000 seeded mutations.
 //!
-//! A mutation keeps pieces of the original and may put something between them. A frame all of whose bytes lie in one kept piece is
-//! whole. Of version 3 all whole frames must come back, nothing else may pass for one, and what is gone must be told. Version 2 has no
-//! checksum: there a changed number in a record that still unpacks, and a record cut out whole, cannot be noticed by anyone.
+//! A mutation keeps pieces of the original and may put something between them. A frame all of whose
+//! bytes lie in one kept piece is whole. Of version 3 all whole frames must come back, nothing else
+//! may pass for one, and what is gone must be told. Version 2 has no checksum: there a changed
+//! number in a record that still unpacks, and a record cut out whole, cannot be noticed by anyone.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -324,7 +325,8 @@ fn old(name: &str) -> Old {
     let records = v2_records(&bytes);
     let mut ranges = Vec::new();
     for (&at, &end) in records.iter().zip(&records[1..]) {
-        // The first literal of the block is the record's kind; a long run of literals has its length before it.
+        // The first literal of the block is the record's kind; a long run of literals has its
+        // length before it.
         let kind = if bytes[at + 8] >> 4 == 15 {
             let extra = bytes[at + 9..].iter().take_while(|&&byte| byte == 255).count();
             bytes[at + 10 + extra]

@@ -296,7 +296,8 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
 
     let capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
     if streamed.is_empty() && !capture.info().closed {
-        // A file without marks that nobody closed: `Reader` waits for a mark, `Capture` calls it one frame.
+        // A file without marks that nobody closed: `Reader` waits for a mark, `Capture` calls it
+        // one frame.
         assert!(capture.frame_count() <= 1, "{what}: no frame has a mark");
         return 0;
     }

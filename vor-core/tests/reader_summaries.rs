@@ -90,7 +90,8 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
         let mut led_astray = 0;
         for (a, &at) in made.records.iter().enumerate() {
             let payload = at + RECORD_HEAD_BYTES..made.records.get(a + 1).copied().unwrap_or(at);
-            // The head leads to one of the records that follow, over those between, when exactly their bytes are missing.
+            // The head leads to one of the records that follow, over those between, when exactly
+            // their bytes are missing.
             for &led_to in made.records.iter().skip(a + 2) {
                 let lost = led_to - payload.end;
                 if lost >= payload.len() {
@@ -296,7 +297,8 @@ fn version_2_is_summed_up_and_followed() {
                 found.push(summary.unwrap());
             }
         }
-        // Where no frame had a flame yet, times counted from elsewhere: compare what does not depend on it.
+        // Where no frame had a flame yet, times counted from elsewhere: compare what does not
+        // depend on it.
         assert_eq!(found.len(), expected.len(), "{name}");
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(

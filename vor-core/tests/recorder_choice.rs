@@ -1,4 +1,5 @@
-//! Which frames keep their spans in a capture, and that a long frame needs no more memory than a short one.
+//! Which frames keep their spans in a capture, and that a long frame needs no more memory than a
+//! short one.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -22,7 +23,8 @@ use vor_core::{drain, profile_scope};
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs twenty frames, of which 7 and 15 are slow, and returns how many spans each kept, with what it says of itself.
+/// Runs twenty frames, of which 7 and 15 are slow, and returns how many spans each kept, with what
+/// it says of itself.
 fn frames_with(options: CaptureOptions) -> Vec<u64> {
     run(options).into_iter().map(|(spans, _)| spans).collect()
 }
@@ -116,7 +118,8 @@ fn slow_frames_and_those_before() {
             before,
             ..CaptureOptions::default()
         });
-        // A machine that stops the test for a while makes other frames slow too, so the frames themselves say which are.
+        // A machine that stops the test for a while makes other frames slow too, so the frames
+        // themselves say which are.
         let is_slow = |i: usize| frames[i].1 > SLOW_NS as i64;
         assert!(is_slow(7) && is_slow(15));
         let expected = (0..20).map(|i| match (i..20).find(|later| is_slow(*later)) {
@@ -128,7 +131,8 @@ fn slow_frames_and_those_before() {
     }
 }
 
-/// A frame that makes several times what a ring holds, no faster than the worker takes it: without a mark or a flush, and nothing is lost.
+/// A frame that makes several times what a ring holds, no faster than the worker takes it: without
+/// a mark or a flush, and nothing is lost.
 #[test]
 fn a_frame_of_many_rings_loses_nothing() {
     #[derive(Clone, Default)]
@@ -162,7 +166,8 @@ fn a_frame_of_many_rings_loses_nothing() {
             profile_scope!("step");
         }
         made += ring_slots / 8;
-        // Half a ring ahead at most. The worker comes by itself, within a minute of waiting at the very least.
+        // Half a ring ahead at most. The worker comes by itself, within a minute of waiting at the
+        // very least.
         let mut waits = 0;
         while made - counts.taken.load(Ordering::Relaxed) > ring_slots / 2 {
             std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,5 @@
-//! One program, two outputs: its Chrome trace and its capture tell of the same spans, to the nanosecond.
+//! One program, two outputs: its Chrome trace and its capture tell of the same spans, to the
+//! nanosecond.
 
 #![allow(
     clippy::unwrap_used,

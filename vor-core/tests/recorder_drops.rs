@@ -1,4 +1,5 @@
-//! A ring that is much too small: what is recorded and what is dropped add up to what was made, in batches, frames and the capture.
+//! A ring that is much too small: what is recorded and what is dropped add up to what was made, in
+//! batches, frames and the capture.
 
 #![cfg(not(feature = "off"))]
 #![allow(

@@ -63,7 +63,8 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work` between two flushes, and returns the frames that were finished in it. With `hold`, the sink holds the worker up until `work` is done.
+/// Runs `work` between two flushes, and returns the frames that were finished in it. With `hold`,
+/// the sink holds the worker up until `work` is done.
 fn frames_of(hold: bool, work: impl FnOnce()) -> Vec<Seen> {
     let (done, held) = channel();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -138,7 +139,8 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
             ends.iter().all(|(_, end)| *end <= frame.end_ticks),
             "nothing that ended after the mark"
         );
-        // A thread that loses its core between the clock and the ring brings that one span late; nothing but waiting for it could help.
+        // A thread that loses its core between the clock and the ring brings that one span late;
+        // nothing but waiting for it could help.
         let mut late: Vec<_> = ends
             .iter()
             .filter(|(_, end)| *end <= frame.start_ticks)
@@ -209,7 +211,8 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         .filter_map(|(frame, _)| frame.metric("sizes.max"))
         .fold(0.0, f64::max);
     assert!((max - MARKS as f64).abs() <= MARKS as f64 / 500.0, "{max}");
-    // A merged frame's distribution is that of all its marks: the medians of long stretches of growing values lie in the middle.
+    // A merged frame's distribution is that of all its marks: the medians of long stretches of
+    // growing values lie in the middle.
     let (widest, _) = frames.iter().max_by_key(|(frame, _)| frame.merged_marks).unwrap();
     let [p50, top] = ["sizes.p50", "sizes.max"].map(|name| widest.metric(name).unwrap());
     let width = widest.merged_marks as f64 + 1.0;

@@ -1,4 +1,5 @@
-//! Scopes without a guard: they leave the records that guards leave, and what does not nest becomes a task.
+//! Scopes without a guard: they leave the records that guards leave, and what does not nest becomes
+//! a task.
 #![cfg(not(feature = "off"))]
 #![allow(
     clippy::unwrap_used,
@@ -85,7 +86,8 @@ fn they_leave_the_records_of_guards() {
     std::thread::sleep(std::time::Duration::from_millis(2));
     long.end_unless_shorter(clock::approximate_ticks(1_000_000));
 
-    // As many arguments as there may be, with one more that is left out; the kinds change from one scope of the site to the next.
+    // As many arguments as there may be, with one more that is left out; the kinds change from one
+    // scope of the site to the next.
     for count in 0..=9_i64 {
         let (scope, args) = loose::begin_with(&ARGS, |put| {
             for i in 0..count {

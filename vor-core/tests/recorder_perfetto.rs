@@ -1,6 +1,8 @@
-//! One program, three outputs: its Perfetto trace, its Chrome trace, and its capture, from which both are exported again.
+//! One program, three outputs: its Perfetto trace, its Chrome trace, and its capture, from which
+//! both are exported again.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with what was recorded as lines of JSON beside them, and Perfetto itself can be asked whether it reads the same.
+//! With `VOR_ORACLE_OUT` the files go into that folder, with what was recorded as lines of JSON
+//! beside them, and Perfetto itself can be asked whether it reads the same.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -102,7 +104,8 @@ fn run_tasks() {
             back.send(turn(tasks)).unwrap();
         }
     });
-    // The tasks begin on the thread that began later, so that its part of a batch, which comes second, tells of their begin.
+    // The tasks begin on the thread that began later, so that its part of a batch, which comes
+    // second, tells of their begin.
     let mut tasks = all;
     while !tasks.is_empty() {
         to.send(tasks).unwrap();
@@ -205,7 +208,8 @@ struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns a tick in the trace's time: that since the machine was started, or the wall clock's where the system does not tell.
+    /// Returns a tick in the trace's time: that since the machine was started, or the wall clock's
+    /// where the system does not tell.
     fn ns(&self, ticks: u64) -> i64 {
         let unix_ns = self.catalog.unix_ns(ticks);
         match self.catalog.machine.clocks {

@@ -1,4 +1,5 @@
-//! Odd scopes: deep, long-named, many-named, closed out of order, and looked at while they come and go.
+//! Odd scopes: deep, long-named, many-named, closed out of order, and looked at while they come and
+//! go.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -55,7 +56,8 @@ impl FrameSink for Keeps {
     }
 }
 
-/// Runs `work`, and returns the names and arguments of the spans that ended in it, and how many were dropped.
+/// Runs `work`, and returns the names and arguments of the spans that ended in it, and how many
+/// were dropped.
 fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
     let keeps = Keeps::default();
     let (spans, dropped) = (Arc::clone(&keeps.0), Arc::clone(&keeps.1));
@@ -141,7 +143,8 @@ fn names_of_any_length_and_number_are_kept() {
 #[test]
 fn arguments_survive_the_end_of_the_ring() {
     let _turn = turn();
-    // A thread's own ring is as large as the first test set it; this goes around it several times, with texts of all lengths.
+    // A thread's own ring is as large as the first test set it; this goes around it several times,
+    // with texts of all lengths.
     const SPANS: usize = 20_000;
     let text = |i: usize| "é".repeat(i % 600);
     let spans = spans_of(|| {
@@ -183,7 +186,8 @@ fn open_scopes_are_never_torn() {
     // The thread is as fast as it can, so on a busy machine its ring is full at times.
     let _ = recorded(|| {
         std::thread::scope(|threads| {
-            // A site's depth is in its name, so a start that belongs to another site shows as a start out of order or a wrong place.
+            // A site's depth is in its name, so a start that belongs to another site shows as a
+            // start out of order or a wrong place.
             threads.spawn(|| {
                 while !STOP.load(Ordering::Relaxed) {
                     profile_scope!("depth 0");
@@ -290,7 +294,8 @@ fn phases_touch() {
     }
 }
 
-/// A length of more than 32 bits takes a record of its own shape, with arguments and without. On other processors the counter is too slow for a test.
+/// A length of more than 32 bits takes a record of its own shape, with arguments and without. On
+/// other processors the counter is too slow for a test.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn scopes_of_more_ticks_than_32_bits_keep_their_length() {

@@ -1,7 +1,9 @@
-//! Every thread records flat out into small rings while others come and go, look at the open scopes and flush.
+//! Every thread records flat out into small rings while others come and go, look at the open scopes
+//! and flush.
 //!
-//! The test holds for a plain build, and gives the address and thread sanitizers something to watch: what they check is every ring, the hand-over of
-//! a thread's state to the next thread, and the open-scope stacks that other threads read.
+//! The test holds for a plain build, and gives the address and thread sanitizers something to
+//! watch: what they check is every ring, the hand-over of a thread's state to the next thread, and
+//! the open-scope stacks that other threads read.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,7 +117,8 @@ fn every_span_arrives_or_is_counted() {
     assert_eq!(drain::failed_sinks(), 0);
     let (spans, dropped) = (spans.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed));
     let recorded = 2 * (WRITERS * ROUNDS + SHORT_LIVED);
-    // A dropped record may also be a text or a message, so drops can be more than the spans that are missing.
+    // A dropped record may also be a text or a message, so drops can be more than the spans that
+    // are missing.
     assert!(spans <= recorded, "{spans} arrived of {recorded}");
     assert!(
         spans + dropped >= recorded,

@@ -1,4 +1,5 @@
-//! Whether the numbers are true: lengths against the clock around them, and every output against every other.
+//! Whether the numbers are true: lengths against the clock around them, and every output against
+//! every other.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -107,7 +108,8 @@ fn a_busy_loop_lies_between_what_was_read_inside_and_around() {
         let spans = &frame.threads[0].spans[1..];
         assert_eq!(spans.len(), bounds.len());
         for (span, bounds) in spans.iter().zip(&bounds) {
-            // No tolerance: the span holds what ran inside of it, and is held by what was read around it.
+            // No tolerance: the span holds what ran inside of it, and is held by what was read
+            // around it.
             assert!(
                 bounds.inside <= span.duration_ticks && span.duration_ticks <= bounds.around,
                 "{length_ns} ns: {} ticks inside, {} reported, {} around",

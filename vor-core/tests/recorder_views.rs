@@ -1,7 +1,8 @@
-//! One program, several outputs: its views for flame graph tools and samply tell of the same spans as its capture.
+//! One program, several outputs: its views for flame graph tools and samply tell of the same spans
+//! as its capture.
 //!
-//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans as lines of JSON beside them, and another program can
-//! compare them with what the viewers read.
+//! With `VOR_ORACLE_OUT` the files go into that folder, with the capture's spans as lines of JSON
+//! beside them, and another program can compare them with what the viewers read.
 
 #![allow(
     clippy::unwrap_used,
@@ -159,7 +160,8 @@ fn views_and_capture_agree() {
     }
 }
 
-/// Each thread has its own file, and the spans stand in it at one and the same distance from the wall clock.
+/// Each thread has its own file, and the spans stand in it at one and the same distance from the
+/// wall clock.
 fn check_markers(folder: &Path, catalog: &Catalog, trees: &[ThreadTree], count: usize) {
     let mut distances = Vec::new();
     let mut found = 0;

@@ -26,7 +26,8 @@ struct Node {
     parent: Option<usize>,
 }
 
-/// Runs the steps, and returns the spans in the order in which they opened, and their indices in the order in which they ended.
+/// Runs the steps, and returns the spans in the order in which they opened, and their indices in
+/// the order in which they ended.
 fn run(steps: &[Step], mut now_ticks: u64) -> (Vec<Node>, Vec<usize>) {
     let (mut nodes, mut ended, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let close_all = std::iter::repeat_n(&Step::Close, steps.len());
@@ -211,7 +212,8 @@ proptest! {
         for part in ended.chunks(batch_len) {
             stats.add(&timeline, &batch_of(&nodes, part));
             taken += part.len();
-            // What a worker sees that asked when the last span of the batch ended: all that began by then and ended later.
+            // What a worker sees that asked when the last span of the batch ended: all that began
+            // by then and ended later.
             let as_of_ticks = nodes[part[part.len() - 1]].end_ticks;
             let mut open: Vec<(SiteId, u64)> = ended[taken..]
                 .iter()
@@ -369,7 +371,8 @@ fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
 
 #[test]
 fn many_flat_children_across_batches_belong_to_their_root() {
-    // A warm-up of flat roots, then a root with 300 000 children; the warm-up may not end up in the root.
+    // A warm-up of flat roots, then a root with 300 000 children; the warm-up may not end up in the
+    // root.
     let timeline = Timeline::default();
     let mut stats = StatsBuilder::new();
     let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[(SiteId, u64)]| {

@@ -1,4 +1,5 @@
-//! Rows that a system does not have, or keeps from a program: they are absent, and one event at the level `DEBUG` says why.
+//! Rows that a system does not have, or keeps from a program: they are absent, and one event at the
+//! level `DEBUG` says why.
 #![cfg(all(
     feature = "tracing",
     any(target_os = "linux", target_os = "macos", windows),
@@ -42,7 +43,8 @@ impl FrameSink for Rows {
     }
 }
 
-/// Takes from this process what its rows are read from, for as long as the answer is kept, where that can be done.
+/// Takes from this process what its rows are read from, for as long as the answer is kept, where
+/// that can be done.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "limits of a process are the C library's")]
 fn forbid_files() -> impl Drop {
@@ -82,7 +84,8 @@ fn one_event_says_why_rows_are_absent() {
         .sink("rows", rows.clone())
         .enable();
     for _ in 0..4 {
-        // Counters are compared with those of a sample that is at least a hundredth of a second old.
+        // Counters are compared with those of a sample that is at least a hundredth of a second
+        // old.
         std::thread::sleep(Duration::from_millis(15));
         drain::frame_mark();
     }

@@ -91,7 +91,8 @@ fn what_is_unknown_is_absent_and_never_zero() {
 mod known_systems {
     use super::*;
 
-    /// Burns CPU until `wall` has passed, and returns what it computed so that it cannot be left out.
+    /// Burns CPU until `wall` has passed, and returns what it computed so that it cannot be left
+    /// out.
     fn burn(wall: Duration) -> u64 {
         let began = Instant::now();
         let mut value = 1_u64;
@@ -107,7 +108,8 @@ mod known_systems {
     fn cpu_time_grows_with_work() {
         let mut sampler = ProcessSampler::new();
         let before = sampler.sample().cpu_time_ns.expect("CPU time is known here");
-        // Other work on the machine may take the processor away, so the loop runs until it got its share.
+        // Other work on the machine may take the processor away, so the loop runs until it got its
+        // share.
         let began = Instant::now();
         let mut used = 0;
         for _ in 0..10_000 {

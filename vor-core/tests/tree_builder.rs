@@ -27,7 +27,8 @@ fn run_thread(moves: &[(bool, u8)]) -> Ended {
     ended
 }
 
-/// Site `i + 1` is the span that ended as the `i`-th, so that a mix-up cannot hide behind equal times. Every third span has arguments.
+/// Site `i + 1` is the span that ended as the `i`-th, so that a mix-up cannot hide behind equal
+/// times. Every third span has arguments.
 fn batch_of(thread: u32, ended: &Ended, range: std::ops::Range<usize>) -> ThreadBatch {
     let mut batch = ThreadBatch {
         thread: ThreadId(thread),
@@ -55,7 +56,8 @@ fn args_of(i: usize) -> Vec<ArgValue> {
     vec![ArgValue::U64(i as u64), ArgValue::Bool(i.is_multiple_of(2))]
 }
 
-/// The parent of a span is the first one to end after it that contains it; the tree follows by recursion.
+/// The parent of a span is the first one to end after it that contains it; the tree follows by
+/// recursion.
 fn naive(ended: &Ended) -> Vec<Span> {
     let parent: Vec<Option<usize>> = (0..ended.len())
         .map(|i| {
@@ -177,7 +179,8 @@ proptest! {
         };
         prop_assert_eq!(tree.spans.len(), ended.len().min(limit));
         assert_sound(tree);
-        // Every span that is shown has the depth and the place that it has in the whole tree, since whatever is around it is shown too.
+        // Every span that is shown has the depth and the place that it has in the whole tree, since
+        // whatever is around it is shown too.
         let whole = naive(&ended);
         let mut rest = whole.iter();
         for span in &tree.spans {
@@ -242,7 +245,8 @@ fn children_of_a_parent_that_ends_in_a_later_frame_are_roots_of_theirs() {
 
 #[test]
 fn the_limit_keeps_what_is_open_around_the_first_spans() {
-    // 1000 leaves inside `step`, inside `run`: the limit of 10 shows both scopes and the first eight leaves.
+    // 1000 leaves inside `step`, inside `run`: the limit of 10 shows both scopes and the first
+    // eight leaves.
     let mut ended: Ended = (0..1_000).map(|i| (100 + i * 10, 105 + i * 10)).collect();
     ended.push((90, 20_000));
     ended.push((80, 20_001));

@@ -1,6 +1,7 @@
 //! What the viewer exports of frames in the middle of a capture is what the capture has of them.
 //!
-//! With `VOR_ORACLE_OUT` the traces go into that folder, with what the capture has as lines of JSON beside them, and Perfetto itself can be asked whether it reads the same.
+//! With `VOR_ORACLE_OUT` the traces go into that folder, with what the capture has as lines of JSON
+//! beside them, and Perfetto itself can be asked whether it reads the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../vor-core/tests/common/json.rs"]
@@ -25,7 +26,8 @@ use vor_viz::replay::{ReplayState, WindowLimits};
 
 const FRAMES: u64 = 48;
 
-/// What is exported, by place in the capture. The viewer holds some frames before and behind these, and the capture has others.
+/// What is exported, by place in the capture. The viewer holds some frames before and behind these,
+/// and the capture has others.
 const SELECTED: RangeInclusive<u64> = 18..=27;
 
 /// What a thread is told.
@@ -36,7 +38,8 @@ enum Turn {
     Close,
 }
 
-/// When each of the two threads opens a scope, and when it closes it: around the first or the last selected frame, and around all of them.
+/// When each of the two threads opens a scope, and when it closes it: around the first or the last
+/// selected frame, and around all of them.
 const ACROSS: [&[(u64, u64)]; 2] = [&[(16, 20), (26, 30)], &[(13, 31)]];
 
 fn work() {
@@ -148,7 +151,8 @@ fn export_selected(capture: &Path, folder: &Path) {
     }
 }
 
-/// Adds what ended in a frame, as rows whose times are the capture's. Of a task's steps, those are told that the selection has the task's begin of.
+/// Adds what ended in a frame, as rows whose times are the capture's. Of a task's steps, those are
+/// told that the selection has the task's begin of.
 fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tasks: &mut Tasks) {
     let ns = |ticks| catalog.unix_ns(ticks);
     for share in batches.iter().flat_map(|batch| &batch.threads) {
@@ -257,7 +261,8 @@ fn ts(row: &Value) -> i64 {
     row["ts"].as_i64().unwrap()
 }
 
-/// Returns the spans, tasks, steps and frames of a Chrome trace, as kind, name, begin and length in nanoseconds.
+/// Returns the spans, tasks, steps and frames of a Chrome trace, as kind, name, begin and length in
+/// nanoseconds.
 fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
     let events: Vec<Value> = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     let ns = |us: &Value| (us.as_f64().unwrap() * 1000.0).round() as i64;

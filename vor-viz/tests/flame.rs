@@ -79,7 +79,8 @@ fn rows(harness: &Harness<'_, App>) -> Rect {
     chart.with_min_y(chart.top() + 18.0)
 }
 
-/// Returns the `n`-th span of a row that is wholly in the pinned frame, and where it is drawn: the first track is on top.
+/// Returns the `n`-th span of a row that is wholly in the pinned frame, and where it is drawn: the
+/// first track is on top.
 fn span_in_first_track(harness: &Harness<'_, App>, row: usize, n: usize) -> (Span, Pos2) {
     let app = harness.state();
     let time = app.view.flame_axis(&app.store);

@@ -1,4 +1,5 @@
-//! Damaged captures of both versions in the panel: some hundred seeded mutations, each opened, looked through and played with.
+//! Damaged captures of both versions in the panel: some hundred seeded mutations, each opened,
+//! looked through and played with.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +24,8 @@ use vor_viz::replay::ReplayState;
 
 const CASES: usize = 90;
 
-/// The originals take some hundred kilobytes; a panel of one, with the atlas of its fonts, some megabytes.
+/// The originals take some hundred kilobytes; a panel of one, with the atlas of its fonts, some
+/// megabytes.
 const MAX_CASE_BYTES: usize = 128 << 20;
 
 /// Longer than any of this can take, so that a test that hangs ends.

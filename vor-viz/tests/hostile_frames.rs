@@ -1,4 +1,5 @@
-//! Frames as no sound program makes them, in the whole panel: whatever they say, it draws, answers and stays small.
+//! Frames as no sound program makes them, in the whole panel: whatever they say, it draws, answers
+//! and stays small.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../vor-core/tests/common/memory.rs"]
@@ -111,7 +112,8 @@ fn store(frames: &[FrameSnapshot], origin_ns: i64) -> Store {
     store
 }
 
-/// Uses the panel on every screen, in both themes, at all tabs: looks first, then does anything `passes` times.
+/// Uses the panel on every screen, in both themes, at all tabs: looks first, then does anything
+/// `passes` times.
 fn attack(store: &Store, passes: usize) {
     for (i, (width, height, pixels_per_point)) in SCREENS.into_iter().enumerate() {
         let mut user = User::new(i as u64, vec2(width, height), pixels_per_point, i % 2 == 0);

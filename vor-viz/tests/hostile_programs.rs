@@ -1,4 +1,5 @@
-//! Programs that use the live panel in ways that it was not made for: what it remembers stays bounded, and nothing that is looked at is missing.
+//! Programs that use the live panel in ways that it was not made for: what it remembers stays
+//! bounded, and nothing that is looked at is missing.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

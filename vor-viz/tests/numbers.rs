@@ -509,7 +509,8 @@ fn values_are_asked_for_once_while_nothing_changes() {
     // The value that is told is asked for in each pass.
     assert_eq!(pass(&store), 1601);
     assert_eq!(pass(&store), 1);
-    // All values are as before but for one place, so that the oldest frame leaves and with it the comparison fails.
+    // All values are as before but for one place, so that the oldest frame leaves and with it the
+    // comparison fails.
     let frame = next_frame(&store, 1.0);
     store.push_frame(frame);
     assert!(pass(&store) > 1600);

@@ -1,4 +1,5 @@
-//! Captures in the panel: the asked frame is there, the window has no gaps, and nothing in a file stops it.
+//! Captures in the panel: the asked frame is there, the window has no gaps, and nothing in a file
+//! stops it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod made;
@@ -280,7 +281,8 @@ fn a_file_without_marks_is_one_frame_until_a_mark_comes() {
     assert_window(&replay, 9);
 }
 
-/// Checks that a replay has taken the capture that `made` another one of 30 frames and 6 spans in each.
+/// Checks that a replay has taken the capture that `made` another one of 30 frames and 6 spans in
+/// each.
 fn assert_replaced(replay: &mut ReplayState) {
     poll_until(replay, |replay| {
         replay.notice().is_some() && replay.is_settled() && replay.frames_total() == 30

@@ -1,6 +1,8 @@
-//! What the panel shows is what was recorded: sums as the reader's, and a picture that shows spans where they are and nowhere else.
+//! What the panel shows is what was recorded: sums as the reader's, and a picture that shows spans
+//! where they are and nowhere else.
 //!
-//! Random programs of three threads, cut into frames anywhere, go through the encoder, the reader, the loader and the store.
+//! Random programs of three threads, cut into frames anywhere, go through the encoder, the reader,
+//! the loader and the store.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -334,7 +336,8 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                             shown || !is_inside,
                             "seed {seed}, case {case}: a span is missing at {from} to {to}"
                         );
-                        // All of a wide one is there, and of its colour if it is searched for; its first pixel is darker.
+                        // All of a wide one is there, and of its colour if it is searched for; its
+                        // first pixel is darker.
                         let within = clamp(from.ceil() + 1.0)..clamp(to.floor() - 1.0);
                         if within.start < within.end && from + 4.0 < to {
                             let all = pixels[within.clone()].iter().all(|pixel| pixel.a() > 0);

@@ -111,7 +111,8 @@ fn a_picture_shows_the_frame_that_was_asked_for() {
         assert!(output.status.success(), "{output:?}");
         picture(&out).2
     };
-    // The edges of letters differ by a shade, with the order in which they came into the font's texture.
+    // The edges of letters differ by a shade, with the order in which they came into the font's
+    // texture.
     let differing = |a: &[u8], b: &[u8]| a.iter().zip(b).filter(|(a, b)| a.abs_diff(**b) > 24).count();
     let first = take("7");
     assert_eq!(differing(&first, &take("7")), 0);

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vor_core::reader::{Event, Reader};
 use vor_core::sink::capture::{CaptureOptions, CaptureSink};
 
-/// The recorder is one for the whole process, so the tests take turns. Each leaves no capture behind.
+/// The recorder is one for the whole process, so the tests take turns. Each leaves no capture
+/// behind.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -44,7 +45,8 @@ fn frames(name: &str, count: u64) {
     }
 }
 
-/// Checks that a capture was ended in order and returns how many spans it holds by the name, and how many in all.
+/// Checks that a capture was ended in order and returns how many spans it holds by the name, and
+/// how many in all.
 fn spans_in(path: &Path, name: &str) -> (usize, u64) {
     let mut reader = Reader::open(path).unwrap();
     let mut named = 0;

@@ -1,4 +1,5 @@
-//! With the feature `off` a program runs as if vor were not there, and hears so where it asked for a file.
+//! With the feature `off` a program runs as if vor were not there, and hears so where it asked for
+//! a file.
 
 #![cfg(all(unix, feature = "off"))]
 #![allow(

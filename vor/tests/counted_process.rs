@@ -1,4 +1,5 @@
-//! The table of counted scopes: at the end of a process, on SIGUSR1, in the child of a fork, beside a capture.
+//! The table of counted scopes: at the end of a process, on SIGUSR1, in the child of a fork, beside
+//! a capture.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -192,7 +193,8 @@ fn the_child_of_a_fork_counts_its_own() {
         vor::enable();
         work(100);
         let around = vor::scope("around the fork");
-        // SAFETY: no other thread of this process runs but vor's own, and the child does no more than the parent.
+        // SAFETY: no other thread of this process runs but vor's own, and the child does no more
+        // than the parent.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             assert!(vor::stats().is_empty());

@@ -1,4 +1,5 @@
-//! Scopes that are counted and not recorded, beside `tracing`: spans of the layer count too, and scopes are spans of a subscriber that wants them.
+//! Scopes that are counted and not recorded, beside `tracing`: spans of the layer count too, and
+//! scopes are spans of a subscriber that wants them.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(

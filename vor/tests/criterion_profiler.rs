@@ -60,7 +60,8 @@ fn files(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Checks that a capture is complete, and returns the names of its scopes and how many spans it has.
+/// Checks that a capture is complete, and returns the names of its scopes and how many spans it
+/// has.
 #[cfg(not(feature = "off"))]
 fn names(path: &Path) -> (BTreeSet<String>, u64) {
     let mut names = BTreeSet::new();
@@ -78,7 +79,8 @@ fn names(path: &Path) -> (BTreeSet<String>, u64) {
     (names, info.spans)
 }
 
-/// Checks that the elements of a flame graph are closed in order, and returns the titles of its frames.
+/// Checks that the elements of a flame graph are closed in order, and returns the titles of its
+/// frames.
 #[cfg(not(feature = "off"))]
 fn titles(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,9 +1,10 @@
 //! What the attribute macros accept, and what they say of what they refuse.
 //!
-//! Each file in `ui/pass` has to build without a warning and to run; each in `ui/fail` has to give the errors in the `.stderr`
-//! file beside it, which `TRYBUILD=overwrite` writes anew. The errors in `ui/compiler` are worded by the compiler and only have
-//! to stand at the right place; their wording is that of the `rust-version` of this workspace, so they are checked with that
-//! one alone.
+//! Each file in `ui/pass` has to build without a warning and to run; each in `ui/fail` has to give
+//! the errors in the `.stderr` file beside it, which `TRYBUILD=overwrite` writes anew. The errors
+//! in `ui/compiler` are worded by the compiler and only have to stand at the right place; their
+//! wording is that of the `rust-version` of this workspace, so they are checked with that one
+//! alone.
 
 #![allow(
     clippy::unwrap_used,

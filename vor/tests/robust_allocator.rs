@@ -1,4 +1,5 @@
-//! Scopes inside the global allocator: vor allocates too, and must neither recurse nor wait for itself.
+//! Scopes inside the global allocator: vor allocates too, and must neither recurse nor wait for
+//! itself.
 
 #![cfg(not(feature = "off"))]
 #![allow(
@@ -109,13 +110,14 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
         }
     }
     assert!(reader.damage().losses.is_empty(), "{:?}", reader.damage());
-    // What the allocator makes inside vor is dropped: two scopes and a metric, a scope and a message.
-    // Nothing else is: the rings are large enough.
+    // What the allocator makes inside vor is dropped: two scopes and a metric, a scope and a
+    // message. Nothing else is: the rings are large enough.
     let inside = |made: &AtomicU64, recorded| made.load(Ordering::Relaxed) - recorded;
     let most = 3 * inside(&ALLOCATIONS, allocs) + 2 * inside(&FREES, frees);
     assert!(dropped > 0 && dropped <= most, "{dropped} dropped, of {most}");
     assert_eq!(rounds, THREADS * ROUNDS);
-    // Each round allocates a name and a vector outside vor at least; what vor allocates itself is not recorded.
+    // Each round allocates a name and a vector outside vor at least; what vor allocates itself is
+    // not recorded.
     assert!(allocs >= (2 * THREADS * ROUNDS) as u64, "{allocs}");
     assert!(allocs < ALLOCATIONS.load(Ordering::Relaxed), "{allocs}");
 }

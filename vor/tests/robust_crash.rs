@@ -23,7 +23,8 @@ use robust_support::{captures, child, folder, read, role, run};
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
 
-/// Records, opens scopes on two threads, and ends in one of them by `end`. The scopes that are open have never ended before, so nothing in the file names them.
+/// Records, opens scopes on two threads, and ends in one of them by `end`. The scopes that are open
+/// have never ended before, so nothing in the file names them.
 fn work_and(end: fn()) {
     vor::Config::new().capture(folder().join("run.vor")).enable();
     {
@@ -170,7 +171,8 @@ fn an_abort() {
 fn a_signal_from_outside() {
     fn end() {
         let own = std::process::id().to_string();
-        // The runtime's handler takes the first for an access that comes again by itself, and lets the next one end the process.
+        // The runtime's handler takes the first for an access that comes again by itself, and lets
+        // the next one end the process.
         for _ in 0..10 {
             let mut kill = std::process::Command::new("kill");
             assert!(kill.args(["-SEGV", &own]).status().unwrap().success());
@@ -179,7 +181,8 @@ fn a_signal_from_outside() {
     crash("a_signal_from_outside", end, SIGSEGV, 1);
 }
 
-/// The stack is used up, and the handler has one of its own, of 8 KiB or so. The runtime's own handler, which was there before, reports it and aborts.
+/// The stack is used up, and the handler has one of its own, of 8 KiB or so. The runtime's own
+/// handler, which was there before, reports it and aborts.
 #[test]
 fn a_stack_that_overflows() {
     fn deeper(n: u64) -> u64 {

@@ -21,7 +21,8 @@ static COUNTER: vor::Counter = vor::Counter::new("jobs", "");
 
 /// Runs `in_child` in a fork and returns the number of the child.
 fn fork(in_child: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the tests are run as one thread, or fork from a program whose other threads only record; the child does no more than they do.
+    // SAFETY: the tests are run as one thread, or fork from a program whose other threads only
+    // record; the child does no more than they do.
     match unsafe { libc::fork() } {
         0 => {
             in_child();
@@ -174,8 +175,9 @@ fn register(name: &str) {
     spans(name, 2);
 }
 
-/// Waits until a span reaches a sink without being fetched, by the worker of a child. The standard library can start no thread in a child that was forked while
-/// another thread started or ended: its own lock is left behind.
+/// Waits until a span reaches a sink without being fetched, by the worker of a child. The standard
+/// library can start no thread in a child that was forked while another thread started or ended:
+/// its own lock is left behind.
 fn its_worker_comes() {
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     struct Counts;

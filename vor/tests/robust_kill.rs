@@ -31,7 +31,8 @@ const WITNESS_NS: u64 = 5_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Note {
     at_ns: u64,
-    /// How long the worker has been ready to run and was not let, as the system counts it once it is let again; 0 where it does not count.
+    /// How long the worker has been ready to run and was not let, as the system counts it once it
+    /// is let again; 0 where it does not count.
     delay_ns: u64,
     /// How long the worker has run.
     ran_ns: u64,
@@ -98,7 +99,8 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// Notes a few times per drain interval that a thread got a core, and how long the worker did not: what the machine keeps from them is not the recorder's.
+/// Notes a few times per drain interval that a thread got a core, and how long the worker did not:
+/// what the machine keeps from them is not the recorder's.
 fn witness() {
     let mut notes = std::fs::File::create(folder().join("witness")).unwrap();
     loop {
@@ -107,7 +109,8 @@ fn witness() {
     }
 }
 
-/// Returns how long the machine kept the witness and the worker waiting in the last half second before `last_ns`.
+/// Returns how long the machine kept the witness and the worker waiting in the last half second
+/// before `last_ns`.
 fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
     const LOOKED_AT_NS: u64 = 500_000_000;
     let from = notes.partition_point(|note| note.at_ns + LOOKED_AT_NS < last_ns);
@@ -120,7 +123,8 @@ fn kept_waiting_ns(notes: &[Note], last_ns: u64) -> u64 {
         .chain([last_ns.saturating_sub(last.at_ns)])
         .max()
         .unwrap_or(0);
-    // A wait that had not ended at the kill is not counted yet: the worker was ready in each of the last notes and did not get on.
+    // A wait that had not ended at the kill is not counted yet: the worker was ready in each of the
+    // last notes and did not get on.
     let is_waiting = |note: &&Note| note.is_ready == 1 && note.ran_ns == last.ran_ns;
     let since = recent.iter().rev().take_while(is_waiting).last();
     let pending = since.map_or(0, |note| last_ns.saturating_sub(note.at_ns));
@@ -154,10 +158,12 @@ impl vor::FrameSink for Delivered {
     }
 }
 
-/// Records at full speed for ever; a line of progress each millisecond: how many spans had ended, and when that was.
+/// Records at full speed for ever; a line of progress each millisecond: how many spans had ended,
+/// and when that was.
 fn record_flat_out() {
     let mut progress = std::fs::File::create(folder().join("progress")).unwrap();
-    // Without optimisation the worker takes some hundred nanoseconds per span, so a ring of the default size holds more than an interval's work.
+    // Without optimisation the worker takes some hundred nanoseconds per span, so a ring of the
+    // default size holds more than an interval's work.
     let ring_kib = if cfg!(debug_assertions) {
         256
     } else {
@@ -200,7 +206,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
     }
     let mut seed = now_ns();
     let (mut late, mut delivered_in_all) = (Vec::new(), 0);
-    // In memory where that can be had: how long a disk keeps the worker waiting is not the question.
+    // In memory where that can be had: how long a disk keeps the worker waiting is not the
+    // question.
     let memory = std::path::Path::new("/dev/shm");
     let place = if memory.is_dir() {
         memory.to_owned()
@@ -235,7 +242,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
         );
         assert!(!summary.closed, "kill {kill}");
         let held = summary.count("work") as u64 + summary.dropped_in_batches;
-        // Exactly: what was delivered before the kill is in the file, but for the record that was being written.
+        // Exactly: what was delivered before the kill is in the file, but for the record that was
+        // being written.
         let notes_of = |name| std::fs::read(folder.path().join(name)).unwrap_or_default();
         let delivered = notes_of("delivered")
             .chunks_exact(8)
@@ -246,7 +254,8 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
             "kill {kill}: {delivered} spans were delivered, the file holds {held}"
         );
         delivered_in_all += delivered;
-        // In time: the last note of progress is at most a millisecond and one preemption before the kill.
+        // In time: the last note of progress is at most a millisecond and one preemption before the
+        // kill.
         let missing_since = notes
             .iter()
             .find(|(made, _)| *made > held)

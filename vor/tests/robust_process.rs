@@ -201,7 +201,8 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
     }
 }
 
-/// The worker takes no signals, but a flush and the end of a sink write on the program's own thread.
+/// The worker takes no signals, but a flush and the end of a sink write on the program's own
+/// thread.
 #[test]
 fn a_file_size_limit_ends_a_chrome_trace_and_not_the_program() {
     let test = "a_file_size_limit_ends_a_chrome_trace_and_not_the_program";

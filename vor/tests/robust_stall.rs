@@ -13,7 +13,8 @@ use std::time::Duration;
 mod robust_support;
 use robust_support::{captures, child, folder, read, role, run, vor_lines};
 
-/// What the children stand still for: several times the limit of 100 ms, of which a scope that is opened with another may be late by half.
+/// What the children stand still for: several times the limit of 100 ms, of which a scope that is
+/// opened with another may be late by half.
 const STALL: Duration = Duration::from_millis(600);
 
 fn stand_still() {

@@ -1,4 +1,5 @@
-//! Functions under `#[tracing::instrument]`, as tokio-rs/tracing says that they behave: what the layer and the subscriber record of them.
+//! Functions under `#[tracing::instrument]`, as tokio-rs/tracing says that they behave: what the
+//! layer and the subscriber record of them.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(
@@ -101,7 +102,8 @@ fn results_and_errors_are_messages_at_their_levels() {
             ];
             assert_eq!(kept.messages, expected);
             assert_eq!(kept.called("half").len(), 4);
-            // The second poll has the inner function in it. `Instrumented` enters the span once more where the future is dropped.
+            // The second poll has the inner function in it. `Instrumented` enters the span once
+            // more where the future is dropped.
             let outer = kept.called("half_later");
             assert_eq!(outer.len(), 2 * 3);
             let with_inner = outer

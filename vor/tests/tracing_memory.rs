@@ -1,4 +1,5 @@
-//! Spans come and go without memory: what the layer and the subscriber keep is for those that are open.
+//! Spans come and go without memory: what the layer and the subscriber keep is for those that are
+//! open.
 
 #![cfg(all(feature = "tracing-layer", not(feature = "off")))]
 #![allow(

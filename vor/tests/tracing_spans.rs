@@ -91,7 +91,8 @@ fn levels_and_targets_are_chosen_by_the_usual_filters() {
     assert_eq!(kept.messages, ["ERROR other: other"]);
 }
 
-/// A span that is made, waits, is entered `times` times with a wait between, and waits before it is closed.
+/// A span that is made, waits, is entered `times` times with a wait between, and waits before it is
+/// closed.
 fn task(times: u32) {
     let span = info_span!("task", times);
     pause();
@@ -252,7 +253,8 @@ fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
     both(
         || {
             descend(300);
-            // Left from the outermost on, which takes each from the bottom of what the thread has entered.
+            // Left from the outermost on, which takes each from the bottom of what the thread has
+            // entered.
             let mut spans: Vec<_> = (0..100_u64).map(|i| info_span!("row", i).entered()).collect();
             while !spans.is_empty() {
                 drop(spans.remove(0));

@@ -1,7 +1,7 @@
 //! Programs written for vor 0.2.1: every public name with its old signature, and what it does.
 //!
-//! What is not here yet (the panel under `viz`, `BrowserSink`, the GPU fields of `SystemSample`) is missing here too. What is different on purpose is in
-//! the changelog.
+//! What is not here yet (the panel under `viz`, `BrowserSink`, the GPU fields of `SystemSample`) is
+//! missing here too. What is different on purpose is in the changelog.
 
 #![cfg(all(unix, not(feature = "off")))]
 #![allow(
@@ -71,7 +71,8 @@ fn frame_stats_answer_as_before() {
     assert_eq!((stats.count(), stats.p99_ns()), (0, 0));
 }
 
-/// The fields that 0.2.1 had on every platform, with their types; no public function of it returned one.
+/// The fields that 0.2.1 had on every platform, with their types; no public function of it returned
+/// one.
 fn system_fields(sample: vor::SystemSample) -> (u64, f64, u64, u64) {
     let copy = sample;
     (sample.frame_ns, sample.memory_mb, copy.io_ns, copy.io_bytes)
@@ -210,7 +211,8 @@ fn program() {
     vor::flush_recording();
 }
 
-/// Runs the program with variables and returns its capture's path in a folder that lives as long as the first value.
+/// Runs the program with variables and returns its capture's path in a folder that lives as long as
+/// the first value.
 fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");

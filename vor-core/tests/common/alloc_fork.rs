@@ -1,4 +1,5 @@
-//! Forks of a program whose other threads allocate: the child must find no lock held, and go on counting.
+//! Forks of a program whose other threads allocate: the child must find no lock held, and go on
+//! counting.
 
 #![expect(unsafe_code, reason = "fork is the C library's")]
 
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vor_core::alloc::{heap_snapshot, process_allocations};
 use vor_core::profile_scope;
 
-/// Forks `times` times while threads come, allocate, take snapshots and go. `check` runs in each child, before and after which the child allocates.
+/// Forks `times` times while threads come, allocate, take snapshots and go. `check` runs in each
+/// child, before and after which the child allocates.
 pub fn torture(times: usize, check: impl Fn()) {
     static STOP: AtomicBool = AtomicBool::new(false);
     let busy: Vec<_> = (0..3)

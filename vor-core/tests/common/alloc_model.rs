@@ -1,4 +1,5 @@
-//! An allocator under the tracked one that checks what it is asked, and sequences of requests that are compared with a model.
+//! An allocator under the tracked one that checks what it is asked, and sequences of requests that
+//! are compared with a model.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -11,7 +12,8 @@ use proptest::prelude::*;
 /// Larger requests are refused.
 pub const REFUSED_BYTES: usize = 1 << 20;
 
-/// Passes on to the system's allocator, and fails the test where an object is given back in another way than it was made.
+/// Passes on to the system's allocator, and fails the test where an object is given back in another
+/// way than it was made.
 pub struct Checked {
     made: Mutex<Option<HashMap<usize, Layout>>>,
 }
@@ -46,7 +48,8 @@ fn at_least_one_byte(layout: Layout) -> Layout {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to write")]
-// SAFETY: every call is passed on to the system's allocator, with at least one byte each time; none unwinds in a test that passes.
+// SAFETY: every call is passed on to the system's allocator, with at least one byte each time; none
+// unwinds in a test that passes.
 unsafe impl GlobalAlloc for Checked {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > REFUSED_BYTES {
@@ -142,8 +145,9 @@ impl Object {
     }
 }
 
-/// Plays requests to `allocator`, checking every object's place and content, and calls `check` after each with what the model has counted and what is in use:
-/// objects and bytes. Gives everything back at the end.
+/// Plays requests to `allocator`, checking every object's place and content, and calls `check`
+/// after each with what the model has counted and what is in use: objects and bytes. Gives
+/// everything back at the end.
 #[expect(unsafe_code, reason = "allocators are called by hand")]
 pub fn play(allocator: &impl GlobalAlloc, requests: &[Request], mut check: impl FnMut(Expected, (u64, u64))) {
     let mut objects: Vec<Object> = Vec::new();

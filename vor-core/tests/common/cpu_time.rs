@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Returns the CPU time that this thread has used: what a busy machine, or one that stops the test for a while, does not add to.
+/// Returns the CPU time that this thread has used: what a busy machine, or one that stops the test
+/// for a while, does not add to.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "a thread's clock is the C library's")]
 pub fn cpu_time() -> Duration {

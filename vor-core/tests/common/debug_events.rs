@@ -1,4 +1,5 @@
-//! The reasons that vor tells to those who look for them: its events of `tracing` at the level `DEBUG`.
+//! The reasons that vor tells to those who look for them: its events of `tracing` at the level
+//! `DEBUG`.
 
 use std::fmt::Debug;
 

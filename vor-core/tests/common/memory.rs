@@ -38,7 +38,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
+        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this
+        // layout.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

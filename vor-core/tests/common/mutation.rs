@@ -45,14 +45,16 @@ enum Piece<'a> {
     Other(&'a [u8]),
 }
 
-/// Damages `original` behind its header, and one time in twenty the header too; then nothing is promised of the file but an answer.
+/// Damages `original` behind its header, and one time in twenty the header too; then nothing is
+/// promised of the file but an answer.
 pub fn mutate_any(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8]) -> Mutant {
     let header_too = random.below(20) == 0;
     let from = if header_too { 0 } else { records[0] };
     mutate(random, original, records, donor, from)
 }
 
-/// Damages `original` behind byte `from`. `records` has where each record begins, and the file's length.
+/// Damages `original` behind byte `from`. `records` has where each record begins, and the file's
+/// length.
 pub fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8], from: usize) -> Mutant {
     use Piece::{Kept, Other};
     let end = original.len();

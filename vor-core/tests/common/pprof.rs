@@ -1,4 +1,5 @@
-//! A gzipped `profile.proto` read back, written against the published message and not against the exporter.
+//! A gzipped `profile.proto` read back, written against the published message and not against the
+//! exporter.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::{BTreeMap, HashMap};

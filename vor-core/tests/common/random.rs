@@ -1,6 +1,7 @@
 //! Numbers that look random and are the same in every run.
 
-/// A small generator (splitmix64) whose state can be printed, so that a case that fails can be named.
+/// A small generator (splitmix64) whose state can be printed, so that a case that fails can be
+/// named.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,4 +1,5 @@
-//! Random trees of spans on several threads, as batches cut anywhere, and what every viewer should find in them.
+//! Random trees of spans on several threads, as batches cut anywhere, and what every viewer should
+//! find in them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ pub const NASTY: &str = "quote\" back\\slash \n\t\r\u{1}\u{1f} <ä 🦀 \u{2028}
 /// When the recording begins, in ticks; a tick is a nanosecond.
 pub const BEGIN: u64 = 1_000;
 
-/// A span as its recorder knew it: thread, depth, call site, begin and end in nanoseconds since the begin of the recording.
+/// A span as its recorder knew it: thread, depth, call site, begin and end in nanoseconds since the
+/// begin of the recording.
 pub type Row = (u32, usize, u32, u64, u64);
 
 /// What was made: batches, and their spans in pre-order, thread by thread.

@@ -1,8 +1,10 @@
-//! A driver's library for tests: cards whose values are known, that fail, hang and get lost on demand.
+//! A driver's library for tests: cards whose values are known, that fail, hang and get lost on
+//! demand.
 //!
-//! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on, in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION
-//! MILLISECONDS` (asleep), `spin FUNCTION MILLISECONDS` (in a loop), `lost CARD`, `found CARD`, `gpm on`, `gpm stuck`, `gpm lacks METRIC`, `nvlink on`, `note calls`. Card N has the values
-//! that stand beside `card` below.
+//! The variable `VOR_TEST_NVML` says how it begins, and `vor_test_nvml` what it does from then on,
+//! in commands: `gpus N`, `error FUNCTION CODE` (0: none), `delay FUNCTION MILLISECONDS` (asleep),
+//! `spin FUNCTION MILLISECONDS` (in a loop), `lost CARD`, `found CARD`, `gpm on`, `gpm stuck`, `gpm
+//! lacks METRIC`, `nvlink on`, `note calls`. Card N has the values that stand beside `card` below.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_uint, c_ulonglong, c_void};
@@ -23,7 +25,8 @@ const FIRST: usize = 0x6000;
 type Device = *mut c_void;
 type Sample = *mut c_void;
 
-/// A place that the caller gives for an answer. The interface says that it is valid for one while the call lasts, and that is all that the safety of this library rests on.
+/// A place that the caller gives for an answer. The interface says that it is valid for one while
+/// the call lasts, and that is all that the safety of this library rests on.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
@@ -41,7 +44,8 @@ impl<T> Out<T> {
 
     /// The place, where it holds a value already.
     fn get(&mut self) -> &mut T {
-        // SAFETY: as for `put`; whoever calls this is a function whose caller has to have filled the place in.
+        // SAFETY: as for `put`; whoever calls this is a function whose caller has to have filled
+        // the place in.
         unsafe { &mut *self.0 }
     }
 }
@@ -52,7 +56,8 @@ impl Out<c_char> {
         match found {
             Ok(text) if text.len() < room as usize => {
                 let text = CString::new(text).unwrap();
-                // SAFETY: the caller gives a place for `room` bytes, which are at least the text's and its end.
+                // SAFETY: the caller gives a place for `room` bytes, which are at least the text's
+                // and its end.
                 unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.0, text.as_bytes_with_nul().len()) };
                 OK
             }
@@ -140,7 +145,8 @@ pub extern "C" fn vor_test_nvml_calls(function: In) -> u64 {
     state().calls.get(function.get()).copied().unwrap_or(0)
 }
 
-/// Returns how often a function was called, of whichever card, between a call of `first` and the next one of `last`; both are followed by the number of a card.
+/// Returns how often a function was called, of whichever card, between a call of `first` and the
+/// next one of `last`; both are followed by the number of a card.
 #[unsafe(no_mangle)]
 pub extern "C" fn vor_test_nvml_calls_between(first: In, last: In, function: In) -> u64 {
     let (mut is_between, mut calls) = (false, 0);
@@ -163,7 +169,8 @@ fn thread_cpu_ns() -> u64 {
         fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
     }
     let mut time = [0; 2];
-    // SAFETY: the pointer is to as many bytes as a `timespec` has on systems of 64 bits, and the clock with number 3 is the thread's.
+    // SAFETY: the pointer is to as many bytes as a `timespec` has on systems of 64 bits, and the
+    // clock with number 3 is the thread's.
     unsafe { clock_gettime(3, &mut time) };
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }

@@ -1,4 +1,5 @@
-//! What the tests of rows of GPUs share: a driver that does as it is told, and what frames say of its cards.
+//! What the tests of rows of GPUs share: a driver that does as it is told, and what frames say of
+//! its cards.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +41,8 @@ pub struct Driver(libloading::Library);
 
 impl Driver {
     pub fn new() -> Self {
-        // SAFETY: it is the library that vor has loaded, or will load, whose beginning does nothing.
+        // SAFETY: it is the library that vor has loaded, or will load, whose beginning does
+        // nothing.
         Self(unsafe { libloading::Library::new("libnvidia-ml.so.1") }.unwrap())
     }
 
@@ -68,7 +70,8 @@ impl Driver {
         }
     }
 
-    /// Returns how often `function` was called while the driver was asked for what changes quickly: between the first such question of card 0 and the last one of the last card.
+    /// Returns how often `function` was called while the driver was asked for what changes quickly:
+    /// between the first such question of card 0 and the last one of the last card.
     pub fn calls_in_fast_polls(&self, last_card: usize, function: &str) -> u64 {
         type Between = unsafe extern "C" fn(*const c_char, *const c_char, *const c_char) -> u64;
         let names = [
@@ -161,7 +164,8 @@ impl Frames {
     }
 }
 
-/// What a child told to who looks for reasons, in two parts: how often it asks, which on a busy machine is up to that, and everything else.
+/// What a child told to who looks for reasons, in two parts: how often it asks, which on a busy
+/// machine is up to that, and everything else.
 pub fn debug_lines(output: &Output) -> (Vec<String>, Vec<String>) {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines = text.lines().filter(|line| line.starts_with("DEBUG vor"));

@@ -1,4 +1,5 @@
-//! What the tests of the feature `cuda` share: libraries that stand in for NVIDIA's, built by the compiler that built the test, and children that find them.
+//! What the tests of the feature `cuda` share: libraries that stand in for NVIDIA's, built by the
+//! compiler that built the test, and children that find them.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +17,8 @@ const ROLE: &str = "VOR_TEST_ROLE";
 
 /// Builds the library `source` of this folder as the file `name` in `folder`.
 ///
-/// Cargo builds no shared library for a test, so the compiler is called for it: one file, no crates.
+/// Cargo builds no shared library for a test, so the compiler is called for it: one file, no
+/// crates.
 pub fn build(source: &str, folder: &Path, name: &str) -> PathBuf {
     let library = folder.join(name);
     // A machine with a card may have no compiler.
@@ -56,7 +58,8 @@ pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Makes the command that runs `test` of this binary again as a child with a part to play. Variables of vor, its tests and NVIDIA's are not inherited.
+/// Makes the command that runs `test` of this binary again as a child with a part to play.
+/// Variables of vor, its tests and NVIDIA's are not inherited.
 pub fn child(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars_os() {

@@ -1,7 +1,9 @@
-//! An NVTX tool for tests: it takes every call that vor makes, and writes each as a line to the file that `VOR_TEST_TOOL_LOG` names. Without a file it does nothing but take the calls.
+//! An NVTX tool for tests: it takes every call that vor makes, and writes each as a line to the
+//! file that `VOR_TEST_TOOL_LOG` names. Without a file it does nothing but take the calls.
 //!
-//! It looks at everything that a real tool relies on (the sizes of tables and attributes, the version), and refuses to start where something is wrong, or where
-//! `VOR_TEST_TOOL_REFUSES` is set. Texts are written in hexadecimal digits: they may hold anything.
+//! It looks at everything that a real tool relies on (the sizes of tables and attributes, the
+//! version), and refuses to start where something is wrong, or where `VOR_TEST_TOOL_REFUSES` is
+//! set. Texts are written in hexadecimal digits: they may hold anything.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -98,7 +100,8 @@ extern "system" fn name_thread(thread: u32, name: *const c_char) {
 
 extern "system" fn push(domain: *mut c_void, attributes: *const Attributes) -> c_int {
     let depth = DEPTH.replace(DEPTH.get() + 1);
-    // SAFETY: the program gives attributes that live while the call lasts, laid out as the interface says.
+    // SAFETY: the program gives attributes that live while the call lasts, laid out as the
+    // interface says.
     let at = unsafe { &*attributes };
     if is_logging() {
         tell(format_args!(
@@ -125,7 +128,8 @@ fn is_logging() -> bool {
     *IS_LOGGING.get_or_init(|| LOG.lock().unwrap().is_some())
 }
 
-/// Called by the program once, with what hands out its tables; returns 0 where it is not as it should be.
+/// Called by the program once, with what hands out its tables; returns 0 where it is not as it
+/// should be.
 #[unsafe(no_mangle)]
 pub extern "system" fn InitializeInjectionNvtx2(table: extern "system" fn(u32) -> *const c_void) -> c_int {
     if std::env::var_os("VOR_TEST_TOOL_REFUSES").is_some() {
@@ -174,7 +178,8 @@ fn fill(callbacks: &Callbacks) -> bool {
             }
             let ours = functions.iter().find(|(of, at, _)| (*of, *at) == (module, number));
             if let Some((_, _, function)) = ours {
-                // SAFETY: a slot that is not null is the program's for as long as that runs, and atomic by the tool's and the program's agreement.
+                // SAFETY: a slot that is not null is the program's for as long as that runs, and
+                // atomic by the tool's and the program's agreement.
                 unsafe { &*slot }.store(function.cast_mut(), Ordering::Relaxed);
             }
         }

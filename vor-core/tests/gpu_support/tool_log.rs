@@ -34,7 +34,8 @@ impl Thread {
     }
 }
 
-/// Reads a log, and checks what holds of every call: the domain, the version, sizes, that strings are registered, that nothing is popped that was not pushed.
+/// Reads a log, and checks what holds of every call: the domain, the version, sizes, that strings
+/// are registered, that nothing is popped that was not pushed.
 pub fn read(path: &Path) -> BTreeMap<u64, Thread> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();

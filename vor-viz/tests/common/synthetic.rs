@@ -126,7 +126,8 @@ fn fill(rows: &mut [RowBlock], begin_ns: i64, end_ns: i64, most: usize, random: 
     }
 }
 
-/// Makes `frames` frames of about 16 ms with about `spans` spans in all, on eight threads and up to `depth` deep.
+/// Makes `frames` frames of about 16 ms with about `spans` spans in all, on eight threads and up to
+/// `depth` deep.
 pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
     let catalog = catalog();
     let mut random = Random(0x1234_5678_9abc_def1);
@@ -184,7 +185,8 @@ pub fn store(frames: usize, spans: usize, depth: usize) -> Store {
     store
 }
 
-/// Returns a store of a few frames in which everything occurs that a chart shows: tasks, messages, arguments, drops, lost records.
+/// Returns a store of a few frames in which everything occurs that a chart shows: tasks, messages,
+/// arguments, drops, lost records.
 pub fn rich_store() -> Store {
     let mut store = Store::new(64, usize::MAX);
     for (number, mut block) in (0_u64..).zip(blocks(48, 48 * 8 * 40, 4)) {

@@ -18,7 +18,8 @@ use egui::{
 
 use random::Random;
 
-/// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that takes this long has got lost.
+/// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that
+/// takes this long has got lost.
 const MAX_PASS_TIME: Duration = Duration::from_secs(20);
 
 /// What a pass drew.

@@ -10,7 +10,8 @@ use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::{FrameSnapshot, MetricValue};
 
-/// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth frame three.
+/// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth
+/// frame three.
 pub fn frame_ns(frame: u64) -> u64 {
     if frame % 100 == 99 { 3_000_000 } else { 1_000_000 }
 }
@@ -58,8 +59,9 @@ pub fn catalog() -> Arc<Catalog> {
     })
 }
 
-/// Makes a capture of `frames` frames with `spans` spans each, two of them side by side in a third, again and again. Frame numbers are ten more than the frame's place.
-/// Every thousandth frame has dropped 7 spans; `loss` is there in every second frame.
+/// Makes a capture of `frames` frames with `spans` spans each, two of them side by side in a third,
+/// again and again. Frame numbers are ten more than the frame's place. Every thousandth frame has
+/// dropped 7 spans; `loss` is there in every second frame.
 pub fn make(frames: u64, spans: u32, close: bool) -> Made {
     let catalog = catalog();
     let mut encoder = Encoder::new(Header {

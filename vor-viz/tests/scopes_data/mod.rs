@@ -1,4 +1,5 @@
-//! A made-up program: an engine with two workers, tasks, and an odd slow frame. The same in every run.
+//! A made-up program: an engine with two workers, tasks, and an odd slow frame. The same in every
+//! run.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 #[allow(

@@ -1,4 +1,5 @@
-//! Every format of `vor export`, as far as the command has a part in it: what the exporters write is judged by the viewers themselves elsewhere.
+//! Every format of `vor export`, as far as the command has a part in it: what the exporters write
+//! is judged by the viewers themselves elsewhere.
 
 use std::collections::HashMap;
 

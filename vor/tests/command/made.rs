@@ -1,4 +1,5 @@
-//! Captures of known content: frames of requests whose lengths are drawn, the same each time, without a clock or a thread.
+//! Captures of known content: frames of requests whose lengths are drawn, the same each time,
+//! without a clock or a thread.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ impl Sequence {
     }
 }
 
-/// Writes a capture of `frames` frames with `requests` requests each. The first scope is a request, and the others follow each other inside it.
+/// Writes a capture of `frames` frames with `requests` requests each. The first scope is a request,
+/// and the others follow each other inside it.
 pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u64) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
@@ -86,7 +88,8 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
     sink.finish().unwrap();
 }
 
-/// Writes a capture of no frames with these snapshots of a heap, a second apart: of each scope, inside the first, so many objects of 100 bytes.
+/// Writes a capture of no frames with these snapshots of a heap, a second apart: of each scope,
+/// inside the first, so many objects of 100 bytes.
 pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]]) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
@@ -113,8 +116,8 @@ pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]])
     sink.finish().unwrap();
 }
 
-/// Writes a capture of these spans of one thread, each a begin, a length and the number of its scope
-/// from 1 on, in the order of their ends, in frames of so many spans.
+/// Writes a capture of these spans of one thread, each a begin, a length and the number of its
+/// scope from 1 on, in the order of their ends, in frames of so many spans.
 pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame: usize) {
     let catalog = catalog(scopes);
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();

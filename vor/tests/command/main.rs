@@ -1,7 +1,8 @@
-//! The `vor` command as people run it: the real program over a capture that the recorder made in this process, over captures of the
-//! predecessor, and over bytes that are no capture.
+//! The `vor` command as people run it: the real program over a capture that the recorder made in
+//! this process, over captures of the predecessor, and over bytes that are no capture.
 //!
-//! What the command says is compared with what a second sink of the same recorder saw (`recording`), or with captures written for it (`made`).
+//! What the command says is compared with what a second sink of the same recorder saw
+//! (`recording`), or with captures written for it (`made`).
 
 #![cfg(feature = "cli")]
 #![allow(
@@ -75,7 +76,8 @@ fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
     Run::from(vor().arg(subcommand).arg(path).args(options).output().unwrap())
 }
 
-/// Writes two thirds of a capture, which end within a record: of two neighbouring places at most one lies between two.
+/// Writes two thirds of a capture, which end within a record: of two neighbouring places at most
+/// one lies between two.
 fn tear(path: &Path, bytes: &[u8]) {
     let cut = bytes.len() * 2 / 3;
     let is_torn = (cut..cut + 2).any(|cut| {

@@ -179,7 +179,8 @@ const HERE: Small = Small {
 #[test]
 fn captures_of_one_start_share_their_ticks() {
     let folder = tempfile::tempdir().unwrap();
-    // The second recorder took the time to be half a millisecond later; the ticks say that both spans began at once.
+    // The second recorder took the time to be half a millisecond later; the ticks say that both
+    // spans began at once.
     let captures = [
         HERE,
         Small {
@@ -282,7 +283,8 @@ fn an_archive_has_a_trace_for_each_capture_and_a_manifest() {
     let run = merge(folder.path(), &captures, "all.TAR");
     assert_eq!(run.code, 0, "{run:?}");
     let bytes = std::fs::read(folder.path().join("all.TAR")).unwrap();
-    // A member is a head of 512 bytes, with its name first and its length in octal at 124, and its content in blocks of as many.
+    // A member is a head of 512 bytes, with its name first and its length in octal at 124, and its
+    // content in blocks of as many.
     let (mut members, mut rest) = (Vec::new(), &bytes[..]);
     while rest[0] != 0 {
         let text = |range: std::ops::Range<usize>| {

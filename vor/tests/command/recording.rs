@@ -1,4 +1,5 @@
-//! One recording for all tests: into a capture, and into a witness that notes every span and frame as the drain hands them out.
+//! One recording for all tests: into a capture, and into a witness that notes every span and frame
+//! as the drain hands them out.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};

@@ -1,4 +1,5 @@
-//! `vor stats` against statistics computed here in another way: of all spans at once, sorted by start, with exact percentiles.
+//! `vor stats` against statistics computed here in another way: of all spans at once, sorted by
+//! start, with exact percentiles.
 
 use std::collections::BTreeMap;
 
@@ -264,7 +265,8 @@ fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_span
     const SCOPES: [Made; 3] = [scope("run_all", 1, 0), scope("parse", 2, 0), scope("leaf", 3, 0)];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep.vor");
-    // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, ten ticks for each leaf of seven.
+    // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, ten ticks for each leaf of
+    // seven.
     let leaves = |from: u64, count: u64| (0..count).map(move |i| (from + 10 * i, 7, 3));
     let mut made: Vec<(u64, u64, u32)> = leaves(10, 40_003).collect();
     let outer = 10 + 10 * 40_003;

@@ -1,4 +1,5 @@
-//! What the torture tests share: children that are this same test binary run again, and captures summed up.
+//! What the torture tests share: children that are this same test binary run again, and captures
+//! summed up.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +33,8 @@ pub fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(FOLDER).expect("a child has a folder"))
 }
 
-/// Makes the command that runs `test` of this binary again as a child with a part to play. Variables of vor are not inherited.
+/// Makes the command that runs `test` of this binary again as a child with a part to play.
+/// Variables of vor are not inherited.
 pub fn child(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
     for (name, _) in std::env::vars_os() {
