@@ -295,12 +295,12 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
         vor.read(missing)
     assert isinstance(raised.value, OSError)
     assert (raised.value.path, raised.value.errno) == (missing, 2)
-    assert str(raised.value).startswith(f"{missing}: a capture was expected, found none")
+    assert str(raised.value).startswith(f"{missing}: the capture cannot be opened: ")
     for content, reason in (
-        (b"", "a capture was expected, found an empty file"),
-        (b"GIF89a", "a capture that begins with `VOR1` was expected, found "),
-        (b"VOR1\x09\x00", "a capture of version 2 or 3 was expected, found version 9"),
-        (path.read_bytes()[:7], "the header of a capture was expected, found the end after 7 bytes of it"),
+        (b"", "not a vor capture: the file is empty"),
+        (b"GIF89a", 'not a vor capture: it starts with "GIF8"'),
+        (b"VOR1\x09\x00", "the capture has version 9; this vor reads versions 2 and 3"),
+        (path.read_bytes()[:7], "the capture ends after 7 bytes, within its header"),
     ):
         wrong = tmp_path / "wrong.vor"
         wrong.write_bytes(content)
@@ -308,7 +308,7 @@ def test_bad_input_is_told_with_path_and_reason(path: Path, tmp_path: Path) -> N
             vor.read(wrong)
         assert raised.value.reason.startswith(reason)
         assert str(raised.value) == f"{wrong}: {raised.value.reason}"
-    with pytest.raises(vor.CaptureError, match="found a directory"):
+    with pytest.raises(vor.CaptureError, match="it is a directory"):
         vor.read(tmp_path)
     for wrong_type in (3, None, b"run.vor", 1.5):
         with pytest.raises(TypeError):
@@ -370,7 +370,7 @@ def test_the_viewer_is_started_or_said_to_be_missing(path: Path, tmp_path: Path,
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="cargo install vor-viz"):
         vor.view(path)
-    with pytest.raises(FileNotFoundError, match="missing.vor: a capture was expected"):
+    with pytest.raises(FileNotFoundError, match="missing.vor: there is no such capture"):
         vor.view("missing.vor")
     if os.name != "posix":
         pytest.skip("a program of a script's: scripts are no programs here")

@@ -56,9 +56,9 @@ def view(path: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
 
     path = os.fspath(path)
     if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: a capture was expected, found none")
+        raise FileNotFoundError(f"{path}: there is no such capture")
     folders = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     viewer = shutil.which("vor-viz", path=folders)
     if viewer is None:
-        raise FileNotFoundError("the viewer vor-viz was expected, found none: install it with `cargo install vor-viz`")
+        raise FileNotFoundError("`vor-viz` not found; install it with `cargo install vor-viz`")
     return subprocess.Popen([viewer, path], stdin=subprocess.DEVNULL)

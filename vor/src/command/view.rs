@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args) -> u8 {
     let status = match Command::new(program).args(&args.args).status() {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            warn("the viewer vor-viz was expected, found none: install it with `cargo install vor-viz`");
+            warn("`vor-viz` not found; install it with `cargo install vor-viz`");
             return 2;
         }
         Err(error) => {

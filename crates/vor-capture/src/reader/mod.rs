@@ -298,7 +298,7 @@ impl<R: Read> Reader<R> {
 }
 
 fn only_v3() -> io::Error {
-    Error::version("a capture of version 3 was expected, found version 2, which has no batches").into()
+    Error::version("a capture of version 2 has no batches").into()
 }
 
 /// Notes a frame of which something is missing.
@@ -360,15 +360,11 @@ fn open_file(path: &Path) -> io::Result<File> {
     if path.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::IsADirectory,
-            "a capture was expected, found a directory",
+            "not a vor capture: it is a directory",
         ));
     }
-    File::open(path).map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("a capture was expected, found none: {error}"),
-        )
-    })
+    File::open(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("the capture cannot be opened: {error}")))
 }
 
 /// Reads until the header is whole; returns it and all bytes that were read.
@@ -384,8 +380,8 @@ fn read_front(input: &mut impl Read) -> Result<(Front, Vec<u8>), Error> {
         if n == 0 {
             let len = bytes.len();
             return Err(Error::corrupt(match len {
-                0 => "a capture was expected, found an empty file".into(),
-                _ => format!("the header of a capture was expected, found the end after {len} bytes of it"),
+                0 => "not a vor capture: the file is empty".into(),
+                _ => format!("the capture ends after {len} bytes, within its header"),
             }));
         }
     }
@@ -395,7 +391,7 @@ fn parse_front(bytes: &[u8]) -> Result<Option<Front>, Error> {
     let known = bytes.len().min(v2::MAGIC.len());
     if bytes[..known] != v2::MAGIC[..known] {
         return Err(Error::corrupt(format!(
-            "a capture that begins with `VOR1` was expected, found {:?}",
+            "not a vor capture: it starts with {:?}",
             String::from_utf8_lossy(&bytes[..known])
         )));
     }
@@ -404,7 +400,7 @@ fn parse_front(bytes: &[u8]) -> Result<Option<Front>, Error> {
         Some([2, 0]) => Ok(v2::parse_header(bytes)?.map(Front::V2)),
         Some([3, 0]) => Ok(format::Header::decode(bytes)?.map(|(header, len)| Front::V3(header, len))),
         Some(version) => Err(Error::version(format!(
-            "a capture of version 2 or 3 was expected, found version {}",
+            "the capture has version {}; this vor reads versions 2 and 3",
             u16::from_le_bytes([version[0], version[1]])
         ))),
     }
