@@ -141,7 +141,7 @@ fn what_cannot_be_done_is_said_in_one_line() {
     let foreign = foreign.to_str().unwrap();
     let said = |args: &[&str]| refused(&vor_viz(args));
     assert!(said(&["/nowhere/run.vor"]).contains("/nowhere/run.vor"));
-    assert!(said(&[foreign]).contains("VOR1"));
+    assert!(said(&[foreign]).contains("not a vor capture"));
     assert!(said(&[&path, foreign, "--screenshot", out]).contains("foreign.vor"));
     assert!(said(&[&path, "--frame", "20", "--screenshot", out]).contains("a frame below 20"));
     assert!(said(&[&path, "--screenshot", out, "--size", "0x10"]).contains("0x10"));
