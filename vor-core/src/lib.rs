@@ -43,11 +43,11 @@ pub mod calibrate;
 pub mod system;
 mod gpu;
 pub mod sink;
-pub mod export;
 pub mod reader;
 
 pub use vor_capture::model::{batch, catalog, frame, measures as measure};
 pub use vor_capture::{Error, error, format};
+pub use vor_export as export;
 
 /// What the macros expand to, and what the facade reports with. Not for direct use.
 #[doc(hidden)]

@@ -11,9 +11,9 @@
 
 use std::sync::Arc;
 
-use super::{FrameSink, Guard, Interest, Sink};
 use rustc_hash::FxHashMap;
 
+use super::{FrameSink, Guard, Interest, Sink};
 use crate::Error;
 use crate::catalog::SiteId;
 use crate::frame::FrameSnapshot;
@@ -153,8 +153,8 @@ impl Measures {
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 impl Measures {
     fn measure(&mut self, frame: &FrameSnapshot) {
-        use crate::export::{arg_name, thread_label};
         use crate::js::{Detail, clear_measures};
+        use vor_export::{arg_name, thread_label};
 
         // Ticks are nanoseconds of `performance.now()`.
         let ms = |ticks: u64| ticks as f64 / 1e6;

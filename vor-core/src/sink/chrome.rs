@@ -3,9 +3,10 @@
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+use vor_export::chrome::ChromeExporter;
+
 use crate::Error;
 use crate::drain::{self, report};
-use crate::export::chrome::ChromeExporter;
 use crate::sink::file::OutputFile;
 use crate::sink::{Guard, Sink};
 use crate::switch;

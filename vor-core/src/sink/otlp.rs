@@ -21,11 +21,11 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use ureq::Agent;
 use ureq::http::Uri;
+use vor_export::arg_name;
 
 use crate::Error;
 use crate::batch::ArgValue;
 use crate::drain::{self, SinkHandle, report};
-use crate::export::arg_name;
 use crate::frame::{FrameSnapshot, ThreadTree};
 use crate::sink::{FrameSink, Guard, Interest, Sink};
 use crate::sync::Ordering;

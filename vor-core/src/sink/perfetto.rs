@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use vor_export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 
 use crate::Error;
 use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle, report};
-use crate::export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 use crate::frame::FrameSnapshot;
 use crate::sink::file::OutputFile;
 use crate::sink::{FrameSink, Guard, Interest, Sink};

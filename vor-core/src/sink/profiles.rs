@@ -16,13 +16,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
+use vor_export::pprof::{OpenSpan, OpenSpans, ProfileBuilder, SpanProfile, snapshot_profile};
 
 use crate::Error;
 use crate::batch::{OpenStarts, SpanBatch};
+use crate::catalog::{Catalog, ThreadId};
 use crate::drain::{self, SinkHandle, report};
-use crate::export::pprof::{ProfileBuilder, SpanProfile, snapshot_profile};
 use crate::frame::FrameSnapshot;
 use crate::sink::{FrameSink, Interest};
+use crate::thread::{OpenScope, OpenThread, Used};
 use crate::{alloc, clock, switch, thread};
 
 /// Shortest interval: a shorter one would measure mostly itself.
@@ -294,10 +296,10 @@ impl Shared {
             let open = thread::open_scopes();
             let mut profile = self.profile.lock();
             if profile.batches() == batches {
-                return profile.cut(now_ticks, &used, &open, catalog);
+                return cut(&mut profile, now_ticks, &used, &open, catalog);
             }
         }
-        self.profile.lock().cut(now_ticks, &used, &[], catalog)
+        cut(&mut self.profile.lock(), now_ticks, &used, &[], catalog)
     }
 
     /// Takes what is in use now.
@@ -306,6 +308,37 @@ impl Shared {
         profile.set_program(self.profile.lock().program());
         profile
     }
+}
+
+/// Takes the profile of what ran until now. `used` is what threads had used up then, and `open`
+/// what was open after the last batch.
+fn cut(
+    profile: &mut SpanProfile,
+    now_ticks: u64,
+    used: &[(ThreadId, Used)],
+    open: &[OpenThread],
+    catalog: Option<Arc<Catalog>>,
+) -> Result<ProfileBuilder, Error> {
+    let span = |scope: &OpenScope| OpenSpan {
+        site: scope.site,
+        start_ticks: scope.start_ticks,
+    };
+    let spans: Vec<OpenSpans> = open
+        .iter()
+        .map(|thread| OpenSpans {
+            thread: thread.thread,
+            spans: thread.scopes.iter().map(span).collect(),
+        })
+        .collect();
+    let measured = |id, open_span, until_ticks: u64| {
+        let (_, used) = used.iter().find(|(thread, _)| *thread == id)?;
+        let thread = open.iter().find(|thread| thread.thread == id)?;
+        let scope = thread.scopes.iter().find(|scope| span(scope) == open_span)?;
+        let duration_ticks = until_ticks.saturating_sub(scope.start_ticks);
+        Some(used.since(scope.noted.as_ref()?, duration_ticks))
+    };
+    let measured = |thread, span, until_ticks| measured(thread, span, until_ticks).unwrap_or_default();
+    profile.cut(now_ticks, &spans, measured, catalog)
 }
 
 fn unix_ns() -> u64 {

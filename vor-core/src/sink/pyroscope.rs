@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 
 use super::profiles::{Profiles, Receiver, Stretch};
 use crate::drain::report;
-use crate::export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 use crate::sink::{Guard, Sink};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;

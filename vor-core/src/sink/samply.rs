@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashSet;
+use vor_export::samply::SamplyExporter;
 
 use crate::catalog::{Catalog, ThreadId};
 use crate::drain::{self, report};
-use crate::export::samply::SamplyExporter;
 use crate::sink::{Guard, Sink};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;

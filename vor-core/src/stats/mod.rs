@@ -14,5 +14,3 @@ pub(crate) use printed::table;
 pub use vor_capture::stats::{
     Block, Blocks, Bucket, Counted, FrameStats, Histogram, ScopeStats, StatsBuilder,
 };
-#[cfg(feature = "parquet")]
-pub(crate) use vor_capture::stats::{SpanMapper, SpanTimer, SpanTimes};

@@ -25,11 +25,11 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
 use rustc_hash::FxHashMap;
+use vor_export::{origin_ns, push_args_text, thread_label};
 
 use super::{FrameSink, Interest};
 use crate::Error;
 use crate::catalog::{Catalog, SiteId, ThreadId};
-use crate::export::{origin_ns, push_args_text, thread_label};
 use crate::frame::{FrameSnapshot, ThreadTree};
 
 /// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main

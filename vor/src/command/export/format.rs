@@ -6,8 +6,11 @@
 //! otherwise.
 
 use std::io::BufWriter;
+use std::sync::Arc;
 
 use clap::ValueEnum;
+use vor_core::Error;
+use vor_core::batch::SpanBatch;
 use vor_core::catalog::Catalog;
 use vor_core::export::chrome::ChromeExporter;
 use vor_core::export::collapsed::CollapsedExporter;
@@ -16,8 +19,10 @@ use vor_core::export::firefox::FirefoxExporter;
 use vor_core::export::perfetto::PerfettoExporter;
 use vor_core::export::pprof::PprofExporter;
 use vor_core::export::speedscope::SpeedscopeExporter;
-use vor_core::sink::FrameSink;
+use vor_core::frame::FrameSnapshot;
+use vor_core::sink::{FrameSink, Interest};
 
+use crate::command::failure::warn;
 use crate::command::output::Writer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,11 +60,11 @@ impl Format {
         catalog: &Catalog,
         labels: &[String],
         #[cfg(feature = "parquet")] options: &super::parquet::Options,
-    ) -> Result<Box<dyn FrameSink>, vor_core::Error> {
+    ) -> Result<Box<dyn FrameSink>, Error> {
         Ok(match self {
             Self::Chrome => Box::new(ChromeExporter::new(writer)),
             Self::Perfetto => Box::new(PerfettoExporter::new(writer)),
-            Self::Firefox => Box::new(FirefoxExporter::new(writer)),
+            Self::Firefox => Box::new(Firefox(FirefoxExporter::new(writer))),
             Self::Speedscope => Box::new(SpeedscopeExporter::new(writer)),
             Self::Collapsed => Box::new(CollapsedExporter::new(writer)),
             Self::Pprof => Box::new(
@@ -72,5 +77,34 @@ impl Format {
             #[cfg(feature = "parquet")]
             Self::Parquet => options.sink(writer, catalog)?,
         })
+    }
+}
+
+/// The exporter for the Firefox Profiler, which reports what it had no room for.
+struct Firefox(FirefoxExporter<BufWriter<Writer>>);
+
+impl FrameSink for Firefox {
+    fn interest(&self) -> Interest {
+        self.0.interest()
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.0.accept_batch(batch)
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.0.accept_frame(frame)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.0.finish()?;
+        match self.0.left_out() {
+            0 => {}
+            left_out => warn(&format!(
+                "{left_out} spans, messages, tasks and frames do not fit into the Firefox profile; \
+                 choose fewer with --frames, --thread, --name or --min-us"
+            )),
+        }
+        Ok(())
     }
 }

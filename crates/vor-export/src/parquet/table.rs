@@ -1,0 +1,228 @@
+//! One Parquet file: a schema, and row groups that are written whole.
+//!
+//! Who fills a table gathers the columns of a row group, [`ROW_GROUP_ROWS`] rows at most, and gives
+//! them to an [`Output`]. So what is held does not grow with the file, but for the footer: some
+//! kilobytes per row group.
+//!
+//! Numbers that few rows share are packed as differences to the row before and then compressed;
+//! texts, and numbers that many rows share, have codes.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::TypePtr;
+use vor_capture::Error;
+
+use super::coded::{self, Dictionary};
+
+/// Rows of a row group, at most: what an engine gives to one of its threads, and few enough to be
+/// held.
+pub(super) const ROW_GROUP_ROWS: usize = 1 << 17;
+
+/// Version of the tables' columns, told in each file under `vor.tables`.
+const TABLES_VERSION: &str = "1";
+
+/// The values of a column in a row group.
+pub(super) enum Column<'a> {
+    /// A code per row.
+    Coded(&'a [u32], Dictionary<'a>),
+    /// A number per row.
+    Ints(&'a [i64]),
+    /// A number per row.
+    Doubles(&'a [f64]),
+    /// Texts at any depth of a list or map.
+    NestedTexts(&'a [ByteArray], Levels<'a>),
+    /// Numbers at any depth of a list or map.
+    NestedInts(&'a [i64], Levels<'a>),
+}
+
+/// Where the values of a nested column stand, as the format has it.
+#[derive(Clone, Copy)]
+pub(super) struct Levels<'a> {
+    pub(super) definition: &'a [i16],
+    pub(super) repetition: &'a [i16],
+}
+
+/// Where the row groups of a table go: to a file, or to several by time.
+pub(super) trait Output: Send {
+    /// Returns the times, in nanoseconds since 1970, whose rows may be in a row group with those of
+    /// `unix_ns`.
+    fn period(&self, unix_ns: i64) -> RangeInclusive<i64>;
+
+    /// Writes a row group of the period of `unix_ns`.
+    fn write(&mut self, unix_ns: i64, columns: &[Column<'_>]) -> Result<(), Error>;
+}
+
+/// A Parquet file over a writer.
+pub(super) struct TableFile<W: Write + Send> {
+    file: SerializedFileWriter<Held<W>>,
+    is_finished: bool,
+}
+
+/// A writer that can be taken out of the crate's, which gives back only writers of files that it
+/// finishes itself.
+struct Held<W>(Option<W>);
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Some(writer) => writer.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl<W: Write + Send> fmt::Debug for TableFile<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableFile").finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> TableFile<W> {
+    /// Begins a file.
+    pub(super) fn new(writer: W, schema: TypePtr) -> Result<Self, Error> {
+        let properties = WriterProperties::builder()
+            .set_created_by(concat!("vor version ", env!("CARGO_PKG_VERSION")).into())
+            .set_key_value_metadata(Some(vec![KeyValue::new(
+                "vor.tables".into(),
+                String::from(TABLES_VERSION),
+            )]))
+            .set_writer_version(WriterVersion::PARQUET_1_0)
+            .set_compression(Compression::SNAPPY)
+            .set_dictionary_enabled(false)
+            .set_encoding(Encoding::PLAIN)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            // A row group is small enough to be read whole, and coded columns have no index of
+            // pages.
+            .set_offset_index_disabled(true);
+        let leaves = parquet::schema::types::SchemaDescriptor::new(Arc::clone(&schema));
+        let properties = leaves.columns().iter().fold(properties, |properties, leaf| {
+            use parquet::basic::Type;
+            // Floating-point numbers have no difference that would be small, and texts in maps are
+            // short.
+            match (leaf.physical_type(), leaf.max_rep_level()) {
+                (Type::INT64, 0) => {
+                    properties.set_column_encoding(leaf.path().clone(), Encoding::DELTA_BINARY_PACKED)
+                }
+                (Type::BYTE_ARRAY | Type::INT64, 1..) => {
+                    properties.set_column_dictionary_enabled(leaf.path().clone(), true)
+                }
+                _ => properties,
+            }
+        });
+        let file = SerializedFileWriter::new(Held(Some(writer)), schema, Arc::new(properties.build()))
+            .map_err(refused)?;
+        Ok(Self {
+            file,
+            is_finished: false,
+        })
+    }
+
+    /// Writes a row group; the columns stand in the order of the schema's leaves.
+    pub(super) fn write(&mut self, columns: &[Column<'_>]) -> Result<(), Error> {
+        let schema = self.file.schema_descr().columns().to_vec();
+        let write = || -> Result<(), ParquetError> {
+            let mut group = self.file.next_row_group()?;
+            for (column, values) in schema.into_iter().zip(columns) {
+                match values {
+                    Column::Coded(codes, dictionary) => {
+                        let (bytes, close) = coded::encode(column, codes, dictionary)?;
+                        group.append_column(&bytes, close)?;
+                    }
+                    values => write_plain(&mut group, values)?,
+                }
+            }
+            group.close()?;
+            Ok(())
+        };
+        write().map_err(refused)
+    }
+
+    /// Hands on what was written; a row group that is not full stays out.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let flushed = self.file.inner_mut().flush();
+        flushed.map_err(|error| Error::io("cannot write the Parquet file", error))
+    }
+
+    /// Writes the footer, without which nothing can be read.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        if !self.is_finished {
+            self.file.finish().map_err(refused)?;
+            self.is_finished = true;
+        }
+        self.flush()
+    }
+
+    /// Finishes the file if it is not, and returns the writer.
+    pub(super) fn into_inner(mut self) -> Result<W, Error> {
+        self.finish()?;
+        let writer = self.file.inner_mut().0.take();
+        writer.ok_or_else(|| Error::sink("a writer was expected, found it taken"))
+    }
+}
+
+/// All rows go into the one file, whatever their time.
+impl<W: Write + Send> Output for TableFile<W> {
+    fn period(&self, _: i64) -> RangeInclusive<i64> {
+        i64::MIN..=i64::MAX
+    }
+
+    fn write(&mut self, _: i64, columns: &[Column<'_>]) -> Result<(), Error> {
+        self.write(columns)
+    }
+}
+
+/// Makes the schema of a table from the format's own notation.
+pub(super) fn schema(message: &str) -> Result<TypePtr, Error> {
+    parse_message_type(message).map(Arc::new).map_err(refused)
+}
+
+fn write_plain<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    values: &Column<'_>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("a column more than the table has".into()));
+    };
+    match values {
+        Column::Coded(..) => {}
+        Column::Ints(ints) => drop(column.typed::<Int64Type>().write_batch(ints, None, None)?),
+        Column::Doubles(doubles) => drop(column.typed::<DoubleType>().write_batch(doubles, None, None)?),
+        Column::NestedTexts(texts, levels) => drop(column.typed::<ByteArrayType>().write_batch(
+            texts,
+            Some(levels.definition),
+            Some(levels.repetition),
+        )?),
+        Column::NestedInts(ints, levels) => drop(column.typed::<Int64Type>().write_batch(
+            ints,
+            Some(levels.definition),
+            Some(levels.repetition),
+        )?),
+    }
+    column.close()
+}
+
+/// Makes our error of the crate's, which may wrap what the writer said.
+fn refused(error: ParquetError) -> Error {
+    let doing = "cannot write the Parquet file";
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => Error::io(doing, *error),
+            Err(other) => Error::sink(format!("{doing}: {other}")),
+        },
+        other => Error::sink(format!("{doing}: {other}")),
+    }
+}

@@ -1,0 +1,214 @@
+//! A sequence of packets, with its own clock and its own table of texts.
+//!
+//! All events of a sequence stand on one track, so that need not be said again. Times are steps
+//! from the event before, on a clock of the sequence; an event that lies before the one written
+//! last has a time of its own instead. A span is two packets:
+//!
+//! ```text
+//! begin  packet { track_event { begin, name, category, place }, sequence, flags, step }    18 bytes where all numbers are small
+//! end    packet { track_event { end }, sequence, step }                                     11 bytes
+//! ```
+
+use super::names::{MAX_BODY_BYTES, Name};
+use super::schema::{PACKET, clock, event, packet};
+use crate::proto::{MAX_VARINT_BYTES, put_message, put_u64, write_varint};
+
+/// Keys of the fields that the hot path writes by hand, as they stand in the bytes.
+const PACKET_KEY: u8 = (PACKET << 3 | 2) as u8;
+const TIMESTAMP_KEY: u8 = (packet::TIMESTAMP << 3) as u8;
+
+/// Most bytes of the sequence's part of a packet: a number of 32 bits, and flags.
+const MAX_PREFIX_BYTES: usize = 8;
+
+/// `track_event { type: END }`.
+pub(super) const END_BODY: [u8; 4] = [
+    (packet::TRACK_EVENT << 3 | 2) as u8,
+    2,
+    (event::TYPE << 3) as u8,
+    event::END as u8,
+];
+
+/// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock,
+/// in whole vectors.
+const PACKET_ROOM: usize = 64;
+const _: () = assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
+
+/// A sequence of packets.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// Its number, as packets have it.
+    pub(super) id: u32,
+    /// `sequence` and `flags` of a packet that refers to texts; the first `plain_bytes` of it are
+    /// those of one that does not.
+    prefix: [u8; MAX_PREFIX_BYTES],
+    prefix_bytes: usize,
+    plain_bytes: usize,
+    /// Time of the last event on the sequence's clock.
+    last_ns: u64,
+    /// Which names the sequence was told of, a bit each.
+    known: Vec<u64>,
+}
+
+impl Sequence {
+    pub(super) fn new(id: u32) -> Self {
+        let mut fields = Vec::new();
+        put_u64(&mut fields, packet::SEQUENCE_ID, u64::from(id));
+        let plain_bytes = fields.len();
+        put_u64(&mut fields, packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+        let mut prefix = [0; MAX_PREFIX_BYTES];
+        let prefix_bytes = fields.len();
+        prefix[..prefix_bytes].copy_from_slice(&fields);
+        Self {
+            id,
+            prefix,
+            prefix_bytes,
+            plain_bytes,
+            last_ns: 0,
+            known: Vec::new(),
+        }
+    }
+
+    /// Begins the sequence: its clock stands at `now_ns`, and its events are on the track.
+    pub(super) fn put_begin(&mut self, out: &mut Vec<u8>, track_uuid: u64, now_ns: u64) {
+        self.last_ns = now_ns;
+        put_message(out, PACKET, |out| {
+            put_u64(out, packet::SEQUENCE_ID, u64::from(self.id));
+            put_u64(out, packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            put_u64(out, packet::FIRST_ON_SEQUENCE, 1);
+            put_message(out, packet::DEFAULTS, |out| {
+                put_u64(out, packet::TIMESTAMP_CLOCK_ID, clock::OF_SEQUENCE);
+                put_message(out, packet::TRACK_EVENT, |out| {
+                    put_u64(out, event::TRACK_UUID, track_uuid);
+                });
+            });
+            put_message(out, packet::CLOCK_SNAPSHOT, |out| {
+                put_message(out, clock::CLOCKS, |out| {
+                    put_u64(out, clock::ID, clock::BOOTTIME);
+                    put_u64(out, clock::TIMESTAMP, now_ns);
+                });
+                put_message(out, clock::CLOCKS, |out| {
+                    put_u64(out, clock::ID, clock::OF_SEQUENCE);
+                    put_u64(out, clock::TIMESTAMP, 0);
+                    put_u64(out, clock::INCREMENTAL, 1);
+                });
+                put_u64(out, clock::PRIMARY, clock::BOOTTIME);
+            });
+        });
+    }
+
+    /// Tells the sequence of a name, unless it knows it. `index` is the name's among those used.
+    #[inline]
+    pub(super) fn learn(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
+        if self
+            .known
+            .get(index / 64)
+            .is_none_or(|word| word & 1 << (index % 64) == 0)
+        {
+            self.learn_anew(out, index, name);
+        }
+    }
+
+    #[cold]
+    fn learn_anew(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
+        if self.known.len() <= index / 64 {
+            self.known.resize(index / 64 + 1, 0);
+        }
+        self.known[index / 64] |= 1 << (index % 64);
+        put_message(out, PACKET, |out| {
+            out.extend_from_slice(&self.prefix[..self.prefix_bytes]);
+            put_message(out, packet::INTERNED_DATA, |out| name.put_interned(out));
+        });
+    }
+
+    /// Writes the begin of a span without arguments.
+    #[inline]
+    pub(super) fn put_span_begin(&mut self, out: &mut Vec<u8>, name: &Name, ns: u64) {
+        self.put_short(out, &name.body, name.body_bytes, self.prefix_bytes, ns);
+    }
+
+    /// Writes the end of the innermost span that is open at that time.
+    #[inline]
+    pub(super) fn put_span_end(&mut self, out: &mut Vec<u8>, ns: u64) {
+        let mut body = [0; MAX_BODY_BYTES];
+        body[..END_BODY.len()].copy_from_slice(&END_BODY);
+        self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
+    }
+
+    /// Writes a packet of fewer than 128 bytes. Copies of fixed length are a few instructions; what
+    /// they write too much is overwritten.
+    #[inline(always)]
+    fn put_short(
+        &mut self,
+        out: &mut Vec<u8>,
+        body: &[u8; MAX_BODY_BYTES],
+        body_bytes: usize,
+        prefix_bytes: usize,
+        ns: u64,
+    ) {
+        let mut bytes = [0; PACKET_ROOM];
+        bytes[0] = PACKET_KEY;
+        bytes[2..2 + MAX_BODY_BYTES].copy_from_slice(body);
+        let mut at = 2 + body_bytes.min(MAX_BODY_BYTES);
+        bytes[at..at + MAX_PREFIX_BYTES].copy_from_slice(&self.prefix);
+        at += prefix_bytes.min(MAX_PREFIX_BYTES);
+        bytes[at] = TIMESTAMP_KEY;
+        at += 1;
+        let mut time = [0; MAX_VARINT_BYTES];
+        let step = ns.wrapping_sub(self.last_ns);
+        if ns >= self.last_ns {
+            self.last_ns = ns;
+            let time_bytes = write_varint(&mut time, step);
+            bytes[at..at + MAX_VARINT_BYTES].copy_from_slice(&time);
+            at += time_bytes;
+        } else {
+            let time_bytes = write_varint(&mut time, ns);
+            bytes[at..at + MAX_VARINT_BYTES].copy_from_slice(&time);
+            at += time_bytes;
+            bytes[at..at + 3].copy_from_slice(&BOOTTIME_CLOCK);
+            at += 3;
+        }
+        bytes[1] = (at - 2) as u8;
+        let end = out.len() + at;
+        out.extend_from_slice(&bytes);
+        out.truncate(end);
+    }
+
+    /// Writes an event of any length, which has its key and its length; whether it refers to texts
+    /// is to be said.
+    pub(super) fn put_event(&mut self, out: &mut Vec<u8>, ns: u64, refers: bool, event: &[u8]) {
+        let prefix_bytes = if refers {
+            self.prefix_bytes
+        } else {
+            self.plain_bytes
+        };
+        put_message(out, PACKET, |out| {
+            out.extend_from_slice(event);
+            out.extend_from_slice(&self.prefix[..prefix_bytes]);
+            if ns >= self.last_ns {
+                put_u64(out, packet::TIMESTAMP, ns - self.last_ns);
+                self.last_ns = ns;
+            } else {
+                put_u64(out, packet::TIMESTAMP, ns);
+                put_u64(out, packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+            }
+        });
+    }
+
+    /// Writes an event that is no span's edge, and refers to no text. Whatever its time, that of
+    /// the edges goes on from where it was.
+    pub(super) fn put_point(&self, out: &mut Vec<u8>, ns: u64, event: &[u8]) {
+        put_message(out, PACKET, |out| {
+            out.extend_from_slice(event);
+            out.extend_from_slice(&self.prefix[..self.plain_bytes]);
+            put_u64(out, packet::TIMESTAMP, ns);
+            put_u64(out, packet::TIMESTAMP_CLOCK_ID, clock::BOOTTIME);
+        });
+    }
+}
+
+/// `timestamp_clock_id: BOOTTIME`.
+const BOOTTIME_CLOCK: [u8; 3] = [
+    (packet::TIMESTAMP_CLOCK_ID << 3 & 0x7f | 0x80) as u8,
+    (packet::TIMESTAMP_CLOCK_ID << 3 >> 7) as u8,
+    clock::BOOTTIME as u8,
+];

@@ -1,0 +1,177 @@
+//! The begins and ends of a thread's spans in the order of time, from batches, in which they stand
+//! in the order in which they ended.
+//!
+//! A format that writes a span's begin before what is inside it needs to know of the span before it
+//! has ended. So the whole recording is held, 20 bytes a span, in a [`Spill`], and played when it
+//! is over:
+//!
+//! 1. *Backwards.* Read from the last span to the first, parents come before their children, and
+//!    later siblings before earlier ones. A stack of the spans that are around the current one then
+//!    suffices to make all ends and begins, from the last to the first. They go into a second stack
+//!    of records.
+//! 2. *Forwards.* Popping that stack gives them from the first to the last.
+//!
+//! Memory is bounded by the number of threads and the depth of their scopes. What is a span's
+//! parent is decided as in the trees of frames ([`TreeBuilder`](vor_capture::model::frame::TreeBuilder)), but
+//! for the frame: a scope around many frames contains what ended in all of them. Spans of a damaged
+//! capture that overlap are cut, so that begins and ends are always balanced and never step back.
+
+use std::io;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+
+use super::chrome::since_origin_ns;
+use super::origin_ns;
+use super::spill::{Spill, Stack};
+
+/// The begin or the end of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    /// When, since the begin of the recording.
+    pub(super) ns: u64,
+    /// Where the span stands in the source.
+    pub(super) site: SiteId,
+    /// Whether the span begins.
+    pub(super) is_begin: bool,
+}
+
+/// The spans of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    spill: Spill,
+    threads: FxHashMap<ThreadId, Stack>,
+    catalog: Arc<Catalog>,
+}
+
+/// Start, length, call site.
+const SPAN_BYTES: usize = 20;
+
+/// Tick, and the call site; the highest bit of the tick says that the span begins.
+const EDGE_BYTES: usize = 12;
+
+/// No counter comes as far as the highest bit; what a damaged capture claims to be there is cut.
+const BEGIN: u64 = 1 << 63;
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    start_ticks: u64,
+    end_ticks: u64,
+    site: SiteId,
+}
+
+impl Replay {
+    /// Takes the spans of a batch.
+    pub(super) fn push(&mut self, batch: &SpanBatch) -> io::Result<()> {
+        self.see(&batch.catalog);
+        for thread in batch.threads.iter().filter(|thread| !thread.is_empty()) {
+            self.push_thread(thread, |_| true)?;
+        }
+        Ok(())
+    }
+
+    /// Takes those of a thread's spans that `keep` says, and sees the thread. The batches of a
+    /// thread must come in their order.
+    pub(super) fn push_thread(
+        &mut self,
+        batch: &ThreadBatch,
+        keep: impl Fn(usize) -> bool,
+    ) -> io::Result<()> {
+        let stack = self.threads.entry(batch.thread).or_default();
+        for i in (0..batch.len()).filter(|&i| keep(i)) {
+            let mut record = [0; SPAN_BYTES];
+            record[..8].copy_from_slice(&batch.start_ticks[i].to_le_bytes());
+            record[8..16].copy_from_slice(&batch.duration_ticks[i].to_le_bytes());
+            record[16..].copy_from_slice(&batch.sites[i].0.to_le_bytes());
+            stack.push(&mut self.spill, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a catalog; the last one resolves everything, since a catalog only grows.
+    pub(super) fn see(&mut self, catalog: &Arc<Catalog>) {
+        self.catalog = Arc::clone(catalog);
+    }
+
+    pub(super) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Returns the threads that were seen, ascending.
+    pub(super) fn threads(&self) -> Vec<ThreadId> {
+        let mut threads: Vec<_> = self.threads.keys().copied().collect();
+        threads.sort_unstable();
+        threads
+    }
+
+    /// Gives all begins and ends of a thread to `take`, in the order of time, parents around their
+    /// children. They are forgotten thereby.
+    pub(super) fn play(
+        &mut self,
+        thread: ThreadId,
+        mut take: impl FnMut(Edge) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut edges = self.backwards(thread)?;
+        let origin = origin_ns(&self.catalog);
+        while let Some(record) = edges.pop::<EDGE_BYTES>(&mut self.spill)? {
+            let word = le_u64(&record, 0);
+            take(Edge {
+                ns: since_origin_ns(&self.catalog, word & !BEGIN, origin),
+                site: SiteId(le_u32(&record, 8)),
+                is_begin: word & BEGIN != 0,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the edges of a thread, the last first.
+    fn backwards(&mut self, thread: ThreadId) -> io::Result<Stack> {
+        let mut edges = Stack::default();
+        let spill = &mut self.spill;
+        let mut push = |spill: &mut Spill, ticks: u64, site: SiteId| {
+            let mut record = [0; EDGE_BYTES];
+            record[..8].copy_from_slice(&ticks.to_le_bytes());
+            record[8..].copy_from_slice(&site.0.to_le_bytes());
+            edges.push(spill, &record)
+        };
+        let mut spans = self.threads.remove(&thread).unwrap_or_default();
+        let mut around: Vec<Held> = Vec::new();
+        // The edge that was made last: nothing that is made from here on may be later.
+        let mut latest = BEGIN - 1;
+        while let Some(record) = spans.pop::<SPAN_BYTES>(spill)? {
+            let start_ticks = le_u64(&record, 0);
+            let end_ticks = start_ticks.saturating_add(le_u64(&record, 8)).min(BEGIN - 1);
+            while let Some(last) = around.last()
+                && (start_ticks < last.start_ticks || end_ticks > last.end_ticks)
+            {
+                latest = last.start_ticks;
+                push(spill, latest | BEGIN, last.site)?;
+                around.pop();
+            }
+            latest = end_ticks.min(latest);
+            let site = SiteId(le_u32(&record, 16));
+            push(spill, latest, site)?;
+            around.push(Held {
+                start_ticks: start_ticks.min(latest),
+                end_ticks,
+                site,
+            });
+        }
+        while let Some(last) = around.pop() {
+            push(spill, last.start_ticks | BEGIN, last.site)?;
+        }
+        Ok(edges)
+    }
+}
+
+fn le_u64(record: &[u8], at: usize) -> u64 {
+    let bytes = record[at..].first_chunk();
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn le_u32(record: &[u8], at: usize) -> u32 {
+    let bytes = record[at..].first_chunk();
+    bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}

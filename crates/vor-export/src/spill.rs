@@ -1,0 +1,294 @@
+//! Stacks of records that outgrow memory.
+//!
+//! All stacks of a [`Spill`] share one space: a vector up to [`MEMORY_BYTES`], and from then on a
+//! temporary file. A stack keeps its last records in memory and puts those before them into the
+//! space, a block at a time; popping takes the blocks back, last first. So a thousand threads need
+//! one file, and what few records need stays in memory.
+
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+/// Bytes that are held before there is a file. The web has none.
+const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
+    usize::MAX
+} else if cfg!(test) {
+    1 << 12
+} else {
+    16 << 20
+};
+
+/// Bytes of a block.
+const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 14 };
+
+/// The space that stacks share, in blocks.
+#[derive(Debug, Default)]
+pub(super) struct Spill {
+    bytes: Vec<u8>,
+    file: Option<Temporary>,
+    /// Blocks that are or were in use, and those of them that are free.
+    blocks: u64,
+    free: Vec<u64>,
+}
+
+/// A stack of bytes. Who pushes records of several lengths pushes the length behind each.
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    tail: Vec<u8>,
+    /// Where the whole blocks before `tail` are.
+    blocks: Vec<u64>,
+}
+
+impl Stack {
+    /// Returns whether there is nothing on it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Puts a record on top.
+    #[inline]
+    pub(super) fn push(&mut self, spill: &mut Spill, record: &[u8]) -> io::Result<()> {
+        self.tail.extend_from_slice(record);
+        // One block remains, so that pushes and pops in turn do not move it to and fro.
+        if self.tail.len() >= 2 * BLOCK_BYTES {
+            self.put_blocks(spill)?;
+        }
+        Ok(())
+    }
+
+    fn put_blocks(&mut self, spill: &mut Spill) -> io::Result<()> {
+        let whole = self.tail.len() / BLOCK_BYTES - 1;
+        for block in self.tail.chunks_exact(BLOCK_BYTES).take(whole) {
+            self.blocks.push(spill.put(block)?);
+        }
+        self.tail.drain(..whole * BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// Takes the record of `N` bytes that is on top; `None` where so many are not there.
+    #[inline]
+    pub(super) fn pop<const N: usize>(&mut self, spill: &mut Spill) -> io::Result<Option<[u8; N]>> {
+        if self.tail.len() < N {
+            self.take_blocks(spill, N)?;
+        }
+        let record = self.tail.last_chunk().copied();
+        if record.is_some() {
+            self.tail.truncate(self.tail.len() - N);
+        }
+        Ok(record)
+    }
+
+    /// Takes the record of so many bytes that is on top, and appends it to `record`. Returns
+    /// whether so many were there.
+    pub(super) fn pop_into(
+        &mut self,
+        spill: &mut Spill,
+        bytes: usize,
+        record: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        if self.tail.len() < bytes {
+            self.take_blocks(spill, bytes)?;
+        }
+        let Some(rest) = self.tail.len().checked_sub(bytes) else {
+            return Ok(false);
+        };
+        record.extend_from_slice(&self.tail[rest..]);
+        self.tail.truncate(rest);
+        Ok(true)
+    }
+
+    /// Takes blocks back until there are at least so many bytes in memory, or no blocks any more.
+    #[cold]
+    fn take_blocks(&mut self, spill: &mut Spill, bytes: usize) -> io::Result<()> {
+        let missing = bytes.saturating_sub(self.tail.len()).div_ceil(BLOCK_BYTES);
+        let first = self.blocks.len() - missing.min(self.blocks.len());
+        let mut tail = vec![0; (self.blocks.len() - first) * BLOCK_BYTES];
+        for (block, into) in self.blocks.drain(first..).zip(tail.chunks_exact_mut(BLOCK_BYTES)) {
+            spill.take(block, into)?;
+        }
+        tail.append(&mut self.tail);
+        self.tail = tail;
+        Ok(())
+    }
+}
+
+impl Spill {
+    /// Keeps a block, and returns where.
+    fn put(&mut self, block: &[u8]) -> io::Result<u64> {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.blocks += 1;
+            self.blocks - 1
+        });
+        if self.file.is_none() && self.blocks as usize > MEMORY_BYTES / BLOCK_BYTES {
+            let mut file = Temporary::create()?;
+            file.write(0, &self.bytes)?;
+            self.file = Some(file);
+            self.bytes = Vec::new();
+        }
+        match &mut self.file {
+            Some(file) => file.write(at * BLOCK_BYTES as u64, block)?,
+            None => {
+                let begin = at as usize * BLOCK_BYTES;
+                self.bytes.resize(self.blocks as usize * BLOCK_BYTES, 0);
+                self.bytes[begin..begin + BLOCK_BYTES].copy_from_slice(block);
+            }
+        }
+        Ok(at)
+    }
+
+    /// Gives a block back, whose place is free then.
+    fn take(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.read(at * BLOCK_BYTES as u64, into)?,
+            None => into.copy_from_slice(&self.bytes[at as usize * BLOCK_BYTES..][..into.len()]),
+        }
+        self.free.push(at);
+        // What is in no use at all needs no room.
+        if self.free.len() as u64 == self.blocks {
+            *self = Self::default();
+        }
+        Ok(())
+    }
+}
+
+/// A file that is gone with its value: at once where the system lets an open file lose its name,
+/// else when it is closed.
+#[derive(Debug)]
+struct Temporary {
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn create() -> io::Result<Self> {
+        loop {
+            // Its keys are random.
+            let number = RandomState::new().hash_one(0);
+            let name = format!("vor-{}-{number:x}.spill", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let mut options = OpenOptions::new();
+            // A name that is taken, or a link that somebody laid there, is refused.
+            options.read(true).write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            match options.open(&path) {
+                Ok(file) => {
+                    if cfg!(unix) {
+                        // Whatever stands in the way of that leaves a file behind, and does no harm
+                        // else.
+                        let _ = std::fs::remove_file(&path);
+                    }
+                    return Ok(Self {
+                        file: Some(file),
+                        path,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn at(&mut self, at: u64) -> io::Result<&mut File> {
+        let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        file.seek(SeekFrom::Start(at))?;
+        Ok(file)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.at(at)?.write_all(bytes)
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.at(at)?.read_exact(into)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        self.file = None;
+        if !cfg!(unix) {
+            // There is nobody to tell.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_give_back_what_they_got_last_first() {
+        let mut spill = Spill::default();
+        let mut stacks: Vec<Stack> = (0..3).map(|_| Stack::default()).collect();
+        let mut expected = vec![Vec::new(); 3];
+        for number in 0..5_000_u64 {
+            let stack = (number * number % 3) as usize;
+            let mut record = [stack as u8; 12];
+            record[4..].copy_from_slice(&number.to_le_bytes());
+            stacks[stack].push(&mut spill, &record).unwrap();
+            expected[stack].push(record);
+        }
+        assert!(spill.file.is_some(), "so much outgrows the memory of a test");
+        let used = spill.blocks;
+        for (stack, mut expected) in stacks.iter_mut().zip(expected) {
+            let mut other = Stack::default();
+            while let Some(record) = stack.pop(&mut spill).unwrap() {
+                assert_eq!(Some(record), expected.pop());
+                other.push(&mut spill, &[7; 5]).unwrap();
+            }
+            assert!(expected.is_empty() && stack.is_empty());
+        }
+        assert_eq!(
+            spill.blocks, used,
+            "what one stack gives back is there for others"
+        );
+    }
+
+    #[test]
+    fn records_of_any_length_go_across_blocks() {
+        let mut spill = Spill::default();
+        let mut stack = Stack::default();
+        let record = |number: usize| vec![number as u8; number * number % (3 * BLOCK_BYTES)];
+        // To and fro, and further up each time.
+        let mut height = 0;
+        for turn in 0..60 {
+            for number in height..height + 7 {
+                let record = record(number);
+                stack.push(&mut spill, &record).unwrap();
+                stack
+                    .push(&mut spill, &(record.len() as u32).to_le_bytes())
+                    .unwrap();
+            }
+            height += 7;
+            let down = if turn == 59 { height } else { turn % 7 };
+            for _ in 0..down {
+                height -= 1;
+                let bytes = stack.pop(&mut spill).unwrap().map(u32::from_le_bytes);
+                let mut found = Vec::new();
+                assert!(
+                    stack
+                        .pop_into(&mut spill, bytes.unwrap() as usize, &mut found)
+                        .unwrap()
+                );
+                assert!(found == record(height), "record {height}");
+            }
+        }
+        assert!(stack.is_empty());
+        assert_eq!(stack.pop::<4>(&mut spill).unwrap(), None);
+        assert_eq!(spill.blocks, 0, "the file is gone with the last block");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_temporary_file_has_no_name() {
+        let mut file = Temporary::create().unwrap();
+        file.write(3, b"abc").unwrap();
+        let mut read = [1; 6];
+        file.read(0, &mut read).unwrap();
+        assert_eq!(&read, b"\0\0\0abc");
+        assert!(!file.path.exists());
+    }
+}

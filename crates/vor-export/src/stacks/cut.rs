@@ -1,0 +1,272 @@
+//! Sums taken while scopes are open.
+//!
+//! A scope that is open weighs what it took until then, as if it ended; its stacks are handed over
+//! with all others. When it does end, or at the next cut, only the rest counts: where the subtrees
+//! waited there remains one for each open scope, with what was taken of it and without stacks, and
+//! that is subtracted like any child.
+
+use std::io;
+
+use super::{MOST_NODES, NONE, Stacks, Subtrees, Waiting, Weight};
+
+/// A scope that is open where the sums are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open<V> {
+    pub(crate) frame: u32,
+    pub(crate) start_ticks: u64,
+    /// What it took until then.
+    pub(crate) total: V,
+}
+
+impl<V: Weight> Waiting<V> {
+    /// Merges all subtrees below `root`, the scopes that are open at `cut_ticks` among them with
+    /// what they took until then. When such a scope ends, only the rest of it counts: of each
+    /// remains what was taken, without its stacks.
+    ///
+    /// All that ended on the thread by then must have been taken, and nothing that ended later.
+    /// `open` stands outermost first.
+    pub(crate) fn cut(
+        &mut self,
+        stacks: &mut Stacks<V>,
+        root: u32,
+        cut_ticks: u64,
+        open: &[Open<V>],
+    ) -> io::Result<()> {
+        let mut taken = Vec::with_capacity(open.len());
+        for scope in open.iter().rev() {
+            let duration_ticks = cut_ticks.saturating_sub(scope.start_ticks);
+            self.end(
+                stacks,
+                scope.frame,
+                scope.start_ticks,
+                duration_ticks,
+                scope.total,
+            )?;
+            let total = self.row.last().map_or_else(V::default, |last| last.total);
+            // Where a part of it was taken for its parent's, because it was not seen then, that is
+            // taken all the same.
+            taken.push((scope.start_ticks, total.each(scope.total, u64::max)));
+        }
+        taken.reverse();
+        // What waits aside is in no open scope, or it was taken back. It began long ago, and goes
+        // together.
+        let mut ended: Option<Subtrees<V>> = None;
+        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+            stacks.merge(root, subtrees.first);
+            let later = ended.map_or_else(V::default, |later| later.total);
+            ended = Some(Subtrees {
+                total: subtrees.total.plus(later),
+                ..subtrees
+            });
+        }
+        let mut row = std::mem::take(&mut self.row);
+        for subtrees in &row {
+            stacks.merge(root, subtrees.first);
+        }
+        // What is in no open scope should be in nothing, but the list of those may lack some: such
+        // a one, when it ends, still finds what is inside. Of what had ended before the last cut,
+        // that is not kept any longer.
+        let outermost_ticks = taken.first().map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
+        row.retain(|it| {
+            let is_outside = it.start_ticks < outermost_ticks;
+            is_outside && (it.first != NONE || self.cut.open.contains(&it.start_ticks))
+        });
+        row.splice(0..0, ended);
+        for subtrees in &mut row {
+            subtrees.first = NONE;
+        }
+        for (at, &(start_ticks, total)) in taken.iter().enumerate() {
+            // What is inside the next one remains with that.
+            let inside = taken.get(at + 1).map_or_else(V::default, |&(_, total)| total);
+            row.push(Subtrees {
+                start_ticks,
+                total: total.less(inside),
+                first: NONE,
+            });
+        }
+        self.row = row;
+        self.nodes = 0;
+        self.most_nodes = MOST_NODES;
+        self.cut.ticks = cut_ticks;
+        self.cut.open.clear();
+        self.cut
+            .open
+            .extend(taken.iter().map(|&(start_ticks, _)| start_ticks));
+        Ok(())
+    }
+
+    /// Returns whether a scope was open at the last cut.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.cut.open.is_empty()
+    }
+}
+
+impl<V: Weight> Stacks<V> {
+    /// Forgets all nodes, and keeps room for `most` of them. Nothing may wait for a parent that
+    /// still has stacks.
+    pub(crate) fn clear(&mut self, most: usize) {
+        self.nodes.clear();
+        self.nodes.shrink_to(most);
+        self.free = None;
+    }
+
+    /// Returns how many nodes there are, or were at once.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Sums = BTreeMap<Vec<u32>, u64>;
+
+    fn add_all(stacks: &Stacks<u64>, root: u32, sums: &mut Sums) {
+        let visited: Result<(), ()> = stacks.each(root, |path, ns| {
+            *sums.entry(path.to_vec()).or_default() += ns;
+            Ok(())
+        });
+        visited.unwrap();
+    }
+
+    /// A thread that begins scopes (by frame), ends the innermost, and has its sums taken, where so
+    /// many of the inner open scopes are not seen; time goes on between.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Begin(u32),
+        End,
+        Cut(usize),
+    }
+
+    fn steps(most_unseen: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
+        let step = prop_oneof![
+            4 => (0_u32..4).prop_map(Step::Begin),
+            4 => Just(Step::End),
+            1 => (0..=most_unseen).prop_map(Step::Cut),
+        ];
+        proptest::collection::vec((1_u64..50, step), 0..300)
+    }
+
+    /// Returns the sums without and with cuts, and what each cut took in all.
+    fn run(steps: &[(u64, Step)]) -> (Sums, Sums, Vec<(u64, u64)>) {
+        let (mut whole, mut whole_waiting) = (Stacks::default(), Waiting::default());
+        let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
+        let (mut cut_sums, mut cuts) = (Sums::new(), Vec::new());
+        let (mut open, mut now, mut last_cut, mut idle) = (Vec::new(), 0, 0, 0);
+        let ends = std::iter::repeat_n((1, Step::End), 300);
+        for (elapsed, step) in steps.iter().copied().chain(ends) {
+            now += elapsed;
+            if open.is_empty() {
+                idle += elapsed;
+            }
+            match step {
+                Step::Begin(frame) => open.push((frame, now)),
+                Step::End => {
+                    let Some((frame, start)) = open.pop() else {
+                        continue;
+                    };
+                    whole_waiting
+                        .end(&mut whole, frame, start, now - start, now - start)
+                        .unwrap();
+                    waiting
+                        .end(&mut stacks, frame, start, now - start, now - start)
+                        .unwrap();
+                }
+                Step::Cut(unseen) => {
+                    let seen = open.iter().take(open.len().saturating_sub(unseen));
+                    let seen: Vec<_> = seen
+                        .filter(|(_, start_ticks)| *start_ticks < now)
+                        .map(|&(frame, start_ticks)| Open {
+                            frame,
+                            start_ticks,
+                            total: now - start_ticks,
+                        })
+                        .collect();
+                    let root = stacks.take(NONE);
+                    waiting.cut(&mut stacks, root, now, &seen).unwrap();
+                    let before: u64 = cut_sums.values().sum();
+                    add_all(&stacks, root, &mut cut_sums);
+                    stacks.clear(0);
+                    cuts.push((cut_sums.values().sum::<u64>() - before, now - last_cut - idle));
+                    (last_cut, idle) = (now, 0);
+                }
+            }
+        }
+        let (mut sums, whole_root) = (Sums::new(), whole.take(NONE));
+        whole_waiting.finish(&mut whole, whole_root).unwrap();
+        add_all(&whole, whole_root, &mut sums);
+        let root = stacks.take(NONE);
+        waiting.finish(&mut stacks, root).unwrap();
+        add_all(&stacks, root, &mut cut_sums);
+        (sums, cut_sums, cuts)
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_add_up_to_the_whole_and_each_has_what_ran_in_its_time(steps in steps(0)) {
+            let (whole, cut, cuts) = run(&steps);
+            prop_assert_eq!(cut, whole);
+            for (taken, busy) in cuts {
+                prop_assert_eq!(taken, busy);
+            }
+        }
+
+        #[test]
+        fn no_time_is_lost_or_counted_twice_where_inner_open_scopes_are_not_seen(steps in steps(3)) {
+            // The outermost is always seen, as is what is open for long.
+            let mut steps = steps;
+            steps.insert(0, (1, Step::Begin(9)));
+            let mut depth = 0;
+            steps.retain_mut(|(_, step)| match step {
+                Step::Begin(_) => {
+                    depth += 1;
+                    true
+                }
+                Step::End => {
+                    let ends = depth > 1;
+                    depth -= usize::from(ends);
+                    ends
+                }
+                Step::Cut(unseen) => {
+                    *unseen = (*unseen).min(depth - 1);
+                    true
+                }
+            });
+            let (whole, cut, _) = run(&steps);
+            let (whole, cut): (u64, u64) = (whole.values().sum(), cut.values().sum());
+            // A share of a length is rounded down, once for each span that a cut went through.
+            prop_assert!(cut <= whole && whole - cut <= steps.len() as u64, "{} of {}", cut, whole);
+        }
+    }
+
+    #[test]
+    fn a_scope_that_stays_open_lets_nothing_grow() {
+        let (mut stacks, mut waiting) = (Stacks::<u64>::default(), Waiting::default());
+        let mut now = 1;
+        for _ in 0..1_000 {
+            for frame in 1..20 {
+                waiting.end(&mut stacks, frame, now, 5, 5).unwrap();
+                now += 10;
+            }
+            let scope = Open {
+                frame: 0,
+                start_ticks: 0,
+                total: now,
+            };
+            let root = stacks.take(NONE);
+            waiting.cut(&mut stacks, root, now, &[scope]).unwrap();
+            let mut sums = Sums::new();
+            add_all(&stacks, root, &mut sums);
+            assert_eq!(sums.values().sum::<u64>(), now.min(190) + u64::from(now == 191));
+            assert_eq!(sums[&vec![0, 7]], 5);
+            stacks.clear(0);
+            assert!(waiting.row.len() <= 2 && stacks.nodes.capacity() == 0);
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! Sums per distinct stack, from spans in the order in which they ended: of their times, or of all
+//! that is measured of them ([`Weight`]).
+//!
+//! A call tree in which siblings of equal name are one node holds as many nodes as there are
+//! distinct stacks, however long the program ran. But a span arrives before its parents, so its
+//! place in that tree is unknown at first. Each thread therefore has a row of subtrees that wait
+//! for a parent, ascending by start:
+//!
+//! ```text
+//! on the end of span s:
+//!     while the last waiting subtree started at or after s: take it off, and merge it into the children of s
+//!     self(s) = length(s) - sum of the lengths taken off
+//!     s waits
+//! ```
+//!
+//! Nothing in the order of ends tells where a scope began that is still open: any of the waiting
+//! subtrees may be inside it, or none. So each of them waits by itself, however many there are. The
+//! older ones wait aside, in a [`Spill`](super::spill), which is a temporary file where they are
+//! many. A parent takes its children from the top of the row and then from the top of those aside,
+//! so each is put there and taken back once.
+//!
+//! Whoever knows which scopes are open, as the recorder does, says so by [`Waiting::settle`]:
+//! neighbours between whose starts none of them began have one parent, and become one. Then no more
+//! waits than distinct stacks below each open scope.
+//!
+//! Where the sums of a running program are taken at intervals, `cut` says how.
+//!
+//! The nodes of all threads lie in one vector and refer to each other by index, so that a tree of
+//! any depth is merged and freed without recursion.
+
+mod aside;
+#[cfg(feature = "pprof")]
+mod cut;
+
+use std::io;
+
+use self::aside::Aside;
+#[cfg(feature = "pprof")]
+pub(super) use self::cut::Open;
+use super::spill::Spill;
+
+/// Most subtrees of a thread that wait in memory from batch to batch.
+const MOST_WAITING: usize = if cfg!(any(test, miri)) { 64 } else { 1 << 14 };
+
+/// Nodes of a thread's waiting subtrees at which the older ones are put aside, unless they are that
+/// many distinct stacks.
+const MOST_NODES: usize = if cfg!(any(test, miri)) { 256 } else { 1 << 17 };
+
+/// So few waiting subtrees stay in memory, however large.
+const FEW_WAITING: usize = 16;
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+/// What is summed: a time, or several numbers that are measured together. Each of them includes
+/// those of the spans inside.
+pub(super) trait Weight: Copy + Default {
+    /// Combines each number with the one in its place.
+    #[must_use]
+    fn each(self, other: Self, with: impl FnMut(u64, u64) -> u64) -> Self;
+
+    /// Returns whether all of it is 0.
+    fn is_zero(self) -> bool;
+
+    #[must_use]
+    fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    #[must_use]
+    fn less(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    /// Returns `part` of `whole` parts of it.
+    #[must_use]
+    fn share(self, part: u64, whole: u64) -> Self {
+        let (part, whole) = (u128::from(part.min(whole)), u128::from(whole.max(1)));
+        // A share of a 64-bit number, so it has no more bits itself.
+        self.each(self, |number, _| (u128::from(number) * part / whole) as u64)
+    }
+}
+
+impl Weight for u64 {
+    fn each(self, other: Self, mut with: impl FnMut(u64, u64) -> u64) -> Self {
+        with(self, other)
+    }
+
+    fn is_zero(self) -> bool {
+        self == 0
+    }
+}
+
+/// The nodes of all threads.
+#[derive(Debug, Default)]
+pub(super) struct Stacks<V> {
+    nodes: Vec<Node<V>>,
+    /// Nodes that are free, linked by `next`.
+    free: Option<u32>,
+    /// Lists that are still to be merged below a node.
+    work: Vec<(u32, u32)>,
+    /// Where the subtrees are that wait aside.
+    spill: Spill,
+}
+
+/// A frame below a certain stack.
+#[derive(Clone, Copy, Debug)]
+struct Node<V> {
+    own: V,
+    frame: u32,
+    /// The first of its children, which `next` links.
+    below: u32,
+    next: u32,
+}
+
+/// The subtrees of one thread that wait for a parent.
+#[derive(Debug)]
+pub(super) struct Waiting<V> {
+    /// Those that began before all in `row`.
+    aside: Aside,
+    row: Vec<Subtrees<V>>,
+    /// Nodes of the subtrees in `row`.
+    nodes: usize,
+    most_nodes: usize,
+    cut: Cut,
+}
+
+/// Where the sums of a thread were taken last; see `cut`.
+#[derive(Debug, Default)]
+struct Cut {
+    ticks: u64,
+    /// When the scopes began that were open then, outermost first.
+    open: Vec<u64>,
+}
+
+/// One subtree, or neighbours that have one parent.
+#[derive(Clone, Copy, Debug)]
+struct Subtrees<V> {
+    /// When the first of them began.
+    start_ticks: u64,
+    total: V,
+    /// The first of their nodes, or none where they were taken already.
+    first: u32,
+}
+
+impl<V> Default for Waiting<V> {
+    fn default() -> Self {
+        Self {
+            aside: Aside::default(),
+            row: Vec::new(),
+            nodes: 0,
+            most_nodes: MOST_NODES,
+            cut: Cut::default(),
+        }
+    }
+}
+
+impl<V: Weight> Waiting<V> {
+    /// Takes the next span that ended on the thread.
+    pub(super) fn end(
+        &mut self,
+        stacks: &mut Stacks<V>,
+        frame: u32,
+        start_ticks: u64,
+        duration_ticks: u64,
+        total: V,
+    ) -> io::Result<()> {
+        let total = if start_ticks < self.cut.ticks {
+            self.since_cut(start_ticks, duration_ticks, total)
+        } else {
+            total
+        };
+        let node = stacks.take(frame);
+        self.nodes += 1;
+        let mut inside = V::default();
+        while let Some(last) = self.row.last()
+            && last.start_ticks >= start_ticks
+        {
+            inside = inside.plus(last.total);
+            self.nodes -= stacks.merge(node, last.first);
+            self.row.pop();
+        }
+        if self.row.is_empty() && !self.aside.is_empty() {
+            while let Some((last, nodes)) = self.aside.take_from(stacks, start_ticks)? {
+                inside = inside.plus(last.total);
+                self.nodes += nodes;
+                self.nodes -= stacks.merge(node, last.first);
+            }
+        }
+        stacks.nodes[node as usize].own = total.less(inside);
+        self.row.push(Subtrees {
+            start_ticks,
+            // Where children claim more than their parent has, what is above it loses no more than
+            // them.
+            total: total.each(inside, u64::max),
+            first: node,
+        });
+        Ok(())
+    }
+
+    /// Returns what counts of a span that began before the last cut: all of it where what it took
+    /// until then is known, or where nothing was around it. Where it was not known to be open, what
+    /// it took until then was taken for its parent's.
+    #[cold]
+    fn since_cut(&self, start_ticks: u64, duration_ticks: u64, total: V) -> V {
+        let has_parent = self.cut.open.first().is_some_and(|&first| first < start_ticks);
+        if !has_parent || self.cut.open.contains(&start_ticks) {
+            return total;
+        }
+        let end_ticks = start_ticks.saturating_add(duration_ticks);
+        total.share(end_ticks.saturating_sub(self.cut.ticks), duration_ticks)
+    }
+
+    /// Merges neighbours that no scope which is open now can tell apart.
+    ///
+    /// `open` are the starts of the thread's open scopes, ascending, as they were at `as_of_ticks`;
+    /// all that had ended by then must have been taken.
+    pub(super) fn settle(&mut self, stacks: &mut Stacks<V>, as_of_ticks: u64, open: &[u64]) {
+        let known = self.row.partition_point(|it| it.start_ticks < as_of_ticks);
+        let mut open = open.iter().copied().peekable();
+        let mut settled: usize = 0;
+        for at in 0..known {
+            let next = self.row[at];
+            if let Some(last) = settled.checked_sub(1).map(|last| &mut self.row[last]) {
+                while open.next_if(|&start| start <= last.start_ticks).is_some() {}
+                let is_apart = open.peek().is_some_and(|&start| start <= next.start_ticks);
+                if !is_apart && (last.first == NONE) == (next.first == NONE) {
+                    last.total = last.total.plus(next.total);
+                    self.nodes -= stacks.join(&mut last.first, next.first);
+                    continue;
+                }
+            }
+            self.row[settled] = next;
+            settled += 1;
+        }
+        self.row.drain(settled..known);
+    }
+
+    /// Puts the older half of the subtrees aside where they are many. To be called before each
+    /// batch: what is open after one may be told until then.
+    pub(super) fn bound(&mut self, stacks: &mut Stacks<V>) -> io::Result<()> {
+        let is_large = self.nodes > self.most_nodes && self.row.len() > FEW_WAITING;
+        if self.row.len() <= MOST_WAITING && !is_large {
+            return Ok(());
+        }
+        while self.row.len() > MOST_WAITING / 2
+            || (self.nodes > self.most_nodes / 2 && self.row.len() > FEW_WAITING)
+        {
+            let older = self.row.len().div_ceil(2);
+            for subtrees in self.row.drain(..older) {
+                self.nodes -= self.aside.put(stacks, subtrees)?;
+            }
+        }
+        self.most_nodes = MOST_NODES.max(2 * self.nodes);
+        Ok(())
+    }
+
+    /// Merges all subtrees below `root`: nothing comes after them.
+    pub(super) fn finish(mut self, stacks: &mut Stacks<V>, root: u32) -> io::Result<()> {
+        for subtrees in &self.row {
+            stacks.merge(root, subtrees.first);
+        }
+        while let Some((subtrees, _)) = self.aside.take_from(stacks, 0)? {
+            stacks.merge(root, subtrees.first);
+        }
+        Ok(())
+    }
+}
+
+impl<V: Weight> Stacks<V> {
+    /// Makes a node without children or time.
+    pub(super) fn take(&mut self, frame: u32) -> u32 {
+        let node = Node {
+            own: V::default(),
+            frame,
+            below: NONE,
+            next: NONE,
+        };
+        if let Some(at) = self.free {
+            let next = self.nodes[at as usize].next;
+            self.free = (next != NONE).then_some(next);
+            self.nodes[at as usize] = node;
+            return at;
+        }
+        self.nodes.push(node);
+        // Fewer than 2^32 nodes of 24 bytes: a thread's are merged long before, and so many
+        // distinct stacks exhaust the memory first.
+        (self.nodes.len() - 1) as u32
+    }
+
+    fn give(&mut self, at: u32) {
+        self.nodes[at as usize].next = self.free.unwrap_or(NONE);
+        self.free = Some(at);
+    }
+
+    /// Merges a list of siblings into another one. Returns how many nodes became free.
+    fn join(&mut self, list: &mut u32, other: u32) -> usize {
+        let root = self.take(NONE);
+        self.nodes[root as usize].below = *list;
+        let freed = self.merge(root, other);
+        *list = self.nodes[root as usize].below;
+        self.give(root);
+        freed
+    }
+
+    /// Merges a list of siblings into the children of `parent`. Returns how many nodes became free.
+    fn merge(&mut self, parent: u32, list: u32) -> usize {
+        let mut freed = 0;
+        self.work.push((parent, list));
+        while let Some((parent, mut from)) = self.work.pop() {
+            while from != NONE {
+                let node = self.nodes[from as usize];
+                match self.find(parent, node.frame) {
+                    Some(same) => {
+                        let same_node = &mut self.nodes[same as usize];
+                        same_node.own = same_node.own.plus(node.own);
+                        if node.below != NONE {
+                            self.work.push((same, node.below));
+                        }
+                        self.give(from);
+                        freed += 1;
+                    }
+                    None => {
+                        self.nodes[from as usize].next = self.nodes[parent as usize].below;
+                        self.nodes[parent as usize].below = from;
+                    }
+                }
+                from = node.next;
+            }
+        }
+        freed
+    }
+
+    /// Looks for a child of a frame, and puts it first: what ran lately runs again.
+    fn find(&mut self, parent: u32, frame: u32) -> Option<u32> {
+        let first = self.nodes[parent as usize].below;
+        let (mut before, mut at) = (NONE, first);
+        while at != NONE {
+            let node = self.nodes[at as usize];
+            if node.frame == frame {
+                if before != NONE {
+                    self.nodes[before as usize].next = node.next;
+                    self.nodes[at as usize].next = first;
+                    self.nodes[parent as usize].below = at;
+                }
+                return Some(at);
+            }
+            (before, at) = (at, node.next);
+        }
+        None
+    }
+
+    /// Calls `visit` for every node below `root` that has weight of its own, with the frames from
+    /// the outermost to its own.
+    pub(super) fn each<E>(
+        &self,
+        root: u32,
+        mut visit: impl FnMut(&[u32], V) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut path = Vec::new();
+        let mut open = vec![self.nodes[root as usize].below];
+        while let Some(at) = open.pop() {
+            if at == NONE {
+                path.pop();
+                continue;
+            }
+            let node = self.nodes[at as usize];
+            path.push(node.frame);
+            if !node.own.is_zero() {
+                visit(&path, node.own)?;
+            }
+            open.push(node.next);
+            open.push(node.below);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sums(stacks: &mut Stacks<u64>, waiting: Waiting<u64>) -> BTreeMap<Vec<u32>, u64> {
+        let root = stacks.take(NONE);
+        waiting.finish(stacks, root).unwrap();
+        let mut sums = BTreeMap::new();
+        let visited: Result<(), ()> = stacks.each(root, |path, ns| {
+            assert_eq!(sums.insert(path.to_vec(), ns), None, "a stack is one node");
+            Ok(())
+        });
+        visited.unwrap();
+        sums
+    }
+
+    #[test]
+    fn equal_stacks_are_summed_wherever_they_stand() {
+        let mut stacks = Stacks::default();
+        let mut waiting = Waiting::default();
+        for turn in 0..3_u64 {
+            let at = turn * 1_000;
+            // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a
+            // leaf.
+            for (frame, start, total) in [(2, 10, 10), (2, 30, 10), (3, 51, 5), (2, 50, 20), (1, 0, 100)] {
+                waiting.end(&mut stacks, frame, at + start, total, total).unwrap();
+            }
+        }
+        let expected = [(vec![1], 180), (vec![1, 2], 105), (vec![1, 2, 3], 15)];
+        assert_eq!(sums(&mut stacks, waiting), BTreeMap::from(expected));
+    }
+
+    /// Turns of a root of 8 around a leaf of 4, of two kinds by turns, 10 ticks apart.
+    fn turns(
+        count: u64,
+        mut after: impl FnMut(&mut Stacks<u64>, &mut Waiting<u64>, u64),
+    ) -> (Stacks<u64>, Waiting<u64>) {
+        let (mut stacks, mut waiting) = (Stacks::default(), Waiting::default());
+        for turn in 0..count {
+            let root = 1 + (turn % 2) as u32 * 2;
+            for (frame, start, length) in [(2, 1, 4), (root, 0, 8)] {
+                waiting
+                    .end(&mut stacks, frame, 10 + turn * 10 + start, length, length)
+                    .unwrap();
+            }
+            after(&mut stacks, &mut waiting, 20 + turn * 10);
+        }
+        (stacks, waiting)
+    }
+
+    #[test]
+    fn many_wait_aside_and_each_nanosecond_finds_its_parent() {
+        let count = 60 * MOST_WAITING as u64;
+        let (mut stacks, mut waiting) = turns(count, |stacks, waiting, _| {
+            waiting.bound(stacks).unwrap();
+            assert!(waiting.row.len() <= MOST_WAITING && stacks.nodes.len() <= MOST_NODES + 8);
+        });
+        assert!(!waiting.aside.is_empty());
+        // One begins in the middle of all, one at a third, and one before all.
+        for (frame, turns) in [(9, count / 2), (8, count / 3), (7, 0)] {
+            let (begin, end) = (10 + turns * 10 - 1, 30 + count * 10 - frame);
+            let length = end - begin;
+            waiting
+                .end(&mut stacks, frame as u32, begin, length, length)
+                .unwrap();
+        }
+        assert!(waiting.aside.is_empty());
+        let sums = sums(&mut stacks, waiting);
+        let (in_9, in_8) = (count - count / 2, count / 2 - count / 3);
+        // A turn of 10 leaves 2 to what is around it.
+        assert_eq!(sums[&vec![7, 8, 9]], in_9 * 2 + 12);
+        assert_eq!(sums[&vec![7, 8]], in_8 * 2 + 1);
+        assert_eq!(sums[&vec![7, 8, 9, 1, 2]], in_9 / 2 * 4);
+        assert_eq!(sums.values().sum::<u64>(), count * 10 + 14);
+    }
+
+    #[test]
+    fn settling_leaves_a_subtree_below_each_open_scope() {
+        let count = 60 * MOST_WAITING as u64;
+        // Open scopes began a tick before the second turn and before the one in the middle.
+        let open = [19, 9 + count / 2 * 10];
+        let (mut stacks, mut waiting) = turns(count, |stacks, waiting, now| {
+            let known = open.iter().filter(|start| **start < now).count();
+            waiting.settle(stacks, now, &open[..known]);
+            assert!(waiting.row.len() <= 3 && stacks.nodes.len() <= 20);
+        });
+        let end = 20 + count * 10;
+        for (frame, begin) in [(9, open[1]), (8, open[0])] {
+            waiting
+                .end(&mut stacks, frame, begin, end - begin, end - begin)
+                .unwrap();
+        }
+        let sums = sums(&mut stacks, waiting);
+        assert_eq!(
+            (sums[&vec![1]], sums[&vec![1, 2]]),
+            (4, 4),
+            "the first turn is alone"
+        );
+        assert_eq!(sums[&vec![8, 9]], (count - count / 2) * 2 + 1 + 10);
+        assert_eq!(sums[&vec![8]], (count / 2 - 1) * 2);
+        assert_eq!(sums.values().sum::<u64>(), 8 + end - open[0]);
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let mut stacks = Stacks::default();
+        let mut waiting = Waiting::default();
+        let depth = if cfg!(miri) { 100 } else { 200_000 };
+        for _ in 0..2 {
+            for level in (0..depth).rev() {
+                let length = 2 * (depth - level);
+                waiting.end(&mut stacks, 1, level, length, length).unwrap();
+            }
+        }
+        let root = stacks.take(NONE);
+        waiting.finish(&mut stacks, root).unwrap();
+        let mut deepest = 0;
+        let visited: Result<(), ()> = stacks.each(root, |path, _| {
+            deepest = deepest.max(path.len());
+            Ok(())
+        });
+        visited.unwrap();
+        assert!(deepest as u64 >= depth);
+    }
+}

@@ -1,0 +1,219 @@
+//! Asynchronous tasks as viewers want them: told of when they begin, and on tracks on which they do
+//! not overlap.
+//!
+//! A recording has a task when it has ended, and before that what happened in it. So the first
+//! event of a task tells that it has begun: a poll begins where the task does. Each task gets a
+//! *lane* among those of its call site, which no other one has at the same time; a lane that has
+//! become free is given again, so there are as many lanes as tasks of the call site were ever open
+//! at once.
+//!
+//! A task moves between threads, and a batch has the events of one thread after those of another:
+//! [`in_order`] takes them by time. The drain hands over everything that ended before a moment, so
+//! no batch has a poll that comes before one of an earlier batch. Only a capture that holds more
+//! than 256 KiB of events of one drain has them in several batches; a poll that comes too late from
+//! there is left out, as it would stand before its task.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::{SiteId, ThreadId};
+
+/// Most open tasks that are followed; later ones are known when they end.
+const MAX_OPEN: usize = 1 << 18;
+/// Ended tasks that are remembered, for events of theirs that come late from another thread.
+const MAX_ENDED: usize = 1 << 12;
+
+/// A task that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenTask {
+    pub(crate) id: u64,
+    pub(crate) site: SiteId,
+    pub(crate) start_ticks: u64,
+    /// The number that the program gave it.
+    pub(crate) given_id: Option<u64>,
+    pub(crate) lane: u32,
+}
+
+/// The lanes of the tasks of one call site.
+#[derive(Debug, Default)]
+struct Lanes {
+    /// Those that are free, with the tick from which on.
+    free: BinaryHeap<Reverse<(u64, u32)>>,
+    count: u32,
+}
+
+impl Lanes {
+    fn take(&mut self, start_ticks: u64) -> u32 {
+        if let Some(Reverse((free_from, lane))) = self.free.peek().copied()
+            && free_from <= start_ticks
+        {
+            self.free.pop();
+            return lane;
+        }
+        self.count += 1;
+        self.count - 1
+    }
+}
+
+/// Returns what happened in tasks, by time, and on which thread.
+pub(crate) fn in_order(threads: &[ThreadBatch]) -> Vec<(ThreadId, &TaskEvent)> {
+    let mut events: Vec<(ThreadId, &TaskEvent)> = threads
+        .iter()
+        .flat_map(|batch| batch.task_events.iter().map(move |event| (batch.thread, event)))
+        .collect();
+    events.sort_by_key(|(_, event)| event.start_ticks);
+    events
+}
+
+/// Follows tasks from their first event to their end.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTasks {
+    open: FxHashMap<u64, OpenTask>,
+    lanes: FxHashMap<SiteId, Lanes>,
+    ended: FxHashSet<u64>,
+    ended_in_order: VecDeque<u64>,
+    last_ticks: u64,
+}
+
+impl OpenTasks {
+    /// Takes an event; returns the task it belongs to, and whether that begins with it. `None`
+    /// where the task is not known.
+    pub(crate) fn event(&mut self, event: &TaskEvent) -> Option<(OpenTask, bool)> {
+        self.last_ticks = self.last_ticks.max(event.end_ticks());
+        if let Some(open) = self.open.get(&event.task) {
+            return (event.start_ticks >= open.start_ticks).then_some((*open, false));
+        }
+        let given_id = match event.kind {
+            TaskEventKind::Begin { given_id } => Some(given_id),
+            TaskEventKind::Poll { .. } => None,
+            TaskEventKind::Step => return None,
+        };
+        if self.open.len() >= MAX_OPEN || self.ended.contains(&event.task) {
+            return None;
+        }
+        let open = OpenTask {
+            id: event.task,
+            site: event.site,
+            start_ticks: event.start_ticks,
+            given_id,
+            lane: self.lanes.entry(event.site).or_default().take(event.start_ticks),
+        };
+        self.open.insert(event.task, open);
+        Some((open, true))
+    }
+
+    /// Takes a task that has ended; returns it as it began, and whether it was not known before.
+    pub(crate) fn end(&mut self, task: &AsyncSpan) -> (OpenTask, bool) {
+        self.last_ticks = self.last_ticks.max(task.end_ticks());
+        let known = self.open.remove(&task.id);
+        let open = known.unwrap_or_else(|| OpenTask {
+            id: task.id,
+            site: task.site,
+            start_ticks: task.start_ticks,
+            given_id: None,
+            lane: self.lanes.entry(task.site).or_default().take(task.start_ticks),
+        });
+        let lanes = self.lanes.entry(open.site).or_default();
+        lanes.free.push(Reverse((task.end_ticks(), open.lane)));
+        if self.ended_in_order.len() >= MAX_ENDED
+            && let Some(oldest) = self.ended_in_order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
+        if self.ended.insert(task.id) {
+            self.ended_in_order.push_back(task.id);
+        }
+        (open, known.is_none())
+    }
+
+    /// Returns the tasks that have begun and not ended, by their begin, and the last tick at which
+    /// anything happened in any task.
+    pub(crate) fn take_open(&mut self) -> (Vec<OpenTask>, u64) {
+        let mut open: Vec<OpenTask> = self.open.drain().map(|(_, open)| open).collect();
+        open.sort_unstable_by_key(|open| (open.start_ticks, open.id));
+        (open, self.last_ticks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(task: u64, start_ticks: u64, duration_ticks: u64) -> TaskEvent {
+        TaskEvent {
+            task,
+            site: SiteId(1),
+            start_ticks,
+            kind: TaskEventKind::Poll { duration_ticks },
+        }
+    }
+
+    fn task(id: u64, start_ticks: u64, duration_ticks: u64) -> AsyncSpan {
+        AsyncSpan {
+            id,
+            site: SiteId(1),
+            start_ticks,
+            duration_ticks,
+        }
+    }
+
+    #[test]
+    fn lanes_are_given_again_when_they_are_free_and_not_before() {
+        let mut tasks = OpenTasks::default();
+        let (first, begins) = tasks.event(&poll(1, 100, 10)).unwrap();
+        assert!(begins);
+        let (second, _) = tasks.event(&poll(2, 105, 10)).unwrap();
+        assert_ne!(first.lane, second.lane);
+        assert!(!tasks.event(&poll(1, 150, 10)).unwrap().1);
+        assert_eq!(tasks.end(&task(1, 100, 60)), (first, false));
+        // Begun before the first one ended, though it is told of later.
+        let (third, _) = tasks.event(&poll(3, 159, 1)).unwrap();
+        assert_eq!(third.lane, 2);
+        let (fourth, _) = tasks.event(&poll(4, 160, 1)).unwrap();
+        assert_eq!(fourth.lane, first.lane);
+        // Late from another thread: the task is over.
+        assert_eq!(tasks.event(&poll(1, 110, 10)), None);
+        let (open, last_ticks) = tasks.take_open();
+        assert_eq!(open, [second, third, fourth]);
+        assert_eq!(last_ticks, 161);
+    }
+
+    #[test]
+    fn a_task_begins_with_its_first_poll_on_whichever_thread_that_was() {
+        let batch = |thread, events: &[TaskEvent]| ThreadBatch {
+            thread: ThreadId(thread),
+            task_events: events.to_vec(),
+            ..ThreadBatch::default()
+        };
+        let threads = [
+            batch(0, &[poll(1, 120, 5), poll(1, 140, 5)]),
+            batch(1, &[poll(1, 100, 5), poll(1, 130, 5)]),
+        ];
+        let mut tasks = OpenTasks::default();
+        let told: Vec<_> = in_order(&threads)
+            .into_iter()
+            .map(|(thread, event)| (thread.0, event.start_ticks, tasks.event(event).unwrap().1))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, 100, true), (0, 120, false), (1, 130, false), (0, 140, false)]
+        );
+        // It stands before its task, which is already told of.
+        assert_eq!(tasks.event(&poll(1, 99, 1)), None);
+    }
+
+    #[test]
+    fn a_task_of_which_nothing_was_told_begins_with_its_end() {
+        let mut tasks = OpenTasks::default();
+        let (open, begins) = tasks.end(&task(9, 5, 5));
+        assert!(begins);
+        assert_eq!((open.start_ticks, open.lane), (5, 0));
+        let step = TaskEvent {
+            task: 10,
+            ..TaskEvent::default()
+        };
+        assert_eq!(tasks.event(&step), None);
+    }
+}
