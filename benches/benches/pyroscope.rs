@@ -14,15 +14,7 @@ use vor_benches::clock::thread_cpu_ns;
 use vor_benches::rounds::median;
 use vor_core::sink::pyroscope::PyroscopeSink;
 
-#[path = "../../vor-core/tests/common/server.rs"]
-#[allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "the tests' server, which fails by panicking"
-)]
-mod server;
-
-use server::{FINE, Mode, Server};
+use vor_fixtures::server::{FINE, Mode, Server};
 
 const ROUNDS: usize = 9;
 /// How long the work of a stretch goes on; within it a failed push is tried again.

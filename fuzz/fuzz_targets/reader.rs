@@ -1,6 +1,3 @@
 #![no_main]
 
-#[path = "../bodies/mod.rs"]
-mod bodies;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bodies::reader(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| vor_fixtures::any_input::reader(bytes));

@@ -21,9 +21,7 @@ use vor_core::profile_scope;
 #[path = "common/alloc_model.rs"]
 mod alloc_model;
 use alloc_model::{Checked, play, requests};
-#[path = "common/random.rs"]
-mod random;
-use random::Random;
+use vor_fixtures::random::Random;
 
 const INTERVAL_BYTES: u64 = 4096;
 static SAMPLED: TrackingAllocator = TrackingAllocator::system().sampled(INTERVAL_BYTES);

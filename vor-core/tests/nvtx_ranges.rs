@@ -6,9 +6,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "common/random.rs"]
-mod random;
-
 mod gpu_support;
 
 use std::collections::BTreeMap;
@@ -19,12 +16,12 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use gpu_support::tool_log::{self, Range, Thread};
 use gpu_support::{build, child, role, run, vor_lines};
-use random::Random;
 use vor_core::batch::ArgValue;
 use vor_core::config::Config;
 use vor_core::frame::FrameSnapshot;
 use vor_core::sink::FrameSink;
 use vor_core::{Error, drain, profile_phase, profile_scope, scope};
+use vor_fixtures::random::Random;
 
 /// What the tool of a child wrote, by thread.
 type Log = BTreeMap<u64, Thread>;

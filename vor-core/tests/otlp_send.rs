@@ -8,19 +8,15 @@
     reason = "a test fails by panicking"
 )]
 
-mod common;
-#[path = "common/server.rs"]
-mod server;
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::wire::{self, messages, one, text};
-use server::{FINE, Mode, Server};
 use vor_core::config::Config;
 use vor_core::sink::otlp::{Otlp, OtlpSink};
 use vor_core::{drain, metrics, profile_scope};
+use vor_fixtures::server::{FINE, Mode, Server};
+use vor_fixtures::wire::{self, messages, one, text};
 
 /// The recorder is one for all tests of this program.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -85,7 +81,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
         assert_eq!(request.method, "POST");
         assert_eq!(request.headers["content-type"], "application/x-protobuf");
         assert_eq!(request.headers["x-token"], "geheim");
-        let all = wire::fields(&request.body);
+        let all = vor_fixtures::wire::fields(&request.body);
         for of_resource in messages(&all, 1) {
             let resource = &messages(&of_resource, 1)[0];
             let pairs: BTreeMap<String, String> = messages(resource, 1)
@@ -128,7 +124,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
 type Message<'a> = Vec<(u64, wire::Field<'a>)>;
 
 fn check_spans(spans: &[Message<'_>], begin: u64, end: u64) -> usize {
-    let id = |span: &Message<'_>, field| wire::bytes(span, field).to_vec();
+    let id = |span: &Message<'_>, field| vor_fixtures::wire::bytes(span, field).to_vec();
     let by_id: BTreeMap<Vec<u8>, &Message<'_>> = spans.iter().map(|span| (id(span, 2), span)).collect();
     assert_eq!(by_id.len(), spans.len(), "no id is there twice");
     for span in spans {

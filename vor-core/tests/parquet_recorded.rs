@@ -10,10 +10,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "common/parquet_rows.rs"]
-#[allow(dead_code, reason = "each test binary uses its part")]
-mod parquet_rows;
-
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
@@ -170,13 +166,13 @@ fn tables_of_a_recording_hold_what_its_capture_holds() {
         Dataset::new(&folder.join("data"), "run", &list, origin()).unwrap(),
     );
 
-    let read = |name: &str| parquet_rows::rows(std::fs::read(folder.join(name)).unwrap());
+    let read = |name: &str| vor_fixtures::parquet_rows::rows(std::fs::read(folder.join(name)).unwrap());
     let found = read("spans.parquet");
     assert_eq!(found.len(), spans.len());
     let sum = |column: &str| {
         found
             .iter()
-            .map(|row| parquet_rows::int(row, column))
+            .map(|row| vor_fixtures::parquet_rows::int(row, column))
             .sum::<i64>()
     };
     for column in ["dur_ns", "self_ns", "depth", "frame", "tid"] {

@@ -9,9 +9,6 @@
 
 #[path = "common/again.rs"]
 mod again;
-mod common;
-#[path = "common/pprof.rs"]
-mod pprof;
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -70,14 +67,14 @@ fn files_are_numbered_and_the_oldest_go() {
     let numbered = |at| format!("run.{}.pb.gz", first + at);
     assert_eq!(names, [numbered(0), numbered(1), numbered(2)]);
     for name in &names {
-        let profile = pprof::read(&std::fs::read(folder.path().join(name)).unwrap());
+        let profile = vor_fixtures::pprof::read(&std::fs::read(folder.path().join(name)).unwrap());
         assert!(profile.time_nanos > 0 && profile.duration_nanos > 0);
         for sample in &profile.samples {
             assert_eq!(sample.names()[0], "program", "{name}");
             assert!(sample.values[0] > 0);
         }
     }
-    let newest = pprof::read(&std::fs::read(folder.path().join(&names[0])).unwrap());
+    let newest = vor_fixtures::pprof::read(&std::fs::read(folder.path().join(&names[0])).unwrap());
     let step = newest
         .samples
         .iter()
@@ -96,7 +93,7 @@ fn a_single_file_is_replaced_and_never_half() {
     let mut times = std::collections::BTreeSet::new();
     work_until(|| {
         if let Ok(bytes) = std::fs::read(&path) {
-            times.insert(pprof::read(&bytes).time_nanos);
+            times.insert(vor_fixtures::pprof::read(&bytes).time_nanos);
         }
         times.len() >= 4
     });
@@ -166,7 +163,7 @@ fn a_program_that_ends_with_its_guard_still_held_has_its_last_profile() {
     ]);
     let output = command.env(CHILD, &path).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let profile = pprof::read(&std::fs::read(&path).unwrap());
+    let profile = vor_fixtures::pprof::read(&std::fs::read(&path).unwrap());
     assert!(
         profile.samples.iter().any(|sample| sample.names() == ["step"]),
         "{profile:?}"

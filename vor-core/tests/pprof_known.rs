@@ -11,10 +11,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod common;
-#[path = "common/pprof.rs"]
-mod pprof;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
@@ -83,7 +79,7 @@ fn a_program_whose_numbers_are_known() {
             .unwrap();
     });
     drain::disable();
-    let read = |name: &str| pprof::read(&fs::read(path(name)).unwrap());
+    let read = |name: &str| vor_fixtures::pprof::read(&fs::read(path(name)).unwrap());
     let stack = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let value = |sums: &BTreeMap<Vec<String>, i64>, names: &[&str]| sums.get(&stack(names)).copied();
 

@@ -10,24 +10,19 @@
 
 #[path = "common/again.rs"]
 mod again;
-mod common;
-#[path = "common/pprof.rs"]
-mod pprof;
-#[path = "common/server.rs"]
-mod server;
 
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pprof::Profile;
-use server::{FINE, Server};
 use vor_core::alloc::{TrackingAllocator, process_allocations};
 use vor_core::profile_scope;
 use vor_core::sink::Sink as _;
 use vor_core::sink::pprof::PprofSink;
 use vor_core::sink::pyroscope::PyroscopeSink;
+use vor_fixtures::pprof::Profile;
+use vor_fixtures::server::{FINE, Server};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().exact();
@@ -95,12 +90,12 @@ fn a_server_is_sent_what_is_in_use() {
     let (mut heaps, mut spans) = (Vec::new(), 0);
     for request in server.requests() {
         assert_eq!(request.query["name"], "shop{}");
-        let form = server::form(&request);
+        let form = vor_fixtures::server::form(&request);
         let config: serde_json::Value = serde_json::from_slice(&form["sample_type_config"].1).unwrap();
         assert_eq!(config["inuse_bytes"]["aggregation"], "average");
         assert_eq!(config["inuse_bytes"]["units"], "bytes");
         assert_eq!(config["wall"]["aggregation"], "sum");
-        let profile = pprof::read(&form["profile"].1);
+        let profile = vor_fixtures::pprof::read(&form["profile"].1);
         if profile.type_names().contains(&"inuse_bytes") {
             heaps.push(profile);
         } else {
@@ -132,7 +127,7 @@ fn files_have_what_is_in_use() {
     for number in 0..10_000 {
         let file = path(&format!("run.heap.{number}.pb.gz"));
         if file.exists() {
-            heaps.push(pprof::read(&std::fs::read(file).unwrap()));
+            heaps.push(vor_fixtures::pprof::read(&std::fs::read(file).unwrap()));
         }
     }
     let count = |is_heap: bool| {

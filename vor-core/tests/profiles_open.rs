@@ -10,9 +10,6 @@
 
 #[path = "common/again.rs"]
 mod again;
-mod common;
-#[path = "common/pprof.rs"]
-mod pprof;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -76,7 +73,7 @@ impl Files {
     fn read(&mut self) {
         untracked(|| {
             while let Ok(file) = std::fs::read(self.folder.join(format!("run.{}.pb.gz", self.read))) {
-                let profile = pprof::read(&file);
+                let profile = vor_fixtures::pprof::read(&file);
                 for value in VALUES {
                     if profile.type_names().contains(&value) {
                         for (stack, sum) in profile.sums(value) {
@@ -279,7 +276,7 @@ fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
             }
             drop(profiles);
             drop(sink);
-            let profile = pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
+            let profile = vor_fixtures::pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
             let spans = spans.0.lock().unwrap();
             let one = |name: &str| {
                 let mut found = spans.iter().filter(|span| span.0 == name);

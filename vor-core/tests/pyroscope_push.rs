@@ -10,11 +10,6 @@
 
 #[path = "common/again.rs"]
 mod again;
-mod common;
-#[path = "common/pprof.rs"]
-mod pprof;
-#[path = "common/server.rs"]
-mod server;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -23,12 +18,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use pprof::Profile;
-use server::{FINE, Mode, Request, Server};
 use vor_core::config::Config;
 use vor_core::export::collapsed::CollapsedExporter;
 use vor_core::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
 use vor_core::{drain, profile_scope};
+use vor_fixtures::pprof::Profile;
+use vor_fixtures::server::{FINE, Mode, Request, Server};
 
 /// The recorder is one for all tests of this program.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -75,7 +70,7 @@ fn sink(url: &str) -> PyroscopeSink {
 }
 
 fn profile(request: &Request) -> Profile {
-    pprof::read(&server::form(request)["profile"].1)
+    vor_fixtures::pprof::read(&vor_fixtures::server::form(request)["profile"].1)
 }
 
 #[test]
@@ -124,7 +119,7 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
         last_until = until;
         assert_eq!(request.headers["authorization"], "Basic MTc6Z2VoZWlt");
         assert_eq!(request.headers["x-scope-orgid"], "team-a");
-        let form = server::form(request);
+        let form = vor_fixtures::server::form(request);
         assert_eq!(form.keys().collect::<Vec<_>>(), ["profile", "sample_type_config"]);
         let config: serde_json::Value = serde_json::from_slice(&form["sample_type_config"].1).unwrap();
         let profile = profile(request);

@@ -10,26 +10,21 @@
     reason = "a test that cannot be set up should stop"
 )]
 
-#[path = "../../fuzz/bodies/mod.rs"]
-mod bodies;
-mod common;
-#[path = "common/cpu_time.rs"]
-mod cpu_time;
-#[path = "common/memory.rs"]
-mod memory;
-
 use std::io::Cursor;
 use std::ops::Range;
 #[cfg(not(feature = "off"))]
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bodies::judge_summaries;
-use common::mutation::{Mutant, mutate, mutate_any, v2_records};
-use common::{Made, Random, make};
-use cpu_time::cpu_time;
 use vor_core::frame::FrameSnapshot;
 use vor_core::reader::{Capture, Frame, Reader, Recovered};
+use vor_fixtures::any_input::judge_summaries;
+use vor_fixtures::cpu_time::cpu_time;
+use vor_fixtures::mutation::{Mutant, mutate, mutate_any, v2_records};
+use vor_fixtures::{Made, Random, make};
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 const CASES: usize = 2500;
 const MAX_LIVE_BYTES: usize = 64 << 20;
@@ -308,7 +303,7 @@ fn version_3() {
             tally.expected
         );
     }
-    assert!(memory::peak_bytes() < MAX_LIVE_BYTES);
+    assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }
 
 /// A version-2 capture, and what stands in it.
@@ -454,5 +449,5 @@ fn version_2() {
         tally.found,
         tally.expected
     );
-    assert!(memory::peak_bytes() < MAX_LIVE_BYTES);
+    assert!(vor_fixtures::memory::peak_bytes() < MAX_LIVE_BYTES);
 }

@@ -13,8 +13,9 @@ use serde_json::Value;
 use vor_core::config::Config;
 use vor_core::profile_scope;
 use vor_core::reader::Capture;
+use vor_core::sink::FrameSink as _;
 use vor_core::sink::Sink as _;
-use vor_core::sink::chrome::ChromeTraceSink;
+use vor_core::sink::chrome::{ChromeTraceSink, create_chrome_trace};
 use vor_core::{drain, scope};
 
 const THREADS: u64 = 3;
@@ -114,4 +115,20 @@ fn trace_and_capture_agree() {
     let turns: u64 = (0..TURNS).map(spans_of).sum();
     assert_eq!(expected.len() as u64, FRAMES * THREADS * (1 + turns));
     assert_eq!(from_trace(&trace), expected);
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing").join("trace.json");
+    let error = create_chrome_trace(&path).unwrap_err();
+    assert!(error.is_io() && error.to_string().contains("trace.json"));
+
+    let path = folder.path().join("trace.json");
+    let mut exporter = create_chrome_trace(&path).unwrap();
+    exporter.finish().unwrap();
+    assert!(
+        std::fs::read(&path).unwrap().starts_with(b"["),
+        "an array of events"
+    );
 }

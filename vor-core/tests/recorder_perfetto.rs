@@ -11,16 +11,12 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "common/json.rs"]
-mod json;
-
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
-use json::arg;
 use serde_json::{Value, json};
 use vor_core::batch::{FlowPoint, TaskEventKind, ThreadBatch};
 use vor_core::catalog::Catalog;
@@ -36,6 +32,7 @@ use vor_core::sink::perfetto::PerfettoSink;
 use vor_core::sink::{FrameSink, Sink as _};
 use vor_core::task::async_span;
 use vor_core::{drain, message, profile_scope, scope};
+use vor_fixtures::json::arg;
 
 const FRAMES: u64 = 12;
 const TASKS: u64 = 300;

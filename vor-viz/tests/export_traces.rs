@@ -4,15 +4,11 @@
 //! beside them, and Perfetto itself can be asked whether it reads the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../vor-core/tests/common/json.rs"]
-mod json;
-
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use json::arg;
 use serde_json::{Value, json};
 use vor_core::batch::{SpanBatch, TaskEventKind};
 use vor_core::catalog::Catalog;
@@ -21,6 +17,7 @@ use vor_core::metrics::{record_metric, record_metric_unit};
 use vor_core::reader::{Event, Reader};
 use vor_core::task::async_span;
 use vor_core::{drain, message, profile_scope};
+use vor_fixtures::json::arg;
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::replay::{ReplayState, WindowLimits};
 

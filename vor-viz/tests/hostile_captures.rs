@@ -6,21 +6,20 @@
     reason = "a test that cannot be set up should stop"
 )]
 
-#[path = "../../vor-core/tests/common/mod.rs"]
-mod common;
 mod headless;
-#[path = "../../vor-core/tests/common/memory.rs"]
-mod memory;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::mutation::{mutate_any, v2_records};
-use common::{Random, make};
 use egui::{Key, vec2};
 use headless::User;
+use vor_fixtures::mutation::{mutate_any, v2_records};
+use vor_fixtures::{Random, make};
 use vor_viz::panel::Tab;
 use vor_viz::replay::ReplayState;
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 const CASES: usize = 90;
 
@@ -120,7 +119,8 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
         let donor = &originals[(case + 1) % originals.len()];
         let mutant = mutate_any(&mut random, &original.bytes, &original.records, &donor.bytes);
         let what = format!("case {case}: {}", mutant.what);
-        let grown = memory::peak_of(|| play(&mut users[case % 3], &mutant.bytes, &what, &mut tally));
+        let grown =
+            vor_fixtures::memory::peak_of(|| play(&mut users[case % 3], &mutant.bytes, &what, &mut tally));
         assert!(grown < MAX_CASE_BYTES, "{what}: {grown} bytes");
     }
     println!(

@@ -2,8 +2,6 @@
 //! and stays small.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../vor-core/tests/common/memory.rs"]
-mod memory;
 mod headless;
 
 use std::sync::Arc;
@@ -17,6 +15,9 @@ use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 /// Sizes of the panel in points, and how many pixels a point has.
 const SCREENS: [(f32, f32, f32); 5] = [
@@ -279,7 +280,7 @@ fn a_hundred_thousand_call_sites() {
         frame(&catalog, 0, u64::from(SITES) * 10, vec![tree(0, spans)]),
         frame(&catalog, 0, u64::from(SITES) * 20, vec![tree(u32::MAX, far)]),
     ];
-    let grown = memory::peak_of(|| attack(&store(&frames, 0), 20));
+    let grown = vor_fixtures::memory::peak_of(|| attack(&store(&frames, 0), 20));
     println!("{SITES} call sites: {grown} bytes at most");
     assert!(grown < 1 << 30, "{grown} bytes");
 }

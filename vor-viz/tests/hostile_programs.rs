@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod headless;
-#[path = "../../vor-core/tests/common/memory.rs"]
-mod memory;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +12,9 @@ use egui::{Key, vec2};
 use headless::User;
 use vor_core::{drain, profile_scope};
 use vor_viz::{PanelConfig, PanelState, show};
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
 
 /// The recorder is one for the whole process, so tests take turns; so does the count of bytes.
 static RECORDER: Mutex<()> = Mutex::new(());
@@ -92,7 +93,7 @@ fn a_panel_that_is_never_ticked_nor_shown_forgets() {
     let _turn = recorder();
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
     state.tick();
-    let grown = memory::peak_of(|| {
+    let grown = vor_fixtures::memory::peak_of(|| {
         for _ in 0..200 {
             work(20_000);
             drain::frame_mark();
@@ -115,7 +116,7 @@ fn a_panel_that_is_ticked_but_never_shown_forgets() {
         ..PanelConfig::FRAME_MS
     };
     let mut state = PanelState::new(config).with_max_spans(100_000);
-    let grown = memory::peak_of(|| {
+    let grown = vor_fixtures::memory::peak_of(|| {
         for _ in 0..150 {
             work(20_000);
             state.tick();
@@ -134,7 +135,7 @@ fn a_frame_that_does_not_end_is_bounded_and_its_rest_is_counted() {
     let mut state = PanelState::new(PanelConfig::FRAME_MS);
     let mut user = User::new(1, vec2(900.0, 600.0), 1.0, true);
     state.tick();
-    let grown = memory::peak_of(|| {
+    let grown = vor_fixtures::memory::peak_of(|| {
         work(SPANS);
         state.tick();
         drain::flush();

@@ -9,8 +9,6 @@
     reason = "a test that cannot be set up should stop"
 )]
 
-#[path = "../../vor-core/tests/common/mod.rs"]
-mod common;
 mod headless;
 
 use std::collections::BTreeMap;
@@ -19,8 +17,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::Random;
-use common::views::{self, BEGIN, Row};
 use egui::{Color32, ImageData, TextureId, vec2};
 use headless::User;
 use vor_core::batch::{AsyncSpan, SpanBatch, ThreadBatch};
@@ -29,6 +25,8 @@ use vor_core::format::{Encoder, Header, RecordRef};
 use vor_core::frame::FrameSnapshot;
 use vor_core::reader::Capture;
 use vor_core::stats::StatsBuilder;
+use vor_fixtures::Random;
+use vor_fixtures::views::{self, BEGIN, Row};
 use vor_viz::flame::FlameChart;
 use vor_viz::replay::ReplayState;
 use vor_viz::scopes::ScopeTable;

@@ -1,13 +1,6 @@
 //! egui without a window and without a GPU, and a user who does anything anywhere.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-#[allow(
-    clippy::duplicate_mod,
-    reason = "a test may have it among the helpers of vor-core as well"
-)]
-#[path = "../../../vor-core/tests/common/random.rs"]
-mod random;
-
 use std::time::{Duration, Instant};
 
 use egui::epaint::{ClippedShape, ImageDelta, TextureId};
@@ -16,7 +9,7 @@ use egui::{
     Shape, TouchPhase, Ui, Vec2, ViewportId, ViewportInfo, pos2, vec2,
 };
 
-use random::Random;
+use vor_fixtures::random::Random;
 
 /// Longest time of a pass. Unoptimised, on a busy machine, one takes some milliseconds; one that
 /// takes this long has got lost.

@@ -2,19 +2,12 @@
 //! run.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-#[allow(
-    clippy::duplicate_mod,
-    reason = "a test may have it among the helpers of vor-core as well"
-)]
-#[path = "../../../vor-core/tests/common/random.rs"]
-mod random;
-
 use std::sync::Arc;
 
 use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
 
-pub use random::Random;
+pub use vor_fixtures::Random;
 
 pub const NAMES: [&str; 14] = [
     "frame",

@@ -1,0 +1,18 @@
+//! The tests of `vor-capture` by its public interface. None of them starts a recorder.
+
+mod format_damage;
+mod format_golden;
+mod format_round_trip;
+mod fuzz_regressions;
+mod reader_batches;
+mod reader_columns;
+mod reader_errors;
+mod reader_orders;
+mod reader_summaries;
+mod reader_v3;
+mod reader_whole;
+mod stats_frames;
+mod stats_recursion;
+mod stats_scopes;
+mod tree_builder;
+mod v2_captures;

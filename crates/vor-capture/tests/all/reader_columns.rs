@@ -1,0 +1,169 @@
+//! Columns against the trees and the statistics that are built from the same batches.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::frame::TreeBuilder;
+use vor_capture::reader::{Capture, Columns, ColumnsBuilder, Piece, Pieces};
+use vor_capture::stats::StatsBuilder;
+use vor_fixtures::{Random, make};
+
+/// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch
+/// to batch.
+fn batch(random: &mut Random, thread: u32, now: &mut u64, open: &mut Vec<u64>, deep: usize) -> ThreadBatch {
+    let mut batch = ThreadBatch {
+        thread: ThreadId(thread),
+        ..ThreadBatch::default()
+    };
+    for _ in 0..random.below(40) {
+        // No step is a scope of no length, or two that end together.
+        *now += random.below(3) as u64 * 7;
+        if open.len() < deep && random.below(2) == 0 {
+            open.push(*now);
+        } else if let Some(start) = open.pop() {
+            batch.start_ticks.push(start);
+            batch.duration_ticks.push(*now - start);
+            batch.sites.push(SiteId(1 + random.below(3) as u32));
+        }
+    }
+    batch
+}
+
+/// Returns the depths of a tree's spans by their start, end and site.
+fn depths(builder: &mut TreeBuilder) -> BTreeMap<(u32, u64, u64, u32), Vec<u32>> {
+    let mut found: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+    for tree in builder.finish().threads {
+        for span in &tree.spans {
+            let key = (tree.thread.0, span.start_ticks, span.duration_ticks, span.site.0);
+            found.entry(key).or_default().push(span.depth);
+        }
+    }
+    found.values_mut().for_each(|depths| depths.sort_unstable());
+    found
+}
+
+proptest! {
+    #[test]
+    fn depths_are_those_of_trees_and_self_times_those_of_statistics(seed: u64, frames in 1..6_u64, deep in 1..9_usize) {
+        let mut random = Random(seed);
+        let catalog = Arc::new(Catalog::default());
+        let mut builder = ColumnsBuilder::with_room(8);
+        let mut stats = StatsBuilder::new();
+        let mut expected = BTreeMap::new();
+        let mut kept = 0;
+        let mut now = [1000_u64, 5000];
+        let mut open = [Vec::new(), Vec::new()];
+        for frame in 0..frames {
+            let skips = random.below(4) == 0;
+            let mut trees = TreeBuilder::new(usize::MAX);
+            for _ in 0..1 + random.below(3) {
+                let mut threads = Vec::new();
+                for thread in 0..2 {
+                    threads.push(batch(&mut random, thread as u32, &mut now[thread], &mut open[thread], deep));
+                }
+                let batch = SpanBatch { catalog: Arc::clone(&catalog), threads };
+                trees.add_batch(&batch);
+                stats.add_batch(&batch);
+                builder.add_batch(batch);
+            }
+            if skips {
+                // Statistics can only begin anew; so does what is compared.
+                builder.skip_frame();
+                stats.restart();
+                expected.clear();
+                kept = builder.span_count();
+            } else {
+                builder.end_frame(frame);
+                for (key, depths) in depths(&mut trees) {
+                    expected.insert((frame, key), depths);
+                }
+            }
+        }
+        let columns = builder.finish();
+        let mut found: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        let mut row = 0;
+        for run in &columns.runs {
+            for at in row..row + run.rows {
+                // The times of this catalog are ticks, so a row is known by its own.
+                let key = (run.thread.0, columns.start_ns[at] as u64, columns.dur_ns[at] as u64, columns.sites[at]);
+                if at >= kept {
+                    found.entry((run.frame.unwrap(), key)).or_default().push(columns.depths[at]);
+                }
+            }
+            row += run.rows;
+        }
+        found.values_mut().for_each(|depths| depths.sort_unstable());
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(row, columns.sites.len());
+        let self_ns: i64 = columns.self_ns[kept..].iter().sum();
+        let by_stats: u64 = stats.scope_stats(&catalog).iter().map(|row| row.self_ns).sum();
+        prop_assert_eq!(self_ns, by_stats as i64);
+    }
+}
+
+/// Reads all of a capture into columns.
+fn columns_of(path: &std::path::Path) -> Columns {
+    let mut capture = Capture::open(path).unwrap();
+    let mut pieces = Pieces::open(path, &mut capture).unwrap();
+    let mut builder = ColumnsBuilder::with_room(0);
+    while let Some(piece) = pieces.next_piece().unwrap() {
+        match piece {
+            Piece::Batch(batch) => builder.add_batch(batch),
+            Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {
+                builder.end_frame(recovered.frame.index)
+            }
+            Piece::Frame(_) => {}
+        }
+    }
+    assert_eq!(pieces.damage().count, 0);
+    builder.finish()
+}
+
+#[test]
+fn all_of_a_file_is_in_its_columns() {
+    let made = make(7, 40, 30, true);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made.vor");
+    std::fs::write(&path, &made.bytes).unwrap();
+    let columns = columns_of(&path);
+    assert_eq!(columns.sites.len() as u64, made.spans);
+    let trees = || {
+        made.frames
+            .iter()
+            .flat_map(|frame| frame.threads.iter().map(move |tree| (frame, tree)))
+    };
+    let spans = |what: fn(&vor_capture::model::frame::Span) -> u64| {
+        trees().flat_map(|(_, tree)| &tree.spans).map(what).sum::<u64>()
+    };
+    assert_eq!(
+        columns.depths.iter().map(|&depth| u64::from(depth)).sum::<u64>(),
+        spans(|span| u64::from(span.depth))
+    );
+    assert_eq!(
+        columns.sites.iter().map(|&site| u64::from(site)).sum::<u64>(),
+        spans(|span| u64::from(span.site.0))
+    );
+    let messages = trees().map(|(_, tree)| tree.messages.len()).sum::<usize>();
+    assert_eq!(columns.messages.len(), messages);
+    for (frame, tree) in trees() {
+        let rows = columns
+            .runs
+            .iter()
+            .filter(|run| run.thread == tree.thread && run.frame == Some(frame.index));
+        assert_eq!(rows.map(|run| run.rows).sum::<usize>(), tree.spans.len());
+    }
+    let values: usize = columns.args.iter().map(|args| args.values.len()).sum();
+    assert_eq!(
+        values,
+        trees().map(|(_, tree)| tree.arg_values.len()).sum::<usize>()
+    );
+    let mut row = 0;
+    for args in &columns.args {
+        assert!(args.row >= row && args.row < columns.sites.len());
+        row = args.row + 1;
+    }
+}

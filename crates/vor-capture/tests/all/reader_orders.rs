@@ -1,0 +1,657 @@
+//! Both readers, in any order of access, give the same frames of a damaged capture; each is as it
+//! was recorded, or is flagged.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up should stop"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
+use std::ops::Range;
+use std::sync::Arc;
+
+use vor_capture::format::{Decoder, Encoder, Event, Header, Record, RecordRef};
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::catalog::{SiteId, SiteInfo};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
+use vor_capture::reader::{Capture, Reader, Recovered};
+use vor_fixtures::mutation::{mutate, mutate_any, v2_records};
+use vor_fixtures::{Random, catalog, make, thread_batch};
+
+/// A frame without its catalog, which each reader knows to its own extent.
+#[derive(Clone, Debug, PartialEq)]
+struct Found {
+    number: u64,
+    others: (u32, u64, u64, u64, u64, u64),
+    metrics: Vec<(u32, u64)>,
+    threads: Vec<ThreadTree>,
+    lost_records: u64,
+}
+
+fn of(recovered: &Recovered) -> Found {
+    let frame = &recovered.frame;
+    Found {
+        number: frame.index,
+        others: (
+            frame.frame_set,
+            frame.start_ticks,
+            frame.end_ticks,
+            frame.dropped_spans,
+            frame.merged_marks,
+            frame.span_count,
+        ),
+        metrics: frame
+            .metrics
+            .iter()
+            .map(|value| (value.column, value.value.to_bits()))
+            .collect(),
+        threads: frame.threads.clone(),
+        lost_records: recovered.lost_records,
+    }
+}
+
+/// A capture that is whole.
+struct Sound {
+    bytes: Vec<u8>,
+    /// Offsets of the records, and the file's length.
+    records: Vec<usize>,
+    declarations: Vec<Range<usize>>,
+    /// By the numbers that the program gave them.
+    frames: BTreeMap<u64, Found>,
+}
+
+impl Sound {
+    fn new(bytes: Vec<u8>) -> Self {
+        let (mut records, mut declarations) = (Vec::new(), Vec::new());
+        let mut decoder = Decoder::new();
+        decoder.push(&bytes);
+        while let Some(event) = decoder.next().unwrap() {
+            let Event::Record { offset, record, .. } = event else {
+                continue;
+            };
+            let offset = offset as usize;
+            records.push(offset);
+            if record.declare_into(&mut vor_capture::model::catalog::Catalog::default()) {
+                declarations.push(offset..decoder.offset() as usize);
+            } else if let Record::Batch(threads) = record {
+                assert!(!threads.is_empty());
+            }
+        }
+        records.push(bytes.len());
+        let mut reader = Reader::new(bytes.as_slice()).unwrap();
+        let mut frames = BTreeMap::new();
+        while let Some(recovered) = reader.next_recovered().unwrap() {
+            assert_eq!(recovered.lost_records, 0);
+            frames.insert(recovered.frame.index, of(&recovered));
+        }
+        assert!(!frames.is_empty() && reader.damage().count == 0);
+        Self {
+            bytes,
+            records,
+            declarations,
+            frames,
+        }
+    }
+
+    fn record(&self, i: usize) -> Range<usize> {
+        self.records[i]..self.records[i + 1]
+    }
+
+    /// Puts pieces of the file together.
+    fn of_pieces(&self, pieces: &[Range<usize>]) -> Vec<u8> {
+        pieces
+            .iter()
+            .flat_map(|piece| &self.bytes[piece.clone()])
+            .copied()
+            .collect()
+    }
+
+    fn swapped(&self, a: usize, b: usize) -> Vec<u8> {
+        let (a, b) = (self.record(a.min(b)), self.record(a.max(b)));
+        self.of_pieces(&[0..a.start, b.clone(), a.end..b.start, a, b.end..self.bytes.len()])
+    }
+
+    /// Takes record `from` and puts it before record `to`.
+    fn moved(&self, from: usize, to: usize) -> Vec<u8> {
+        let (record, place, end) = (self.record(from), self.records[to], self.bytes.len());
+        if place <= record.start {
+            self.of_pieces(&[0..place, record.clone(), place..record.start, record.end..end])
+        } else {
+            self.of_pieces(&[0..record.start, record.end..place, record, place..end])
+        }
+    }
+}
+
+/// A capture that declares a site before each of its frames, whose frames have several batches, and
+/// whose numbers may leave gaps.
+fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut known = catalog();
+    let mut encoder = Encoder::new(Header {
+        file_id: random.next(),
+        flags: Header::KEEPS_SPANS,
+        ..Header::default()
+    });
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    encoder.encode(RecordRef::Process(&known.process), &mut bytes);
+    encoder.encode(RecordRef::Clock(&known.timeline.syncs()[0]), &mut bytes);
+    encoder.encode(
+        RecordRef::Columns {
+            first: 0,
+            columns: &known.columns,
+        },
+        &mut bytes,
+    );
+    let mut now = 2000;
+    for i in 0..frames {
+        let first = SiteId(known.sites.len() as u32 + 1);
+        Arc::make_mut(&mut known.sites).push(Some(Arc::new(SiteInfo {
+            name: format!("site {i}").into(),
+            ..SiteInfo::default()
+        })));
+        let sites = &known.sites[first.0 as usize - 1..];
+        encoder.encode(RecordRef::Sites { first, sites }, &mut bytes);
+        let start_ticks = now;
+        let shared = Arc::new(known.clone());
+        let mut trees = TreeBuilder::new(usize::MAX);
+        for _ in 0..1 + random.below(4) {
+            let mut batch = SpanBatch {
+                catalog: Arc::clone(&shared),
+                threads: vec![
+                    thread_batch(&mut random, 0, 6, &mut now),
+                    thread_batch(&mut random, 1, 3, &mut now),
+                ],
+            };
+            batch.threads[0].sites.iter_mut().for_each(|site| *site = first);
+            trees.add_batch(&batch);
+            encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        }
+        let trees = trees.finish();
+        now += 10;
+        let frame = FrameSnapshot {
+            index: i * number_step
+                + if number_step > 1 {
+                    random.below(2) as u64
+                } else {
+                    0
+                },
+            start_ticks,
+            end_ticks: now,
+            metrics: vec![MetricValue {
+                column: 1,
+                value: i as f64,
+            }],
+            dropped_spans: trees.dropped_spans,
+            span_count: trees.span_count,
+            ..FrameSnapshot::default()
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        if i % 4 == 0 {
+            let other = FrameSnapshot {
+                index: i / 4,
+                frame_set: 1,
+                start_ticks,
+                end_ticks: now,
+                ..FrameSnapshot::default()
+            };
+            encoder.encode(RecordRef::Frame(&other), &mut bytes);
+        }
+    }
+    if close {
+        encoder.close(&known, &mut bytes);
+    }
+    bytes
+}
+
+fn streamed(bytes: &[u8]) -> (Vec<Found>, bool) {
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut given = Vec::new();
+    while let Some(recovered) = reader.next_recovered().unwrap() {
+        given.push(of(&recovered));
+    }
+    (given, !reader.damage().is_none())
+}
+
+/// Frames by their place in the capture; `None` where damage took one.
+type Given = BTreeMap<u64, Option<Found>>;
+
+fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
+    let found = match capture.recovered(i) {
+        Ok(recovered) => Some(of(&recovered)),
+        Err(error) => {
+            assert!(error.is_corrupt(), "{what}: {error}");
+            None
+        }
+    };
+    if let Some(before) = given.insert(i, found.clone()) {
+        assert_eq!(before, found, "{what}: frame {i} asked for once more");
+    }
+}
+
+/// Reads all frames in an order, and holds the capture to telling of what is gone.
+fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec<u64>) -> Given {
+    let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
+    let what = format!("{what}, {name}");
+    let mut given = Given::new();
+    let count = capture.frame_count();
+    for i in order(count) {
+        ask(&mut capture, i, &mut given, &what);
+    }
+    assert_eq!(capture.frame_count(), count, "{what}");
+    let whole = given.values().flatten().filter(|found| found.lost_records == 0);
+    assert!(
+        whole.count() == given.len() || !capture.info().damage.is_none(),
+        "{what}: frames are missing and no damage is told"
+    );
+    given
+}
+
+/// Summaries of all frames, between which frames are read.
+fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
+    let mut capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
+    let mut given = Given::new();
+    let count = capture.frame_count();
+    let mut scan = vor_capture::reader::FrameScan::new(0);
+    let mut summaries = Vec::new();
+    while let Some(summary) = capture.next_summary(&mut scan) {
+        let at = summaries.len() as u64;
+        summaries.push(match summary {
+            Ok(summary) => Some((summary.index, summary.lost_records)),
+            Err(error) => {
+                assert!(error.is_corrupt(), "{what}: {error}");
+                None
+            }
+        });
+        if at % 3 == 1 {
+            ask(&mut capture, (at * 7) % count, &mut given, what);
+        }
+    }
+    for i in 0..count {
+        ask(&mut capture, i, &mut given, what);
+    }
+    (given, summaries)
+}
+
+/// Holds both readers to what they promise; returns how many frames are whole.
+fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize {
+    let (given, told) = streamed(bytes);
+    let given_count = given.len();
+    let streamed: BTreeMap<_, _> = given.into_iter().map(|found| (found.number, found)).collect();
+    assert_eq!(streamed.len(), given_count, "{what}: a frame came twice");
+    for (number, found) in &streamed {
+        if found.lost_records == 0 {
+            assert_eq!(Some(found), sound.frames.get(number), "{what}: frame {number}");
+        } else {
+            assert!(told, "{what}: frame {number} is not whole and no damage is told");
+        }
+    }
+    assert!(
+        told || streamed.len() == sound.frames.len(),
+        "{what}: frames are missing and no damage is told"
+    );
+
+    let capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
+    if streamed.is_empty() && !capture.info().closed {
+        // A file without marks that nobody closed: `Reader` waits for a mark, `Capture` calls it
+        // one frame.
+        assert!(capture.frame_count() <= 1, "{what}: no frame has a mark");
+        return 0;
+    }
+    let forwards = judge_orders(sound, bytes, random, what);
+    let numbers = numbers(&forwards);
+    assert_eq!(numbers.len(), streamed.len(), "{what}: {numbers:?}");
+    for found in forwards.values().flatten() {
+        let expected = streamed.get(&found.number);
+        assert_eq!(Some(found), expected, "{what}: frame {}", found.number);
+    }
+    streamed.values().filter(|found| found.lost_records == 0).count()
+}
+
+fn numbers(given: &Given) -> Vec<u64> {
+    given.values().flatten().map(|found| found.number).collect()
+}
+
+/// Holds a capture to giving the same frames in any order; returns them.
+fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> Given {
+    let forwards = in_order(bytes, "forwards", what, |count| (0..count).collect());
+    for found in forwards.values().flatten() {
+        let expected = sound.frames.get(&found.number);
+        let is_flagged = found.lost_records > 0;
+        assert!(
+            is_flagged || Some(found) == expected,
+            "{what}: {found:?} is not {expected:?}"
+        );
+    }
+    let numbers = numbers(&forwards);
+    let is_indexed = Capture::new(Cursor::new(bytes.to_vec())).unwrap().info().indexed;
+    assert!(
+        numbers.is_sorted() || !is_indexed,
+        "{what}: frames out of their places"
+    );
+    let distinct: BTreeSet<_> = numbers.iter().collect();
+    assert_eq!(distinct.len(), numbers.len(), "{what}: one frame in two places");
+
+    let backwards = in_order(bytes, "backwards", what, |count| (0..count).rev().collect());
+    assert_eq!(backwards, forwards, "{what}, backwards");
+    let mixed = in_order(bytes, "mixed", what, |count| {
+        let runs = (0..2 * count).flat_map(|_| {
+            let from = random.below(count as usize) as u64;
+            from..(from + random.below(4) as u64).min(count)
+        });
+        runs.chain(0..count).collect()
+    });
+    assert_eq!(mixed, forwards, "{what}, mixed");
+    for i in [
+        0,
+        random.below(forwards.len().max(1)),
+        forwards.len().saturating_sub(1),
+    ] {
+        let alone = in_order(bytes, "alone", what, |count| (i as u64..count).take(1).collect());
+        for (i, found) in alone {
+            assert_eq!(Some(&found), forwards.get(&i), "{what}: frame {i} alone");
+        }
+    }
+    let (after, summaries) = summed_up(bytes, what);
+    assert_eq!(after, forwards, "{what}, with summaries");
+    assert_eq!(summaries.len(), forwards.len(), "{what}");
+    for (summary, (i, found)) in summaries.iter().zip(&forwards) {
+        assert_eq!(summary.is_some(), found.is_some(), "{what}: summary {i}");
+        if let (Some(summary), Some(found)) = (summary, found) {
+            assert_eq!(summary.0, found.number, "{what}: summary {i}");
+            assert!(summary.1 <= found.lost_records, "{what}: summary {i}");
+        }
+    }
+    forwards
+}
+
+fn captures() -> Vec<Sound> {
+    let mut captures = Vec::new();
+    for close in [true, false] {
+        captures.push(make(41, 30, 9, close).bytes);
+        captures.push(declaring(42, 40, 1, close));
+        captures.push(declaring(43, 25, 3, close));
+    }
+    captures.push(include_bytes!("../data/golden_v3.vor").to_vec());
+    captures.into_iter().map(Sound::new).collect()
+}
+
+#[test]
+fn a_bit_in_a_declaration_costs_no_frame() {
+    let mut random = Random(1);
+    for (at, sound) in captures().iter().enumerate() {
+        for declaration in &sound.declarations {
+            let mut bytes = sound.bytes.clone();
+            let place = declaration.start + random.below(declaration.len());
+            bytes[place] ^= 1 << random.below(8);
+            let what = format!("capture {at}, a bit flipped in byte {place}");
+            let whole = judge(sound, &bytes, &mut random, &what);
+            // The declaration stands in the records of one frame at most.
+            assert!(whole + 1 >= sound.frames.len(), "{what}: {whole} frames");
+        }
+    }
+}
+
+#[test]
+fn swapped_records_cost_the_frames_they_stand_in() {
+    let mut random = Random(2);
+    for (at, sound) in captures().iter().enumerate() {
+        let records = sound.records.len() - 1;
+        for case in 0..40 {
+            let a = random.below(records);
+            let b = match case % 3 {
+                0 => (a + 1).min(records - 1),
+                1 => (a + random.below(6)).min(records - 1),
+                _ => random.below(records),
+            };
+            if a == b {
+                continue;
+            }
+            let what = format!("capture {at}, records {a} and {b} swapped");
+            let whole = judge(sound, &sound.swapped(a, b), &mut random, &what);
+            // Each of the two is missing where it was, and ends the wrong frame where it is; so is
+            // the frame behind that one.
+            assert!(whole + 4 >= sound.frames.len(), "{what}: {whole} frames");
+        }
+    }
+}
+
+#[test]
+fn records_dropped_repeated_and_moved_cost_the_frames_they_stand_in() {
+    let mut random = Random(3);
+    for (at, sound) in captures().iter().enumerate() {
+        let (records, end) = (sound.records.len() - 1, sound.bytes.len());
+        for _ in 0..24 {
+            let a = random.below(records);
+            let (record, to) = (sound.record(a), random.below(records + 1));
+            let place = sound.records[to];
+            for (bytes, what) in [
+                (sound.of_pieces(&[0..record.start, record.end..end]), "dropped"),
+                (
+                    sound.of_pieces(&[0..place, record.clone(), place..end]),
+                    "repeated",
+                ),
+                (sound.moved(a, to), "moved"),
+            ] {
+                let what = format!("capture {at}, record {a} {what}, place {to}");
+                let whole = judge(sound, &bytes, &mut random, &what);
+                assert!(whole + 4 >= sound.frames.len(), "{what}: {whole} frames");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_put_in_cut_out_and_cut_off() {
+    let mut random = Random(4);
+    for (at, sound) in captures().iter().enumerate() {
+        let (from, end) = (sound.records[0], sound.bytes.len());
+        for _ in 0..24 {
+            let place = from + random.below(end - from);
+            let len = (1 + random.below(60)).min(end - place);
+            let mut longer = sound.bytes.clone();
+            longer.splice(place..place, (0..len).map(|_| random.next() as u8));
+            // As many bytes put in further on as were cut out: the end stands where the index says,
+            // and all between does not.
+            let mut shifted = sound.of_pieces(&[0..place, place + len..end]);
+            let back = place + random.below(shifted.len() + 1 - place);
+            shifted.splice(back..back, vec![0; len]);
+            for (bytes, what) in [
+                (longer, "put in"),
+                (sound.of_pieces(&[0..place, place + len..end]), "cut out"),
+                (sound.bytes[..place].to_vec(), "cut off"),
+                (shifted, "moved"),
+            ] {
+                let what = format!("capture {at}, {len} bytes {what} at {place}");
+                judge(sound, &bytes, &mut random, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_else_is_wrong_all_orders_agree() {
+    let mut random = Random(5);
+    let captures = captures();
+    for case in 0..350 {
+        let (sound, donor) = (
+            &captures[case % captures.len()],
+            &captures[(case + 1) % captures.len()],
+        );
+        let from = sound.records[0];
+        let mutant = mutate(&mut random, &sound.bytes, &sound.records, &donor.bytes, from);
+        let what = format!("capture {}, {}", case % captures.len(), mutant.what);
+        judge(sound, &mutant.bytes, &mut random, &what);
+    }
+}
+
+/// The stream gives the first of two records with one number, and cannot know that a better one
+/// comes.
+#[test]
+fn records_that_overwrite_others_leave_all_orders_alike() {
+    let (mut random, mut cases) = (Random(9), 0);
+    for (at, sound) in captures().iter().enumerate() {
+        let records = sound.records.len() - 1;
+        for _ in 0..400 {
+            let (a, b) = (random.below(records), random.below(records));
+            let (from, to) = (sound.record(a), sound.record(b));
+            if a == b || from.len() != to.len() {
+                continue;
+            }
+            let mut bytes = sound.bytes.clone();
+            bytes.copy_within(from, to.start);
+            let what = format!("capture {at}, record {a} over record {b}");
+            judge_orders(sound, &bytes, &mut random, &what);
+            cases += 1;
+        }
+    }
+    assert!(cases > 50, "{cases} cases");
+}
+
+#[test]
+fn batches_out_of_order_make_the_same_tree() {
+    let sound = Sound::new(declaring(44, 12, 1, true));
+    let mut random = Random(6);
+    let mut batches = Vec::new();
+    let mut decoder = Decoder::new();
+    decoder.push(&sound.bytes);
+    while let Some(event) = decoder.next().unwrap() {
+        if let Event::Record { offset, record, .. } = event {
+            let at = sound.records.partition_point(|&begin| begin < offset as usize);
+            batches.extend(matches!(record, Record::Batch(_)).then_some(at));
+        }
+    }
+    let neighbours = batches.windows(2).filter(|pair| pair[0] + 1 == pair[1]);
+    let mut swaps = 0;
+    for pair in neighbours {
+        let what = format!("batches {pair:?} swapped");
+        let whole = judge(&sound, &sound.swapped(pair[0], pair[1]), &mut random, &what);
+        // All of the frame is there.
+        assert_eq!(whole, sound.frames.len(), "{what}");
+        swaps += 1;
+    }
+    assert!(swaps > 6);
+}
+
+/// More frames than an index has places for, so that frames are counted from the places before
+/// them.
+#[test]
+fn frames_between_the_places_of_an_index_are_told_apart() {
+    for number_step in [1, 3] {
+        let mut random = Random(7);
+        let bytes = sparse(40_000, number_step);
+        let sound = Sound::new(bytes);
+        let records = sound.records.len() - 1;
+        for (a, b) in [(1000, 61_000), (30_001, 30_002), (5, 900)] {
+            let swapped = sound.swapped(a, b.min(records - 1));
+            let (streamed, _) = streamed(&swapped);
+            let streamed = streamed.into_iter().map(|found| (found.number, found));
+            let streamed: BTreeMap<_, _> = streamed.collect();
+            let order: Vec<u64> = (0..400).map(|_| random.below(40_000) as u64).collect();
+            let near = (500..520).chain(14_990..15_010).chain(30_490..30_510);
+            let order: Vec<u64> = order.into_iter().chain(near).collect();
+            let what = format!("numbers by {number_step}, records {a} and {b} swapped");
+            let mut known = 0;
+            let given = in_order(&swapped, "mixed", &what, |_| order);
+            for (i, found) in given {
+                let Some(found) = found else { continue };
+                assert_eq!(found.number, i * number_step, "{what}: frame {i}");
+                assert_eq!(streamed.get(&found.number), Some(&found), "{what}: frame {i}");
+                known += 1;
+            }
+            // Behind a lost frame whose neighbours left out numbers, none is known up to the next
+            // place of the index.
+            assert!(known > 440, "{what}: {known} frames");
+        }
+    }
+}
+
+/// Frames of one batch each.
+fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
+    let mut random = Random(45);
+    let known = Arc::new(catalog());
+    let mut encoder = Encoder::new(Header {
+        file_id: 45,
+        flags: Header::KEEPS_SPANS,
+        ..Header::default()
+    });
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    let mut now = 2000;
+    for i in 0..frames {
+        let (start_ticks, mut trees) = (now, TreeBuilder::new(usize::MAX));
+        let batch = SpanBatch {
+            catalog: Arc::clone(&known),
+            threads: vec![thread_batch(&mut random, 0, 1, &mut now)],
+        };
+        trees.add_batch(&batch);
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        now += 10;
+        let trees = trees.finish();
+        let frame = FrameSnapshot {
+            index: i * number_step,
+            start_ticks,
+            end_ticks: now,
+            dropped_spans: trees.dropped_spans,
+            span_count: trees.span_count,
+            ..FrameSnapshot::default()
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+    }
+    encoder.close(&known, &mut bytes);
+    bytes
+}
+
+/// Version 2 has neither checksums nor numbers, so a frame is right as far as the bytes can tell.
+/// In whatever order they are asked for, frames are the same.
+#[test]
+fn frames_of_version_2_are_the_same_in_any_order() {
+    let mut random = Random(8);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/data/v2");
+    let names = ["metrics_only", "user_units", "flame", "every3_threads", "max5"];
+    let files = names.map(|name| std::fs::read(format!("{folder}/{name}.vor")).unwrap());
+    for case in 0..400 {
+        let (original, donor) = (&files[case % files.len()], &files[(case + 1) % files.len()]);
+        let mutant = mutate_any(&mut random, original, &v2_records(original), donor);
+        let what = format!("{}, {}", names[case % files.len()], mutant.what);
+        let Ok(mut reader) = Reader::new(mutant.bytes.as_slice()) else {
+            continue;
+        };
+        let forwards = in_order(&mutant.bytes, "forwards", &what, |count| (0..count).collect());
+        let backwards = in_order(&mutant.bytes, "backwards", &what, |count| {
+            (0..count).rev().collect()
+        });
+        assert_eq!(backwards, forwards, "{what}");
+        let mixed = in_order(&mutant.bytes, "mixed", &what, |count| {
+            let first = (0..count).map(|_| random.below(count as usize) as u64);
+            first.collect::<Vec<_>>().into_iter().chain(0..count).collect()
+        });
+        assert_eq!(mixed, forwards, "{what}");
+        let mut capture = Capture::new(Cursor::new(mutant.bytes.clone())).unwrap();
+        for i in 0..capture.frame_count() {
+            let found = reader
+                .next_frame()
+                .unwrap()
+                .expect("as many frames as Capture has");
+            let frame = capture.frame(i).unwrap();
+            let catalog = capture.catalog();
+            let mut user: Vec<_> = frame
+                .metrics
+                .iter()
+                .map(|value| (&catalog.columns[value.column as usize], value.value.to_bits()))
+                .filter(|(column, _)| !column.system)
+                .map(|(column, value)| (column.metric.name.clone(), value))
+                .collect();
+            let mut expected: Vec<_> = found
+                .user
+                .iter()
+                .map(|(name, value)| (name.clone(), value.to_bits()))
+                .collect();
+            user.sort();
+            expected.sort();
+            assert_eq!(user, expected, "{what}: frame {i}");
+        }
+        assert!(reader.next_frame().unwrap().is_none(), "{what}");
+    }
+}

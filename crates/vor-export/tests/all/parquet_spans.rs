@@ -1,0 +1,584 @@
+//! The tables of spans, metrics and sketches, read by the `parquet` crate's reader.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use vor_capture::sink::{FrameSink, Interest};
+use vor_capture::stats::StatsBuilder;
+use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
+use vor_fixtures::Random;
+use vor_fixtures::parquet_rows::{Row, args, buckets, int, ints, optional, rows, text};
+
+/// What a sink is given.
+enum Piece {
+    Batch(SpanBatch),
+    Frame(Arc<FrameSnapshot>),
+}
+
+fn give(sink: &mut dyn FrameSink, pieces: &[Piece]) {
+    for piece in pieces {
+        match piece {
+            Piece::Batch(batch) => sink.accept_batch(batch).unwrap(),
+            Piece::Frame(frame) => sink.accept_frame(frame).unwrap(),
+        }
+    }
+    sink.finish().unwrap();
+}
+
+fn origin() -> Origin {
+    Origin {
+        host: Some("web-17".into()),
+        version: Some("2.4.1".into()),
+    }
+}
+
+fn span_rows(pieces: &[Piece]) -> Vec<Row> {
+    let mut sink = SpanParquet::new(Vec::new(), origin()).unwrap();
+    assert_eq!(sink.interest(), Interest::BATCHES);
+    give(&mut sink, pieces);
+    rows(sink.into_inner().unwrap())
+}
+
+fn sketch_rows(pieces: &[Piece]) -> Vec<Row> {
+    let mut sink = SketchParquet::new(Vec::new(), origin()).unwrap();
+    give(&mut sink, pieces);
+    rows(sink.into_inner().unwrap())
+}
+
+/// A span that a test made, with what a tree says of it.
+#[derive(Clone, Debug)]
+struct Made {
+    start: u64,
+    length: u64,
+    site: u32,
+    /// Starts and lengths of the spans directly inside it.
+    children: Vec<(u64, u64)>,
+    args: Vec<ArgValue>,
+}
+
+/// Grows a tree, children first; returns its start and length.
+fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) -> (u64, u64) {
+    let start = *now;
+    let mut children = Vec::new();
+    *now += random.below(50) as u64;
+    if levels > 0 {
+        for _ in 0..random.below(4) {
+            children.push(grow(random, now, levels - 1, out));
+            *now += 1 + random.below(20) as u64;
+        }
+    }
+    *now += 1 + random.below(1000) as u64;
+    let length = *now - start;
+    let args = match random.below(5) {
+        0 => vec![ArgValue::U64(random.next()), ArgValue::Str("größe, \"x\"".into())],
+        1 => vec![ArgValue::I64(random.next() as i64)],
+        _ => Vec::new(),
+    };
+    out.push(Made {
+        start,
+        length,
+        site: 1 + random.below(3) as u32,
+        children,
+        args,
+    });
+    (start, length)
+}
+
+/// A catalog whose clock was bent a few times, at ticks that fall among the spans.
+fn bent_catalog(random: &mut Random) -> Catalog {
+    let mut timeline = Timeline::default();
+    let mut sync = vor_fixtures::catalog().timeline.syncs()[0];
+    for _ in 0..1 + random.below(5) {
+        timeline.push(sync);
+        let ticks = sync.ticks + 1 + random.below(6000) as u64;
+        sync = ClockSync {
+            ticks,
+            unix_ns: timeline.unix_ns(ticks),
+            rate: (1 << RATE_BITS) + random.below(1 << RATE_BITS) as u64,
+            wall_ns: 0,
+        };
+    }
+    Catalog {
+        timeline: Arc::new(timeline),
+        ..vor_fixtures::catalog()
+    }
+}
+
+/// Cuts the spans of two threads into batches and frames at random; returns them with the frames'
+/// trees.
+fn cut(
+    random: &mut Random,
+    catalog: Catalog,
+    threads: &[Vec<Made>],
+) -> (Vec<Piece>, Vec<Arc<FrameSnapshot>>) {
+    let catalog = Arc::new(catalog);
+    let (mut pieces, mut frames) = (Vec::new(), Vec::new());
+    let mut done = vec![0; threads.len()];
+    let mut builder = TreeBuilder::new(usize::MAX);
+    while done.iter().zip(threads).any(|(&done, spans)| done < spans.len()) {
+        let mut batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: Vec::new(),
+        };
+        for (thread, (done, spans)) in done.iter_mut().zip(threads).enumerate() {
+            let until = spans.len().min(*done + random.below(60));
+            let part = &spans[*done..until];
+            let with_args = |(i, span): (usize, &Made)| SpanArgs {
+                span: i as u32,
+                values: span.args.clone(),
+            };
+            batch.threads.push(ThreadBatch {
+                thread: ThreadId(thread as u32),
+                start_ticks: part.iter().map(|span| span.start).collect(),
+                duration_ticks: part.iter().map(|span| span.length).collect(),
+                sites: part.iter().map(|span| SiteId(span.site)).collect(),
+                args: part
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, span)| !span.args.is_empty())
+                    .map(with_args)
+                    .collect(),
+                ..ThreadBatch::default()
+            });
+            *done = until;
+        }
+        builder.add_batch(&batch);
+        pieces.push(Piece::Batch(batch));
+        if random.below(3) == 0 {
+            let trees = builder.finish();
+            let frame = FrameSnapshot {
+                catalog: Arc::clone(&catalog),
+                index: frames.len() as u64 * 2,
+                span_count: trees.span_count,
+                threads: trees.threads,
+                ..FrameSnapshot::default()
+            };
+            let frame = Arc::new(frame);
+            frames.push(Arc::clone(&frame));
+            // As from a capture that is streamed, the frame has no trees.
+            pieces.push(Piece::Frame(Arc::new(FrameSnapshot {
+                threads: Vec::new(),
+                ..(*frame).clone()
+            })));
+        }
+    }
+    let trees = builder.finish();
+    frames.push(Arc::new(FrameSnapshot {
+        catalog,
+        index: u64::MAX,
+        threads: trees.threads,
+        ..FrameSnapshot::default()
+    }));
+    (pieces, frames)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_trees_come_back_with_depths_and_self_times(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let threads: Vec<Vec<Made>> = (0..2)
+            .map(|_| {
+                let (mut now, mut spans) = (2000, Vec::new());
+                for _ in 0..random.below(12) {
+                    grow(&mut random, &mut now, 5, &mut spans);
+                }
+                spans
+            })
+            .collect();
+        let catalog = bent_catalog(&mut random);
+        let (pieces, frames) = cut(&mut random, catalog.clone(), &threads);
+        let length_ns = |(start, length)| catalog.timeline.duration_ns(start, length) as i64;
+
+        // Frame, depth, name, times and arguments, by the frames' trees; self times by how the
+        // tests' trees grew.
+        let mut expected = Vec::new();
+        for frame in &frames {
+            for tree in &frame.threads {
+                for span in &tree.spans {
+                    let made = threads[tree.thread.0 as usize]
+                        .iter()
+                        .find(|made| (made.start, made.length) == (span.start_ticks, span.duration_ticks))
+                        .unwrap();
+                    let site = catalog.site(span.site).unwrap();
+                    let values = tree.args(span).iter().enumerate().map(|(i, value)| {
+                        let name = site.arg_names.get(i).map_or_else(|| format!("arg{i}"), |name| name.to_string());
+                        (name, value.to_string())
+                    });
+                    expected.push((
+                        i64::from(tree.thread.0),
+                        catalog.unix_ns(span.start_ticks),
+                        -length_ns((made.start, made.length)),
+                        (frame.index != u64::MAX).then_some(frame.index as i64),
+                        i64::from(span.depth),
+                        site.name.to_string(),
+                        length_ns((made.start, made.length)) - made.children.iter().copied().map(length_ns).sum::<i64>(),
+                        values.collect::<Vec<_>>(),
+                    ));
+                }
+            }
+        }
+        let mut found: Vec<_> = span_rows(&pieces)
+            .iter()
+            .map(|row| {
+                (
+                    int(row, "tid"),
+                    int(row, "start_ns"),
+                    -int(row, "dur_ns"),
+                    optional(row, "frame"),
+                    int(row, "depth"),
+                    text(row, "name").to_owned(),
+                    int(row, "self_ns"),
+                    args(row),
+                )
+            })
+            .collect();
+        expected.sort();
+        found.sort();
+        prop_assert_eq!(found, expected);
+    }
+}
+
+fn one_thread(catalog: &Arc<Catalog>, batch: ThreadBatch) -> Piece {
+    Piece::Batch(SpanBatch {
+        catalog: Arc::clone(catalog),
+        threads: vec![batch],
+    })
+}
+
+#[test]
+fn odd_names_and_values_are_kept() {
+    let nasty = "a,\"b\"\r\n\0c 'größe' \u{1f980}";
+    let mut catalog = vor_fixtures::catalog();
+    let site = SiteInfo {
+        name: nasty.into(),
+        file: "src\\a b=c.rs".into(),
+        arg_names: vec!["n".into(), "n".into(), "".into(), "arg1".into()],
+        ..SiteInfo::default()
+    };
+    catalog.sites = Arc::new(vec![Some(Arc::new(site)), None]);
+    let catalog = Arc::new(catalog);
+    let values = [
+        ArgValue::F64(f64::NAN),
+        ArgValue::U64(u64::MAX),
+        ArgValue::Str("".into()),
+        ArgValue::Bool(true),
+        ArgValue::I64(i64::MIN),
+        ArgValue::F64(-f64::INFINITY),
+        ArgValue::Str(nasty.into()),
+    ];
+    let rows = span_rows(&[one_thread(
+        &catalog,
+        ThreadBatch {
+            thread: ThreadId(7),
+            start_ticks: vec![1000, 1000, 1000, 1000],
+            duration_ticks: vec![0, 1, u64::MAX, 5],
+            sites: [1, 2, 3, u32::MAX].map(SiteId).to_vec(),
+            args: vec![
+                SpanArgs {
+                    span: 0,
+                    values: values.to_vec(),
+                },
+                SpanArgs {
+                    span: 1,
+                    values: Vec::new(),
+                },
+                SpanArgs {
+                    span: 3,
+                    values: vec![ArgValue::Bool(false)],
+                },
+            ],
+            ..ThreadBatch::default()
+        },
+    )]);
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(
+        args(&rows[0]),
+        [
+            pair("n", "NaN"),
+            pair("arg1", "18446744073709551615"),
+            pair("", ""),
+            pair("arg3", "true"),
+            pair("arg4", "-9223372036854775808"),
+            pair("arg5", "-inf"),
+            pair("arg6", nasty),
+        ]
+    );
+    assert_eq!(
+        (text(&rows[0], "name"), text(&rows[0], "file")),
+        (nasty, "src\\a b=c.rs")
+    );
+    assert_eq!(optional(&rows[0], "line"), None);
+    assert_eq!(args(&rows[1]), []);
+    assert_eq!(args(&rows[3]), [pair("arg0", "false")]);
+    for row in &rows[1..] {
+        assert_eq!((text(row, "name"), text(row, "file")), ("?", ""));
+    }
+    for row in &rows {
+        assert_eq!(text(row, "host"), "web-17");
+        assert_eq!(text(row, "process"), "made");
+        assert_eq!(int(row, "pid"), 5);
+        assert_eq!(text(row, "version"), "2.4.1");
+        assert_eq!(text(row, "thread"), "thread #7");
+        assert_eq!(optional(row, "frame"), None);
+    }
+    assert_eq!(int(&rows[2], "dur_ns"), i64::MAX - 1_700_000_000_000_000_000);
+}
+
+#[test]
+fn empty_captures_are_tables_without_rows() {
+    assert_eq!(span_rows(&[]), []);
+    assert_eq!(sketch_rows(&[]), []);
+    let mut metrics = MetricsParquet::new(Vec::new(), Origin::default()).unwrap();
+    assert_eq!(metrics.interest(), Interest::METRICS);
+    give(&mut metrics, &[Piece::Frame(Arc::default())]);
+    assert_eq!(rows(metrics.into_inner().unwrap()), []);
+}
+
+#[test]
+fn a_frame_beyond_all_bounds_keeps_its_spans() {
+    const SPANS: u64 = (1 << 20) + 100_000;
+    let catalog = Arc::new(vor_fixtures::catalog());
+    let frame = |index| {
+        Piece::Frame(Arc::new(FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            ..FrameSnapshot::default()
+        }))
+    };
+    let mut pieces = vec![frame(40)];
+    // Leaves, and around them a span that ends last.
+    for first in (0..SPANS).step_by(100_000) {
+        let starts: Vec<u64> = (first..SPANS.min(first + 100_000))
+            .map(|i| 2000 + 10 * i)
+            .collect();
+        pieces.push(one_thread(
+            &catalog,
+            ThreadBatch {
+                duration_ticks: vec![4; starts.len()],
+                sites: vec![SiteId(2); starts.len()],
+                start_ticks: starts,
+                ..ThreadBatch::default()
+            },
+        ));
+    }
+    pieces.push(one_thread(
+        &catalog,
+        ThreadBatch {
+            start_ticks: vec![1990],
+            duration_ticks: vec![SPANS * 10 + 20],
+            sites: vec![SiteId(1)],
+            ..ThreadBatch::default()
+        },
+    ));
+    pieces.push(frame(41));
+    let mut sink = SpanParquet::new(Vec::new(), origin()).unwrap();
+    give(&mut sink, &pieces);
+    let file = sink.into_inner().unwrap();
+    // A million rows are read as columns, since the test is not optimised.
+    let [frames, depths] = ["frame", "depth"].map(|column| ints(&file, column));
+    let [lengths, own] = ["dur_ns", "self_ns"].map(|column| ints(&file, column));
+    assert_eq!(lengths.len() as u64, SPANS + 1);
+    assert!(frames.iter().all(|&frame| frame == Some(41)));
+    let unknown = depths.iter().filter(|depth| depth.is_none()).count();
+    assert!(
+        (1 << 20..depths.len()).contains(&unknown),
+        "{unknown} of a frame of which 2^20 are held"
+    );
+    let (last, known) = depths[unknown..].split_last().unwrap();
+    assert!(known.iter().all(|&depth| depth == Some(1)) && *last == Some(0));
+    let sum = |values: &[Option<i64>]| values.iter().flatten().sum::<i64>();
+    let root_ns = lengths.last().unwrap().unwrap();
+    assert_eq!(
+        sum(&own),
+        root_ns,
+        "self times of a root and all in it add up to its length"
+    );
+    assert_eq!(sum(&lengths), root_ns + SPANS as i64 * 8);
+}
+
+#[test]
+fn metrics_have_a_row_per_value() {
+    let catalog = Arc::new(vor_fixtures::catalog());
+    let frame = |index, frame_set, values: &[(u32, f64)]| {
+        let metric = |&(column, value): &(u32, f64)| MetricValue { column, value };
+        Piece::Frame(Arc::new(FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            frame_set,
+            start_ticks: 1000,
+            end_ticks: 1500 + index,
+            metrics: values.iter().map(metric).collect(),
+            ..FrameSnapshot::default()
+        }))
+    };
+    let mut sink = MetricsParquet::new(Vec::new(), Origin::default()).unwrap();
+    give(
+        &mut sink,
+        &[
+            frame(0, 0, &[(0, 16.25), (1, f64::NAN)]),
+            frame(0, 1, &[(0, 99.0)]),
+            frame(2, 0, &[(1, f64::NEG_INFINITY), (2, -0.0), (9, 1.5)]),
+        ],
+    );
+    let rows = rows(sink.into_inner().unwrap());
+    let value = |row: &Row| match &row["value"] {
+        parquet::record::Field::Double(value) => value.to_bits(),
+        other => panic!("a number was expected, found {other:?}"),
+    };
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                int(row, "frame"),
+                text(row, "name"),
+                text(row, "unit"),
+                value(row),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (0, "frame_ms", "ms", 16.25_f64.to_bits()),
+            (0, "loss", "nats", f64::NAN.to_bits()),
+            (2, "loss", "nats", f64::NEG_INFINITY.to_bits()),
+            (2, "memory_mb", "MB", (-0.0_f64).to_bits()),
+            (2, "?", "", 1.5_f64.to_bits()),
+        ]
+    );
+    assert_eq!(int(&rows[4], "time_ns"), 1_700_000_000_000_000_000 + 2 * 502);
+    assert_eq!(
+        (text(&rows[0], "host"), text(&rows[0], "version")),
+        ("unknown", "unknown")
+    );
+}
+
+#[test]
+fn merged_sketches_say_what_the_statistics_say() {
+    let mut random = Random(11);
+    let (mut now, mut spans) = (2000, Vec::new());
+    for _ in 0..300 {
+        grow(&mut random, &mut now, 5, &mut spans);
+        // A tick is 2 ns: some seconds pass, so that there are many minutes.
+        now += random.below(4_000_000_000) as u64;
+    }
+    let (pieces, _) = cut(&mut random, vor_fixtures::catalog(), &[spans]);
+    let mut stats = StatsBuilder::new();
+    for piece in &pieces {
+        if let Piece::Batch(batch) = piece {
+            stats.add_batch(batch);
+        }
+    }
+    let rows = sketch_rows(&pieces);
+    let minutes: std::collections::BTreeSet<i64> = rows.iter().map(|row| int(row, "minute")).collect();
+    assert!(minutes.len() > 5 && minutes.iter().all(|minute| minute % 60 == 0));
+    let catalog = vor_fixtures::catalog();
+    for expected in stats.scope_stats(&catalog) {
+        let of_site: Vec<&Row> = rows
+            .iter()
+            .filter(|row| text(row, "name") == expected.name)
+            .collect();
+        let sum = |column: &str| of_site.iter().map(|row| int(row, column) as u64).sum::<u64>();
+        assert_eq!(sum("count"), expected.count);
+        // A sketch is of single calls, recursive ones as well, as the mean is.
+        let lengths_ns = (expected.mean_ns * expected.count as f64).round() as u64;
+        assert_eq!(sum("sum_ns"), lengths_ns);
+        assert!(lengths_ns >= expected.total_ns);
+        assert_eq!(sum("self_sum_ns"), expected.self_ns);
+        let least = of_site.iter().map(|row| int(row, "min_ns") as u64).min();
+        let greatest = of_site.iter().map(|row| int(row, "max_ns") as u64).max();
+        assert_eq!((least, greatest), (Some(expected.min_ns), Some(expected.max_ns)));
+        let mut merged: BTreeMap<i64, (i64, u64)> = BTreeMap::new();
+        for [bucket, middle_ns, count] in of_site.iter().flat_map(|row| buckets(row)) {
+            let entry = merged.entry(bucket).or_insert((middle_ns, 0));
+            assert_eq!(entry.0, middle_ns, "buckets are the same in all sketches");
+            entry.1 += count as u64;
+            // The boundaries that the documentation tells.
+            let (low, width) = match bucket {
+                0..64 => (bucket, 1),
+                _ => ((bucket % 32 + 32) << (bucket / 32 - 1), 1 << (bucket / 32 - 1)),
+            };
+            assert_eq!(middle_ns, low + (width - 1) / 2);
+        }
+        for (quantile, expected_ns) in [
+            (0.5, expected.p50_ns),
+            (0.95, expected.p95_ns),
+            (0.99, expected.p99_ns),
+        ] {
+            let rank = (quantile * expected.count as f64).ceil() as u64;
+            let mut seen = 0;
+            let (middle_ns, _) = merged
+                .values()
+                .find(|(_, count)| {
+                    seen += count;
+                    seen >= rank
+                })
+                .unwrap();
+            assert_eq!(
+                (*middle_ns as u64).clamp(expected.min_ns, expected.max_ns),
+                expected_ns
+            );
+        }
+    }
+}
+
+/// A writer that takes some bytes, and then no more.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.min(bytes.len()) {
+            0 => Err(std::io::ErrorKind::StorageFull.into()),
+            n => {
+                self.0 -= n;
+                Ok(n)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_fails_is_an_error_in_one_line() {
+    let made = vor_fixtures::make(3, 20, 200, true);
+    let batch = |i: u64| {
+        let starts: Vec<u64> = (0..50_000).map(|n| 2000 + i * 1_000_000 + n * 20).collect();
+        SpanBatch {
+            catalog: Arc::clone(&made.catalog),
+            threads: vec![ThreadBatch {
+                duration_ticks: (0..50_000).map(|n| 1 + n * 7919 % 19).collect(),
+                sites: vec![SiteId(1); starts.len()],
+                start_ticks: starts,
+                ..ThreadBatch::default()
+            }],
+        }
+    };
+    let mut sink = SpanParquet::new(Full(50_000), Origin::default()).unwrap();
+    let error = (0..100)
+        .find_map(|i| {
+            sink.accept_batch(&batch(i)).unwrap();
+            sink.accept_frame(&Arc::default()).err()
+        })
+        .expect("the writer takes 50 kB");
+    assert!(error.is_io(), "{error:?}");
+    assert!(
+        error.to_string().starts_with("cannot write the Parquet file: "),
+        "{error}"
+    );
+    assert!(!error.to_string().contains('\n'));
+}

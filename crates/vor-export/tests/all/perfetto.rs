@@ -1,0 +1,826 @@
+//! Random programs as Perfetto traces: a reader of its own, for the wire format and for what the
+//! schema says of sequences, finds the same trees.
+//!
+//! With `VOR_ORACLE_OUT` a trace of equal times goes into that folder, with what was recorded as
+//! lines of JSON beside it, and Perfetto itself can be asked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vor_capture::model::batch::{
+    ArgValue, AsyncSpan, OpenStarts, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+};
+use vor_capture::model::catalog::{
+    Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, Timeline};
+use vor_capture::reader::Lookahead;
+use vor_capture::sink::FrameSink as _;
+use vor_export::csv::SpanCsv;
+use vor_export::perfetto::{CounterUnit, PerfettoExporter};
+use vor_fixtures::wire::{Field, fields};
+
+/// A message, by the numbers of its fields.
+#[derive(Clone, Debug)]
+struct Message<'a>(Vec<(u64, Field<'a>)>);
+
+impl<'a> Message<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self(fields(bytes))
+    }
+
+    fn all(&self, number: u64) -> impl Iterator<Item = &Field<'a>> {
+        self.0
+            .iter()
+            .filter(move |(n, _)| *n == number)
+            .map(|(_, field)| field)
+    }
+
+    fn number(&self, number: u64) -> Option<u64> {
+        self.all(number).next().map(|field| match field {
+            Field::Varint(value) | Field::Fixed(value) => *value,
+            Field::Bytes(_) => panic!("field {number} is no number"),
+        })
+    }
+
+    fn text(&self, number: u64) -> Option<String> {
+        self.all(number).next().map(|field| match field {
+            Field::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("field {number} is no text"),
+        })
+    }
+
+    fn messages(&self, number: u64) -> Vec<Message<'a>> {
+        let message = |field: &Field<'a>| match field {
+            Field::Bytes(bytes) => Message::new(bytes),
+            _ => panic!("field {number} is no message"),
+        };
+        self.all(number).map(message).collect()
+    }
+
+    fn message(&self, number: u64) -> Option<Message<'a>> {
+        self.messages(number).into_iter().next()
+    }
+}
+
+#[derive(Default)]
+struct Sequence {
+    names: HashMap<u64, String>,
+    arg_names: HashMap<u64, String>,
+    clock_ns: u64,
+    track: u64,
+}
+
+/// A slice as a viewer would show it.
+#[derive(Clone, Debug, PartialEq)]
+struct Slice {
+    track: u64,
+    name: String,
+    start_ns: u64,
+    end_ns: u64,
+    depth: usize,
+    args: Vec<(String, String)>,
+}
+
+#[derive(Default)]
+struct Trace {
+    slices: Vec<Slice>,
+    /// Thread number and name, by track.
+    threads: HashMap<u64, (u64, String)>,
+    /// Names of the other tracks.
+    tracks: HashMap<u64, String>,
+    /// Unit, unit's name, multiplier, and whether it is incremental.
+    counters: HashMap<String, (Option<u64>, Option<String>, u64, bool)>,
+    values: Vec<(String, f64)>,
+}
+
+fn value(annotation: &Message<'_>) -> String {
+    for (number, field) in &annotation.0 {
+        match (number, field) {
+            (2, Field::Varint(value)) => return (*value == 1).to_string(),
+            (3, Field::Varint(value)) => return value.to_string(),
+            (4, Field::Varint(value)) => return (*value as i64).to_string(),
+            (5, Field::Fixed(bits)) => return format!("{:?}", f64::from_bits(*bits)),
+            (6, Field::Bytes(text)) => return String::from_utf8(text.to_vec()).unwrap(),
+            _ => {}
+        }
+    }
+    panic!("an annotation without a value: {annotation:?}")
+}
+
+/// Reads a trace as the schema's comments say.
+fn read(bytes: &[u8]) -> Trace {
+    let mut trace = Trace::default();
+    let mut sequences: HashMap<u64, Sequence> = HashMap::new();
+    let mut events = Vec::new();
+    for packet in Message::new(bytes).messages(1) {
+        let sequence = sequences
+            .entry(packet.number(10).expect("a sequence"))
+            .or_default();
+        if let Some(defaults) = packet.message(59) {
+            assert_eq!(defaults.number(58), Some(64));
+            sequence.track = defaults.message(11).unwrap().number(11).unwrap();
+        }
+        if let Some(snapshot) = packet.message(6) {
+            let clocks = snapshot.messages(1);
+            let clock = |id| clocks.iter().find(|clock| clock.number(1) == Some(id));
+            if let Some(own) = clock(64) {
+                assert_eq!((own.number(2), own.number(3)), (Some(0), Some(1)));
+                sequence.clock_ns = clock(6).unwrap().number(2).unwrap();
+            }
+        }
+        if let Some(descriptor) = packet.message(60) {
+            let uuid = descriptor.number(1).unwrap();
+            if let Some(thread) = descriptor.message(4) {
+                trace
+                    .threads
+                    .insert(uuid, (thread.number(2).unwrap(), thread.text(5).unwrap()));
+            }
+            let name = descriptor.text(2).unwrap_or_default();
+            if let Some(counter) = descriptor.message(8) {
+                let multiplier = counter.number(4).unwrap_or(1);
+                let about = (
+                    counter.number(3),
+                    counter.text(6),
+                    multiplier,
+                    counter.number(5) == Some(1),
+                );
+                trace.counters.insert(name.clone(), about);
+            }
+            assert!(!trace.tracks.contains_key(&uuid) || trace.threads.contains_key(&uuid));
+            trace.tracks.insert(uuid, name);
+        }
+        if let Some(interned) = packet.message(12) {
+            assert_eq!(packet.number(13), Some(2));
+            for entry in interned.messages(2) {
+                sequence
+                    .names
+                    .insert(entry.number(1).unwrap(), entry.text(2).unwrap());
+            }
+            for entry in interned.messages(3) {
+                sequence
+                    .arg_names
+                    .insert(entry.number(1).unwrap(), entry.text(2).unwrap());
+            }
+        }
+        let Some(event) = packet.message(11) else {
+            continue;
+        };
+        let ns = match (packet.number(58), sequence.track) {
+            (None, track) if track != 0 => {
+                sequence.clock_ns += packet.number(8).unwrap();
+                sequence.clock_ns
+            }
+            _ => packet.number(8).unwrap(),
+        };
+        let track = event.number(11).unwrap_or(sequence.track);
+        assert!(trace.tracks.contains_key(&track), "a track that was not declared");
+        let name = match event.number(10) {
+            Some(iid) => sequence.names[&iid].clone(),
+            None => event.text(23).unwrap_or_default(),
+        };
+        let args = event.messages(4);
+        let args = args.iter().map(|arg| {
+            let name = match arg.number(1) {
+                Some(iid) => sequence.arg_names[&iid].clone(),
+                None => arg.text(10).unwrap(),
+            };
+            (name, value(arg))
+        });
+        let args: Vec<_> = args.collect();
+        events.push((ns, track, event.number(9), name, args, event.number(44)));
+    }
+    events.sort_by_key(|event| event.0);
+    let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
+    for (ns, track, kind, name, args, number) in events {
+        let open = open.entry(track).or_default();
+        match kind {
+            Some(1) => open.push(Slice {
+                track,
+                name,
+                start_ns: ns,
+                end_ns: 0,
+                depth: open.len(),
+                args,
+            }),
+            Some(2) => {
+                let slice = open.pop().expect("an end ends something");
+                trace.slices.push(Slice { end_ns: ns, ..slice });
+            }
+            Some(3) => trace.slices.push(Slice {
+                track,
+                name,
+                start_ns: ns,
+                end_ns: ns,
+                depth: open.len(),
+                args,
+            }),
+            Some(4) => {
+                let name = trace.tracks[&track].clone();
+                trace.values.push((name, f64::from_bits(number.unwrap())));
+            }
+            kind => panic!("an event of type {kind:?}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "every slice ends");
+    trace
+}
+
+const SITES: u32 = 200;
+
+/// A tick of a nanosecond, of 41, as some clocks have it, and of a 64th, of which many share a
+/// nanosecond.
+const NS: u64 = 1 << RATE_BITS;
+const COARSE: u64 = 41 * NS;
+const FINE: u64 = NS / 64;
+
+/// A catalog whose ticks have `rate` parts of a nanosecond, of which `NS` are one.
+fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
+    let site = |i: u32| SiteInfo {
+        name: Cow::Owned(format!("site \"{i}\"")),
+        file: if i.is_multiple_of(3) {
+            "".into()
+        } else {
+            "src/a.rs".into()
+        },
+        line: i,
+        category: if i.is_multiple_of(5) {
+            "io".into()
+        } else {
+            "".into()
+        },
+        arg_names: (0..i % 4).map(|n| Cow::Owned(format!("arg {i} {n}"))).collect(),
+        ..SiteInfo::default()
+    };
+    let mut timeline = Timeline::default();
+    timeline.push(ClockSync {
+        ticks: 1000,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    Arc::new(Catalog {
+        process: Arc::new(ProcessInfo {
+            pid: 77,
+            name: "made".into(),
+            recorder: "test".into(),
+        }),
+        machine: Arc::new(MachineInfo {
+            clocks: Some(ClockSnapshot {
+                ticks: 1000,
+                monotonic_ns: 4_000_000,
+                boottime_ns: 5_000_000,
+            }),
+            ..MachineInfo::default()
+        }),
+        timeline: Arc::new(timeline),
+        sites: Arc::new((1..=SITES).map(|i| Some(Arc::new(site(i)))).collect()),
+        threads: Arc::new(
+            (0..threads)
+                .map(|i| {
+                    Some(Arc::new(ThreadInfo {
+                        os_id: 100 + u64::from(i),
+                        name: format!("thread {i}"),
+                    }))
+                })
+                .collect(),
+        ),
+        ..Catalog::default()
+    })
+}
+
+fn ns(ticks: u64, rate: u64) -> u64 {
+    5_000_000 + ((u128::from(ticks - 1000) * u128::from(rate)) >> RATE_BITS) as u64
+}
+
+/// A span of a made program.
+#[derive(Clone, Debug)]
+struct Made {
+    site: u32,
+    start: u64,
+    end: u64,
+    depth: usize,
+}
+
+/// Walks up and down a stack; returns the spans in the order in which they ended. `wait` is the
+/// time between two steps.
+fn program(steps: &[(bool, u64, u32)]) -> Vec<Made> {
+    let (mut now, mut open, mut ended) = (1000, Vec::new(), Vec::new());
+    let mut end = |open: &mut Vec<(u64, u32)>, now: u64| {
+        if let Some((start, site)) = open.pop() {
+            ended.push(Made {
+                site,
+                start,
+                end: now,
+                depth: open.len(),
+            });
+        }
+    };
+    for (enter, wait, site) in steps {
+        now += wait;
+        if *enter {
+            open.push((now, 1 + site % SITES));
+        } else {
+            end(&mut open, now);
+        }
+    }
+    while !open.is_empty() {
+        now += 1;
+        end(&mut open, now);
+    }
+    ended
+}
+
+fn arg_value(site: u32, n: u32) -> ArgValue {
+    match (site + n) % 5 {
+        0 => ArgValue::Bool(n.is_multiple_of(2)),
+        1 => ArgValue::I64(-i64::from(site)),
+        2 => ArgValue::U64(u64::MAX - u64::from(site)),
+        3 => ArgValue::F64(f64::from(site) / 7.0),
+        _ => ArgValue::Str(format!("text \"{site}\"").into()),
+    }
+}
+
+fn shown(value: &ArgValue) -> String {
+    match value {
+        ArgValue::F64(value) => format!("{value:?}"),
+        value => value.to_string(),
+    }
+}
+
+fn args_of(made: &Made) -> Vec<(String, ArgValue)> {
+    (0..made.site % 4)
+        .map(|n| (format!("arg {} {n}", made.site), arg_value(made.site, n)))
+        .collect()
+}
+
+/// Makes batches of the threads' spans, cut into parts of these lengths.
+fn batches(catalog: &Arc<Catalog>, threads: &[Vec<Made>], cuts: &[usize]) -> Vec<SpanBatch> {
+    let mut done = vec![0; threads.len()];
+    let mut made = Vec::new();
+    let mut cuts = cuts.iter().copied().chain(std::iter::repeat(usize::MAX));
+    while done.iter().zip(threads).any(|(done, spans)| *done < spans.len()) {
+        let mut batch = SpanBatch {
+            catalog: Arc::clone(catalog),
+            threads: Vec::new(),
+        };
+        for (thread, spans) in threads.iter().enumerate() {
+            let count = cuts.next().unwrap().min(spans.len() - done[thread]);
+            let part = &spans[done[thread]..done[thread] + count];
+            done[thread] += count;
+            let args = part.iter().enumerate().filter(|(_, made)| made.site % 4 > 0);
+            batch.threads.push(ThreadBatch {
+                thread: ThreadId(thread as u32),
+                start_ticks: part.iter().map(|made| made.start).collect(),
+                duration_ticks: part.iter().map(|made| made.end - made.start).collect(),
+                sites: part.iter().map(|made| SiteId(made.site)).collect(),
+                args: args
+                    .map(|(i, made)| SpanArgs {
+                        span: i as u32,
+                        values: args_of(made).into_iter().map(|arg| arg.1).collect(),
+                    })
+                    .collect(),
+                ..ThreadBatch::default()
+            });
+        }
+        made.push(batch);
+    }
+    made
+}
+
+fn export(batches: &[SpanBatch]) -> Vec<u8> {
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    for batch in batches {
+        exporter.accept_batch(batch).unwrap();
+    }
+    exporter.finish().unwrap();
+    exporter.into_inner()
+}
+
+/// As [`export`], by one who knows after each batch what is open.
+fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
+    let mut ahead = Lookahead::default();
+    batches.iter().for_each(|batch| ahead.note(batch));
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    for batch in batches {
+        exporter.accept_batch(batch).unwrap();
+        exporter.accept_open(&ahead.after(batch)).unwrap();
+    }
+    exporter.finish().unwrap();
+    exporter.into_inner()
+}
+
+/// Name, start, end, depth and arguments of a thread's slices, in the order in which they ended,
+/// parents last.
+type Row = (String, u64, u64, usize, Vec<(String, String)>);
+
+fn rows(trace: &Trace, tid: u64) -> Vec<Row> {
+    let of_thread = |slice: &&Slice| {
+        trace
+            .threads
+            .get(&slice.track)
+            .is_some_and(|thread| thread.0 == tid)
+    };
+    let slices = trace.slices.iter().filter(of_thread);
+    slices
+        .map(|slice| {
+            (
+                slice.name.clone(),
+                slice.start_ns,
+                slice.end_ns,
+                slice.depth,
+                slice.args.clone(),
+            )
+        })
+        .collect()
+}
+
+fn expected(spans: &[Made], rate: u64) -> Vec<Row> {
+    let row = |made: &Made| {
+        let args = args_of(made)
+            .into_iter()
+            .map(|(name, value)| (name, shown(&value)));
+        let name = format!("site \"{}\"", made.site);
+        (
+            name,
+            ns(made.start, rate),
+            ns(made.end, rate),
+            made.depth,
+            args.collect(),
+        )
+    };
+    spans.iter().map(row).collect()
+}
+
+/// Steps of a program, of which no two share a tick.
+fn steps(wait: std::ops::Range<u64>) -> impl Strategy<Value = Vec<(bool, u64, u32)>> {
+    vec((any::<bool>(), wait, any::<u32>()), 0..300)
+}
+
+proptest! {
+    #[test]
+    fn the_same_trees_come_back(
+        programs in vec(steps(1..100_000), 1..4),
+        cuts in vec(0..80_usize, 0..30),
+    ) {
+        let threads: Vec<_> = programs.iter().map(|steps| program(steps)).collect();
+        let catalog = catalog(threads.len() as u32, NS);
+        let trace = read(&export(&batches(&catalog, &threads, &cuts)));
+        for (i, spans) in threads.iter().enumerate() {
+            prop_assert_eq!(rows(&trace, 100 + i as u64), expected(spans, NS));
+        }
+    }
+
+    /// With a clock of 41 ns, and with one of which 64 ticks are a nanosecond, many begins and ends
+    /// are at the same time. What is nested in what stays, and nothing moves.
+    #[test]
+    fn the_same_trees_come_back_where_times_are_equal(
+        mut programs in vec(steps(0..3), 1..3),
+        rate in prop_oneof![Just(COARSE), Just(FINE), Just(NS)],
+        cuts in vec(0..20_usize, 0..60),
+    ) {
+        for (enter, wait, _) in programs.iter_mut().flatten() {
+            // A span within one tick could as well stand in the next one that begins there.
+            *wait += u64::from(!*enter);
+        }
+        let threads: Vec<_> = programs.iter().map(|steps| program(steps)).collect();
+        let batches = batches(&catalog(threads.len() as u32, rate), &threads, &cuts);
+        for bytes in [export(&batches), export_looking_ahead(&batches)] {
+            let trace = read(&bytes);
+            for (i, spans) in threads.iter().enumerate() {
+                prop_assert_eq!(rows(&trace, 100 + i as u64), expected(spans, rate));
+            }
+        }
+    }
+}
+
+/// A parent around the same nanosecond's children, thousands of times, and each ends in another
+/// batch than they do: its length, its depth and its name are those of the CSV.
+#[test]
+fn thousands_of_equal_starts_are_those_of_the_csv() {
+    let mut steps = vec![(true, 0, 7)];
+    for i in 0..6_000 {
+        steps.extend([(true, 200, i), (true, 1, i + 1), (true, 1, i + 2)]);
+        steps.extend([
+            (false, 90, 0),
+            (false, 1, 0),
+            (true, 1, i),
+            (false, 70, 0),
+            (false, 1, 0),
+        ]);
+    }
+    let spans = program(&steps);
+    let starts = spans.iter().map(|made| ns(made.start, FINE));
+    let distinct = starts.collect::<std::collections::HashSet<_>>().len();
+    assert!(spans.len() - distinct > 10_000, "{distinct} of {}", spans.len());
+    let catalog = catalog(1, FINE);
+    let cuts: Vec<_> = (0..20_000).map(|i| 1 + i % 2).collect();
+    let batches = batches(&catalog, std::slice::from_ref(&spans), &cuts);
+    let mut trees = TreeBuilder::new(usize::MAX);
+    batches.iter().for_each(|batch| trees.add_batch(batch));
+    let frame = FrameSnapshot {
+        catalog: Arc::clone(&catalog),
+        threads: trees.finish().threads,
+        ..FrameSnapshot::default()
+    };
+    let mut csv = SpanCsv::new(Vec::new());
+    csv.accept_frame(&Arc::new(frame)).unwrap();
+    csv.finish().unwrap();
+    let csv = String::from_utf8(csv.into_inner()).unwrap();
+    let mut expected: Vec<_> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.replace("\"\"", "'"))
+        .collect();
+    expected.sort_unstable();
+    let traces = [export(&batches), export_looking_ahead(&batches)];
+    if let Some(folder) = std::env::var_os("VOR_ORACLE_OUT") {
+        let folder = Path::new(&folder);
+        for (name, bytes) in ["equal", "equal-ahead"].iter().zip(&traces) {
+            std::fs::write(folder.join(format!("{name}.pftrace")), bytes).unwrap();
+        }
+        std::fs::write(folder.join("equal.jsonl"), json_rows(&catalog, &spans)).unwrap();
+    }
+    for bytes in traces {
+        let trace = read(&bytes);
+        let mut found: Vec<_> = rows(&trace, 100)
+            .into_iter()
+            .map(|(name, start, end, depth, _)| {
+                let name = name.replace('"', "'");
+                (depth, name, start - 5_000_000, end - start)
+            })
+            .collect();
+        found.sort_unstable();
+        let mut rows: Vec<_> = expected.iter().map(|line| csv_row(line)).collect();
+        rows.sort_unstable();
+        assert!(found == rows, "a slice is another than its row");
+    }
+}
+
+/// Returns the spans of the first thread as the oracle wants them.
+fn json_rows(catalog: &Catalog, spans: &[Made]) -> String {
+    let rows = spans.iter().map(|made| {
+        let site = catalog.site(SiteId(made.site)).unwrap();
+        let args = args_of(made);
+        let args: serde_json::Map<_, _> = args
+            .iter()
+            .map(|(name, value)| (name.clone(), vor_fixtures::json::arg(value)))
+            .collect();
+        let start = ns(made.start, FINE);
+        let row = serde_json::json!({
+            "kind": "span",
+            "name": site.name,
+            "category": site.category,
+            "file": site.file,
+            "line": site.line,
+            "tid": 100,
+            "thread": "thread 0",
+            "ts": start,
+            "dur": ns(made.end, FINE) - start,
+            "depth": made.depth,
+            "args": args,
+        });
+        format!("{row}\n")
+    });
+    rows.collect()
+}
+
+/// Returns depth, name, start and length of a row.
+fn csv_row(line: &str) -> (usize, String, u64, u64) {
+    let fields: Vec<&str> = line.split(',').collect();
+    let number = |at: usize| fields[at].parse().unwrap();
+    let name = fields[4].trim_matches('"').to_owned();
+    (number(3) as usize, name, number(7), number(8))
+}
+
+/// What is held back is written as soon as it is known not to have a parent in its nanosecond.
+#[test]
+fn begins_are_held_back_only_where_a_scope_that_is_open_began_with_them() {
+    let catalog = catalog(1, FINE);
+    let thread = ThreadBatch {
+        start_ticks: vec![10_000, 10_700, 12_000],
+        duration_ticks: vec![600, 600, 600],
+        sites: vec![SiteId(1), SiteId(2), SiteId(4)],
+        ..ThreadBatch::default()
+    };
+    let batch = SpanBatch {
+        catalog,
+        threads: vec![thread],
+    };
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    exporter.accept_batch(&batch).unwrap();
+    let open = |starts: &[u64]| OpenStarts {
+        as_of_ticks: 13_000,
+        threads: vec![(ThreadId(0), starts.to_vec())],
+    };
+    // The second one shares its nanosecond with a scope that is open.
+    exporter.accept_open(&open(&[9_000, 10_690])).unwrap();
+    exporter.flush().unwrap();
+    let begins = |bytes: &[u8]| {
+        let packets = Message::new(bytes).messages(1);
+        let events = packets.iter().filter_map(|packet| packet.message(11));
+        events.filter(|event| event.number(9) == Some(1)).count()
+    };
+    assert_eq!(begins(&exporter.into_inner()), 2);
+}
+
+#[test]
+fn long_batches_are_written_in_blocks_and_nothing_is_lost_between() {
+    // A deep chain that outlives several blocks of leaves.
+    let mut steps = vec![(true, 10, 1), (true, 10, 2), (true, 10, 3)];
+    for i in 0..5000 {
+        steps.extend([(true, 3, i), (true, 2, i + 1), (false, 5, 0), (false, 4, 0)]);
+    }
+    let spans = program(&steps);
+    let catalog = catalog(1, NS);
+    let bytes = export(&batches(&catalog, std::slice::from_ref(&spans), &[]));
+    assert_eq!(rows(&read(&bytes), 100), expected(&spans, NS));
+}
+
+#[test]
+fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
+    let catalog = catalog(2, NS);
+    let poll = |task, start_ticks, duration_ticks| TaskEvent {
+        task,
+        site: SiteId(1),
+        start_ticks,
+        kind: TaskEventKind::Poll { duration_ticks },
+    };
+    let task = |id, start_ticks, duration_ticks| AsyncSpan {
+        id,
+        site: SiteId(1),
+        start_ticks,
+        duration_ticks,
+    };
+    let batch = SpanBatch {
+        catalog: Arc::clone(&catalog),
+        threads: vec![
+            ThreadBatch {
+                thread: ThreadId(0),
+                task_events: vec![poll(1, 2000, 10), poll(2, 2020, 10), poll(3, 2100, 5)],
+                async_spans: vec![task(1, 2000, 100), task(2, 2020, 30), task(9, 2030, 10)],
+                ..ThreadBatch::default()
+            },
+            ThreadBatch {
+                thread: ThreadId(1),
+                task_events: vec![
+                    poll(1, 2090, 10),
+                    TaskEvent {
+                        task: 2,
+                        site: SiteId(2),
+                        start_ticks: 2040,
+                        kind: TaskEventKind::Step,
+                    },
+                ],
+                ..ThreadBatch::default()
+            },
+        ],
+    };
+    let trace = read(&export(&[batch]));
+    let mut slices: Vec<_> = trace
+        .slices
+        .iter()
+        .map(|slice| {
+            (
+                &*slice.name,
+                slice.start_ns - 5_000_000 + 1000,
+                slice.end_ns - 5_000_000 + 1000,
+                slice.depth,
+            )
+        })
+        .collect();
+    slices.sort_unstable();
+    let site = "site \"1\"";
+    let expected = [
+        ("poll", 2000, 2010, 1),
+        ("poll", 2020, 2030, 1),
+        ("poll", 2090, 2100, 1),
+        ("poll", 2100, 2105, 1),
+        (site, 2000, 2100, 0),
+        (site, 2020, 2050, 0),
+        (site, 2030, 2040, 0),
+        // It had not ended when the trace did.
+        (site, 2100, 2105, 0),
+        ("site \"2\"", 2040, 2040, 1),
+    ];
+    assert_eq!(slices, expected);
+    let mut by_track: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
+    for slice in trace.slices.iter().filter(|slice| slice.depth == 0) {
+        by_track
+            .entry(slice.track)
+            .or_default()
+            .push((slice.start_ns, slice.end_ns));
+    }
+    for spans in by_track.values_mut() {
+        spans.sort_unstable();
+        assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+    }
+}
+
+#[test]
+fn metrics_are_counters_with_their_units() {
+    let mut catalog = (*catalog(1, NS)).clone();
+    let columns = [
+        ("memory", "MB"),
+        ("time", "ms"),
+        ("load", "%"),
+        ("things", ""),
+        ("lost", "B"),
+    ];
+    catalog.columns = Arc::new(
+        columns
+            .map(|(name, unit)| Column {
+                metric: MetricColumn {
+                    name: name.into(),
+                    unit: unit.into(),
+                },
+                system: false,
+            })
+            .to_vec(),
+    );
+    let values = [1.5, 2.25, 42.5, 7.0, f64::NAN];
+    let frame = FrameSnapshot {
+        catalog: Arc::new(catalog),
+        start_ticks: 1000,
+        end_ticks: 2000,
+        metrics: (0..)
+            .zip(values)
+            .map(|(column, value)| MetricValue { column, value })
+            .collect(),
+        dropped_spans: 3,
+        ..FrameSnapshot::default()
+    };
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    exporter.accept_frame(&Arc::new(frame)).unwrap();
+    let counter = exporter.add_counter("rate", &CounterUnit::Custom("fps".into()), 3, true);
+    exporter.put_counter(counter, 1500, 0.5);
+    exporter.put_counter(counter, 1500, f64::INFINITY);
+    exporter.finish().unwrap();
+    let bytes = exporter.into_inner();
+    let trace = read(&bytes);
+    let about = |name: &str| trace.counters[name].clone();
+    assert_eq!(about("memory"), (Some(3), None, 1_000_000, false));
+    assert_eq!(about("time"), (None, Some("ms".into()), 1, false));
+    assert_eq!(about("load"), (None, Some("%".into()), 1, false));
+    assert_eq!(about("things"), (None, None, 1, false));
+    assert_eq!(about("dropped_spans"), (Some(2), None, 1, false));
+    assert_eq!(about("rate"), (None, Some("fps".into()), 3, true));
+    let expected = [
+        ("memory", 1.5),
+        ("time", 2.25),
+        ("load", 42.5),
+        ("things", 7.0),
+        ("dropped_spans", 3.0),
+        ("rate", 0.5),
+    ];
+    assert_eq!(
+        trace.values,
+        expected.map(|(name, value)| (name.to_owned(), value))
+    );
+    let [frame] = &trace.slices[..] else {
+        panic!("{:?}", trace.slices)
+    };
+    assert_eq!(
+        (frame.name.as_str(), frame.start_ns, frame.end_ns),
+        ("frame", 5_000_000, 5_001_000)
+    );
+}
+
+#[test]
+fn a_trace_of_nothing_is_empty_and_a_finished_one_takes_no_more() {
+    assert_eq!(export(&[]), b"");
+    let mut exporter = PerfettoExporter::new(Vec::new());
+    exporter.finish().unwrap();
+    exporter.finish().unwrap();
+    let error = exporter.accept_batch(&SpanBatch::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the Perfetto trace is already finished");
+}
+
+#[test]
+fn ids_that_nobody_declared_are_unknown_and_harmless() {
+    let catalog = catalog(0, NS);
+    let batch = SpanBatch {
+        catalog,
+        threads: vec![ThreadBatch {
+            thread: ThreadId(u32::MAX),
+            start_ticks: vec![1000, 0, u64::MAX],
+            duration_ticks: vec![5, u64::MAX, u64::MAX],
+            sites: vec![SiteId(u32::MAX), SiteId(0), SiteId(SITES + 1)],
+            ..ThreadBatch::default()
+        }],
+    };
+    let trace = read(&export(&[batch]));
+    assert_eq!(trace.slices.len(), 3);
+    assert!(trace.slices.iter().all(|slice| slice.name == "?"));
+}

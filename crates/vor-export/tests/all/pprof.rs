@@ -1,0 +1,385 @@
+//! Spans exported as profiles of pprof and read back: every stack has the values that its spans
+//! measured by themselves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use vor_capture::model::batch::{
+    ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::model::measures::Measures;
+use vor_capture::sink::FrameSink;
+use vor_export::pprof::{Frame, PprofExporter, ProfileBuilder, SampleType};
+use vor_fixtures::pprof::Profile;
+use vor_fixtures::views::{self, NASTY, Views};
+
+/// With `VOR_ORACLE_OUT`, profiles go into that folder, where another program may look at them.
+fn keep(name: &str, bytes: &[u8]) {
+    if let Some(folder) = std::env::var_os("VOR_ORACLE_OUT") {
+        std::fs::write(std::path::Path::new(&folder).join(name), bytes).unwrap();
+    }
+}
+
+fn exported(batches: &[SpanBatch], labels: &[&str]) -> Profile {
+    vor_fixtures::pprof::read(&exported_bytes(batches, labels))
+}
+
+fn exported_bytes(batches: &[SpanBatch], labels: &[&str]) -> Vec<u8> {
+    let exporter = PprofExporter::new(Vec::new());
+    let mut exporter = labels.iter().copied().fold(exporter, PprofExporter::label);
+    for batch in batches {
+        exporter.accept_batch(batch).unwrap();
+    }
+    exporter.finish().unwrap();
+    exporter.finish().expect("a second end does nothing");
+    assert!(exporter.accept_batch(&SpanBatch::default()).is_err());
+    exporter.into_inner()
+}
+
+#[test]
+fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
+    for seed in 0..20 {
+        let Views { batches, rows } = views::make(seed, 2_000);
+        let labels = ["main", NASTY, "thread 44"];
+        let mut expected = BTreeMap::new();
+        for ((thread, path), ns) in views::self_times(&rows) {
+            let names: Vec<String> = path.iter().map(|&site| views::name(site)).collect();
+            if ns > 0 {
+                *expected
+                    .entry((labels[thread as usize].to_owned(), names))
+                    .or_insert(0) += ns as i64;
+            }
+        }
+        let profile = exported(&batches, &[]);
+        let mut found = BTreeMap::new();
+        for sample in &profile.samples {
+            let names: Vec<String> = sample.names().into_iter().map(str::to_owned).collect();
+            assert_eq!(sample.labels.len(), 1);
+            let key = (sample.labels["thread"].clone(), names);
+            assert_eq!(
+                found.insert(key, sample.values[0]),
+                None,
+                "a stack of a thread is one sample"
+            );
+        }
+        assert_eq!(found, expected);
+        assert_eq!(profile.types, [("wall".into(), "nanoseconds".into())]);
+        assert_eq!(profile.period, ("wall".into(), "nanoseconds".into(), 1));
+        assert_eq!(profile.default_type, "wall");
+        assert_eq!(profile.program, "app \"x\"");
+        let first = rows.iter().map(|row| row.3).min().unwrap();
+        let last = rows.iter().map(|row| row.4).max().unwrap();
+        assert_eq!(profile.time_nanos, 1_700_000_000_123_456_789 + first as i64);
+        assert_eq!(profile.duration_nanos, (last - first) as i64);
+        // Where a call site is known, so is its place.
+        for (name, file, line) in profile.samples.iter().flat_map(|sample| &sample.stack) {
+            assert_eq!(*line > 0, !file.is_empty(), "{name} {file} {line}");
+            assert!(!["step", "größe"].contains(&name.as_str()) || *line > 0);
+        }
+    }
+}
+
+fn site(name: &'static str, own_args: &[&'static str], measures: Measures) -> Option<Arc<SiteInfo>> {
+    let own_args = own_args.iter().copied();
+    Some(Arc::new(SiteInfo {
+        name: name.into(),
+        file: "src/work.rs".into(),
+        line: 7,
+        arg_names: own_args.chain(measures.arg_names()).map(Into::into).collect(),
+        ..SiteInfo::default()
+    }))
+}
+
+/// A batch of one thread from (site, start, length, arguments), in the order of their ends; a tick
+/// is a nanosecond.
+fn batch(
+    sites: Vec<Option<Arc<SiteInfo>>>,
+    spans: &[(u32, u64, u64, &[ArgValue])],
+    dropped_spans: u64,
+) -> SpanBatch {
+    let thread = Some(Arc::new(ThreadInfo {
+        os_id: 5,
+        name: "main".into(),
+    }));
+    let catalog = Catalog {
+        sites: Arc::new(sites),
+        threads: Arc::new(vec![thread]),
+        ..Catalog::default()
+    };
+    let mut thread = ThreadBatch {
+        thread: ThreadId(0),
+        dropped_spans,
+        ..ThreadBatch::default()
+    };
+    for (span, &(site, start, length, args)) in (0..).zip(spans) {
+        thread.sites.push(SiteId(site));
+        thread.start_ticks.push(start);
+        thread.duration_ticks.push(length);
+        if !args.is_empty() {
+            thread.args.push(SpanArgs {
+                span,
+                values: args.to_vec(),
+            });
+        }
+    }
+    SpanBatch {
+        catalog: Arc::new(catalog),
+        threads: vec![thread],
+    }
+}
+
+/// A task that is polled twice by `worker` and waits in between: of 100 it runs 30, 10 of them in a
+/// scope of its poll. Another one is never polled, so nothing is known of it.
+#[test]
+fn what_tasks_wait_is_told_beside_what_they_run() {
+    let sites = vec![
+        site("worker", &[], Measures::NONE),
+        site("fetch", &[], Measures::NONE),
+        site("parse", &[], Measures::NONE),
+    ];
+    let spans: &[(u32, u64, u64, &[ArgValue])] = &[
+        (2, 10, 20, &[]),
+        (3, 95, 10, &[]),
+        (2, 95, 10, &[]),
+        (1, 0, 200, &[]),
+    ];
+    let mut batch = batch(sites, spans, 0);
+    let poll = |start_ticks, duration_ticks| TaskEvent {
+        task: 5,
+        site: SiteId(2),
+        start_ticks,
+        kind: TaskEventKind::Poll { duration_ticks },
+    };
+    let without = exported(std::slice::from_ref(&batch), &[]);
+    assert_eq!(without.type_names(), ["wall"]);
+    let thread = &mut batch.threads[0];
+    thread.task_events = vec![poll(10, 20), poll(95, 10)];
+    let life = |id, start_ticks| AsyncSpan {
+        id,
+        site: SiteId(2),
+        start_ticks,
+        duration_ticks: 100,
+    };
+    thread.async_spans = vec![life(5, 10), life(6, 0)];
+    let bytes = exported_bytes(&[batch], &[]);
+    keep("tasks.pb.gz", &bytes);
+    let profile = vor_fixtures::pprof::read(&bytes);
+    assert_eq!(profile.type_names(), ["wall", "wall_busy", "wall_idle"]);
+    assert_eq!(profile.default_type, "wall");
+    let of = |value, stack: &[&str]| {
+        let stack: Vec<String> = stack.iter().map(|&name| name.to_owned()).collect();
+        profile.sums(value).get(&stack).copied()
+    };
+    assert_eq!(of("wall_idle", &["fetch"]), Some(70));
+    assert_eq!(of("wall_busy", &["fetch"]), Some(0));
+    assert_eq!(of("wall_busy", &["worker", "fetch"]), Some(20));
+    assert_eq!(of("wall_busy", &["worker", "fetch", "parse"]), Some(10));
+    assert_eq!(of("wall_busy", &["worker"]), Some(170));
+    for sample in &profile.samples {
+        assert_eq!(sample.values[0], sample.values[1] + sample.values[2]);
+        assert_eq!(
+            sample.labels.contains_key("thread"),
+            sample.values[2] == 0,
+            "a task has none"
+        );
+    }
+}
+
+#[test]
+fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() {
+    let all = Measures::CPU.and(Measures::CPU_SPLIT).and(Measures::ALLOC);
+    let sites = vec![
+        site("outer", &[], all),
+        site("plain", &[], Measures::NONE),
+        site("inner", &["bytes"], all),
+    ];
+    let values = |values: &[u64]| values.iter().copied().map(ArgValue::U64).collect::<Vec<_>>();
+    // Off the processor 30 of 100; in the program 60 and in the kernel 10; three allocations of 300
+    // bytes, one given back.
+    let inner = values(&[9, 30, 60, 10, 3, 300, 1, 100]);
+    let outer = values(&[50, 400, 50, 10, 1_000, 2, 500]);
+    // A second inner one was never interrupted and allocated nothing.
+    let spans: [(u32, u64, u64, &[ArgValue]); 4] = [
+        (3, 20, 100, &inner),
+        (3, 130, 20, &[]),
+        (2, 15, 160, &[]),
+        (1, 0, 600, &outer),
+    ];
+    let bytes = exported_bytes(&[batch(sites, &spans, 4)], &["bytes"]);
+    keep("known.pb.gz", &bytes);
+    let profile = vor_fixtures::pprof::read(&bytes);
+    let types = [
+        ("wall", "nanoseconds"),
+        ("cpu", "nanoseconds"),
+        ("cpu_user", "nanoseconds"),
+        ("cpu_sys", "nanoseconds"),
+        ("off_cpu", "nanoseconds"),
+        ("alloc_objects", "count"),
+        ("alloc_bytes", "bytes"),
+    ];
+    assert_eq!(
+        profile.types,
+        types.map(|(name, unit)| (name.into(), unit.into()))
+    );
+    let by_name = |name: &str| {
+        let samples = profile
+            .samples
+            .iter()
+            .filter(|it| it.names().last() == Some(&name));
+        let values = samples.map(|sample| sample.values.clone());
+        values
+            .reduce(|a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
+            .unwrap()
+    };
+    // Of `inner` 120 on the clock and 70 + 20 on the processor; `plain` has measured nothing.
+    assert_eq!(by_name("inner"), [120, 90, 60, 10, 30, 3, 300]);
+    assert_eq!(by_name("plain"), [40, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(by_name("outer"), [440, 460, 340, 40, 20, 7, 700]);
+    assert_eq!(
+        profile.comments,
+        ["4 spans are missing: the ring of their thread was full"]
+    );
+}
+
+#[test]
+fn a_capture_has_only_the_types_that_it_measured() {
+    let spans: [(u32, u64, u64, &[ArgValue]); 1] = [(1, 0, 600, &[])];
+    let types = |measures| {
+        // The second call site was never recorded.
+        let sites = vec![site("a", &[], measures), site("b", &[], Measures::ALLOC)];
+        let profile = exported(&[batch(sites, &spans, 0)], &[]);
+        profile
+            .types
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(types(Measures::NONE), ["wall"]);
+    assert_eq!(types(Measures::CPU), ["wall", "cpu", "off_cpu"]);
+    assert_eq!(types(Measures::CPU_SPLIT), ["wall", "cpu", "cpu_user", "cpu_sys"]);
+    assert_eq!(types(Measures::ALLOC), ["wall", "alloc_objects", "alloc_bytes"]);
+}
+
+#[test]
+fn labels_are_of_the_span_and_of_what_runs_inside() {
+    let sites = vec![
+        site("request", &["route", "user"], Measures::NONE),
+        site("query", &["table", "user"], Measures::ALLOC),
+        site("row", &[], Measures::NONE),
+    ];
+    let text = |text: &str| ArgValue::Str(text.into());
+    let request = |route| [text(route), ArgValue::U64(7)];
+    let (first, second) = (request("/a"), request("/b"));
+    let mut query = vec![text("t"), text(""), ArgValue::U64(1), ArgValue::U64(64)];
+    query.extend([ArgValue::U64(0), ArgValue::U64(0)]);
+    let spans: [(u32, u64, u64, &[ArgValue]); 7] = [
+        (3, 2, 1, &[]),
+        (2, 1, 5, &query),
+        (1, 0, 10, &first),
+        (3, 22, 1, &[]),
+        (2, 21, 6, &query),
+        (1, 20, 10, &second),
+        (3, 40, 3, &[]),
+    ];
+    let batches = [batch(sites, &spans, 0)];
+    // A measure is no label, nor is what the exporter uses itself.
+    let profile = exported(
+        &batches,
+        &["route", "table", "absent", "alloc_bytes", "thread", "user"],
+    );
+    let mut found: Vec<_> = profile
+        .samples
+        .iter()
+        .map(|sample| {
+            let label = |name: &str| sample.labels.get(name).map_or("", String::as_str);
+            assert_eq!(label("thread"), "main");
+            let labels = ["route", "table", "user"].map(label).join(" ");
+            (sample.names().join(";"), labels, sample.values[0])
+        })
+        .collect();
+    found.sort_unstable();
+    let expected = [
+        ("request", "/a  7", 5),
+        ("request", "/b  7", 4),
+        ("request;query", "/a t 7", 4),
+        ("request;query", "/b t 7", 5),
+        ("request;query;row", "/a t 7", 1),
+        ("request;query;row", "/b t 7", 1),
+        ("row", "  ", 3),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(stack, labels, ns)| (stack.into(), labels.into(), ns))
+    );
+    // Without labels, both requests are one stack.
+    assert_eq!(exported(&batches, &[]).samples.len(), 4);
+}
+
+#[test]
+fn values_beyond_those_of_a_profile_are_bounded_and_damage_is_no_panic() {
+    let sites = vec![site("a", &[], Measures::ALLOC), None];
+    let huge = vec![ArgValue::U64(u64::MAX); 4];
+    let spans: [(u32, u64, u64, &[ArgValue]); 4] = [
+        (1, 0, u64::MAX, &huge),
+        (2, 5, 3, &huge),
+        (u32::MAX, 6, 1, &[]),
+        (1, u64::MAX, u64::MAX, &huge),
+    ];
+    let profile = exported(&[batch(sites, &spans, u64::MAX)], &["alloc_objects"]);
+    for value in profile.samples.iter().flat_map(|sample| &sample.values) {
+        assert!(*value >= 0);
+    }
+    assert!(profile.samples.iter().any(|sample| sample.names().contains(&"?")));
+    assert!(exported(&[], &[]).samples.is_empty());
+    let damaged = exported(&[views::damaged(3)], &["n"]);
+    assert_eq!(damaged.type_names(), ["wall"]);
+}
+
+#[test]
+fn a_profile_of_ones_own_has_what_was_added() {
+    let mut builder = ProfileBuilder::new(&[SampleType::INUSE_OBJECTS, SampleType::INUSE_BYTES]);
+    builder.set_period(&SampleType::new("space", "bytes"), 512 * 1024);
+    builder.set_time(1_700_000_000_000_000_000, 5);
+    builder.set_program("app");
+    builder.add_comment("a note");
+    assert!(builder.is_empty());
+    let frame = |name, line| Frame {
+        name,
+        file: "a.rs",
+        line,
+    };
+    builder.add(
+        [frame("main", 1), frame("load", 2)],
+        &[3, 4_096],
+        [("thread", "x")],
+    );
+    builder.add([frame("main", 1), frame("load", 9)], &[-1], []);
+    builder.add([], &[1, 2], []);
+    let mut bytes = Vec::new();
+    builder.write_gzipped(&mut bytes).unwrap();
+    keep("built.pb.gz", &bytes);
+    let profile = vor_fixtures::pprof::read(&bytes);
+    assert_eq!(profile.type_names(), ["inuse_objects", "inuse_bytes"]);
+    assert_eq!(profile.default_type, "inuse_objects");
+    assert_eq!(profile.period, ("space".into(), "bytes".into(), 524_288));
+    assert_eq!(profile.comments, ["a note"]);
+    let samples: Vec<_> = profile
+        .samples
+        .iter()
+        .map(|it| (it.stack.len(), &it.values[..]))
+        .collect();
+    assert_eq!(
+        samples,
+        [(2, &[3, 4_096][..]), (2, &[-1, 0][..]), (0, &[1, 2][..])]
+    );
+    assert_eq!(profile.samples[1].stack[1], ("load".into(), "a.rs".into(), 9));
+    let main = (vec!["main".to_owned(), "load".to_owned()], 4_096);
+    assert_eq!(profile.sums("inuse_bytes").remove(&main.0), Some(main.1));
+}

@@ -1,0 +1,103 @@
+//! What an export holds does not grow with the capture.
+#![cfg(feature = "parquet")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::sink::FrameSink;
+use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
+
+#[global_allocator]
+static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
+
+const SPANS_PER_BATCH: u64 = 50_000;
+
+fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
+    let first = number * SPANS_PER_BATCH;
+    let thread = ThreadBatch {
+        start_ticks: (first..first + SPANS_PER_BATCH).map(|i| 1000 * i).collect(),
+        duration_ticks: (first..first + SPANS_PER_BATCH).map(|i| i * 7919 % 997).collect(),
+        sites: (first..first + SPANS_PER_BATCH)
+            .map(|i| SiteId(1 + (i % 3) as u32))
+            .collect(),
+        args: (0..SPANS_PER_BATCH as u32)
+            .step_by(10)
+            .map(|span| SpanArgs {
+                span,
+                values: vec![
+                    ArgValue::U64(first + u64::from(span)),
+                    ArgValue::Str("some text".into()),
+                ],
+            })
+            .collect(),
+        ..ThreadBatch::default()
+    };
+    SpanBatch {
+        catalog: Arc::clone(catalog),
+        threads: vec![thread],
+    }
+}
+
+/// Returns how many bytes more than at its begin a sink held at once, given so many batches with a
+/// frame after every `per_frame`th.
+fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
+    let site = || {
+        Some(Arc::new(SiteInfo {
+            name: "a_call_site".into(),
+            ..SiteInfo::default()
+        }))
+    };
+    let catalog = Arc::new(Catalog {
+        sites: Arc::new(vec![site(), site(), site()]),
+        ..Catalog::default()
+    });
+    vor_fixtures::memory::peak_of(|| {
+        for number in 0..batches {
+            sink.accept_batch(&batch(&catalog, number)).unwrap();
+            if (number + 1) % per_frame == 0 {
+                let metrics = (0..20_000).map(|column| MetricValue {
+                    column,
+                    value: number as f64,
+                });
+                let frame = FrameSnapshot {
+                    catalog: Arc::clone(&catalog),
+                    index: number,
+                    end_ticks: number * 1_000_000,
+                    metrics: metrics.collect(),
+                    ..FrameSnapshot::default()
+                };
+                sink.accept_frame(&Arc::new(frame)).unwrap();
+            }
+        }
+        sink.finish().unwrap();
+    })
+}
+
+// One test, since all of a process share the count.
+#[test]
+fn an_export_of_six_times_the_spans_holds_no_more() {
+    let writer = std::io::sink;
+    let origin = Origin::default;
+    let spans =
+        |batches, per_frame| peak_bytes(SpanParquet::new(writer(), origin()).unwrap(), batches, per_frame);
+    let metrics = |batches| peak_bytes(MetricsParquet::new(writer(), origin()).unwrap(), batches, 1);
+    let sketches = |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
+    for (what, small, large, most) in [
+        ("spans", spans(4, 1), spans(24, 1), 64 << 20),
+        // A frame without an end holds as much as it may, whether it has a little more than that or
+        // twice as many spans.
+        ("spans of one frame", spans(22, 1000), spans(44, 1000), 160 << 20),
+        ("metrics", metrics(8), metrics(48), 32 << 20),
+        ("sketches", sketches(4), sketches(24), 16 << 20),
+    ] {
+        println!("{what}: {small} bytes, then {large}");
+        assert!(large < most, "{what}: {large} bytes");
+        assert!(
+            large < small + small / 4 + (1 << 20),
+            "{what}: {small} bytes, then {large}"
+        );
+    }
+}

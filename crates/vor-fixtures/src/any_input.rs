@@ -1,0 +1,183 @@
+//! Reads any bytes in every way, and checks what the readers promise of any input.
+//!
+//! The fuzz targets call these functions, and so do ordinary tests, with the committed corpus: an
+//! input that once failed is tested everywhere.
+
+use std::io::Cursor;
+
+use vor_capture::format::{Decoder, Header, v2};
+use vor_capture::reader::{Capture, Reader, Recovered};
+
+/// Frames that a target looks at; a small file can declare more than are worth the time.
+const MAX_FRAMES: u64 = 256;
+
+/// The streaming reader, by frame, by recovered frame and by event, and the decoder below it, fed
+/// in uneven pieces.
+pub fn reader(bytes: &[u8]) {
+    if let Ok(mut reader) = Reader::new(bytes) {
+        let mut frames = 0;
+        while let Ok(Some(frame)) = reader.next_frame() {
+            assert!(
+                frame.system.len() <= reader.columns().len(),
+                "a value without a column"
+            );
+            frames += 1;
+            if frames == MAX_FRAMES {
+                break;
+            }
+        }
+        check_losses(reader.damage(), bytes);
+    }
+    if let Ok(mut reader) = Reader::new(bytes) {
+        for _ in 0..MAX_FRAMES {
+            let Ok(Some(_)) = reader.next_recovered() else {
+                break;
+            };
+        }
+    }
+    if let Ok(mut reader) = Reader::new(bytes) {
+        for _ in 0..MAX_FRAMES {
+            let Ok(Some(_)) = reader.next_event() else { break };
+        }
+    }
+    let mut decoder = Decoder::new();
+    let piece = bytes.first().map_or(1, |byte| usize::from(*byte) + 1);
+    'pieces: for piece in bytes.chunks(piece) {
+        decoder.push(piece);
+        loop {
+            match decoder.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => break 'pieces,
+            }
+        }
+    }
+}
+
+/// The seeking reader: the last frame first, then all, their summaries, the batches, and every
+/// checksum.
+pub fn capture(bytes: &[u8]) {
+    let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
+        return;
+    };
+    let info = capture.info();
+    check_losses(&info.damage, bytes);
+    let frames = capture.frame_count();
+    if let Some(last) = frames.checked_sub(1) {
+        let _ = capture.frame(last);
+    }
+    let _ = capture.frame(frames);
+    for frame in capture.frames(0..MAX_FRAMES).flatten() {
+        for tree in &frame.threads {
+            for (i, span) in tree.spans.iter().enumerate() {
+                let subtree = span.subtree_len as usize;
+                assert!(
+                    subtree >= 1 && i + subtree <= tree.spans.len(),
+                    "a subtree ends behind its tree"
+                );
+                let _ = tree.args(span);
+            }
+        }
+    }
+    let recovered: Vec<_> = (0..frames.min(MAX_FRAMES))
+        .filter_map(|i| Some((i, capture.recovered(i).ok()?)))
+        .collect();
+    judge_summaries(&mut capture, &recovered, "fuzzed");
+    judge_backwards(bytes, &recovered);
+    if let Ok(batches) = capture.batches() {
+        for batch in batches.take(MAX_FRAMES as usize).flatten() {
+            for share in &batch.threads {
+                assert_eq!(share.start_ticks.len(), share.duration_ticks.len());
+                assert_eq!(share.start_ticks.len(), share.sites.len());
+            }
+        }
+    }
+    if let Ok(damage) = capture.verify() {
+        check_losses(&damage, bytes);
+    }
+}
+
+/// A capture that is read from its end gives the same frames.
+fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
+    let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
+        panic!("a capture is refused that was opened before");
+    };
+    let count = capture.frame_count().min(MAX_FRAMES);
+    let backwards = (0..count)
+        .rev()
+        .filter_map(|i| Some((i, capture.recovered(i).ok()?)));
+    let backwards: Vec<_> = backwards.collect();
+    assert_eq!(backwards.len(), forwards.len(), "frames that are there");
+    for ((i, found), (j, expected)) in backwards.iter().rev().zip(forwards) {
+        assert_eq!(i, j, "a frame that is there");
+        assert_eq!(found.lost_records, expected.lost_records, "frame {i}");
+        assert_eq!(found.frame.index, expected.frame.index, "frame {i}");
+        assert_eq!(found.frame.threads, expected.frame.threads, "frame {i}");
+    }
+}
+
+/// Every frame that could be read is summed up as it is, in its place. `what` the file is stands in
+/// what a failure says.
+pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
+    let count = capture.frame_count();
+    for from in [0, count / 2] {
+        let summaries: Vec<_> = capture.summaries(from).take(MAX_FRAMES as usize).collect();
+        let whole = (count - from).min(MAX_FRAMES);
+        assert_eq!(summaries.len() as u64, whole, "{what}: summaries");
+        for (i, recovered) in given {
+            let Some(found) = i.checked_sub(from).and_then(|at| summaries.get(at as usize)) else {
+                continue;
+            };
+            let Ok(found) = found else {
+                panic!("{what}: frame {i} can be read, and its summary says {found:?}");
+            };
+            let frame = &recovered.frame;
+            assert_eq!(
+                (found.index, found.start_ticks, found.end_ticks),
+                (frame.index, frame.start_ticks, frame.end_ticks),
+                "{what}: frame {i} from {from}"
+            );
+            assert_eq!(
+                (found.span_count, found.dropped_spans, found.merged_marks),
+                (frame.span_count, frame.dropped_spans, frame.merged_marks),
+                "{what}: frame {i} from {from}"
+            );
+            assert!(
+                found.lost_records == 0 || recovered.lost_records > 0,
+                "{what}: frame {i} from {from} is whole, and its summary has {} records lost",
+                found.lost_records
+            );
+        }
+    }
+}
+
+/// The headers of both versions; one of version 3 that decodes, encodes to the same bytes, unless a
+/// later recorder has put more into it.
+pub fn header(bytes: &[u8]) {
+    if let Ok(Some((header, len))) = Header::decode(bytes) {
+        let mut again = Vec::new();
+        header.encode(&mut again);
+        if again.len() == len {
+            assert_eq!(again, bytes[..len], "the header is written as it was read");
+        } else {
+            assert!(again.len() < len, "a header without all that is in one");
+            let decoded = Header::decode(&again).expect("a header that was just written");
+            assert_eq!(decoded, Some((header, again.len())), "the header is kept");
+        }
+    }
+    if let Ok(Some(header)) = v2::parse_header(bytes) {
+        assert!(header.len <= bytes.len(), "a header is longer than its file");
+        assert!(header.columns.len() <= bytes.len(), "more columns than bytes");
+    }
+}
+
+fn check_losses(damage: &vor_capture::reader::Damage, bytes: &[u8]) {
+    for loss in damage.losses.iter().chain(&damage.tail) {
+        let end = loss.offset.saturating_add(loss.bytes);
+        assert!(
+            end <= bytes.len() as u64,
+            "a loss behind the end of the file: {loss:?}"
+        );
+        assert!(!loss.reason.is_empty());
+    }
+}

@@ -1,0 +1,286 @@
+//! Captures made of numbers from a seed, and the frames that they should read back as.
+
+use std::sync::Arc;
+
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{
+    Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+
+use crate::random::Random;
+
+/// A capture's bytes, where its records begin, and what it holds.
+pub struct Made {
+    pub bytes: Vec<u8>,
+    /// Offsets of the records, and the file's length.
+    pub records: Vec<usize>,
+    pub frames: Vec<Arc<FrameSnapshot>>,
+    /// Where each frame's record ends in the file, and where its first record begins.
+    pub frame_ends: Vec<usize>,
+    pub spans: u64,
+    pub catalog: Arc<Catalog>,
+    /// Frames of the secondary set.
+    pub ticks_frames: u64,
+}
+
+pub fn catalog() -> Catalog {
+    let mut timeline = Timeline::default();
+    timeline.push(ClockSync {
+        ticks: 1000,
+        unix_ns: 1_700_000_000_000_000_000,
+        rate: 2 << RATE_BITS,
+        wall_ns: 1_700_000_000_000_000_000,
+    });
+    let site = |name: &str| {
+        Some(Arc::new(SiteInfo {
+            name: name.to_owned().into(),
+            file: "src/lib.rs".into(),
+            line: 7,
+            arg_names: vec!["n".into()],
+            ..SiteInfo::default()
+        }))
+    };
+    let thread = |name: &str| {
+        Some(Arc::new(ThreadInfo {
+            os_id: 11,
+            name: name.into(),
+        }))
+    };
+    let column = |name: &str, unit: &str, system| Column {
+        metric: MetricColumn {
+            name: name.into(),
+            unit: unit.into(),
+        },
+        system,
+    };
+    Catalog {
+        process: Arc::new(ProcessInfo {
+            pid: 5,
+            name: "made".into(),
+            recorder: "0.3.0".into(),
+        }),
+        timeline: Arc::new(timeline),
+        sites: Arc::new(["outer", "inner", "leaf"].map(site).to_vec()),
+        threads: Arc::new(["main", "worker"].map(thread).to_vec()),
+        columns: Arc::new(vec![
+            column("frame_ms", "ms", true),
+            column("loss", "nats", false),
+            column("memory_mb", "MB", true),
+        ]),
+        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
+        ..Catalog::default()
+    }
+}
+
+/// Begins a capture: the header, and everything that the catalog declares.
+fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
+    let header = Header {
+        file_id: random.next(),
+        pid: 5,
+        flags: 0,
+        start_unix_ns: 1_700_000_000_000_000_000,
+        start_ticks: 1000,
+    };
+    let mut encoder = Encoder::new(header);
+    let mut bytes = Vec::new();
+    encoder.header(&mut bytes);
+    for record in [
+        RecordRef::Process(&catalog.process),
+        RecordRef::Clock(&catalog.timeline.syncs()[0]),
+        RecordRef::Sites {
+            first: SiteId(1),
+            sites: &catalog.sites,
+        },
+        RecordRef::Threads {
+            first: ThreadId(0),
+            threads: &catalog.threads,
+        },
+        RecordRef::Columns {
+            first: 0,
+            columns: &catalog.columns,
+        },
+        RecordRef::FrameSets {
+            first: 0,
+            names: &catalog.frame_sets,
+        },
+    ] {
+        encoder.encode(record, &mut bytes);
+    }
+    (encoder, bytes)
+}
+
+/// Makes a capture of so many batches with up to `spread` spans of each thread, and no mark; its
+/// one frame has all of them.
+pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> Made {
+    let mut random = Random(seed);
+    let catalog = Arc::new(catalog());
+    let (mut encoder, mut bytes) = begin(&mut random, &catalog);
+    let mut builder = TreeBuilder::new(usize::MAX);
+    let mut now = 2000;
+    let mut reach: Option<(u64, u64)> = None;
+    for _ in 0..batches {
+        let threads = [0, 1].map(|thread| thread_batch(&mut random, thread, spread, &mut now));
+        for thread in &threads {
+            let spans = thread.start_ticks.iter().zip(&thread.duration_ticks);
+            let spans = spans.map(|(start, duration)| (*start, start + duration));
+            let messages = thread.messages.iter();
+            for (start, end) in spans.chain(messages.map(|message| (message.ticks, message.ticks))) {
+                let (first, last) = reach.unwrap_or((start, end));
+                reach = Some((first.min(start), last.max(end)));
+            }
+        }
+        let batch = SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: threads.into(),
+        };
+        builder.add_batch(&batch);
+        encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+    }
+    let trees = builder.finish();
+    let (start_ticks, end_ticks) = reach.unwrap();
+    let frame = FrameSnapshot {
+        catalog: Arc::clone(&catalog),
+        start_ticks,
+        end_ticks,
+        span_count: trees.span_count,
+        threads: trees.threads,
+        ..FrameSnapshot::default()
+    };
+    if close {
+        encoder.close(&catalog, &mut bytes);
+    }
+    Made {
+        records: record_offsets(&bytes),
+        bytes,
+        frame_ends: Vec::new(),
+        spans: frame.span_count,
+        frames: vec![Arc::new(frame)],
+        catalog,
+        ticks_frames: 0,
+    }
+}
+
+/// Returns where the records of a capture begin, and its length.
+fn record_offsets(bytes: &[u8]) -> Vec<usize> {
+    let (_, mut at) = Header::decode(bytes).unwrap().unwrap();
+    let mut offsets = Vec::new();
+    while at < bytes.len() {
+        offsets.push(at);
+        at += 4 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    }
+    offsets.push(bytes.len());
+    offsets
+}
+
+/// Makes a capture of `frames` frames with up to `spread` spans each.
+pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
+    let mut random = Random(seed);
+    let catalog = Arc::new(catalog());
+    let (mut encoder, mut bytes) = begin(&mut random, &catalog);
+    let mut made = Made {
+        bytes: Vec::new(),
+        records: Vec::new(),
+        frames: Vec::new(),
+        frame_ends: Vec::new(),
+        spans: 0,
+        catalog: Arc::clone(&catalog),
+        ticks_frames: 0,
+    };
+    let mut now = 2000;
+    for index in 0..frames as u64 {
+        let start_ticks = now;
+        let mut builder = TreeBuilder::new(usize::MAX);
+        for _ in 0..1 + random.below(2) {
+            let batch = SpanBatch {
+                catalog: Arc::clone(&catalog),
+                threads: vec![
+                    thread_batch(&mut random, 0, spread, &mut now),
+                    thread_batch(&mut random, 1, spread, &mut now),
+                ],
+            };
+            builder.add_batch(&batch);
+            encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+        }
+        now += 10;
+        let trees = builder.finish();
+        made.spans += trees.span_count;
+        let metrics = vec![
+            MetricValue {
+                column: 0,
+                value: (now - start_ticks) as f64 / 1e6,
+            },
+            MetricValue {
+                column: 1,
+                value: f64::from_bits(random.next()),
+            },
+        ];
+        let frame = FrameSnapshot {
+            catalog: Arc::clone(&catalog),
+            index,
+            frame_set: 0,
+            start_ticks,
+            end_ticks: now,
+            metrics,
+            dropped_spans: trees.dropped_spans,
+            merged_marks: 0,
+            span_count: trees.span_count,
+            threads: trees.threads,
+        };
+        encoder.encode(RecordRef::Frame(&frame), &mut bytes);
+        made.frame_ends.push(bytes.len());
+        made.frames.push(Arc::new(frame));
+        if index % 3 == 0 {
+            let physics = FrameSnapshot {
+                index: index / 3,
+                frame_set: 1,
+                start_ticks,
+                end_ticks: now,
+                ..FrameSnapshot::default()
+            };
+            made.ticks_frames += 1;
+            encoder.encode(RecordRef::Frame(&physics), &mut bytes);
+        }
+    }
+    if close {
+        encoder.close(&catalog, &mut bytes);
+    }
+    made.records = record_offsets(&bytes);
+    made.bytes = bytes;
+    made
+}
+
+/// Spans in order of ending: leaves, now and then one around the last few.
+pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
+    let mut batch = ThreadBatch {
+        thread: ThreadId(thread),
+        ..ThreadBatch::default()
+    };
+    let mut open = *now;
+    for span in 0..random.below(spread + 1) as u32 {
+        let parent = random.below(4) == 0;
+        let start = if parent { open } else { *now + 3 };
+        *now = *now + 5 + random.below(900) as u64;
+        batch.start_ticks.push(start);
+        batch.duration_ticks.push(*now - start);
+        batch.sites.push(SiteId(if parent { 1 } else { 2 + span % 2 }));
+        if parent {
+            open = *now + 1;
+        }
+        if span % 5 == 0 {
+            batch.args.push(SpanArgs {
+                span,
+                values: vec![ArgValue::U64(random.next())],
+            });
+        }
+    }
+    if random.below(8) == 0 {
+        batch.messages.push(Message {
+            ticks: *now,
+            text: format!("message {}", random.below(100)).into(),
+        });
+    }
+    batch
+}

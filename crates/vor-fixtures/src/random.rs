@@ -1,0 +1,24 @@
+//! Numbers that look random and are the same in every run.
+
+/// A small generator (splitmix64) whose state can be printed, so that a case that fails can be
+/// named.
+pub struct Random(pub u64);
+
+impl Random {
+    /// Returns the next number.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator that never ends is no help here"
+    )]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Returns a number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+}

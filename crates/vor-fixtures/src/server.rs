@@ -1,0 +1,200 @@
+//! An HTTP server on the loopback address that keeps what it is sent, and answers as it is told.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// How the server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// With this status line's rest, and these headers.
+    Status(&'static str, &'static str),
+    /// Reads the request and says nothing.
+    Stall,
+    /// Closes while there is something to read, which resets the connection.
+    Reset,
+}
+
+pub const FINE: Mode = Mode::Status("200 OK", "");
+
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub query: BTreeMap<String, String>,
+    /// By name in lower case.
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    /// Whether it was answered with a success.
+    pub was_taken: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    requests: Vec<Request>,
+    /// Connections, of which some had no request that was read.
+    attempts: u64,
+    /// Kept open for ever.
+    stalled: Vec<TcpStream>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub url: String,
+    mode: Arc<Mutex<Mode>>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Server {
+    pub fn start(mode: Mode) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            mode: Arc::new(Mutex::new(mode)),
+            shared: Arc::default(),
+        };
+        let ours = server.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let ours = ours.clone();
+                // A client that goes away is no failure of the server.
+                std::thread::spawn(move || ours.serve(stream.unwrap()).unwrap_or_default());
+            }
+        });
+        server
+    }
+
+    pub fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.lock().unwrap().requests.clone()
+    }
+
+    pub fn taken(&self) -> Vec<Request> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.was_taken);
+        requests
+    }
+
+    pub fn attempts(&self) -> u64 {
+        self.shared.lock().unwrap().attempts
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        loop {
+            let mut peeked = [0];
+            if stream.peek(&mut peeked)? == 0 {
+                return Ok(());
+            }
+            let mode = self.mode.lock().unwrap().clone();
+            self.shared.lock().unwrap().attempts += 1;
+            if mode == Mode::Reset {
+                return Ok(());
+            }
+            let mut request = read(&mut stream)?;
+            let Mode::Status(status, headers) = mode else {
+                let mut shared = self.shared.lock().unwrap();
+                shared.requests.push(request);
+                shared.stalled.push(stream);
+                return Ok(());
+            };
+            request.was_taken = status.starts_with("200");
+            self.shared.lock().unwrap().requests.push(request);
+            let answer = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: 5\r\n\r\nsaid.");
+            stream.write_all(answer.as_bytes())?;
+        }
+    }
+}
+
+fn read(stream: &mut TcpStream) -> io::Result<Request> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("a head of text");
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().expect("a request line").split(' ');
+    let mut request = Request {
+        method: words.next().expect("a method").to_owned(),
+        ..Request::default()
+    };
+    let target = words.next().expect("a target");
+    assert_eq!(words.next(), Some("HTTP/1.1"));
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    request.path = path.to_owned();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        request.query.insert(name.to_owned(), decoded(value));
+    }
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        request
+            .headers
+            .insert(name.to_lowercase(), value.trim().to_owned());
+    }
+    if request.headers.contains_key("transfer-encoding") {
+        panic!("a length was expected, so that servers know at once how much there is");
+    }
+    let length = request
+        .headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().unwrap());
+    request.body = vec![0; length];
+    stream.read_exact(&mut request.body)?;
+    Ok(request)
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next().unwrap(), rest.next().unwrap()];
+                u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads a form: the file name and the content of each part, by its name.
+pub fn form(request: &Request) -> BTreeMap<String, (String, Vec<u8>)> {
+    let kind = &request.headers["content-type"];
+    let boundary = kind
+        .strip_prefix("multipart/form-data; boundary=")
+        .expect("a form");
+    let delimiter = format!("\r\n--{boundary}");
+    // The first delimiter stands at the very begin.
+    let body = [b"\r\n", request.body.as_slice()].concat();
+    let mut ends = Vec::new();
+    for at in 0..body.len() {
+        if body[at..].starts_with(delimiter.as_bytes()) {
+            ends.push(at);
+        }
+    }
+    assert_eq!(&body[ends[ends.len() - 1] + delimiter.len()..], b"--\r\n");
+    let mut parts = BTreeMap::new();
+    for pair in ends.windows(2) {
+        let part = &body[pair[0] + delimiter.len() + 2..pair[1]];
+        let head_end = part.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = std::str::from_utf8(&part[..head_end]).unwrap();
+        let quoted = |name: &str| {
+            let from = head.split_once(&format!("; {name}=\"")).expect(name).1;
+            from.split_once('"').unwrap().0.to_owned()
+        };
+        assert!(head.starts_with("Content-Disposition: form-data;"), "{head}");
+        let content = part[head_end + 4..].to_vec();
+        assert!(
+            parts
+                .insert(quoted("name"), (quoted("filename"), content))
+                .is_none()
+        );
+    }
+    parts
+}

@@ -1,0 +1,93 @@
+//! The protobuf wire format, read.
+
+/// The value of a field, as it stands on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field<'a> {
+    Varint(u64),
+    Fixed(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Field<'a> {
+    pub fn number(&self) -> u64 {
+        match self {
+            Self::Varint(number) | Self::Fixed(number) => *number,
+            Self::Bytes(_) => panic!("a number was expected"),
+        }
+    }
+
+    pub fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Varint(_) | Self::Fixed(_) => panic!("bytes were expected"),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..70).step_by(7) {
+        let (&byte, rest) = bytes.split_first().expect("a varint");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+    panic!("a varint of more than ten bytes");
+}
+
+/// Takes a message apart.
+pub fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Varint(varint(&mut bytes)),
+            1 => {
+                let (number, rest) = bytes.split_first_chunk().expect("8 bytes");
+                bytes = rest;
+                Field::Fixed(u64::from_le_bytes(*number))
+            }
+            5 => {
+                let (number, rest) = bytes.split_first_chunk().expect("4 bytes");
+                bytes = rest;
+                Field::Fixed(u64::from(u32::from_le_bytes(*number)))
+            }
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (field, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(field)
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, field));
+    }
+    fields
+}
+
+/// Returns the only field of a number, or 0.
+pub fn one(fields: &[(u64, Field<'_>)], number: u64) -> u64 {
+    let mut of = fields.iter().filter(|(field, _)| *field == number);
+    let value = of.next().map_or(0, |(_, field)| field.number());
+    assert!(of.next().is_none(), "field {number} is there twice");
+    value
+}
+
+/// Returns the messages of a field, taken apart.
+pub fn messages<'a>(of: &[(u64, Field<'a>)], number: u64) -> Vec<Vec<(u64, Field<'a>)>> {
+    let of = of.iter().filter(|(field, _)| *field == number);
+    of.map(|(_, field)| fields(field.bytes())).collect()
+}
+
+/// Returns the bytes of a field that is there at most once.
+pub fn bytes<'a>(of: &[(u64, Field<'a>)], number: u64) -> &'a [u8] {
+    let mut of = of.iter().filter(|(field, _)| *field == number);
+    of.next().map_or(&[], |(_, field)| field.bytes())
+}
+
+/// Returns the text of a field that is there at most once.
+pub fn text(of: &[(u64, Field<'_>)], number: u64) -> String {
+    String::from_utf8(bytes(of, number).to_vec()).expect("UTF-8")
+}
