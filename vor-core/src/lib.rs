@@ -11,55 +11,44 @@
 )]
 
 pub(crate) mod sync;
-#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-mod js;
-pub(crate) mod switch;
+mod os;
 pub mod clock;
 pub mod cpu;
-pub(crate) mod tap;
-pub(crate) mod nvtx;
-pub mod callsite;
-pub mod args;
-mod ring;
-pub mod thread;
-pub mod scope;
-pub mod task;
-pub mod future;
-pub mod flow;
-#[cfg(feature = "tracing")]
-pub mod traced;
-#[cfg(feature = "tracing-layer")]
-pub mod layer;
-#[cfg(feature = "tracing")]
-pub mod subscriber;
-mod macros;
 pub mod alloc;
+mod hot;
 pub mod metrics;
-pub mod stats;
-mod variables;
-pub mod config;
-pub mod drain;
-pub mod calibrate;
-pub mod system;
 mod gpu;
-pub mod sink;
-pub mod reader;
+pub mod drain;
+mod sinks;
+mod bridges;
+pub mod stats;
 
+#[cfg(feature = "tracing-layer")]
+pub use bridges::layer;
+pub use bridges::reader;
+#[cfg(feature = "tracing")]
+pub use bridges::{subscriber, tracing_in as traced};
+pub use drain::{calibrate, config};
+pub use hot::{args, callsite, flow, future, scope, task, thread};
+pub use os::system;
 pub use vor_capture::model::{batch, catalog, frame, measures as measure};
 pub use vor_capture::{Error, error, format};
 pub use vor_export as export;
+
+/// The sinks, by the name that users of vor know.
+pub mod sink {
+    #[cfg(feature = "puffin")]
+    pub use crate::bridges::puffin;
+    pub use crate::sinks::*;
+}
 
 /// What the macros expand to, and what the facade reports with. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__vor_call_site as call_site;
-    pub use crate::args::Arg;
-    pub use crate::callsite::CallSite;
     pub use crate::cpu::{
         init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source, user_sys_ns,
     };
-    pub use crate::drain::report::line as report_line;
-    pub use crate::future::ProfiledFuture;
     #[cfg(all(
         any(
             all(feature = "cuda", any(target_os = "linux", windows)),
@@ -67,7 +56,11 @@ pub mod __private {
         ),
         not(feature = "off")
     ))]
-    pub use crate::gpu::chosen::Cards;
-    pub use crate::scope::message;
-    pub use crate::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
+    pub use crate::gpu::cards::Cards;
+    pub use crate::hot::args::Arg;
+    pub use crate::hot::callsite::CallSite;
+    pub use crate::hot::future::ProfiledFuture;
+    pub use crate::hot::scope::message;
+    pub use crate::hot::scope::{CpuScope, PhaseChain, Scope, open, open_cpu, open_with};
+    pub use crate::os::report::line as report_line;
 }

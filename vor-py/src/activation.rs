@@ -19,7 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use vor_core::callsite::CallSite;
-use vor_core::scope::loose::{self, ArgWords, LooseScope};
+use vor_core::scope::manual::{self, ArgWords, LooseScope};
 
 use crate::object::{Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held};
 use crate::open;
@@ -191,8 +191,8 @@ impl Span {
         };
         let height = open::height();
         let (scope, args) = match values {
-            None => (loose::begin(site), ArgWords::default()),
-            Some(values) => loose::begin_with(site, |put| {
+            None => (manual::begin(site), ArgWords::default()),
+            Some(values) => manual::begin_with(site, |put| {
                 values.iter().for_each(|value| put(value.word()));
             }),
         };

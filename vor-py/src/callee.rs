@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use vor_core::scope::loose;
+use vor_core::scope::manual;
 
 use crate::monitor::MIN_TICKS;
 use crate::open;
@@ -20,7 +20,7 @@ pub(crate) fn begin(called: &Bound<'_, PyAny>) {
             name,
             ..Place::default()
         });
-        open::push(open::call_key(&raw const KEY), loose::begin(site));
+        open::push(open::call_key(&raw const KEY), manual::begin(site));
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use vor_core::scope::loose;
+use vor_core::scope::manual;
 
 use crate::codes::{self, Code};
 use crate::object::{PyVectorcall_Call, TypeCell, none, offsets};
@@ -122,7 +122,7 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
             args,
             ..
         }) if args.is_empty() => {
-            open::push(open::call_key(code), loose::begin(site));
+            open::push(open::call_key(code), manual::begin(site));
             true
         }
         Some(Code { site: None, .. }) => false,
@@ -150,7 +150,7 @@ pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
                 None => open::call_key(code),
                 Some(_) => open::resumed_key(code),
             };
-            open::push(key, loose::begin(site));
+            open::push(key, manual::begin(site));
             true
         }
         Some(Code { site: None, .. }) => false,
@@ -176,13 +176,13 @@ unsafe fn begin_slowly(code: *mut ffi::PyObject) -> bool {
             ..
         })) => {
             if args.is_empty() {
-                open::push(key, loose::begin(site));
+                open::push(key, manual::begin(site));
             } else {
                 // Reading them may run code of the program, which may change what is known of this
                 // code.
                 let names = args.to_vec();
                 let values = arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
-                let (begun, words) = loose::begin_with(site, |put| {
+                let (begun, words) = manual::begin_with(site, |put| {
                     values.iter().for_each(|value| put(value.word()));
                 });
                 open::push_with(key, begun, words);

@@ -19,7 +19,7 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vor_core::scope::loose::{self, ArgWords, LooseScope};
+use vor_core::scope::manual::{self, ArgWords, LooseScope};
 
 /// Set in a key where the entry is a block and not a call; objects lie at multiples of 8.
 const BLOCK: usize = 1;
@@ -79,7 +79,7 @@ thread_local! {
     static STACK: UnsafeCell<Stack> = {
         // The first thing on a thread may be the end of a call that began before recording. The
         // recorder's own thread-local must come before this one nonetheless.
-        loose::attach_thread();
+        manual::attach_thread();
         UnsafeCell::new(Stack::default())
     };
 }

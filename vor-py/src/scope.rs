@@ -24,7 +24,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use vor_core::callsite::{CallSite, MAX_ARGS};
-use vor_core::scope::loose;
+use vor_core::scope::manual;
 
 use crate::object::{
     PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise, text,
@@ -482,9 +482,9 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     unsafe {
         let scope = &*object.cast::<Object>();
         match &scope.args {
-            None => open::push(key, loose::begin(scope.site)),
+            None => open::push(key, manual::begin(scope.site)),
             Some(values) => {
-                let (begun, words) = loose::begin_with(scope.site, |put| {
+                let (begun, words) = manual::begin_with(scope.site, |put| {
                     values.iter().for_each(|value| put(value.word()));
                 });
                 open::push_with(key, begun, words);

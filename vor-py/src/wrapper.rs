@@ -19,7 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use vor_core::callsite::CallSite;
 use vor_core::drain;
-use vor_core::scope::loose;
+use vor_core::scope::manual;
 
 use crate::activation;
 use crate::object::{
@@ -199,7 +199,7 @@ unsafe extern "C" fn call(
             return (wrapper.inner)(wrapper.function, args, count, keywords);
         }
         let height = open::height();
-        let scope = loose::begin(wrapper.site);
+        let scope = manual::begin(wrapper.site);
         let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
         if open::height() != height {
             open::end_above(height);
@@ -222,7 +222,7 @@ unsafe extern "C" fn call_with(
             return (wrapper.inner)(wrapper.function, args, count, keywords);
         }
         let height = open::height();
-        let (scope, words) = loose::begin_with(wrapper.site, |put| {
+        let (scope, words) = manual::begin_with(wrapper.site, |put| {
             for value in arguments(wrapper, args, count, keywords) {
                 put(value.word());
             }

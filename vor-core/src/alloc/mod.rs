@@ -15,7 +15,7 @@
 //! | [`exact`](TrackingAllocator::exact) | and additions by stack | 4 bytes per object, in steps of the allocator below |
 //!
 //! What [`untracked`] runs is not counted, and nor is what vor allocates itself: a thread that is
-//! busy with vor (see [`thread`](crate::thread)) is untracked.
+//! busy with vor (see [`thread`](crate::hot::thread)) is untracked.
 
 mod allocator;
 mod local;

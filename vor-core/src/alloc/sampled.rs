@@ -20,9 +20,10 @@ use rustc_hash::FxBuildHasher;
 use super::local::Local;
 use super::lock::Lock;
 use super::{HEAP, stacks};
+use crate::clock;
+use crate::hot::thread;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU8;
-use crate::{clock, thread};
 
 /// An object that has a sample and is alive.
 #[derive(Clone, Copy, Debug)]

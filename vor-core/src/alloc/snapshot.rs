@@ -7,8 +7,9 @@ use rustc_hash::FxBuildHasher;
 use super::local::{self, live_by_stack};
 use super::sampled::{self, Sample};
 use super::{EXACT, HEAP, stacks};
+use crate::clock;
+use crate::hot::{callsite, thread};
 use crate::sync::Ordering;
-use crate::{callsite, clock, thread};
 
 pub use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack};
 

@@ -274,7 +274,7 @@ fn wall_ns() -> i64 {
 
 /// The standard library has no clocks in browsers.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-use crate::js::wall_ns;
+use crate::os::js::wall_ns;
 
 /// Reads the clocks that other recorders of the same system count from; `None` where it has no such
 /// clocks.
@@ -372,7 +372,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
-        crate::config::Config::new().capture(&path).enable();
+        crate::drain::config::Config::new().capture(&path).enable();
         assert!(!is_hardware());
         let around = ticks();
         let mut inside = Vec::new();
@@ -381,18 +381,18 @@ mod tests {
             let begin = ticks();
             {
                 profile_scope!("inner", n = n, text = "text");
-                let _named = crate::scope::scope("named");
+                let _named = crate::hot::scope::scope("named");
                 let mut phases = profile_phase!("first");
                 profile_phase!(phases, "second");
                 message!("at {n}");
-                let open = crate::thread::open_scopes();
+                let open = crate::hot::thread::open_scopes();
                 assert_eq!(open[0].scopes.len(), 4);
                 assert!(open[0].scopes.iter().all(|scope| scope.start_ticks >= around));
             }
             inside.push(ticks() - begin);
         }
         // Open while recording is switched off, and recorded still.
-        let open = crate::scope::scope("open");
+        let open = crate::hot::scope::scope("open");
         drain::disable();
         drop(open);
         drain::start_without_sinks();
@@ -400,7 +400,7 @@ mod tests {
         let around = ticks() - around;
         assert_eq!(drain::close_capture(), Some(path.clone()));
 
-        let mut capture = crate::reader::Capture::open(&path).unwrap();
+        let mut capture = crate::bridges::reader::Capture::open(&path).unwrap();
         let frame = capture.frame(0).unwrap();
         let spans = &frame.threads[0].spans;
         let named = |name: &str| {
@@ -417,6 +417,6 @@ mod tests {
         let outer = named("outer");
         assert!(outer.iter().zip(&inside).all(|(outer, inside)| outer >= inside));
         assert!(outer.iter().sum::<u64>() <= around);
-        assert_eq!(crate::scope::backward_ticks(), 0);
+        assert_eq!(crate::hot::scope::backward_ticks(), 0);
     }
 }

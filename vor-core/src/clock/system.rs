@@ -29,7 +29,7 @@ pub(super) fn ticks() -> u64 {
     use crate::sync::global::AtomicU64;
 
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let ticks = crate::js::now_ns().max(NEXT.load(Ordering::Relaxed));
+    let ticks = crate::os::js::now_ns().max(NEXT.load(Ordering::Relaxed));
     NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::rseq::Word;
 use super::{NOT_READ, Reading, rate, read, thread_clock};
 use crate::clock;
-use crate::drain::report;
+use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 

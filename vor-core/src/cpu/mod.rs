@@ -48,8 +48,14 @@ mod rseq;
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 )))]
-#[path = "no_rseq.rs"]
-mod rseq;
+mod no_rseq;
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+)))]
+use no_rseq as rseq;
 mod thread_clock;
 
 use std::cell::Cell;

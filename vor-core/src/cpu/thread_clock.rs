@@ -6,14 +6,17 @@
 //! | program and kernel | `getrusage` | `thread_info` | `GetThreadTimes` | – |
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
-#[path = "thread_clock_unix.rs"]
-mod platform;
+mod unix;
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
+use unix as platform;
 #[cfg(windows)]
-#[path = "thread_clock_windows.rs"]
-mod platform;
+mod windows;
+#[cfg(windows)]
+use windows as platform;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
-#[path = "thread_clock_none.rs"]
-mod platform;
+mod none;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+use none as platform;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) use platform::system_ns;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::args;
 use crate::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use crate::callsite::Words;
 use crate::catalog::SiteId;
-use crate::ring::{
+use crate::hot::args;
+use crate::hot::callsite::Words;
+use crate::hot::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
 

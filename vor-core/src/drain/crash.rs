@@ -25,13 +25,14 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::time::Duration;
 
+use super::ending;
 use crate::catalog::SiteId;
+use crate::clock;
 use crate::format::NoteWriter;
+use crate::hot::{callsite, thread};
+use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32};
-use crate::{callsite, clock, thread};
-
-use super::{ending, report, signals};
 
 /// Panics that leave a note; a program that panics all the time must not fill its disk.
 const MOST_PANIC_NOTES: u32 = 16;

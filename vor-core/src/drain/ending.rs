@@ -30,11 +30,12 @@ use std::io;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
+use super::{crash, exit, fork, process_detach};
+use crate::drain;
+use crate::hot::{callsite, record_state, thread};
+use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use crate::{callsite, drain, switch, thread};
-
-use super::{alone, crash, exit, fork, report, signals};
 
 const CRASHES: [libc::c_int; 5] = [
     libc::SIGSEGV,
@@ -240,9 +241,9 @@ fn start_thread() {
 /// signal does not.
 fn end(signal: libc::c_int) {
     // What other threads record from now on would only be in the way.
-    let were_open = alone::was_open(callsite::is_open) && {
-        switch::set(false);
-        alone::were_open()
+    let were_open = process_detach::was_open(callsite::is_open) && {
+        record_state::set(false);
+        process_detach::were_open()
     };
     if !were_open {
         RUNS_ON.store(true, Ordering::Release);

@@ -8,24 +8,24 @@
 
 use std::sync::Arc;
 
+use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
+use super::marks::{Mark, Marks};
+use super::sampler::FrameSampler;
+use super::{count_only, heap};
 use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
-use crate::callsite::{self, Words};
 use crate::catalog::{Catalog, Column, ProcessInfo, SiteId};
 use crate::clock::{self, Synchroniser, Timeline};
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::gpu::GpuRows;
+use crate::hot::callsite::{self, Words};
+use crate::hot::record_state;
+use crate::hot::ring::Slot;
+use crate::hot::sums::{self, Rate};
+use crate::hot::thread::{self, SiteSums, ThreadState};
 use crate::metrics::{self, Taken};
-use crate::ring::Slot;
-use crate::sink::Outputs;
-use crate::stats::{self, Rate, ScopeStats, StatsBuilder, ThreadStats};
-use crate::switch;
-use crate::system::machine;
-use crate::thread::{self, SiteSums, ThreadState};
-
-use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
-use super::marks::{Mark, Marks};
-use super::sampler::FrameSampler;
-use super::{heap, skim};
+use crate::os::system::machine;
+use crate::sinks::Outputs;
+use crate::stats::{ScopeStats, StatsBuilder, ThreadStats};
 
 /// A thread as the worker sees it.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     pub(super) fn scope_stats(&mut self) -> Vec<ScopeStats> {
-        if switch::counts_scopes() {
+        if record_state::counts_scopes() {
             return self.counted();
         }
         self.statistics
@@ -207,7 +207,7 @@ impl Engine {
         self.learn_sites();
         let rate = Rate::of(&self.catalog.timeline, self.start_ticks, clock::ticks());
         let sums = sites.iter().map(|(&site, sums)| (site, &**sums));
-        stats::rows(sums, &self.catalog, rate)
+        sums::rows(sums, &self.catalog, rate)
     }
 
     /// Compares the clock with the system's, when it is time for that.
@@ -221,9 +221,9 @@ impl Engine {
     /// that is due.
     fn review_switch(&mut self, now_ticks: u64) {
         let passed_ns = clock::approximate_ns(now_ticks.saturating_sub(self.reviewed_ticks));
-        if passed_ns > 1_000_000_000 || switch::is_review_due() {
+        if passed_ns > 1_000_000_000 || record_state::is_review_due() {
             self.reviewed_ticks = now_ticks;
-            switch::review();
+            record_state::review();
         }
     }
 
@@ -377,7 +377,7 @@ impl Engine {
         for source in &mut self.sources {
             let (texts, interner) = (&mut source.texts, &mut self.interner);
             let take = |slots: &[Slot]| {
-                let passed = skim::skim(slots, limit_ticks, texts, interner, &mut spans);
+                let passed = count_only::skim(slots, limit_ticks, texts, interner, &mut spans);
                 slots_passed += passed;
                 passed
             };

@@ -2,7 +2,7 @@
 //! flushed at a panic.
 //!
 //! A normal exit runs the C library's list. On Windows `std::process::exit` passes that by; see
-//! [`alone`].
+//! [`detach`](crate::os::detach).
 
 #![cfg_attr(
     any(unix, windows),
@@ -18,13 +18,17 @@ use super::engine::Engine;
 #[cfg(unix)]
 use super::lock_engine_within;
 #[cfg(any(unix, windows))]
-use super::{alone, lock_engine, pass, printing, signals};
+use super::{lock_engine, pass, printing, process_detach};
+#[cfg(any(unix, windows))]
+use crate::gpu;
+#[cfg(any(unix, windows))]
+use crate::hot::{record_state, thread};
+#[cfg(any(unix, windows))]
+use crate::os::{detach, signals};
 #[cfg(unix)]
-use crate::sink::file;
+use crate::sinks::file;
 #[cfg(any(unix, windows))]
 use crate::sync::{Ordering, global::AtomicBool};
-#[cfg(any(unix, windows))]
-use crate::{gpu, switch, thread};
 
 /// Whether the end has been dealt with. Set by who does, with the engine locked.
 #[cfg(any(unix, windows))]
@@ -66,7 +70,7 @@ fn at_exit() {
     // does not unwind.
     unsafe { atexit(callback) };
     #[cfg(windows)]
-    alone::watch();
+    detach::watch(finish_quietly);
 }
 
 #[cfg(not(any(unix, windows)))]
@@ -83,12 +87,12 @@ pub(super) fn finish_quietly() {
 /// one. Of a process's last thread, only those sinks are finished that need no other.
 #[cfg(any(unix, windows))]
 fn finish() {
-    let is_alone = alone::is_last_thread();
-    if is_alone && !alone::is_possible() {
-        alone::end_without_a_word();
+    let is_alone = detach::is_last_thread();
+    if is_alone && !process_detach::is_possible() {
+        process_detach::end_without_a_word();
         return;
     }
-    if thread::is_busy() || switch::is_forked() || HAS_ENDED.load(Ordering::SeqCst) {
+    if thread::is_busy() || record_state::is_forked() || HAS_ENDED.load(Ordering::SeqCst) {
         return;
     }
     #[cfg(unix)]
@@ -133,7 +137,7 @@ pub(super) fn finish_files(bound: Duration) {
             return;
         };
         // An exit that was under way has ended them.
-        if switch::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
+        if record_state::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
             return;
         }
         if let Some(engine) = &mut *engine {

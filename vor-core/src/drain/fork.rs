@@ -29,7 +29,8 @@ mod unix {
 
     use super::super::marks::Marks;
     use super::super::{EngineGuard, FRAME_SETS, MARKS, SETTINGS, lock_engine, locked, worker};
-    use crate::{callsite, gpu, metrics, switch, thread};
+    use crate::hot::{callsite, record_state, thread};
+    use crate::{gpu, metrics};
 
     /// All locks, in the order in which they were taken.
     struct Held {
@@ -137,7 +138,7 @@ mod unix {
 
     unsafe extern "C" fn in_child() {
         let Some(mut held) = take() else {
-            switch::set_off_for_fork();
+            record_state::set_off_for_fork();
             return;
         };
         // Its sinks hold the parent's files and unwritten buffers.
@@ -152,6 +153,6 @@ mod unix {
         super::super::WAITING.store(0, crate::sync::Ordering::SeqCst);
         // What the parent recorded since its last mark is in the parent's next frame.
         thread::while_busy(metrics::forget);
-        switch::set_forked(true);
+        record_state::set_forked(true);
     }
 }

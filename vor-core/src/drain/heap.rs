@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
+use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
 use crate::{alloc, clock};
-
-use super::report;
 
 /// Nanoseconds from one snapshot to the next; 0 means that nobody asked. Written by `start`, read
 /// by the worker, relaxed.

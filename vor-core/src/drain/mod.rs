@@ -5,7 +5,7 @@
 //! `flush()` and where there are no threads.
 
 #[cfg(any(unix, windows))]
-pub(crate) mod alone;
+mod process_detach;
 mod collect;
 #[cfg(unix)]
 pub(crate) mod crash;
@@ -17,10 +17,12 @@ mod fork;
 mod heap;
 mod marks;
 mod printing;
-pub(crate) mod report;
 mod sampler;
-pub(crate) mod signals;
-mod skim;
+mod table;
+pub mod calibrate;
+pub mod config;
+mod variables;
+mod count_only;
 mod watchdog;
 mod worker;
 
@@ -29,21 +31,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use engine::{Engine, Pass};
+use marks::{Mark, Marks};
+
+use crate::bridges::nvtx;
+#[cfg(feature = "puffin")]
+use crate::bridges::puffin::PuffinFeed;
 use crate::catalog::Catalog;
-use crate::config::Config;
+use crate::drain::config::Config;
+use crate::hot::{record_state, thread};
 use crate::measure::Measures;
 use crate::metrics::{self, Taken};
-use crate::sink::capture::{CaptureOptions, CaptureSink};
-#[cfg(feature = "puffin")]
-use crate::sink::puffin::PuffinFeed;
-use crate::sink::{FrameSink, Outputs};
+use crate::os::report;
+use crate::os::signals;
+use crate::sinks::capture::{CaptureOptions, CaptureSink};
+use crate::sinks::{FrameSink, Outputs};
 use crate::stats::{ScopeStats, ThreadStats};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
-use crate::{alloc, clock, cpu, nvtx, switch, thread};
-
-use engine::{Engine, Pass};
-use marks::{Mark, Marks};
+use crate::{alloc, clock, cpu};
 
 /// Marks that the worker takes before it lets others have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
@@ -90,7 +96,7 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 ///
 /// The environment is read at the first call; a later one only undoes a [`disable`].
 pub fn enable() {
-    if switch::is_on() {
+    if record_state::is_on() {
         return;
     }
     static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
@@ -105,8 +111,8 @@ pub fn enable() {
 /// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and
 /// go on when recording is switched on again.
 pub fn disable() {
-    if switch::is_on() {
-        switch::set(false);
+    if record_state::is_on() {
+        record_state::set(false);
         #[cfg(feature = "puffin")]
         PuffinFeed::recording_is(false);
         flush();
@@ -116,7 +122,7 @@ pub fn disable() {
 /// Returns whether recording is on.
 #[must_use]
 pub fn is_enabled() -> bool {
-    switch::is_on()
+    record_state::is_on()
 }
 
 /// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine
@@ -168,7 +174,7 @@ pub(crate) fn start(config: Config) {
             wake(true);
         }
         if config.aggregate {
-            switch::count_scopes();
+            record_state::count_scopes();
             if config.print_stats {
                 printing::begin();
             }
@@ -193,7 +199,7 @@ pub(crate) fn start(config: Config) {
             settings.signals = config.signals;
             open_capture(settings);
         }
-        if may_lack_spans && switch::counts_scopes() {
+        if may_lack_spans && record_state::counts_scopes() {
             report_no_spans(settings);
         }
         if !config.sinks.is_empty() {
@@ -213,15 +219,15 @@ pub(crate) fn start(config: Config) {
             with_settings(settings, |engine| engine.take_heap(true));
             wake(true);
         }
-        if !switch::is_on() {
+        if !record_state::is_on() {
             metrics::forget_while_off();
         }
         nvtx::attach();
         measure_cpu(config.measures);
         if alloc::is_installed() && config.allocations != Some(false) {
-            switch::measure(Measures::ALLOC);
+            record_state::measure(Measures::ALLOC);
         }
-        switch::set(true);
+        record_state::set(true);
         is_first.then(|| with_settings(settings, |engine| engine.absences()))
     });
     // Whoever listens may use vor, so nothing is locked any more.
@@ -241,7 +247,7 @@ fn measure_cpu(measures: Measures) {
             "the processor time of scopes is not measured: this system does not tell that of a thread",
         );
     } else {
-        switch::measure(measures);
+        record_state::measure(measures);
     }
 }
 
@@ -258,7 +264,7 @@ fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
     if let Some(allowed) = allowed {
         PuffinFeed::allow(allowed);
     }
-    if allowed == Some(true) || !switch::is_on() {
+    if allowed == Some(true) || !record_state::is_on() {
         PuffinFeed::recording_is(true);
     }
     if is_first {
@@ -353,7 +359,7 @@ fn open_capture(settings: &mut Settings) {
 /// inside a sink.
 #[must_use]
 pub fn capture_path() -> Option<PathBuf> {
-    if thread::is_busy() || switch::is_forked() {
+    if thread::is_busy() || record_state::is_forked() {
         return None;
     }
     thread::while_busy(|| running_capture(locked(&SETTINGS).as_ref()?))
@@ -367,7 +373,7 @@ pub fn capture_path() -> Option<PathBuf> {
 /// another capture may be begun with [`Config::capture`]. Without this call the capture is closed
 /// when the process ends.
 pub fn close_capture() -> Option<PathBuf> {
-    if thread::is_busy() || switch::is_forked() {
+    if thread::is_busy() || record_state::is_forked() {
         return None;
     }
     thread::while_busy(|| {
@@ -386,15 +392,15 @@ pub fn close_capture() -> Option<PathBuf> {
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
 pub(crate) fn rearm_if_forked() {
-    if !switch::is_forked() || thread::is_busy() {
+    if !record_state::is_forked() || thread::is_busy() {
         return;
     }
     thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
-        if !switch::is_forked() {
+        if !record_state::is_forked() {
             return;
         }
-        switch::set_forked(false);
+        record_state::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
             open_capture(settings);
@@ -554,7 +560,7 @@ fn step(engine: &mut Engine, until_ticks: u64) -> Pass {
 /// mark belong to the frame that ends.
 #[inline]
 pub fn frame_mark() {
-    if !cfg!(feature = "off") && switch::is_on() {
+    if !cfg!(feature = "off") && record_state::is_on() {
         mark_main();
     }
 }
@@ -570,7 +576,7 @@ fn mark_main() {
 /// spans of their own and no metrics.
 #[inline]
 pub fn frame_mark_named(name: &str) {
-    if !cfg!(feature = "off") && switch::is_on() {
+    if !cfg!(feature = "off") && record_state::is_on() {
         mark_named(name);
     }
 }

@@ -6,13 +6,12 @@
 
 use std::time::Duration;
 
+use super::engine::Engine;
+use super::{pass, table, with_engine};
 use crate::clock;
-use crate::stats;
+use crate::os::{report, signals};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
-
-use super::engine::Engine;
-use super::{pass, report, signals, with_engine};
 
 /// Whether the table is printed. Set once by [`begin`], read by the worker and at the end of the
 /// process.
@@ -68,5 +67,5 @@ fn text(engine: &mut Engine) -> String {
     if rows.is_empty() {
         return heading;
     }
-    heading + &stats::table(&rows)
+    heading + &table::table(&rows)
 }

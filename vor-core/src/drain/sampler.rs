@@ -3,7 +3,7 @@
 use crate::catalog::MetricColumn;
 use crate::frame::MetricValue;
 use crate::metrics::Taken;
-use crate::system::{self, ProcessSample, ProcessSampler, SystemSample};
+use crate::os::system::{self, ProcessSample, ProcessSampler, SystemSample};
 use crate::{alloc, clock};
 
 /// Makes the system values of each frame. Owned by the worker.

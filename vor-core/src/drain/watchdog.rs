@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::last_mark_ticks;
 use crate::catalog::ThreadId;
+use crate::clock;
+use crate::hot::record_state;
+use crate::hot::thread::{self, OpenThread};
+use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use crate::thread::{self, OpenThread};
-use crate::{clock, switch};
-
-use super::{last_mark_ticks, report};
 
 /// How long a frame or a scope may take, in nanoseconds; 0 means that nobody asked. Written by
 /// `start`, read by the worker, relaxed.
@@ -59,7 +60,7 @@ impl Watchdog {
             return;
         };
         let now = clock::ticks();
-        if now < self.next_look_ticks || !switch::is_on() {
+        if now < self.next_look_ticks || !record_state::is_on() {
             return;
         }
         let pause = longest_sleep(Duration::MAX);
@@ -155,7 +156,7 @@ fn tell(headline: &str, open: &[OpenThread]) {
 mod tests {
     use super::*;
     use crate::catalog::SiteId;
-    use crate::thread::OpenScope;
+    use crate::hot::thread::OpenScope;
 
     fn open(thread: u32, scopes: &[(u64, u64)]) -> OpenThread {
         let scope = |&(start_ticks, age_ns): &(u64, u64)| OpenScope {

@@ -10,16 +10,17 @@ use std::sync::Mutex;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crate::sync::Ordering;
-use crate::sync::global::AtomicBool;
-use crate::{gpu, switch, thread};
-
 #[cfg(unix)]
 use super::fork;
 use super::heap;
 use super::printing;
 use super::watchdog::{self, Watchdog};
-use super::{Pass, WAITING, begin_pass, locked, report, signals, step, with_engine};
+use super::{Pass, WAITING, begin_pass, locked, step, with_engine};
+use crate::gpu;
+use crate::hot::{record_state, thread};
+use crate::os::{report, signals};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicBool;
 
 /// The worker, for waking it.
 static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
@@ -85,7 +86,7 @@ pub(super) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether nobody holds the lock: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
-    super::alone::is_open(&WORKER)
+    crate::os::detach::is_open(&WORKER)
 }
 
 pub(super) fn wake(urgent: bool) {
@@ -113,7 +114,7 @@ fn run(interval: Duration) {
         let found = with_engine(|engine| {
             let until_ticks = begin_pass(engine);
             let pass = step(engine, until_ticks);
-            gpu::want(switch::is_on() && engine.outputs.read_metrics());
+            gpu::want(record_state::is_on() && engine.outputs.read_metrics());
             pass
         });
         let Some(Pass {
@@ -160,7 +161,7 @@ fn run(interval: Duration) {
 #[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::drain::config::Config;
     use crate::drain::{frame_mark, lock_engine};
 
     #[test]

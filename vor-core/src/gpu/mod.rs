@@ -13,8 +13,7 @@
     ),
     not(feature = "off")
 ))]
-#[path = "asked/mod.rs"]
-pub mod chosen;
+pub mod cards;
 #[cfg(not(all(
     any(
         all(feature = "cuda", any(target_os = "linux", windows)),
@@ -22,10 +21,24 @@ pub mod chosen;
     ),
     not(feature = "off")
 )))]
-#[path = "never.rs"]
-mod chosen;
+mod stub;
 /// Read on macOS, and by its tests everywhere.
 #[cfg(all(feature = "mac", any(target_os = "macos", test)))]
 mod apple;
 
-pub(crate) use chosen::*;
+#[cfg(all(
+    any(
+        all(feature = "cuda", any(target_os = "linux", windows)),
+        all(feature = "mac", target_os = "macos")
+    ),
+    not(feature = "off")
+))]
+pub(crate) use cards::*;
+#[cfg(not(all(
+    any(
+        all(feature = "cuda", any(target_os = "linux", windows)),
+        all(feature = "mac", target_os = "macos")
+    ),
+    not(feature = "off")
+)))]
+pub(crate) use stub::*;

@@ -11,10 +11,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::metrics;
+use crate::alloc;
+use crate::hot::thread::{Sum, ThreadState};
+use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, AtomicU64};
-use crate::thread::{Sum, ThreadState};
-use crate::{alloc, switch, thread};
 
 /// Counters that a block has room for.
 const BLOCK_COUNTERS: usize = 64;
@@ -49,7 +50,7 @@ pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
 /// Returns whether nobody holds the list of blocks: for the last thread of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn are_blocks_open() -> bool {
-    crate::drain::alone::is_open(&BLOCKS)
+    crate::os::detach::is_open(&BLOCKS)
 }
 
 impl Block {
@@ -111,7 +112,7 @@ impl Counter {
     /// Adds to the frame that is running. Does nothing while recording is off.
     #[inline]
     pub fn add(&'static self, amount: u64) {
-        if cfg!(feature = "off") || !switch::is_on() {
+        if cfg!(feature = "off") || !record_state::is_on() {
             return;
         }
         let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn threads_that_come_and_go_add_up_across_marks() {
-        crate::config::Config::new().enable();
+        crate::drain::config::Config::new().enable();
         let taken = || {
             let all = super::super::take();
             let column = metrics().named(SHARED.name).map(|slot| slot.column);

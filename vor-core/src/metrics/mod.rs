@@ -16,9 +16,9 @@ use rustc_hash::FxBuildHasher;
 use crate::alloc::{self, Counts};
 use crate::catalog::{Column, MetricColumn};
 use crate::format::MAX_FRAME_SETS;
+use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
-use crate::{switch, thread};
 
 pub(crate) use counter::Block;
 pub use counter::Counter;
@@ -88,10 +88,10 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether nobody holds one of the locks: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    let is_open = crate::drain::alone::is_open::<Metrics>;
+    let is_open = crate::os::detach::is_open::<Metrics>;
     is_open(&METRICS)
         && counter::are_blocks_open()
-        && (metrics().histograms.iter()).all(|(histogram, _)| crate::drain::alone::is_open(&histogram.values))
+        && (metrics().histograms.iter()).all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
 }
 
 /// Forgets what was recorded since the last mark: for the child of a fork.
@@ -115,7 +115,7 @@ impl Metrics {
     fn declare_as(&mut self, name: &str, unit: String, system: bool) -> Option<&'static Slot> {
         if self.slots.len() >= MAX_METRICS {
             if !std::mem::replace(&mut self.full, true) {
-                crate::drain::report::line(&format!(
+                crate::os::report::line(&format!(
                     "more than {MAX_METRICS} metrics; `{name}` and later names are not recorded"
                 ));
             }
@@ -170,7 +170,7 @@ impl Metrics {
 /// ```
 #[inline]
 pub fn record_metric(name: &str, value: f64) {
-    if !cfg!(feature = "off") && switch::is_on() {
+    if !cfg!(feature = "off") && record_state::is_on() {
         record_value(name, value);
     }
 }
@@ -179,7 +179,7 @@ fn record_value(name: &str, value: f64) {
     if thread::drop_if_busy() {
         return;
     }
-    let name = crate::args::cut(name, MAX_NAME_BYTES);
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
     let cached = SLOTS.try_with(|slots| slots.try_borrow().ok()?.get(name).copied());
     if let Ok(Some(slot)) = cached {
         return slot.set(value);
@@ -214,8 +214,8 @@ pub fn record_metric_unit(name: &str, unit: &str) {
 }
 
 fn set_unit(name: &str, unit: &str) {
-    let name = crate::args::cut(name, MAX_NAME_BYTES);
-    let unit = crate::args::cut(unit, MAX_NAME_BYTES);
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
+    let unit = crate::hot::args::cut(unit, MAX_NAME_BYTES);
     if thread::is_busy() {
         return;
     }
@@ -271,7 +271,7 @@ pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {
         return;
     }
-    let sums = if switch::is_on() { &IO } else { &IO_WHILE_OFF };
+    let sums = if record_state::is_on() { &IO } else { &IO_WHILE_OFF };
     sums.ns.fetch_add(elapsed_ns, Ordering::Relaxed);
     sums.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
@@ -342,7 +342,7 @@ impl Histogram {
     /// Adds a value to the frame that is running. Does nothing while recording is off.
     #[inline]
     pub fn record(&'static self, value: u64) {
-        if !cfg!(feature = "off") && switch::is_on() {
+        if !cfg!(feature = "off") && record_state::is_on() {
             self.record_value(value);
         }
     }
@@ -542,13 +542,13 @@ static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
 /// Returns the number of a frame set, declaring it at its first use; `None` when there are too
 /// many.
 pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
-    let name = crate::args::cut(name, MAX_NAME_BYTES);
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
     let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
     let index = match sets.iter().position(|known| known == name) {
         Some(index) => index,
         None if sets.len() >= MAX_NAMED_FRAME_SETS => {
             if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
-                crate::drain::report::line(&format!(
+                crate::os::report::line(&format!(
                     "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
                 ));
             }

@@ -23,7 +23,7 @@ use vor_core::catalog::SiteId;
 use vor_core::config::Config;
 use vor_core::frame::FrameSnapshot;
 use vor_core::metrics::Counter;
-use vor_core::scope::loose;
+use vor_core::scope::manual;
 use vor_core::sink::{FrameSink, Interest};
 use vor_core::task::async_span;
 use vor_core::{Error, callsite, drain, flow, message, profile_phase, profile_scope, scope};
@@ -223,7 +223,7 @@ macro_rules! operations {
                 || {
                     static SITE: callsite::CallSite =
                         callsite::CallSite::new(concat!($side, " loose"), "", "", 0);
-                    loose::begin(&SITE).end();
+                    manual::begin(&SITE).end();
                 },
                 1,
             ),
@@ -231,7 +231,7 @@ macro_rules! operations {
                 || {
                     static SITE: callsite::CallSite =
                         callsite::CallSite::new(concat!($side, " a"), "", "", 0).with_args(&["a"]);
-                    let (scope, args) = loose::begin_with(&SITE, |arg| {
+                    let (scope, args) = manual::begin_with(&SITE, |arg| {
                         arg(vor_core::args::Arg::encode(&7_u32));
                     });
                     scope.end_with(&args);

@@ -25,10 +25,10 @@ use crate::thread_label;
 /// How many things a span may weigh.
 const TYPE_COUNT: usize = 7;
 
-/// What `wall` divides into where there are tasks.
+/// The parts of `wall`, in a program with tasks.
 pub const TASK_TYPES: [SampleType; 2] = [SampleType::WALL_BUSY, SampleType::WALL_IDLE];
 
-/// What they are, in the order of [`Values`].
+/// What a span may weigh, in the order of the values of a sample.
 pub const SPAN_TYPES: [SampleType; TYPE_COUNT] = [
     SampleType::WALL,
     SampleType::CPU,

@@ -1,0 +1,207 @@
+//! What a range of a site looks like: the name as the tool knows it, category and colour, by the
+//! site's id.
+//!
+//! The table has a chunk per 1024 ids, made when the first of them is needed. Two threads that need
+//! one entry at once both register the name, which a tool takes for one string, and store what
+//! means the same; so there is no lock here that a fork or a tool could leave locked.
+
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+
+use super::interface::{self, EventAttributes, Handle, MESSAGE_REGISTERED, MESSAGE_TEXT};
+use crate::catalog::{SiteId, SiteInfo};
+use crate::hot::ring::MAX_SITE;
+use crate::hot::{callsite, thread};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicPtr, AtomicU64};
+
+const CHUNK_IDS: usize = 1024;
+const CHUNKS: usize = (MAX_SITE as usize + 1) / CHUNK_IDS;
+
+/// What is known of a site.
+struct Entry {
+    /// The registered string, or a C string that is never freed. Written before `look`, relaxed,
+    /// read after it.
+    message: AtomicPtr<c_void>,
+    /// [`KNOWN`] and [`REGISTERED`], the category above its 32 bits, the colour in them; 0 while
+    /// nothing is known. Written by whoever needs it first (release), read by every range
+    /// (acquire).
+    look: AtomicU64,
+}
+
+/// The entry is filled.
+const KNOWN: u64 = 1 << 63;
+/// Its message is a registered string.
+const REGISTERED: u64 = 1 << 62;
+/// The bits of a category: ids of sites have 24.
+const CATEGORY_MASK: u32 = MAX_SITE;
+
+type Chunk = [Entry; CHUNK_IDS];
+
+/// The chunks, null until needed. Set once each (release) by whoever comes first, read by every
+/// range (acquire).
+static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
+
+/// Colours of categories: far apart, and light enough for the black text of Nsight's timeline.
+const PALETTE: [u32; 12] = [
+    0x4e_9a_f1, 0xf2_8e_2c, 0x59_a1_4f, 0xe1_57_59, 0x76_b7_b2, 0xed_c9_49, 0xb0_7a_a1, 0xff_9d_a7,
+    0x9c_75_5f, 0x8c_d1_7d, 0xd4_a6_c8, 0xb6_99_2d,
+];
+
+const OPAQUE: u32 = 0xff00_0000;
+
+/// Returns the attributes of a range of the site, which is registered with the tool first where
+/// that is still to be done.
+#[inline(always)]
+pub(super) fn attributes(domain: Handle, id: u32) -> EventAttributes {
+    match known(id) {
+        Some(attributes) => attributes,
+        // What that allocates is not the program's.
+        None => thread::while_busy(|| learn(domain, id)),
+    }
+}
+
+#[inline(always)]
+fn known(id: u32) -> Option<EventAttributes> {
+    let chunk = TABLE.get(id as usize / CHUNK_IDS)?.load(Ordering::Acquire);
+    #[expect(unsafe_code, reason = "there is no atomic reference")]
+    // SAFETY: the pointer is null or comes from a box that `chunk_of` leaked.
+    let entry = unsafe { chunk.as_ref() }?.get(id as usize % CHUNK_IDS)?;
+    let look = entry.look.load(Ordering::Acquire);
+    if look & KNOWN == 0 {
+        return None;
+    }
+    Some(shown(look, entry.message.load(Ordering::Relaxed)))
+}
+
+#[inline(always)]
+fn shown(look: u64, message: *const c_void) -> EventAttributes {
+    let message_type = if look & REGISTERED == 0 {
+        MESSAGE_TEXT
+    } else {
+        MESSAGE_REGISTERED
+    };
+    let color_argb = look as u32;
+    let mut attributes = EventAttributes::new(message_type, message);
+    attributes.category = (look >> 32) as u32 & CATEGORY_MASK;
+    attributes.color_type = i32::from(color_argb != 0);
+    attributes.color_argb = color_argb;
+    attributes
+}
+
+/// Registers the site's name and category with the tool.
+#[cold]
+#[inline(never)]
+fn learn(domain: Handle, id: u32) -> EventAttributes {
+    let (info, category) = {
+        let registry = callsite::lock();
+        let info = registry.name_of(SiteId(id)).unwrap_or_default();
+        let category = registry.first_of_category(&info.category);
+        (info, category)
+    };
+    if category != 0 {
+        interface::name_category(domain, category, &c_string(&info.category));
+    }
+    let name = c_string(&info.name);
+    let handle = interface::register_string(domain, &name);
+    let (message, registered) = if handle.is_null() {
+        // A tool without registered strings keeps the pointer.
+        (name.into_raw().cast(), 0)
+    } else {
+        (handle, REGISTERED)
+    };
+    let look = KNOWN | registered | u64::from(category) << 32 | u64::from(color_argb(&info));
+    if let Some(entry) = chunk_of(id).and_then(|chunk| chunk.get(id as usize % CHUNK_IDS)) {
+        entry.message.store(message, Ordering::Relaxed);
+        entry.look.store(look, Ordering::Release);
+    }
+    shown(look, message)
+}
+
+/// The site's own colour, or that of its category; 0 where it has neither.
+fn color_argb(info: &SiteInfo) -> u32 {
+    let of_category = || {
+        // FNV-1a: the same colour in each run.
+        let fold = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        let hash = info.category.bytes().fold(0x811c_9dc5, fold);
+        PALETTE[hash as usize % PALETTE.len()]
+    };
+    match (info.color, info.category.is_empty()) {
+        (Some(color), _) => OPAQUE | color & !OPAQUE,
+        (None, false) => OPAQUE | of_category(),
+        (None, true) => 0,
+    }
+}
+
+fn chunk_of(id: u32) -> Option<&'static Chunk> {
+    let place = TABLE.get(id as usize / CHUNK_IDS)?;
+    let mut chunk = place.load(Ordering::Acquire);
+    if chunk.is_null() {
+        let entries: Vec<Entry> = (0..CHUNK_IDS).map(|_| Entry::new()).collect();
+        let made: Box<Chunk> = entries.try_into().ok()?;
+        let made = Box::into_raw(made);
+        let first = place.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        chunk = match first {
+            Ok(_) => made,
+            Err(other) => {
+                #[expect(unsafe_code, reason = "the box was turned into a pointer above")]
+                // SAFETY: nobody else has seen this pointer.
+                drop(unsafe { Box::from_raw(made) });
+                other
+            }
+        };
+    }
+    #[expect(unsafe_code, reason = "there is no atomic reference")]
+    // SAFETY: the pointer comes from a box that is never freed: only the exchange above puts one
+    // into the table.
+    unsafe {
+        chunk.as_ref()
+    }
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            message: AtomicPtr::new(null_mut()),
+            look: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Returns the text for C, which ends strings at a zero: one within is shown as the symbol for it.
+pub(super) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\u{2400}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_shown_and_nothing_else_is_changed() {
+        for (text, expected) in [
+            ("", ""),
+            ("100 %s", "100 %s"),
+            ("a\0b\0", "a␀b␀"),
+            ("größe 🦀", "größe 🦀"),
+        ] {
+            assert_eq!(c_string(text).to_str(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_category_has_one_colour_and_the_sites_own_goes_before() {
+        let info = |category: &'static str, color| SiteInfo {
+            category: category.into(),
+            color,
+            ..SiteInfo::default()
+        };
+        assert_eq!(color_argb(&info("", None)), 0);
+        assert_eq!(color_argb(&info("io", Some(0x0012_3456))), 0xff12_3456);
+        assert_eq!(color_argb(&info("", Some(0))), OPAQUE);
+        let io = color_argb(&info("io", None));
+        assert_eq!(io, color_argb(&info("io", None)));
+        assert!(io & OPAQUE == OPAQUE && PALETTE.contains(&(io & !OPAQUE)));
+        assert_ne!(io, color_argb(&info("net", None)));
+    }
+}

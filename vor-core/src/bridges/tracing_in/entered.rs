@@ -1,0 +1,325 @@
+//! The spans that a thread has entered, and their open scopes.
+//!
+//! An array without a destructor takes those that programs enter in each other, so that it costs no
+//! look whether the thread still has it; a vector takes what is deeper. Spans are mostly left in
+//! the opposite order, but nothing is made of it: an entry is looked for from the top on.
+
+use std::cell::{Cell, RefCell};
+use std::thread::LocalKey;
+
+use super::Instance;
+use super::table::Slot;
+use crate::hot::scope::Opened;
+use crate::hot::thread;
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicU32, compiler_fence};
+
+/// A span that is entered, and its open scope. That has no guard: where a thread ends in it, it is
+/// open for ever.
+#[derive(Clone, Copy)]
+pub(super) struct Entered {
+    pub(super) key: u64,
+    pub(super) instance: Instance,
+    /// Where the span is kept, and another one where it was closed before it was left.
+    pub(super) slot: &'static Slot,
+    pub(super) scope: Opened,
+}
+
+impl Entered {
+    #[inline]
+    fn is_of(&self, key: u64, instance: Instance) -> bool {
+        self.key == key && self.instance == instance
+    }
+}
+
+/// Entries of the array.
+const SHALLOW_ENTRIES: usize = 32;
+
+/// An entry of the array. Each part is loaded as it was stored: a processor gives back at once what
+/// it is just storing, but not two of them in one.
+pub(super) struct Entry {
+    key: Cell<u64>,
+    instance: Cell<Instance>,
+    slot: Cell<Option<&'static Slot>>,
+    start_ticks: Cell<u64>,
+    /// [`Opened::flagged`], and its place above.
+    flagged_and_place: Cell<u64>,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            key: Cell::new(0),
+            instance: Cell::new(0),
+            slot: Cell::new(None),
+            start_ticks: Cell::new(0),
+            flagged_and_place: Cell::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn is_of(&self, key: u64, instance: Instance) -> bool {
+        self.key.get() == key && self.instance.get() == instance
+    }
+
+    /// Returns the scope.
+    #[inline(always)]
+    fn scope(&self) -> Opened {
+        let both = self.flagged_and_place.get();
+        Opened {
+            start_ticks: self.start_ticks.get(),
+            flagged: both as u32,
+            place: (both >> 32) as u32,
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Option<Entered> {
+        Some(Entered {
+            key: self.key.get(),
+            instance: self.instance.get(),
+            slot: self.slot.get()?,
+            scope: self.scope(),
+        })
+    }
+
+    #[inline(always)]
+    fn set(&self, entered: Entered) {
+        self.key.set(entered.key);
+        self.instance.set(entered.instance);
+        self.slot.set(Some(entered.slot));
+        self.start_ticks.set(entered.scope.start_ticks);
+        let both = u64::from(entered.scope.place) << 32 | u64::from(entered.scope.flagged);
+        self.flagged_and_place.set(both);
+    }
+}
+
+// Cells of their own, which are read in place; so is what is done with them in short closures.
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+
+    /// The span that this thread has made last, 0 once it has entered one.
+    static MADE: Cell<u64> = const { Cell::new(0) };
+
+    /// This thread's number among those that make spans, 0 before it has made one.
+    static MAKER: Cell<u32> = const { Cell::new(0) };
+
+    static SHALLOW: [Entry; SHALLOW_ENTRIES] = const { [const { Entry::new() }; SHALLOW_ENTRIES] };
+
+    /// What is deeper than the array.
+    static DEEP: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sets a cell in place: its own `set` is a function where it is called often.
+#[inline(always)]
+fn set<T>(cell: &'static LocalKey<Cell<T>>, value: T) {
+    cell.with(|cell| cell.set(value));
+}
+
+/// Puts a span on the stack.
+pub(super) fn push(entered: Entered) {
+    let depth = DEPTH.get();
+    match shallow().get(depth) {
+        // The depth first: what a handler enters meanwhile goes above.
+        Some(entry) => {
+            set(&DEPTH, depth + 1);
+            compiler_fence(Ordering::SeqCst);
+            entry.set(entered);
+        }
+        None => push_deep(entered),
+    }
+}
+
+/// Returns this thread's array.
+#[inline(always)]
+fn shallow() -> &'static [Entry; SHALLOW_ENTRIES] {
+    #[expect(
+        unsafe_code,
+        reason = "what works on the array in a closure becomes a function, called through two others: half as much again for a span that is entered and left"
+    )]
+    // SAFETY: the array has no destructor, so it is there as long as the thread is, and what refers
+    // to its cells cannot go to another thread.
+    unsafe {
+        &*SHALLOW.with(std::ptr::from_ref)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn push_deep(entered: Entered) {
+    // The vector is gone where the thread ends, and in use where an allocator enters a span while
+    // it grows: the scope then ends at once.
+    let push = |deep: &RefCell<Vec<_>>| {
+        let mut deep = deep.try_borrow_mut().ok()?;
+        deep.push(entered);
+        Some(())
+    };
+    let _ = thread::while_busy(|| DEEP.try_with(push));
+}
+
+/// Room for one more span on the stack.
+pub(super) struct Room {
+    depth: usize,
+    entry: &'static Entry,
+}
+
+/// Returns room for a span that the thread made, if it either made it last and has entered none
+/// since, or it is known to be a task, and if there is some in the array.
+#[inline(always)]
+pub(super) fn room_for_own(key: u64, slot: &Slot) -> Option<Room> {
+    let depth = DEPTH.get();
+    let entry = shallow().get(depth)?;
+    let is_own = MAKER.get() == slot.maker.load(Ordering::Relaxed);
+    let is_next = MADE.get() == key || slot.task.load(Ordering::Relaxed) != 0;
+    (is_own && is_next).then_some(Room { depth, entry })
+}
+
+impl Room {
+    /// Puts the span there, with its open scope.
+    #[inline(always)]
+    pub(super) fn take(self, entered: Entered) {
+        set(&MADE, 0);
+        set(&DEPTH, self.depth + 1);
+        // What a handler enters meanwhile goes above.
+        compiler_fence(Ordering::SeqCst);
+        self.entry.set(entered);
+    }
+}
+
+/// Returns the slot and the open scope of a span, if it was entered last and this thread made it.
+#[inline(always)]
+pub(super) fn own_top(key: u64, instance: Instance) -> Option<(&'static Slot, Opened)> {
+    // Above the array's last entry there may be more.
+    let entry = shallow()[..SHALLOW_ENTRIES - 1].get(DEPTH.get().wrapping_sub(1))?;
+    let slot = entry.slot.get()?;
+    let is_own_top = entry.is_of(key, instance)
+        && slot.is_of(key, instance)
+        && MAKER.get() == slot.maker.load(Ordering::Relaxed);
+    is_own_top.then(|| (slot, entry.scope()))
+}
+
+/// Takes from the stack what [`own_top`] returned.
+#[inline(always)]
+pub(super) fn pop_own_top() {
+    set(&DEPTH, DEPTH.get().wrapping_sub(1));
+}
+
+/// Takes the innermost entry of a span from the stack.
+pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
+    let depth = DEPTH.get();
+    if depth == SHALLOW_ENTRIES {
+        let deep = take_deep(|deep| deep.iter().rposition(|entered| entered.is_of(key, instance)));
+        if deep.is_some() {
+            return deep;
+        }
+    }
+    let entries = &shallow()[..depth];
+    let at = entries.iter().rposition(|entry| entry.is_of(key, instance))?;
+    let taken = entries[at].get();
+    for i in at + 1..depth {
+        if let Some(entered) = entries[i].get() {
+            entries[i - 1].set(entered);
+        }
+    }
+    // The deepest of the array comes from the vector again, so that this is empty before the array
+    // is not full.
+    let next = match depth {
+        SHALLOW_ENTRIES => take_deep(|deep| (!deep.is_empty()).then_some(0)),
+        _ => None,
+    };
+    match next {
+        Some(entered) => entries[depth - 1].set(entered),
+        None => set(&DEPTH, depth - 1),
+    }
+    taken
+}
+
+/// Takes the span of which `find` says where it is in the vector.
+fn take_deep(find: impl FnOnce(&[Entered]) -> Option<usize>) -> Option<Entered> {
+    let take = |deep: &RefCell<Vec<Entered>>| {
+        let mut deep = deep.try_borrow_mut().ok()?;
+        let at = find(&deep)?;
+        Some(deep.remove(at))
+    };
+    // A handler that finds the vector in use must not open a scope for a span that has no place
+    // there.
+    thread::while_busy(|| DEEP.try_with(take)).ok().flatten()
+}
+
+/// Returns whether this thread has entered a span and not left it.
+pub(super) fn has(key: u64, instance: Instance) -> bool {
+    let mut entries = shallow()[..DEPTH.get()].iter();
+    entries.any(|entry| entry.is_of(key, instance))
+        || DEEP
+            .try_with(|deep| {
+                deep.try_borrow()
+                    .is_ok_and(|deep| deep.iter().any(|entered| entered.is_of(key, instance)))
+            })
+            .unwrap_or(false)
+}
+
+/// Returns the innermost span that this thread has entered and not left.
+#[inline(never)]
+pub(crate) fn current(instance: Instance) -> Option<(u64, &'static Slot)> {
+    let depth = DEPTH.get();
+    let deep = if depth == SHALLOW_ENTRIES {
+        current_deep(instance)
+    } else {
+        None
+    };
+    let entries = || {
+        let mut entries = shallow()[..depth].iter().rev();
+        let entry = entries.find(|entry| entry.instance.get() == instance)?;
+        Some((entry.key.get(), entry.slot.get()?))
+    };
+    let (key, slot) = deep.or_else(entries)?;
+    slot.is_of(key, instance).then_some((key, slot))
+}
+
+#[cold]
+fn current_deep(instance: Instance) -> Option<(u64, &'static Slot)> {
+    let deepest = DEEP.try_with(|deep| {
+        let deep = deep.try_borrow().ok()?;
+        let entered = deep.iter().rfind(|entered| entered.instance == instance)?;
+        Some((entered.key, entered.slot))
+    });
+    deepest.ok().flatten()
+}
+
+/// Notes the span that this thread has made.
+#[inline(always)]
+pub(super) fn note_made(key: u64) {
+    set(&MADE, key);
+}
+
+/// Returns this thread's number among those that make spans or tell of them; no other thread ever
+/// has it.
+#[inline(always)]
+pub(super) fn number() -> u32 {
+    match MAKER.get() {
+        0 => new_number(),
+        number => number,
+    }
+}
+
+#[cold]
+fn new_number() -> u32 {
+    /// Any thread takes from it (relaxed): all that counts is that no number is taken twice.
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    set(&MAKER, number);
+    number
+}
+
+/// Returns whether this thread has this number.
+#[inline]
+pub(super) fn is_maker(number: u32) -> bool {
+    MAKER.get() == number
+}
+
+/// Returns whether this is the span that this thread has made last, and has entered none since;
+/// from now on it has.
+#[inline]
+pub(super) fn is_fresh(key: u64) -> bool {
+    MADE.replace(0) == key
+}

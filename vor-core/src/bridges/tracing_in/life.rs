@@ -1,0 +1,537 @@
+//! What a span does from its making to its closing, and what is recorded of it.
+
+use parking_lot::Mutex;
+use tracing::Event;
+use tracing::span::{Attributes, Id, Record};
+
+use super::entered::{self, Entered};
+use super::fields::{Texts, Values, Words, is_text, with_kind_of};
+use super::site::{self, Site};
+use super::table::{
+    self, HAS_LARGE_TEXT, HAS_TEXT, Place, Slot, UNSAMPLED, id_in, kinds_in, pairs_in, word_of,
+};
+use super::{Instance, Sampler};
+use crate::clock;
+use crate::hot::args;
+use crate::hot::callsite::{Kinds, MAX_ARGS};
+use crate::hot::ring::Special;
+use crate::hot::scope::{self, Opened, Scope};
+use crate::hot::thread::ThreadState;
+use crate::hot::{record_state, task, thread};
+use crate::sync::Ordering::Relaxed;
+
+/// What is to be recorded of a span that is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Making {
+    /// Every span is a task.
+    pub(crate) with_tasks: bool,
+    pub(crate) is_sampled: bool,
+}
+
+/// Describes a span that is new in its slot.
+///
+/// Here and at the other steps of a span's life, what most spans need stands in one function, into
+/// which what it calls is put; where anything is not as it mostly is, that leaves all of it to
+/// another function, and has changed nothing that this would not change.
+#[inline(always)]
+pub(super) fn make(slot: &'static Slot, key: u64, attributes: &Attributes<'_>, making: Making) {
+    // First: where the site is new, its fields may make spans of their own.
+    let site = Site::of(attributes);
+    entered::note_made(key);
+    slot.maker.store(entered::number(), Relaxed);
+    slot.entered.store(0, Relaxed);
+    slot.handles.store(1, Relaxed);
+    if making.is_sampled
+        && !making.with_tasks
+        && let Some((number, id)) = site.and_then(Site::plain)
+        && record_state::are_names_fast()
+    {
+        slot.site.store(number, Relaxed);
+        slot.word.store(word_of(id, 0, 0), Relaxed);
+        return;
+    }
+    make_with_fields(slot, key, attributes, making, site);
+}
+
+/// As [`make`], for a span with fields, or one that is not recorded.
+#[inline(always)]
+fn make_with_fields(
+    slot: &'static Slot,
+    key: u64,
+    attributes: &Attributes<'_>,
+    making: Making,
+    site: Option<&'static Site>,
+) {
+    slot.site
+        .store(site.map_or(u32::MAX, |site| site.number), Relaxed);
+    let Some(site) = site.filter(|_| making.is_sampled) else {
+        slot.word.store(UNSAMPLED, Relaxed);
+        return;
+    };
+    let mut values = Values::new(site, site.kinds_of_nothing, &slot.words, &slot.texts);
+    attributes.record(&mut values);
+    let mut flags = site.flags;
+    if values.has_text {
+        flags |= HAS_TEXT;
+        slot.kept_until.store(0, Relaxed);
+    }
+    if values.has_large_text {
+        flags |= HAS_LARGE_TEXT;
+    }
+    let kinds = values.kinds;
+    drop(values);
+    let id = site.id(kinds);
+    slot.word.store(word_of(id, flags, kinds), Relaxed);
+    if (making.with_tasks || site.makes_tasks()) && record_state::is_on() {
+        begin_task(slot, key, id);
+    }
+}
+
+/// Records that a span, which is a task, begins.
+#[inline(never)]
+fn begin_task(slot: &Slot, key: u64, id: u32) {
+    let now = clock::ticks();
+    let task = task::new_id();
+    slot.task.store(task, Relaxed);
+    slot.task_id.store(id, Relaxed);
+    slot.task_start.store(now, Relaxed);
+    thread::push_special(Special::Begin, now, id, [task, key]);
+}
+
+/// Opens a scope for a span that is entered.
+#[inline(always)]
+pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
+    let word = slot.word.load(Relaxed);
+    if word & UNSAMPLED == 0
+        && let Some(room) = entered::room_for_own(key, slot)
+        && let Some(scope) = scope::open_at_once(id_in(word))
+    {
+        room.take(Entered {
+            key,
+            instance,
+            slot,
+            scope,
+        });
+        slot.entered.store(slot.entered.load(Relaxed) + 1, Relaxed);
+    } else {
+        enter_slowly(slot, key, instance);
+    }
+}
+
+#[inline(never)]
+fn enter_slowly(slot: &'static Slot, key: u64, instance: Instance) {
+    let word = slot.word.load(Relaxed);
+    let is_recorded = word & UNSAMPLED == 0 && record_state::is_on();
+    if entered::is_maker(slot.maker.load(Relaxed)) {
+        slot.entered.store(slot.entered.load(Relaxed) + 1, Relaxed);
+    }
+    if !entered::is_fresh(key) && is_recorded && slot.task.load(Relaxed) == 0 {
+        learn(slot);
+    }
+    let scope = if is_recorded {
+        scope::open_registered(id_in(word), []).leave_open()
+    } else {
+        Opened::OFF
+    };
+    entered::push(Entered {
+        key,
+        instance,
+        slot,
+        scope,
+    });
+}
+
+/// Ends the scope of a span that is left.
+#[inline(always)]
+pub(super) fn exit(key: u64, instance: Instance) {
+    match entered::own_top(key, instance) {
+        Some((slot, scope)) if end_at_once(slot, scope) => entered::pop_own_top(),
+        _ => exit_slowly(key, instance),
+    }
+}
+
+/// Ends the scope of a span that its maker has entered this once, and that has few fields, whose
+/// texts this thread's ring keeps. Where it is a task, one record is scope and poll.
+#[inline(always)]
+fn end_at_once(slot: &Slot, scope: Opened) -> bool {
+    let version = slot.version();
+    let word = slot.word.load(Relaxed);
+    // While it is entered within itself, the outer time has this one in it. What was entered before
+    // it became a task is told first.
+    let is_entered_once = slot.entered.load(Relaxed) == 1 && slot.once_end.load(Relaxed) == 0;
+    if !is_entered_once || word & HAS_TEXT != 0 && !are_texts_kept(slot) {
+        return false;
+    }
+    let id = id_in(word);
+    let pair = |i: usize| [slot.words[i].load(Relaxed), slot.words[i + 1].load(Relaxed)];
+    let is_still = || slot.is_still(version);
+    let task = slot.task.load(Relaxed);
+    if task == 0 {
+        let end_ticks = match pairs_in(word) {
+            0 => scope::end_at_once(scope, id, &[]),
+            1 => {
+                let words = [pair(0)];
+                is_still()
+                    .then(|| scope::end_at_once(scope, id, &words))
+                    .flatten()
+            }
+            2 => {
+                let words = [pair(0), pair(2)];
+                is_still()
+                    .then(|| scope::end_at_once(scope, id, &words))
+                    .flatten()
+            }
+            _ => None,
+        };
+        let Some(end_ticks) = end_ticks else {
+            return false;
+        };
+        slot.once_start.store(scope.start_ticks, Relaxed);
+        slot.once_end.store(end_ticks, Relaxed);
+    } else {
+        let poll = [task, slot.task_id.load(Relaxed).into()];
+        let has_ended = match pairs_in(word) {
+            0 => scope::poll_at_once(scope, id, &[poll]).is_some(),
+            1 => {
+                let words = pair(0);
+                is_still() && scope::poll_at_once(scope, id, &[words, poll]).is_some()
+            }
+            2 => {
+                let record = [pair(0), pair(2), poll];
+                is_still() && scope::poll_at_once(scope, id, &record).is_some()
+            }
+            _ => false,
+        };
+        if !has_ended {
+            return false;
+        }
+    }
+    slot.entered.store(0, Relaxed);
+    true
+}
+
+/// Returns whether the keys among a span's words are those of texts that this thread's ring keeps.
+#[inline(always)]
+fn are_texts_kept(slot: &Slot) -> bool {
+    let kept_until = slot.kept_until.load(Relaxed);
+    entered::is_maker(slot.teller.load(Relaxed)) && thread::hot().keeps_until(kept_until)
+}
+
+#[inline(never)]
+fn exit_slowly(key: u64, instance: Instance) {
+    if let Some(entered) = entered::take(key, instance) {
+        end(entered);
+    }
+}
+
+fn end(entered: Entered) {
+    let (key, instance, slot) = (entered.key, entered.instance, entered.slot);
+    let scope = entered.scope;
+    if !slot.is_of(key, instance) {
+        return close_without_slot(scope);
+    }
+    let is_maker = entered::is_maker(slot.maker.load(Relaxed));
+    // While it is entered within itself, the outer time has this one in it.
+    let is_inner = if is_maker {
+        let others = slot.entered.load(Relaxed).wrapping_sub(1);
+        slot.entered.store(others, Relaxed);
+        others != 0
+    } else {
+        entered::has(key, instance)
+    };
+    if !scope.is_recorded() {
+        return;
+    }
+    let task = slot.task.load(Relaxed);
+    // What its maker entered before it became a task is told first, and by its maker.
+    let is_poll = task != 0 && !is_inner && (!is_maker || slot.once_end.load(Relaxed) == 0);
+    let poll = is_poll.then(|| [task, slot.task_id.load(Relaxed).into()]);
+    let Some(closed) = close_scope(scope, slot, poll) else {
+        return;
+    };
+    if is_inner || closed.is_poll_told {
+        return;
+    }
+    if is_maker {
+        note(slot, scope.start_ticks, closed.end_ticks);
+    } else {
+        let task = task_of(slot, scope.start_ticks);
+        push_poll(slot, task, scope.start_ticks, closed.end_ticks);
+    }
+}
+
+/// Ends the scope of a span that was closed before it was left, and has lost its site and its
+/// fields with it: they are those of its begin.
+#[cold]
+fn close_without_slot(scope: Opened) {
+    if scope.is_recorded() {
+        Scope::again(scope, scope.id(), []).close();
+    }
+}
+
+/// How a scope ended.
+struct Closed {
+    end_ticks: u64,
+    /// The record says that it is a poll.
+    is_poll_told: bool,
+}
+
+/// Ends a scope with the fields that its span has now. Its record may tell of the poll that it is,
+/// by the id of the task and of its site.
+fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Closed> {
+    let read = || -> [u64; MAX_ARGS] { std::array::from_fn(|arg| slot.words[arg].load(Relaxed)) };
+    let version = slot.version();
+    let (mut word, mut words) = (slot.word.load(Relaxed), read());
+    if word & HAS_TEXT != 0 || !slot.is_still(version) {
+        // A handler that leaves the same span finds the thread busy, and not the lock held.
+        thread::with_state(|state| {
+            let texts = slot.texts.lock();
+            word = slot.word.load(Relaxed);
+            if let Some(texts) = &*texts {
+                push_texts(state, slot, kinds_in(word), texts);
+            }
+            words = read();
+        });
+    }
+    let (id, kinds) = (id_in(word), kinds_in(word));
+    let [a, b, c, d, ..] = words;
+    let count = args::count(kinds);
+    let polled_at = poll.and_then(|poll| match count {
+        0 => scope::poll_at_once(scope, id, &[poll]),
+        1..=2 => scope::poll_at_once(scope, id, &[[a, b], poll]),
+        3..=4 => scope::poll_at_once(scope, id, &[[a, b], [c, d], poll]),
+        _ => None,
+    });
+    if let Some(end_ticks) = polled_at {
+        return Some(Closed {
+            end_ticks,
+            is_poll_told: true,
+        });
+    }
+    let end_ticks = match count {
+        0 => Scope::again(scope, id, []).close(),
+        1..=2 => Scope::again(scope, id, [a, b]).close(),
+        3..=4 => Scope::again(scope, id, [a, b, c, d]).close(),
+        _ => Scope::again(scope, id, words).close(),
+    };
+    end_ticks.map(|end_ticks| Closed {
+        end_ticks,
+        is_poll_told: false,
+    })
+}
+
+/// Pushes the texts among a span's fields that are not kept in this thread's ring, and notes their
+/// keys. Called under the lock of the texts.
+fn push_texts(state: &ThreadState, slot: &Slot, kinds: Kinds, texts: &Texts) {
+    let teller = entered::number();
+    let is_teller = slot.teller.load(Relaxed) == teller;
+    slot.rewrite(|| {
+        slot.teller.store(teller, Relaxed);
+        let mut kept_until = u64::MAX;
+        for arg in (0..args::count(kinds)).filter(|arg| is_text(kinds, *arg)) {
+            let mut key = slot.words[arg].load(Relaxed);
+            if !is_teller || !state.keeps_until(thread::kept_until(key)) {
+                key = thread::push_kept_text(state, texts.get(arg));
+                slot.words[arg].store(key, Relaxed);
+            }
+            kept_until = kept_until.min(thread::kept_until(key));
+        }
+        slot.kept_until.store(kept_until, Relaxed);
+    });
+}
+
+/// Records fields of a span that was made before.
+pub(super) fn record(slot: &Slot, values: &Record<'_>) {
+    let site = site::numbered(slot.site.load(Relaxed)).filter(|site| site.arg_count > 0);
+    let Some(site) = site.filter(|_| slot.is_sampled()) else {
+        return;
+    };
+    if thread::is_busy() {
+        return;
+    }
+    // What a field does to become text is its own business, so it is not done under the lock.
+    let (words, new_texts) = (Words::default(), Mutex::new(None));
+    let mut new = Values::new(site, 0, &words, &new_texts);
+    values.record(&mut new);
+    if new.given == 0 {
+        return;
+    }
+    let (new_kinds, given) = (new.kinds, new.given);
+    let large_text = if new.has_large_text { HAS_LARGE_TEXT } else { 0 };
+    let has_text = if new.has_text { HAS_TEXT } else { 0 };
+    drop(new);
+    let mut new_texts = new_texts.into_inner();
+    let rewrite = || {
+        let mut texts = slot.texts.lock();
+        let word = slot.word.load(Relaxed);
+        slot.rewrite(|| {
+            let mut kinds = kinds_in(word);
+            for arg in (0..MAX_ARGS).filter(|arg| given & 1 << arg != 0) {
+                kinds = with_kind_of(kinds, arg, new_kinds);
+                slot.words[arg].store(words[arg].load(Relaxed), Relaxed);
+                if let Some(new) = &mut new_texts
+                    && is_text(kinds, arg)
+                {
+                    // Its word is 0 now, which is the key of no text.
+                    texts.get_or_insert_default().swap(arg, new);
+                    slot.kept_until.store(0, Relaxed);
+                }
+            }
+            let flags = site.flags | word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
+            slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
+        });
+    };
+    // A handler that interrupts this may not wait for the lock.
+    thread::while_busy(rewrite);
+}
+
+/// Notes that its maker entered a span for so long.
+#[inline]
+fn note(slot: &Slot, start_ticks: u64, end_ticks: u64) {
+    if slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) == 0 {
+        slot.once_start.store(start_ticks, Relaxed);
+        slot.once_end.store(end_ticks, Relaxed);
+    } else {
+        note_again(slot, start_ticks, end_ticks);
+    }
+}
+
+/// Records that its maker entered a span, which is a task by now.
+#[inline(never)]
+fn note_again(slot: &Slot, start_ticks: u64, end_ticks: u64) {
+    let task = task_of(slot, start_ticks);
+    push_once(slot, task);
+    push_poll(slot, task, start_ticks, end_ticks);
+}
+
+/// Returns the task that a span is; it becomes one where it was none.
+fn task_of(slot: &Slot, start_ticks: u64) -> u64 {
+    let task = slot.task.load(Relaxed);
+    if task != 0 {
+        return task;
+    }
+    learn(slot);
+    // What it was entered before, if its maker has told of that, is earlier.
+    let start_ticks = match slot.once_end.load(Relaxed) {
+        0 => start_ticks,
+        _ => start_ticks.min(slot.once_start.load(Relaxed)),
+    };
+    let earlier = |known: u64| (known == 0 || start_ticks < known).then_some(start_ticks);
+    let _ = slot.task_start.fetch_update(Relaxed, Relaxed, earlier);
+    let task = task::new_id();
+    slot.task_id.store(id_in(slot.word.load(Relaxed)), Relaxed);
+    match slot.task.compare_exchange(0, task, Relaxed, Relaxed) {
+        Ok(_) => task,
+        Err(other) => other,
+    }
+}
+
+/// Says of the call site that its spans may be tasks.
+#[cold]
+fn learn(slot: &Slot) {
+    if let Some(site) = site::numbered(slot.site.load(Relaxed)) {
+        site.note_task();
+    }
+}
+
+/// Records the first time that its maker entered a span, unless it is recorded. Called by the
+/// maker, and by who closes the span.
+fn push_once(slot: &Slot, task: u64) {
+    let end_ticks = slot.once_end.load(Relaxed);
+    if end_ticks != 0 {
+        push_poll(slot, task, slot.once_start.load(Relaxed), end_ticks);
+        slot.once_end.store(0, Relaxed);
+    }
+}
+
+fn push_poll(slot: &Slot, task: u64, start_ticks: u64, end_ticks: u64) {
+    let duration_ticks = scope::elapsed_ticks(start_ticks, end_ticks);
+    let site = slot.task_id.load(Relaxed);
+    thread::push_special(Special::Poll, start_ticks, site, [task, duration_ticks]);
+}
+
+/// Ends a span, and leaves its slot to the next one.
+#[inline(always)]
+pub(super) fn close(place: Place, slot: &'static Slot) {
+    let was_entered_once = slot.task.load(Relaxed) == 0 && slot.once_end.load(Relaxed) != 0;
+    if !was_entered_once || slot.flags(HAS_LARGE_TEXT) != 0 {
+        return close_task(place, slot);
+    }
+    slot.once_end.store(0, Relaxed);
+    slot.leave();
+    table::prefer(place);
+}
+
+/// As [`close`], of a span that is a task, or was not entered or not recorded, or whose texts are
+/// not to be kept.
+#[inline(never)]
+fn close_task(place: Place, slot: &'static Slot) {
+    let task = slot.task.load(Relaxed);
+    if task != 0 {
+        end_task(slot, task);
+    } else if slot.once_end.load(Relaxed) != 0 {
+        slot.once_end.store(0, Relaxed);
+    } else if slot.is_sampled() && record_state::is_on() {
+        // It was never entered, or still is.
+        learn(slot);
+    }
+    if slot.flags(HAS_LARGE_TEXT) != 0 {
+        // The memory of long texts goes with them.
+        thread::while_busy(|| *slot.texts.lock() = None);
+    }
+    slot.leave();
+    table::prefer(place);
+}
+
+fn end_task(slot: &Slot, task: u64) {
+    push_once(slot, task);
+    let start_ticks = slot.task_start.load(Relaxed);
+    task::push_task(slot.task_id.load(Relaxed), task, start_ticks, clock::ticks());
+    slot.task.store(0, Relaxed);
+    slot.task_start.store(0, Relaxed);
+}
+
+/// Returns whether a span that is to be made is recorded: as the span is in which it is made, and
+/// for a root as the sampler says. `find` finds spans by ids.
+#[inline]
+pub(crate) fn is_sampled(
+    sampler: &impl Sampler,
+    instance: Instance,
+    attributes: &Attributes<'_>,
+    find: impl Fn(u64, Instance) -> Option<(Place, &'static Slot)>,
+) -> bool {
+    // What a busy thread makes is not followed anyway.
+    if sampler.is_always() || thread::is_busy() {
+        return true;
+    }
+    let parent = if attributes.is_contextual() {
+        entered::current(instance)
+    } else {
+        let parent = attributes.parent().map(Id::into_u64);
+        parent.and_then(|key| Some((key, find(key, instance)?.1)))
+    };
+    match parent {
+        Some((_, slot)) => slot.is_sampled(),
+        None => thread::while_busy(|| sampler.is_sampled(attributes)),
+    }
+}
+
+/// As [`is_sampled`], of an event: one that is in no span is recorded.
+#[inline]
+pub(crate) fn is_event_sampled(
+    sampler: &impl Sampler,
+    instance: Instance,
+    event: &Event<'_>,
+    find: impl Fn(u64, Instance) -> Option<(Place, &'static Slot)>,
+) -> bool {
+    if sampler.is_always() {
+        return true;
+    }
+    let parent = if event.is_contextual() {
+        entered::current(instance).map(|(_, slot)| slot)
+    } else {
+        let parent = event.parent().map(Id::into_u64);
+        parent.and_then(|key| Some(find(key, instance)?.1))
+    };
+    parent.is_none_or(Slot::is_sampled)
+}

@@ -1,0 +1,503 @@
+//! Where spans are kept from their making to their closing: slots in a table, which all threads
+//! share without a lock.
+//!
+//! A slot is free when its key is 0, and is taken by writing the span's id there. The table is a
+//! row of parts of equal size; the first is a static, each other one is made when it is first
+//! needed, and none is given back: there are as many as spans were ever open at once.
+//!
+//! The first parts are cut into *homes* of 64 slots, one for each thread that makes spans. Only
+//! that thread takes slots there, so it need not agree with anyone, and any thread leaves them. A
+//! thread with more spans than that takes others from the parts behind, which all threads share.
+//!
+//! Ids of our own hold the slot's number, and a thread looks for a free one where it left one last.
+//! Ids of a registry are not ours to choose; see [`near`](super::near).
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+
+use super::Instance;
+use super::fields::{Texts, Words};
+use crate::hot::callsite::{Kinds, MAX_ARGS};
+use crate::hot::ring::MAX_SITE;
+use crate::hot::thread;
+use crate::os::report;
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
+
+/// A span from its making to its closing.
+///
+/// Who makes the span writes all of it before anyone else has its id, and who closes it is alone
+/// with it again; the program brings the id from the one to the other, and so orders what they do.
+/// Only what is written between has more to say of itself. All but the key is relaxed. The order is
+/// that of the memory: what spans without fields need stands on one cache line.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    /// The span's id, 0 where there is no span. Written by who takes the slot, once it was seen
+    /// free (acquire), and by who leaves it (release); read relaxed by those that have the id.
+    pub(super) key: AtomicU64,
+    pub(super) instance: AtomicU32,
+    /// The thread that made the span.
+    pub(super) maker: AtomicU32,
+    /// Times that its maker has entered it and not left it. Written and read by the maker alone.
+    pub(super) entered: AtomicU32,
+    /// Handles of the span, where the subscriber is ours. Counted by whoever copies and drops them;
+    /// the last drop (acquire, release) closes the span.
+    pub(crate) handles: AtomicU32,
+    /// Number of its site.
+    pub(super) site: AtomicU32,
+    /// The id of its site as it was when the span became a task: what that is called.
+    pub(super) task_id: AtomicU32,
+    /// What it has of its site: the id for the kinds of its arguments in the low 24 bits, flags
+    /// above, and the kinds in the high half. Written by its maker, and later as the words are.
+    pub(super) word: AtomicU64,
+    /// Begin and end of the one time that its maker entered it, 0 where that has been told as a
+    /// poll of its task. Written by the maker, and by who closes.
+    pub(super) once_start: AtomicU64,
+    pub(super) once_end: AtomicU64,
+    /// The id of the task, 0 as long as it is none. Set once, by whoever finds that it is one. It
+    /// and the next are 0 in a slot that is free, and so is the end above.
+    pub(super) task: AtomicU64,
+    /// Begin of the task, 0 where that is not known. Only ever becomes less.
+    pub(super) task_start: AtomicU64,
+    /// Odd while what follows is written anew; see [`rewrite`](Self::rewrite).
+    version: AtomicU32,
+    /// The thread in whose ring the texts stand whose keys are among the words. Written as the
+    /// words are.
+    pub(super) teller: AtomicU32,
+    /// Up to which next key that thread's ring keeps all of those texts; 0 where it does not.
+    pub(super) kept_until: AtomicU64,
+    /// Words of the arguments. Written by the maker, and later under the lock of the texts by
+    /// [`rewrite`](Self::rewrite).
+    pub(super) words: Words,
+    pub(super) texts: Mutex<Option<Box<Texts>>>,
+}
+
+/// The span is not recorded, and what is made in it is not either.
+pub(super) const UNSAMPLED: u64 = 1 << 24;
+/// Some argument is a text.
+pub(super) const HAS_TEXT: u64 = 1 << 25;
+/// The memory of its texts is more than the next span shall keep.
+pub(super) const HAS_LARGE_TEXT: u64 = 1 << 26;
+
+/// Where the flags tell how many pairs of words the arguments take.
+const PAIRS_SHIFT: u32 = 27;
+
+/// Returns the flags of spans with so many arguments.
+pub(super) fn flags_of(arg_count: usize) -> u64 {
+    (arg_count.min(MAX_ARGS).div_ceil(2) as u64) << PAIRS_SHIFT
+}
+
+/// Returns how many pairs of words the arguments take that a slot's word is for.
+#[inline(always)]
+pub(super) fn pairs_in(word: u64) -> u64 {
+    word >> PAIRS_SHIFT & 7
+}
+
+/// Returns the id in a slot's word.
+#[inline]
+pub(super) fn id_in(word: u64) -> u32 {
+    word as u32 & MAX_SITE
+}
+
+/// Returns the kinds in a slot's word.
+#[inline]
+pub(super) fn kinds_in(word: u64) -> Kinds {
+    (word >> 32) as Kinds
+}
+
+/// Returns a slot's word.
+#[inline]
+pub(super) fn word_of(id: u32, flags: u64, kinds: Kinds) -> u64 {
+    u64::from(kinds) << 32 | flags | u64::from(id & MAX_SITE)
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            key: AtomicU64::new(0),
+            instance: AtomicU32::new(0),
+            maker: AtomicU32::new(0),
+            entered: AtomicU32::new(0),
+            handles: AtomicU32::new(0),
+            site: AtomicU32::new(0),
+            word: AtomicU64::new(0),
+            task_id: AtomicU32::new(0),
+            once_start: AtomicU64::new(0),
+            once_end: AtomicU64::new(0),
+            task: AtomicU64::new(0),
+            task_start: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            teller: AtomicU32::new(0),
+            kept_until: AtomicU64::new(0),
+            words: [const { AtomicU64::new(0) }; MAX_ARGS],
+            texts: Mutex::new(None),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_of(&self, key: u64, instance: Instance) -> bool {
+        self.key.load(Ordering::Relaxed) == key && self.instance.load(Ordering::Relaxed) == instance
+    }
+
+    /// Takes a slot of this thread's home, unless it is taken. Others only ever leave one, so what
+    /// is free stays so.
+    #[inline]
+    pub(super) fn claim_own(&self, key: u64, instance: Instance) -> bool {
+        let is_free = self.key.load(Ordering::Acquire) == 0;
+        if is_free {
+            self.instance.store(instance, Ordering::Relaxed);
+            self.key.store(key, Ordering::Relaxed);
+        }
+        is_free
+    }
+
+    /// Takes a slot that other threads may take as well, unless it is taken.
+    fn claim(&self, key: u64, instance: Instance) -> bool {
+        let taken = self
+            .key
+            .compare_exchange(0, key, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            self.instance.store(instance, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Leaves the slot to the next span.
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.key.store(0, Ordering::Release);
+    }
+
+    /// Has `write` change the word, the words of the arguments and what is known of their texts, so
+    /// that who reads them meanwhile finds that out. To be called under the lock of the texts.
+    pub(super) fn rewrite(&self, write: impl FnOnce()) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        write();
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+
+    /// Returns the version of what is going to be read without the lock.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns whether what was read since [`version`](Self::version) is of one piece.
+    #[inline(always)]
+    pub(super) fn is_still(&self, version: u32) -> bool {
+        fence(Ordering::Acquire);
+        version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version
+    }
+
+    /// Returns the span's bits of `mask` among its flags.
+    #[inline]
+    pub(super) fn flags(&self, mask: u64) -> u64 {
+        self.word.load(Ordering::Relaxed) & mask
+    }
+
+    /// Returns whether the span is recorded.
+    #[inline]
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.flags(UNSAMPLED) == 0
+    }
+}
+
+/// Slots of one part.
+const PART: usize = 1024;
+/// Slots of a home.
+pub(super) const HOME: usize = 64;
+/// Parts that are homes, which makes 4096 threads with a home at the same time.
+const HOME_PARTS: usize = 256;
+/// Parts of each size of what all threads share; together they hold 4.8 million spans.
+const SHARED_PARTS: [usize; 4] = [8, 64, 512, 4096];
+/// Places that are tried in each size, and in a home.
+pub(super) const TRIES: usize = 8;
+
+/// The first part: programs of up to 16 threads need no other homes.
+static FIRST: [Slot; PART] = [const { Slot::new() }; PART];
+
+const OTHER_PARTS: usize = HOME_PARTS - 1 + 8 + 64 + 512 + 4096;
+
+/// All others, in order. A part is made by whoever first needs it.
+static OTHERS: [OnceLock<Box<[Slot]>>; OTHER_PARTS] = [const { OnceLock::new() }; OTHER_PARTS];
+
+/// Number of a slot: that of its part, then its own in it.
+pub(crate) type Place = u32;
+
+#[inline]
+pub(super) fn slot(place: Place) -> Option<&'static Slot> {
+    let place = place as usize;
+    if let Some(slot) = FIRST.get(place) {
+        return Some(slot);
+    }
+    OTHERS.get(place / PART - 1)?.get()?.get(place % PART)
+}
+
+/// Returns a part, which is made where it has to be.
+fn part_made(part: usize) -> Option<&'static [Slot]> {
+    match part.checked_sub(1) {
+        None => Some(&FIRST),
+        Some(other) => {
+            let make = || thread::while_busy(|| (0..PART).map(|_| Slot::new()).collect());
+            Some(OTHERS.get(other)?.get_or_init(make))
+        }
+    }
+}
+
+/// What a thread knows of its home.
+pub(super) struct AtHome {
+    /// The slots, none where the thread has no home yet or any more.
+    pub(super) slots: Cell<&'static [Slot]>,
+    /// The place of the first of them.
+    pub(super) first: Cell<Place>,
+    /// Where the thread left a slot last, and so looks for the next.
+    next: Cell<u32>,
+    /// Spans that the thread has made under ids of our own.
+    made: Cell<u64>,
+    /// What the ids of a registry have of this thread, plus 1, once it is told to those that look
+    /// for its spans.
+    pub(super) hinted: Cell<u64>,
+    has_ended: Cell<bool>,
+}
+
+thread_local! {
+    pub(super) static AT_HOME: AtHome = const {
+        AtHome {
+            slots: Cell::new(&[]),
+            first: Cell::new(0),
+            next: Cell::new(0),
+            made: Cell::new(0),
+            hinted: Cell::new(0),
+            has_ended: Cell::new(false),
+        }
+    };
+
+    /// Gives the home to the next thread when this one ends.
+    static LEAVES: Cell<Option<Leaves>> = const { Cell::new(None) };
+}
+
+struct Leaves(u32);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        AT_HOME.with(|home| {
+            home.slots.set(&[]);
+            home.has_ended.set(true);
+        });
+        // Spans that live on keep their slots; who gets the home finds these taken.
+        HOMES.lock().free.push(self.0);
+    }
+}
+
+struct Homes {
+    given: u32,
+    free: Vec<u32>,
+}
+
+static HOMES: Mutex<Homes> = Mutex::new(Homes {
+    given: 0,
+    free: Vec::new(),
+});
+
+/// Homes that were ever given. Written under their lock, read relaxed by those who look into all:
+/// the id that they look for came after its home was given.
+pub(super) static HOMES_GIVEN: AtomicU32 = AtomicU32::new(0);
+
+/// Gives this thread a home. Does nothing where the thread ends, or where there are too many.
+#[cold]
+pub(super) fn move_in(home: &AtHome) {
+    if home.has_ended.get() || home.hinted.get() == NO_HOME {
+        return;
+    }
+    let number = thread::while_busy(|| {
+        let mut homes = HOMES.lock();
+        let number = homes.free.pop().unwrap_or(homes.given);
+        if number as usize >= HOME_PARTS * PART / HOME {
+            return None;
+        }
+        homes.given = homes.given.max(number + 1);
+        HOMES_GIVEN.store(homes.given, Ordering::Relaxed);
+        drop(homes);
+        let leaves = Leaves(number);
+        LEAVES.try_with(|cell| cell.set(Some(leaves))).ok()?;
+        Some(number)
+    });
+    let first = number.map(|number| number as usize * HOME);
+    let slots = first.and_then(|first| part_made(first / PART)?.get(first % PART..first % PART + HOME));
+    match (first, slots) {
+        (Some(first), Some(slots)) => {
+            home.first.set(first as Place);
+            home.next.set(0);
+            home.slots.set(slots);
+        }
+        _ => home.hinted.set(NO_HOME),
+    }
+}
+
+/// Stands in [`AtHome::hinted`] of a thread for which there was no home.
+const NO_HOME: u64 = u64::MAX;
+
+/// Where the ids of the registry hold the thread, if it is as it was when this was written.
+pub(super) const THREAD_SHIFT: u32 = 38;
+pub(super) const THREAD_BITS: u32 = 13;
+
+#[inline]
+pub(super) fn thread_bits(key: u64) -> u64 {
+    key >> THREAD_SHIFT & ((1 << THREAD_BITS) - 1)
+}
+
+/// Returns the places among the shared ones at which a span may be, those of smaller sizes first.
+pub(super) fn shared_places(key: u64) -> impl Iterator<Item = Place> {
+    let near = key as usize ^ (thread_bits(key) as usize).wrapping_mul(0x9e5);
+    let mut first_part = HOME_PARTS;
+    SHARED_PARTS.into_iter().flat_map(move |parts| {
+        let first = first_part * PART;
+        first_part += parts;
+        (0..TRIES).map(move |i| (first + (near.wrapping_add(i)) % (parts * PART)) as Place)
+    })
+}
+
+/// Whether there are shared slots. Set before a span is put there, whose id its finders have from
+/// who put it.
+pub(super) static HAS_SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Takes a slot among the shared ones. `None` where the table is full, which is said once.
+#[cold]
+pub(super) fn claim_shared(
+    near: u64,
+    key_at: impl Fn(Place) -> u64,
+    instance: Instance,
+) -> Option<(Place, &'static Slot)> {
+    HAS_SHARED.store(true, Ordering::Relaxed);
+    for place in shared_places(near) {
+        if let Some(slot) = part_made(place as usize / PART)?.get(place as usize % PART)
+            && slot.claim(key_at(place), instance)
+        {
+            return Some((place, slot));
+        }
+    }
+    say_full();
+    None
+}
+
+#[cold]
+fn say_full() {
+    /// Set by the first thread that finds it full (relaxed).
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        report::line("more spans of `tracing` are open than are followed; those beyond are not recorded");
+    }
+}
+
+/// Bits of an id of our own that hold the slot's number, plus 1.
+const PLACE_BITS: u32 = 24;
+
+/// The id of the `made`-th span of a thread, at a place. Two threads may make the same one after
+/// the other, but no two spans have it at the same time.
+#[inline]
+fn key_of(made: u64, place: Place) -> u64 {
+    made << PLACE_BITS | u64::from(place + 1)
+}
+
+/// Takes the slot that this thread left last, if it is at its home and free; returns it and the id
+/// that it makes for a span. `None` where nothing has been done.
+#[inline(always)]
+fn claim_at_once(instance: Instance) -> Option<(u64, &'static Slot)> {
+    let (slots, first, at, made) = AT_HOME.with(|home| {
+        let at = home.next.get() as usize % HOME;
+        (home.slots.get(), home.first.get(), at, home.made.get() + 1)
+    });
+    let slot = slots.get(at)?;
+    let key = key_of(made, first + at as Place);
+    if !slot.claim_own(key, instance) {
+        return None;
+    }
+    AT_HOME.with(|home| {
+        home.made.set(made);
+        home.next.set(at as u32 + 1);
+    });
+    Some((key, slot))
+}
+
+/// Takes any slot, and returns the id that it makes for a span. `None` where the table is full,
+/// which is said once.
+#[inline(always)]
+pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
+    if let Some(claimed) = claim_at_once(instance) {
+        return Some(claimed);
+    }
+    claim_next_slowly(instance)
+}
+
+#[cold]
+#[inline(never)]
+fn claim_next_slowly(instance: Instance) -> Option<(u64, &'static Slot)> {
+    AT_HOME.with(|home| claim_next_at(home, instance))
+}
+
+fn claim_next_at(home: &AtHome, instance: Instance) -> Option<(u64, &'static Slot)> {
+    let made = home.made.get() + 1;
+    home.made.set(made);
+    if home.slots.get().is_empty() {
+        move_in(home);
+    }
+    for (at, slot) in (0..).zip(home.slots.get()) {
+        let key = key_of(made, home.first.get() + at);
+        if slot.claim_own(key, instance) {
+            home.next.set(at + 1);
+            return Some((key, slot));
+        }
+    }
+    // Spread over the shared slots, so that few are tried.
+    let near = made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 ^ u64::from(home.first.get());
+    let (place, slot) = claim_shared(near, |place| key_of(made, place), instance)?;
+    Some((key_of(made, place), slot))
+}
+
+/// Finds a span by an id that [`claim_next`] made.
+#[inline]
+pub(crate) fn find(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+    let place = ((key & ((1 << PLACE_BITS) - 1)) as Place).checked_sub(1)?;
+    let slot = slot(place)?;
+    slot.is_of(key, instance).then_some((place, slot))
+}
+
+/// Has this thread look here for its next slot, where that is at its home.
+#[inline(always)]
+pub(super) fn prefer(place: Place) {
+    let at = place.wrapping_sub(AT_HOME.with(|home| home.first.get()));
+    if (at as usize) < HOME {
+        AT_HOME.with(|home| home.next.set(at));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_takes_the_slot_again_that_it_left_last() {
+        let instance = super::super::new_instance();
+        let place_of = |key| find(key, instance).map(|(place, _)| place);
+        let (first, slot) = claim_next(instance).unwrap();
+        let first_place = place_of(first).unwrap();
+        slot.leave();
+        prefer(first_place);
+        let (second, slot) = claim_next(instance).unwrap();
+        assert_eq!(place_of(second), Some(first_place));
+        assert_ne!(first, second);
+        assert_eq!((place_of(first), place_of(u64::MAX)), (None, None));
+        slot.leave();
+        let many: Vec<_> = (0..20_000).map(|_| claim_next(instance).unwrap()).collect();
+        let mut places: Vec<Place> = many.iter().map(|(key, _)| place_of(*key).unwrap()).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), many.len());
+        many.iter().for_each(|(_, slot)| slot.leave());
+    }
+}

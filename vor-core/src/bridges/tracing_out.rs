@@ -1,0 +1,218 @@
+//! The live tap: every scope of a macro is also a `tracing` span while a subscriber wants it.
+//!
+//! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them
+//! wants the level `TRACE`, of which `tracing` keeps note in one word, all scopes go the cold path
+//! ([`crate::hot::record_state`]), and there the site is asked for. A subscriber that comes while recording is
+//! on is heeded at once, one that wants some modules alone from the drain's next pass on, some
+//! milliseconds later. The site's description for `tracing` is made when it is first wanted and
+//! kept with the site, and the spans that are entered are kept on a stack of the thread, so that
+//! the guard of a scope is no larger for it.
+//!
+//! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in
+//! turn.
+
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+pub(crate) use on::{TapSite, announce_subscribers, enter, exit, is_wanted};
+
+#[cfg(not(all(feature = "tracing", not(feature = "off"))))]
+pub(crate) use stub::{announce_subscribers, enter, exit, is_wanted};
+
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+mod on {
+    use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{Once, OnceLock};
+
+    use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+    use tracing::span::EnteredSpan;
+    use tracing::{Level, Metadata, Span, dispatcher};
+    use tracing_core::callsite::{self, Callsite};
+    use tracing_core::field::FieldSet;
+    use tracing_core::{Interest, Kind, identify_callsite};
+
+    use crate::hot::callsite::CallSite;
+    use crate::hot::{record_state, thread};
+
+    /// A call site as `tracing` knows it, made when it is first tapped.
+    #[derive(Debug)]
+    pub(crate) struct TapSite(OnceLock<&'static Described>);
+
+    #[derive(Debug)]
+    struct Described {
+        /// Set once, right after the description has its place: the two name each other.
+        metadata: OnceLock<Metadata<'static>>,
+        /// What the subscribers say of the site. Written by `tracing` when they change, read by the
+        /// tap, relaxed: it gates nothing but itself.
+        interest: AtomicU8,
+    }
+
+    const NEVER: u8 = 0;
+    const SOMETIMES: u8 = 1;
+    const ALWAYS: u8 = 2;
+
+    impl TapSite {
+        pub(crate) const fn new() -> Self {
+            Self(OnceLock::new())
+        }
+    }
+
+    impl Described {
+        fn of(site: &CallSite) -> &'static Self {
+            let described: &'static Self = Box::leak(Box::new(Self {
+                metadata: OnceLock::new(),
+                interest: AtomicU8::new(NEVER),
+            }));
+            described.metadata.get_or_init(|| {
+                let (module_path, file, line) = site.place();
+                Metadata::new(
+                    site.name(),
+                    module_path,
+                    Level::TRACE,
+                    Some(file),
+                    Some(line),
+                    Some(module_path),
+                    FieldSet::new(&[], identify_callsite!(described)),
+                    Kind::SPAN,
+                )
+            });
+            callsite::register(described);
+            described
+        }
+
+        fn span(&'static self) -> Option<Span> {
+            let metadata = self.metadata.get()?;
+            let is_enabled = match self.interest.load(Ordering::Relaxed) {
+                NEVER => false,
+                ALWAYS => true,
+                _ => dispatcher::get_default(|subscriber| subscriber.enabled(metadata)),
+            };
+            is_enabled.then(|| Span::new(metadata, &metadata.fields().value_set(&[])))
+        }
+    }
+
+    impl Callsite for Described {
+        fn set_interest(&self, interest: Interest) {
+            let interest = match () {
+                () if interest.is_never() => NEVER,
+                () if interest.is_always() => ALWAYS,
+                () => SOMETIMES,
+            };
+            self.interest.store(interest, Ordering::Relaxed);
+        }
+
+        fn metadata(&self) -> &Metadata<'_> {
+            // `of` sets the metadata before anyone else sees the site.
+            self.metadata
+                .get_or_init(|| unreachable!("a site is described before it is registered"))
+        }
+    }
+
+    /// Whether the build lets spans of this level be at all.
+    const IS_POSSIBLE: bool = matches!(STATIC_MAX_LEVEL.into_level(), Some(Level::TRACE));
+
+    thread_local! {
+        /// The spans that scopes of this thread have entered, each with its scope's start.
+        static ENTERED: RefCell<Vec<(u64, EnteredSpan)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Returns whether a subscriber may want the spans.
+    #[inline(always)]
+    pub(crate) fn is_wanted() -> bool {
+        IS_POSSIBLE && LevelFilter::current() == LevelFilter::TRACE
+    }
+
+    /// Where `tracing` tells that its subscribers have changed.
+    #[derive(Debug)]
+    struct Announcements;
+
+    static ANNOUNCEMENTS: Announcements = Announcements;
+
+    static ANNOUNCEMENTS_METADATA: Metadata<'static> = Metadata::new(
+        "scopes",
+        "vor",
+        Level::TRACE,
+        None,
+        None,
+        None,
+        FieldSet::new(&[], identify_callsite!(&ANNOUNCEMENTS)),
+        Kind::SPAN,
+    );
+
+    impl Callsite for Announcements {
+        fn set_interest(&self, interest: Interest) {
+            record_state::subscribers_changed(!interest.is_never());
+        }
+
+        fn metadata(&self) -> &Metadata<'_> {
+            &ANNOUNCEMENTS_METADATA
+        }
+    }
+
+    /// Has [`record_state::subscribers_changed`] called from now on whenever they do.
+    pub(crate) fn announce_subscribers() {
+        static ONCE: Once = Once::new();
+        if IS_POSSIBLE {
+            ONCE.call_once(|| {
+                quietly(|| callsite::register(&ANNOUNCEMENTS));
+            });
+        }
+    }
+
+    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what
+    /// is being measured is not to blame for it, and the panic's message is out already.
+    fn quietly<R>(call: impl FnOnce() -> R) -> Option<R> {
+        thread::while_silent(|| catch_unwind(AssertUnwindSafe(call)).ok())
+    }
+
+    /// Enters a span for a scope that began at `start_ticks`; returns whether there is one, which
+    /// [`exit`] ends.
+    pub(crate) fn enter(site: &'static CallSite, start_ticks: u64) -> bool {
+        if thread::is_busy() {
+            return false;
+        }
+        quietly(|| {
+            let described = site.tap().0.get_or_init(|| Described::of(site));
+            let Some(span) = described.span() else {
+                return false;
+            };
+            let entered = span.entered();
+            ENTERED
+                .try_with(|stack| stack.borrow_mut().push((start_ticks, entered)))
+                .is_ok()
+        })
+        .unwrap_or(false)
+    }
+
+    /// Ends the innermost span that a scope of this thread entered at `start_ticks`.
+    pub(crate) fn exit(start_ticks: u64) {
+        quietly(|| {
+            // The stack is gone where the thread ends; its spans have ended with it.
+            let span = ENTERED.try_with(|stack| {
+                let mut stack = stack.borrow_mut();
+                let at = stack.iter().rposition(|(start, _)| *start == start_ticks)?;
+                Some(stack.remove(at))
+            });
+            // Outside of the borrow: a subscriber may do anything.
+            drop(span);
+        });
+    }
+}
+
+#[cfg(not(all(feature = "tracing", not(feature = "off"))))]
+mod stub {
+    use crate::hot::callsite::CallSite;
+
+    #[inline(always)]
+    pub(crate) const fn is_wanted() -> bool {
+        false
+    }
+
+    pub(crate) fn announce_subscribers() {}
+
+    pub(crate) fn enter(_: &'static CallSite, _: u64) -> bool {
+        false
+    }
+
+    pub(crate) fn exit(_: u64) {}
+}

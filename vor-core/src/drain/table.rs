@@ -1,0 +1,153 @@
+//! The table of counted scopes that a program leaves on stderr.
+
+use std::fmt::Write as _;
+
+use crate::stats::ScopeStats;
+
+/// Columns of the text that a line may take.
+const WIDTH: usize = 100;
+
+/// Least columns for names.
+const MIN_NAME: usize = 16;
+
+/// Rows that are printed; the rest is one line.
+const MAX_ROWS: usize = 100;
+
+/// Returns the rows as text, the longest self times first.
+pub(crate) fn table(rows: &[ScopeStats]) -> String {
+    let mut rows: Vec<&ScopeStats> = rows.iter().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.self_ns), row.site));
+    let (shown, more) = rows.split_at(rows.len().min(MAX_ROWS));
+    let heads = ["count", "total", "self", "mean", "p50", "p99", "max"];
+    let cells: Vec<[String; 7]> = shown
+        .iter()
+        .map(|row| {
+            [
+                row.count.to_string(),
+                time(row.total_ns as f64),
+                time(row.self_ns as f64),
+                time(row.mean_ns),
+                time(row.p50_ns as f64),
+                time(row.p99_ns as f64),
+                time(row.max_ns as f64),
+            ]
+        })
+        .collect();
+    let widths = std::array::from_fn(|i| {
+        let widest = cells.iter().map(|row| row[i].len()).max().unwrap_or(0);
+        widest.max(heads[i].len())
+    });
+    let numbers: usize = widths.iter().map(|width| width + 2).sum();
+    let room = WIDTH.saturating_sub(numbers).max(MIN_NAME);
+    let names: Vec<String> = shown.iter().map(|row| name(&row.name, room)).collect();
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let name_width = name_width.max("scope".len());
+    let mut text = String::new();
+    line(&mut text, "scope", name_width, &heads.map(str::to_owned), &widths);
+    for (name, cells) in names.iter().zip(&cells) {
+        line(&mut text, name, name_width, cells, &widths);
+    }
+    if !more.is_empty() {
+        let self_ns: u64 = more.iter().map(|row| row.self_ns).fold(0, u64::saturating_add);
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            text,
+            "and {} scopes more, self {}",
+            more.len(),
+            time(self_ns as f64)
+        );
+    }
+    text
+}
+
+fn line(text: &mut String, name: &str, name_width: usize, cells: &[String; 7], widths: &[usize; 7]) {
+    let _ = write!(text, "{name:name_width$}");
+    for (cell, width) in cells.iter().zip(widths) {
+        let _ = write!(text, "  {cell:>width$}");
+    }
+    text.push('\n');
+}
+
+/// Returns a name in at most `room` columns, cut in its middle, since both ends tell, and with
+/// control characters escaped.
+fn name(name: &str, room: usize) -> String {
+    let mut all = Vec::with_capacity(name.len());
+    for character in name.chars() {
+        if character.is_control() {
+            all.extend(character.escape_default());
+        } else {
+            all.push(character);
+        }
+    }
+    if all.len() <= room {
+        return all.into_iter().collect();
+    }
+    let kept = room - 2;
+    let (first, last) = (kept.div_ceil(2), kept / 2);
+    let first = all[..first].iter();
+    first.chain(&['.', '.']).chain(&all[all.len() - last..]).collect()
+}
+
+/// Returns a time with four digits and its unit.
+fn time(ns: f64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    let Some((size, unit)) = units.into_iter().find(|(size, _)| ns >= *size) else {
+        return format!("{ns:.0} ns");
+    };
+    let value = ns / size;
+    let digits = match value {
+        _ if value < 10.0 => 3,
+        _ if value < 100.0 => 2,
+        _ if value < 1000.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::catalog::SiteId;
+
+    fn row(site: u32, name: &str, self_ns: u64) -> ScopeStats {
+        ScopeStats {
+            site: SiteId(site),
+            name: name.to_owned(),
+            count: u64::MAX,
+            total_ns: self_ns,
+            self_ns,
+            mean_ns: 1.5,
+            p50_ns: 999,
+            p99_ns: 1_000,
+            max_ns: u64::MAX,
+            ..ScopeStats::default()
+        }
+    }
+
+    #[test]
+    fn rows_fit_and_stand_by_self_time() {
+        let long = "a".repeat(80) + "\n" + &"b".repeat(80);
+        let mut rows = vec![
+            row(1, "short", 12_345),
+            row(2, &long, 99_999_999),
+            row(3, "none", 0),
+        ];
+        let text = table(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines[1].starts_with("aaa") && lines[1].contains("bb "), "{text}");
+        assert!(lines[1].contains(".."), "{text}");
+        for cell in ["short", "12.35 us", "2 ns", "999 ns", "1.000 us", "18446744074 s"] {
+            assert!(lines[2].contains(cell), "{cell}: {text}");
+        }
+        assert!(
+            lines[3].starts_with("none") && lines[3].contains(" 0 ns"),
+            "{text}"
+        );
+        rows.extend((4..204).map(|site| row(site, "more", 1_000)));
+        let text = table(&rows);
+        assert_eq!(text.lines().count(), MAX_ROWS + 2);
+        assert!(text.ends_with("and 103 scopes more, self 102.0 us\n"), "{text}");
+    }
+}

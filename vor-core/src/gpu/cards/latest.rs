@@ -1,0 +1,168 @@
+//! What the poller learned last, and what a frame takes of it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::energy::{EnergyLine, Told};
+use super::poller;
+use super::rows::{ALL, COUNT, Pace, Row};
+use crate::{clock, metrics};
+
+/// What is known of a card.
+#[derive(Clone, Debug)]
+pub(super) struct Card {
+    /// The columns of each row, once it has had a value: up to two, for a row with two names.
+    columns: [[Option<u32>; 2]; COUNT],
+    /// The values, `None` where the card does not tell.
+    values: [Option<f64>; COUNT],
+    /// When the rows of each pace were asked last, in ticks.
+    asked_ticks: [u64; 3],
+    energy: Option<EnergyLine>,
+}
+
+/// What is known of all of them.
+#[derive(Debug)]
+pub(super) struct Latest {
+    /// The visible cards, in their order.
+    cards: Vec<Card>,
+    /// How long values count, by pace.
+    fresh_ns: [u64; 3],
+}
+
+/// The poller writes, frames read; neither does anything else under the lock.
+static LATEST: Mutex<Latest> = Mutex::new(Latest {
+    cards: Vec::new(),
+    fresh_ns: FRESH_NS,
+});
+
+/// How long values count at least, by pace.
+const FRESH_NS: [u64; 3] = [1_000_000_000, 3_000_000_000, 3_000_000_000];
+/// How long they count at most: what is older says nothing of a frame.
+const MOST_NS: u64 = 10_000_000_000;
+
+impl Card {
+    const fn new() -> Self {
+        Self {
+            columns: [[None; 2]; COUNT],
+            values: [None; COUNT],
+            asked_ticks: [0; 3],
+            energy: None,
+        }
+    }
+
+    fn is_fresh(&self, pace: Pace, now_ticks: u64, fresh_ns: &[u64; 3]) -> bool {
+        let age_ticks = now_ticks.saturating_sub(self.asked_ticks[pace as usize]);
+        clock::approximate_ns(age_ticks) < fresh_ns[pace as usize]
+    }
+}
+
+pub(super) fn latest() -> MutexGuard<'static, Latest> {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks what was learned for the time of a fork.
+#[cfg(unix)]
+pub(crate) fn lock_for_fork() -> impl std::any::Any {
+    latest()
+}
+
+/// Returns whether nobody holds the lock: for the end of a process.
+#[cfg(any(unix, windows))]
+pub(crate) fn is_open() -> bool {
+    crate::os::detach::is_open(&LATEST)
+}
+
+/// Begins anew with so many cards.
+pub(super) fn begin(cards: usize) {
+    latest().cards = vec![Card::new(); cards];
+}
+
+/// Says how often values are asked for, by pace: one of which two answers were missed still counts.
+pub(super) fn keep(intervals: [Duration; 3]) {
+    let mut latest = latest();
+    for (number, interval) in intervals.into_iter().enumerate() {
+        let three_ns = u64::try_from(interval.as_nanos() * 3).unwrap_or(u64::MAX);
+        latest.fresh_ns[number] = three_ns.clamp(FRESH_NS[number], MOST_NS);
+    }
+}
+
+/// Leaves the values of one pace of a card, and the reading of its energy counter in millijoules. A
+/// row that has its first value is declared first.
+pub(super) fn publish(
+    number: usize,
+    pace: Pace,
+    values: &[Option<f64>; COUNT],
+    energy_mj: Option<u64>,
+    ticks: u64,
+) {
+    let mut known = latest();
+    let count = known.cards.len();
+    let Some(card) = known.cards.get_mut(number) else {
+        return;
+    };
+    let mut new = Vec::new();
+    for row in ALL.into_iter().filter(|row| row.pace() == pace) {
+        let value = values[row as usize];
+        card.values[row as usize] = value;
+        if value.is_some() && card.columns[row as usize][0].is_none() {
+            new.push(row);
+        }
+    }
+    if pace == Pace::Fast {
+        card.energy = energy_mj.map(|counter_mj| EnergyLine::with(card.energy, ticks, counter_mj));
+    }
+    card.asked_ticks[pace as usize] = ticks;
+    drop(known);
+    // The metrics have a lock of their own.
+    for row in new {
+        let mut columns = [None; 2];
+        for (column, name) in columns.iter_mut().zip(row.names(number, count)) {
+            *column = metrics::declare_system(&name, row.unit());
+        }
+        if let Some(card) = latest().cards.get_mut(number) {
+            card.columns[row as usize] = columns;
+        }
+    }
+}
+
+/// Says that a card tells nothing now.
+#[cfg(not(target_os = "macos"))]
+pub(super) fn silence(number: usize) {
+    if let Some(card) = latest().cards.get_mut(number) {
+        card.values = [None; COUNT];
+        card.energy = None;
+    }
+}
+
+/// The rows of frames. Owned by the worker.
+#[derive(Debug, Default)]
+pub(crate) struct GpuRows {
+    told: Vec<Told>,
+}
+
+impl GpuRows {
+    /// Returns the values of a frame that ended at `end_ticks`, by the column among those that
+    /// [`metrics`] declares, in no order.
+    pub(crate) fn take(&mut self, end_ticks: u64) -> Vec<(u32, f64)> {
+        poller::look(end_ticks);
+        let known = latest();
+        let mut taken = Vec::new();
+        self.told.resize_with(known.cards.len(), Told::default);
+        for (card, told) in known.cards.iter().zip(&mut self.told) {
+            for row in ALL {
+                let is_fresh = card.is_fresh(row.pace(), end_ticks, &known.fresh_ns);
+                let value = match (row, &card.energy) {
+                    (Row::Energy, Some(line)) if is_fresh => told.take(line, end_ticks),
+                    (Row::Energy, _) => {
+                        told.forget();
+                        None
+                    }
+                    _ => card.values[row as usize].filter(|_| is_fresh),
+                };
+                let columns = card.columns[row as usize].into_iter().flatten();
+                taken.extend(columns.filter_map(|column| Some((column, value?))));
+            }
+        }
+        taken
+    }
+}

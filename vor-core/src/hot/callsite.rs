@@ -1,0 +1,370 @@
+//! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
+//!
+//! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while
+//! recording is on; then it is entered into the registry, once, under a lock. From then on the id
+//! is one relaxed load, and a flag beside it says whether a scope may go ahead with it or has to
+//! look around first. Names made at run time are entered by text; each thread keeps a cache of
+//! those it used, so that a repeated name takes no lock either.
+//!
+//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments
+//! have other types in another instance of a generic function gets one id for each combination, so
+//! that the id alone says how to read the argument words. So does a site that is recorded with
+//! measures beside the length ([`Measures`]), whose values are words of the record as well.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxBuildHasher;
+
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+use crate::bridges::tracing_out::TapSite;
+use crate::catalog::{Catalog, SiteId, SiteInfo};
+use crate::hot::ring::{MAX_SITE, SITE_BITS};
+use crate::measure::Measures;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+
+/// Argument types of a site: four bits each, the first argument lowest.
+pub(crate) type Kinds = u32;
+
+/// No id: of a site that has to be registered first, and inside vor.
+pub(crate) const UNREGISTERED: u32 = u32::MAX;
+
+/// Set beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`]
+/// has it too, so that one look at the sign tells.
+const PARKED: u64 = 1 << 31;
+
+/// Most arguments of one scope.
+pub const MAX_ARGS: usize = 8;
+
+/// A place in the source that opens scopes. Made by the macros, one static each.
+#[derive(Debug)]
+pub struct CallSite {
+    /// Id in the low half, with [`PARKED`] or without, argument kinds in the high half;
+    /// [`UNREGISTERED`] at first. Written under the registry's lock (release), read relaxed by
+    /// every scope: the id means nothing but itself, what it names is read under the lock.
+    word: AtomicU64,
+    /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the
+    /// high half; 0 at first. Written under the registry's lock (release), read relaxed by scopes
+    /// that are measured.
+    measured_word: AtomicU64,
+    name: &'static str,
+    module_path: &'static str,
+    file: &'static str,
+    line: u32,
+    category: &'static str,
+    color: Option<u32>,
+    arg_names: &'static [&'static str],
+    /// What is measured of its scopes even where the program did not ask for it of all.
+    measures: Measures,
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
+    tap: TapSite,
+}
+
+impl CallSite {
+    /// Describes a place in the source. `line` is 1-based, `color` 0x00RRGGBB.
+    #[must_use]
+    pub const fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
+        Self {
+            word: AtomicU64::new(UNREGISTERED as u64),
+            measured_word: AtomicU64::new(0),
+            name,
+            module_path,
+            file,
+            line,
+            category: "",
+            color: None,
+            arg_names: &[],
+            measures: Measures::NONE,
+            #[cfg(all(feature = "tracing", not(feature = "off")))]
+            tap: TapSite::new(),
+        }
+    }
+
+    /// Adds the group the site belongs to.
+    #[must_use]
+    pub const fn with_category(mut self, category: &'static str) -> Self {
+        self.category = category;
+        self
+    }
+
+    /// Adds a colour, 0x00RRGGBB.
+    #[must_use]
+    pub const fn with_color(mut self, color: u32) -> Self {
+        self.color = Some(color);
+        self
+    }
+
+    /// Has the processor time of its scopes measured.
+    #[must_use]
+    pub const fn with_cpu(mut self) -> Self {
+        self.measures = self.measures.and(Measures::CPU);
+        self
+    }
+
+    /// Adds the names of the arguments.
+    ///
+    /// # Panics
+    ///
+    /// Panics, at compile time where the macros make the static, when there are more than
+    /// [`MAX_ARGS`].
+    #[must_use]
+    pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
+        assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");
+        self.arg_names = arg_names;
+        self
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the module, the file and the 1-based line.
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
+    pub(crate) fn place(&self) -> (&'static str, &'static str, u32) {
+        (self.module_path, self.file, self.line)
+    }
+
+    /// Returns what `tracing` knows of the site.
+    #[cfg(all(feature = "tracing", not(feature = "off")))]
+    pub(crate) fn tap(&self) -> &TapSite {
+        &self.tap
+    }
+
+    /// Returns what [`is_fast`](crate::hot::record_state::is_fast) tells of: the id of a site without
+    /// arguments while it may take the fast path.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u32 {
+        self.word.load(Ordering::Relaxed) as u32
+    }
+
+    /// As [`word`](Self::word), with the argument kinds that it is for.
+    #[inline(always)]
+    pub(crate) fn word_and_kinds(&self) -> (u32, Kinds) {
+        let word = self.word.load(Ordering::Relaxed);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    /// Returns the id for arguments of these kinds without measures, if the site has it.
+    pub(crate) fn id(&self, kinds: Kinds) -> Option<u32> {
+        let (word, of_kinds) = self.word_and_kinds();
+        (word != UNREGISTERED && of_kinds == kinds).then_some(word & !(PARKED as u32))
+    }
+
+    /// Returns an id that the site has, whatever its arguments are.
+    #[inline(always)]
+    pub(crate) fn any_id(&self) -> Option<u32> {
+        let word = self.word();
+        (word != UNREGISTERED).then_some(word & !(PARKED as u32))
+    }
+
+    /// Returns what is to be measured of its scopes whatever the program asked for. A page is not
+    /// told its processor time.
+    pub(crate) fn measures(&self) -> Measures {
+        if cfg!(target_family = "wasm") {
+            Measures::NONE
+        } else {
+            self.measures
+        }
+    }
+
+    /// Returns the id for arguments of these kinds with these measures, if it is the combination
+    /// that the site had first of those with what is measured now.
+    #[inline]
+    pub(crate) fn measured_id(&self, kinds: Kinds, measures: Measures) -> Option<u32> {
+        let word = self.measured_word.load(Ordering::Relaxed);
+        let of = u64::from(kinds) << 32 | u64::from(measures.bits()) << SITE_BITS;
+        (word & !u64::from(MAX_SITE) == of).then_some(word as u32 & MAX_SITE)
+    }
+
+    /// Enters the site with measures into the registry, or finds the id of this combination of
+    /// kinds and measures.
+    #[cold]
+    pub(crate) fn register_measured(&'static self, kinds: Kinds, measures: Measures) -> u32 {
+        let mut registry = lock();
+        let id = registry.variant(self, kinds, measures);
+        let word = self.measured_word.load(Ordering::Relaxed);
+        // What is measured changes when the program says so, and then for good; kinds alternate
+        // where a generic function has several.
+        let is_outdated = word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
+        if is_outdated && id < MAX_SITE {
+            let of = u64::from(kinds) << 32 | u64::from(measures.bits()) << SITE_BITS;
+            self.measured_word.store(of | u64::from(id), Ordering::Release);
+        }
+        id
+    }
+
+    /// Enters the site into the registry, or finds the id of this combination of kinds.
+    #[cold]
+    pub(crate) fn register(&'static self, kinds: Kinds) -> u32 {
+        let mut registry = lock();
+        let id = registry.variant(self, kinds, Measures::NONE);
+        if self.word.load(Ordering::Relaxed) == u64::from(UNREGISTERED) {
+            self.word
+                .store(u64::from(kinds) << 32 | u64::from(id), Ordering::Release);
+            self.set_fast(registry.fast);
+            registry.with_ids.push(self);
+        }
+        id
+    }
+
+    /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site
+    /// has an id.
+    fn set_fast(&self, fast: bool) {
+        let id = self.word.load(Ordering::Relaxed) & !PARKED;
+        let word = if fast { id } else { id | PARKED };
+        self.word.store(word, Ordering::Release);
+    }
+
+    fn info(&self) -> SiteInfo {
+        SiteInfo {
+            name: Cow::Borrowed(self.name),
+            module_path: Cow::Borrowed(self.module_path),
+            file: Cow::Borrowed(self.file),
+            line: self.line,
+            category: Cow::Borrowed(self.category),
+            color: self.color,
+            arg_names: self.arg_names.iter().map(|name| Cow::Borrowed(*name)).collect(),
+        }
+    }
+}
+
+/// All sites and run-time names of the process.
+pub(crate) struct Registry {
+    sites: Vec<(Arc<SiteInfo>, Words)>,
+    variants: HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>,
+    names: HashMap<(Arc<str>, Measures), u32, FxBuildHasher>,
+    /// The sites whose word has an id, and whether their scopes may take the fast path.
+    with_ids: Vec<&'static CallSite>,
+    fast: bool,
+}
+
+/// What the words of a site's records are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Words {
+    pub(crate) kinds: Kinds,
+    pub(crate) measures: Measures,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    sites: Vec::new(),
+    variants: HashMap::with_hasher(FxBuildHasher),
+    names: HashMap::with_hasher(FxBuildHasher),
+    with_ids: Vec::new(),
+    fast: false,
+});
+
+/// Locks the registry. A panic cannot leave it half changed, so a poisoned lock is taken as it is.
+pub(crate) fn lock() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Brings the sites into a catalog that it does not know.
+pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
+    let registry = lock();
+    let new = registry.after(catalog.sites.len());
+    if !new.is_empty() {
+        let known = &mut Arc::make_mut(catalog).sites;
+        Arc::make_mut(known).extend(new.iter().map(|(info, _)| Some(Arc::clone(info))));
+    }
+}
+
+/// Returns whether nobody holds the registry: for the end of a process.
+#[cfg(any(unix, windows))]
+pub(crate) fn is_open() -> bool {
+    crate::os::detach::is_open(&REGISTRY)
+}
+
+/// As [`lock`], for who must not wait: tries a few times. `None` where it is held all the while.
+#[cfg(unix)]
+pub(crate) fn try_lock(tries: u32, pause: std::time::Duration) -> Option<MutexGuard<'static, Registry>> {
+    crate::hot::thread::try_lock(&REGISTRY, tries, pause)
+}
+
+impl Registry {
+    /// Lets the scopes of all sites take the fast path, or none.
+    pub(crate) fn set_fast(&mut self, fast: bool) {
+        if self.fast != fast {
+            self.fast = fast;
+            self.with_ids.iter().for_each(|site| site.set_fast(fast));
+        }
+    }
+
+    /// Returns the id of a site with arguments of these kinds and these measures.
+    fn variant(&mut self, site: &CallSite, kinds: Kinds, measures: Measures) -> u32 {
+        let key = (std::ptr::from_ref(site) as usize, kinds, measures);
+        if let Some(id) = self.variants.get(&key) {
+            return *id;
+        }
+        let id = self.push(site.info(), kinds, measures);
+        self.variants.insert(key, id);
+        id
+    }
+
+    fn push(&mut self, mut info: SiteInfo, kinds: Kinds, measures: Measures) -> u32 {
+        let next = self.sites.len() + 1;
+        match u32::try_from(next) {
+            Ok(id) if id < MAX_SITE => {
+                info.arg_names.extend(measures.arg_names().map(Cow::Borrowed));
+                self.sites.push((Arc::new(info), Words { kinds, measures }));
+                id
+            }
+            // The last id is shared by all that came too late; the name says so.
+            _ => {
+                if next == MAX_SITE as usize {
+                    let name = Cow::Borrowed("(more than 16 million names)");
+                    let info = SiteInfo {
+                        name,
+                        ..SiteInfo::default()
+                    };
+                    self.sites.push((Arc::new(info), Words::default()));
+                }
+                MAX_SITE
+            }
+        }
+    }
+
+    /// Returns the id of a name made at run time, for scopes of which so much is measured.
+    pub(crate) fn name_id(&mut self, name: &str, measures: Measures) -> u32 {
+        let key = (Arc::from(name), measures);
+        if let Some(id) = self.names.get(&key) {
+            return *id;
+        }
+        let info = SiteInfo {
+            name: Cow::Owned(name.to_owned()),
+            ..SiteInfo::default()
+        };
+        let id = self.push(info, 0, measures);
+        if id < MAX_SITE {
+            self.names.insert(key, id);
+        }
+        id
+    }
+
+    /// Returns the sites with ids above `known`, in order.
+    pub(crate) fn after(&self, known: usize) -> &[(Arc<SiteInfo>, Words)] {
+        self.sites.get(known..).unwrap_or(&[])
+    }
+
+    /// Returns the id of the first site of this category, 0 for none: a number that a category
+    /// keeps.
+    #[cfg(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off")))]
+    pub(crate) fn first_of_category(&self, category: &str) -> u32 {
+        let is_of = |(info, _): &(Arc<SiteInfo>, Words)| info.category == category;
+        let first = if category.is_empty() {
+            None
+        } else {
+            self.sites.iter().position(is_of)
+        };
+        first.map_or(0, |index| index as u32 + 1)
+    }
+
+    /// Returns what a site is called.
+    pub(crate) fn name_of(&self, id: SiteId) -> Option<Arc<SiteInfo>> {
+        let index = (id.0 as usize).checked_sub(1)?;
+        self.sites.get(index).map(|(info, _)| Arc::clone(info))
+    }
+}

@@ -1,0 +1,545 @@
+//! The queue of one thread: one producer, one consumer, no lock.
+//!
+//! The buffer is cut into chunks. The producer fills one after the other, and takes for the next
+//! the first that is free:
+//!
+//! ```text
+//!  chunk 0            chunk 1            chunk 2            chunk 3 …
+//!  | third, filling   | first, draining  | second, full     | never touched
+//!    ^cursor  ^limit     ^offset
+//! ```
+//!
+//! So a thread uses as much of its buffer as its bursts need and no more: what it writes next was
+//! drained last and is still in the cache, and memory that no burst ever needed is never touched.
+//! The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record never
+//! lies in two chunks.
+//!
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the
+//! next cursor. It pushes while the record ends at or below `limit` and asks nobody; at the limit,
+//! which is mostly the end of the chunk, its cold path looks for a free one. Memory that was never
+//! touched is beyond the limit too: a scope writes its record before it reads the clock at its end,
+//! and the time that the system takes to provide a page is not the scope's. So the first record on
+//! a page takes the cold path.
+
+#![expect(
+    unsafe_code,
+    reason = "the queue is shared memory between two threads; who may touch which slot is stated below"
+)]
+
+use std::ops::{Deref, Range};
+
+use crate::hot::ring::Slot;
+use crate::hot::ring::memory::Slots;
+#[cfg(not(loom))]
+use crate::sync::UnsafeCell;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Most chunks of a ring: one bit each, in so many words.
+const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
+const FREE_WORDS: usize = 4;
+/// Fewest slots of a chunk, where the ring is large enough: the longest record.
+const MIN_CHUNK_SLOTS: u64 = 64;
+/// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a
+/// second-level cache holds.
+const MUCH_SLOTS: u64 = 65_536;
+
+/// The least that a system provides of memory when it is touched first.
+const PAGE_BYTES: u64 = 4096;
+
+/// Bytes of a slot.
+const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+
+/// A bounded queue of slots between one producer and one consumer.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// Where the next record goes, as an address. Written by the producer (release, so that the
+    /// record is there when the cursor is), read by the consumer (acquire).
+    cursor: AtomicU64,
+    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the
+    /// consumer (relaxed) only with 0, to make the producer look up.
+    limit: AtomicU64,
+    slots: Slots,
+    chunk_slots: u64,
+    /// The chunk that is being filled. Used by the producer alone.
+    chunk: AtomicU64,
+    /// How far the memory has been touched, as an address: the limit is not beyond, until the cold
+    /// path has written there. Used by the producer alone.
+    touched: AtomicU64,
+    /// Records dropped for want of room, or since they interrupted another. Written by the producer
+    /// and its signal handlers, read by the consumer, both relaxed: a count, nothing hangs on it.
+    dropped: AtomicU64,
+    /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
+    notes: Vec<Note>,
+    shared: Padded,
+}
+
+/// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it,
+/// read by the consumer (relaxed) after.
+#[derive(Debug)]
+struct Note {
+    chunk: AtomicU64,
+    /// Slots that were used of it; written before the next chunk is started.
+    used: AtomicU64,
+}
+
+/// What both sides use once per chunk, or the consumer alone: on a cache line of its own, away from
+/// the producer's.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded {
+    /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the
+    /// consumer (release, so that it is done reading before the producer overwrites), cleared by
+    /// the producer (acquire).
+    free: [AtomicU64; FREE_WORDS],
+    /// Chunks ever started. Written by the producer (release) before a cursor in the last of them,
+    /// read by the consumer (acquire) around the cursor.
+    started: AtomicU64,
+    /// Sequence number of the chunk that is being drained, and the slots of it that were taken.
+    /// Used by the consumer alone.
+    sequence: AtomicU64,
+    offset: AtomicU64,
+}
+
+// SAFETY: a slot is accessed by the producer from the cursor to the end of the chunk it has taken,
+// and by the consumer up to the cursor or, in chunks before the last, up to what was used, until it
+// sets the chunk's free bit. These ranges are disjoint, and a slot goes from one to the other by a
+// release store paired with an acquire load: cursor or `started` in one direction, `free` in the
+// other.
+unsafe impl Sync for Ring {}
+
+/// A record that is written in part, and not published.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    cursor: u64,
+    end: u64,
+}
+
+/// Where the halves of word 1 lie in a slot, in 32-bit words.
+const LOW_HALF: usize = if cfg!(target_endian = "little") { 2 } else { 3 };
+const TAG_HALF: usize = 5 - LOW_HALF;
+
+/// What the producer's cold path found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There was room, and not [`much`](Ring::much) is in use.
+    Plenty,
+    /// There was room, but the worker should come.
+    Filling,
+    /// There was no room for the record.
+    None,
+}
+
+impl Ring {
+    /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory
+    /// is not touched until used.
+    pub(crate) fn new(slots: usize) -> Self {
+        let capacity = slots.max(4).next_power_of_two() as u64;
+        let chunk_slots = (capacity / MAX_CHUNKS).max(MIN_CHUNK_SLOTS).min(capacity / 2);
+        let chunks = capacity / chunk_slots;
+        let note = |_| Note {
+            chunk: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+        };
+        let slots = Slots::zeroed(capacity as usize);
+        Self {
+            cursor: AtomicU64::new(address(&slots)),
+            limit: AtomicU64::new(0),
+            slots,
+            chunk_slots,
+            chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            notes: (0..chunks).map(note).collect(),
+            shared: Padded {
+                // All but the first, which the producer begins with.
+                free: std::array::from_fn(|word| {
+                    let bits = chunks.saturating_sub(64 * word as u64).min(64);
+                    let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
+                    AtomicU64::new(if word == 0 { all & !1 } else { all })
+                }),
+                started: AtomicU64::new(1),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            },
+        }
+    }
+
+    /// Makes a ring that has room for nothing and never will.
+    #[cfg(not(loom))]
+    pub(crate) const fn none() -> Self {
+        Self {
+            cursor: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+            slots: Slots::none(),
+            chunk_slots: 0,
+            chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            notes: Vec::new(),
+            shared: Padded {
+                free: [const { AtomicU64::new(0) }; FREE_WORDS],
+                started: AtomicU64::new(0),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            },
+        }
+    }
+
+    /// Returns the number of slots.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// Returns how many published slots are reason for the worker to come at once.
+    pub(crate) fn much(&self) -> u64 {
+        (self.capacity() / 4).min(MUCH_SLOTS)
+    }
+
+    /// Writes a record of one slot and more, all but the low half of its word 1, for
+    /// [`publish`](Self::publish) to complete. Returns `None` when the limit is reached: then
+    /// [`push_slowly`](Self::push_slowly) is to be called.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this, and it pushes nothing else before
+    /// it publishes the record, or forgets it.
+    #[inline(always)]
+    pub(crate) unsafe fn begin<const N: usize>(
+        &self,
+        word0: u64,
+        tag: u32,
+        rest: &[Slot; N],
+    ) -> Option<Begun> {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        let end = cursor + SLOT_BYTES * (N as u64 + 1);
+        if end > self.limit.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only
+        // producer. A half of a word lies within its slot.
+        unsafe {
+            self.with_slot(cursor, |place| {
+                (*place)[0] = word0;
+                place.cast::<u32>().add(TAG_HALF).write(tag);
+            });
+            for (i, slot) in rest.iter().enumerate() {
+                let at = cursor + SLOT_BYTES * (i as u64 + 1);
+                self.with_slot(at, |place| *place = *slot);
+            }
+        }
+        Some(Begun { cursor, end })
+    }
+
+    /// Completes a record that [`begin`](Self::begin) wrote, and publishes it.
+    ///
+    /// # Safety
+    ///
+    /// As for `begin`, of this ring, which was the last call.
+    #[inline(always)]
+    pub(crate) unsafe fn publish(&self, begun: Begun, low: u32) {
+        // SAFETY: as in `begin`.
+        unsafe {
+            self.with_slot(begun.cursor, |place| place.cast::<u32>().add(LOW_HALF).write(low));
+        }
+        self.cursor.store(begun.end, Ordering::Release);
+    }
+
+    /// Publishes a record of a length known only at run time, or returns `false` when the limit is
+    /// reached.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this.
+    pub(crate) unsafe fn push_slots(&self, record: &[Slot]) -> bool {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        let end = cursor + SLOT_BYTES * record.len() as u64;
+        if end > self.limit.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: as in `begin`.
+        unsafe { self.write(cursor, record) };
+        self.cursor.store(end, Ordering::Release);
+        true
+    }
+
+    /// Publishes a record of any length, in another chunk where it has to, or returns
+    /// [`Room::None`]; sets the next limit.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this.
+    pub(crate) unsafe fn push_slowly(&self, record: &[Slot]) -> Room {
+        let needed = record.len() as u64;
+        let mut chunk = self.chunk.load(Ordering::Relaxed);
+        let base = address(&self.slots);
+        let mut at = (self.cursor.load(Ordering::Relaxed) - base) / SLOT_BYTES;
+        let begin = chunk * self.chunk_slots;
+        if at + needed > begin + self.chunk_slots {
+            let next = if needed <= self.chunk_slots {
+                self.take_free()
+            } else {
+                None
+            };
+            let Some(next) = next else {
+                self.limit.store(0, Ordering::Relaxed);
+                return Room::None;
+            };
+            let used = at - begin;
+            chunk = next;
+            at = chunk * self.chunk_slots;
+            self.chunk.store(chunk, Ordering::Relaxed);
+            let started = self.shared.started.load(Ordering::Relaxed);
+            self.note(started - 1).used.store(used, Ordering::Relaxed);
+            self.note(started).chunk.store(chunk, Ordering::Relaxed);
+            // Before the cursor: who sees a cursor in this chunk also sees that the chunk has
+            // started.
+            self.shared.started.store(started + 1, Ordering::Release);
+        }
+        // SAFETY: the chunk is the producer's from `at` on, and the caller is the only producer.
+        unsafe { self.write(base + at * SLOT_BYTES, record) };
+        let cursor = base + (at + needed) * SLOT_BYTES;
+        self.cursor.store(cursor, Ordering::Release);
+        // The record just written has the system provide its page, here and not within the span of
+        // a scope that ends.
+        let touched = cursor
+            .next_multiple_of(PAGE_BYTES)
+            .max(self.touched.load(Ordering::Relaxed));
+        self.touched.store(touched, Ordering::Relaxed);
+        let end = base + (chunk + 1) * self.chunk_slots * SLOT_BYTES;
+        self.limit.store(end.min(touched), Ordering::Relaxed);
+        let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
+        let full = self.notes.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
+        let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
+        if used >= self.much() {
+            Room::Filling
+        } else {
+            Room::Plenty
+        }
+    }
+
+    /// Takes the first chunk that is free. Called by the producer.
+    fn take_free(&self) -> Option<u64> {
+        for (word, free) in (0..).zip(&self.shared.free) {
+            let bits = free.load(Ordering::Acquire);
+            if bits != 0 {
+                let bit = u64::from(bits.trailing_zeros());
+                // The consumer sets bits meanwhile and clears none.
+                free.fetch_and(!(1 << bit), Ordering::Relaxed);
+                return Some(64 * word + bit);
+            }
+        }
+        None
+    }
+
+    fn note(&self, sequence: u64) -> &Note {
+        &self.notes[(sequence % self.notes.len() as u64) as usize]
+    }
+
+    /// Writes a record from the address `at` on.
+    ///
+    /// # Safety
+    ///
+    /// The slots must be in the buffer and the caller's to write.
+    unsafe fn write(&self, at: u64, record: &[Slot]) {
+        for (slot, at) in record.iter().zip((at..).step_by(SLOT_BYTES as usize)) {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.with_slot(at, |place| *place = *slot) };
+        }
+    }
+
+    /// Shows `access` the slot at the address `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to
+    /// write.
+    #[inline(always)]
+    unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
+        #[cfg(not(loom))]
+        // SAFETY: the caller guarantees that the slot is in the buffer.
+        let cell = unsafe { &*std::ptr::with_exposed_provenance::<UnsafeCell<Slot>>(at as usize) };
+        #[cfg(loom)]
+        let cell = &self.slots[(at / SLOT_BYTES) as usize];
+        cell.with_mut(access);
+    }
+
+    /// Counts a record that found no room. Called by the producer, and by its signal handlers
+    /// whatever they interrupt.
+    #[cold]
+    pub(crate) fn count_drop(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of records dropped since the ring was made.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Makes the producer's next push take its cold path. Called by the consumer.
+    pub(crate) fn arm(&self) {
+        self.limit.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the number of published slots that are not yet taken. Called by the consumer.
+    pub(crate) fn len(&self) -> u64 {
+        let mut len = 0;
+        let (cursor, started) = self.published();
+        let mut offset = self.shared.offset.load(Ordering::Relaxed);
+        for sequence in self.shared.sequence.load(Ordering::Relaxed)..started {
+            len += self.used(sequence, cursor, started).saturating_sub(offset);
+            offset = 0;
+        }
+        len
+    }
+
+    /// Reads how far the producer is: its cursor in slots, and the number of chunks it has started.
+    ///
+    /// The cursor lies in the last of these chunks, or where the chunk before it was left: the
+    /// number is the same before and after the cursor was read.
+    fn published(&self) -> (u64, u64) {
+        let mut started = self.shared.started.load(Ordering::Acquire);
+        loop {
+            let cursor = self.cursor.load(Ordering::Acquire) - address(&self.slots);
+            let now = self.shared.started.load(Ordering::Acquire);
+            if now == started {
+                return (cursor / SLOT_BYTES, started);
+            }
+            started = now;
+        }
+    }
+
+    /// Returns how many slots of a chunk are published.
+    fn used(&self, sequence: u64, cursor: u64, started: u64) -> u64 {
+        let note = self.note(sequence);
+        if sequence + 1 < started {
+            return note.used.load(Ordering::Relaxed);
+        }
+        // A cursor in the chunk before lies elsewhere, or at the begin of this one where that one
+        // ends.
+        let used = cursor.wrapping_sub(note.chunk.load(Ordering::Relaxed) * self.chunk_slots);
+        if used <= self.chunk_slots { used } else { 0 }
+    }
+
+    /// Shows the consumer what is published, in order, one part after the other; `take` returns how
+    /// many slots of a part it took, and sees no more once it left some. What is published
+    /// meanwhile waits for the next call.
+    ///
+    /// # Safety
+    ///
+    /// Only one thread at a time may call this.
+    pub(crate) unsafe fn consume(&self, mut take: impl FnMut(&[Slot]) -> usize) {
+        let (cursor, started) = self.published();
+        let shared = &self.shared;
+        loop {
+            let sequence = shared.sequence.load(Ordering::Relaxed);
+            let offset = shared.offset.load(Ordering::Relaxed);
+            let chunk = self.note(sequence).chunk.load(Ordering::Relaxed);
+            let used = self.used(sequence, cursor, started);
+            if offset < used {
+                let begin = chunk * self.chunk_slots;
+                let range = (begin + offset) as usize..(begin + used) as usize;
+                // SAFETY: these slots are published and not taken, so they are initialised, and the
+                // producer does not write them before the chunk is set free below, when the slice
+                // is dead.
+                let part = unsafe { self.view(range) };
+                let taken = take(&part);
+                assert!(taken <= part.len(), "a consumer takes what is there");
+                shared.offset.store(offset + taken as u64, Ordering::Relaxed);
+                if taken < part.len() {
+                    return;
+                }
+            }
+            if sequence + 1 >= started {
+                return;
+            }
+            shared.sequence.store(sequence + 1, Ordering::Relaxed);
+            shared.offset.store(0, Ordering::Relaxed);
+            shared.free[(chunk / 64) as usize].fetch_or(1 << (chunk % 64), Ordering::Release);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The slots must be the consumer's for as long as the slice is in use.
+    #[cfg(not(loom))]
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
+        let cells = &self.slots[range];
+        // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that
+        // nobody writes.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<Slot>(), cells.len()) }
+    }
+
+    /// As the view of the real ring, copied slot by slot, so that the model checks every access.
+    #[cfg(loom)]
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
+        let cells = self.slots[range].iter();
+        // SAFETY: the caller guarantees that nobody writes.
+        cells
+            .map(|cell| cell.with(|place| unsafe { *place }))
+            .collect::<Vec<Slot>>()
+    }
+}
+
+/// Returns the address of the first slot. The model counts from 0: its slots are no plain memory.
+fn address(slots: &Slots) -> u64 {
+    if cfg!(loom) {
+        0
+    } else {
+        slots.as_ptr().expose_provenance() as u64
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Pushes as a scope does; returns whether that took the cold path.
+    fn push(ring: &Ring, n: u64) -> bool {
+        // SAFETY: the test's one thread is producer and consumer.
+        unsafe {
+            match ring.begin(n, 1, &[]) {
+                Some(begun) => {
+                    ring.publish(begun, 5);
+                    false
+                }
+                None => {
+                    assert_ne!(ring.push_slowly(&[[n, 1 << 32 | 5]]), Room::None);
+                    true
+                }
+            }
+        }
+    }
+
+    fn drain(ring: &Ring) -> u64 {
+        let mut drained = 0;
+        // SAFETY: as above.
+        unsafe {
+            ring.consume(|part| {
+                assert!(part.iter().all(|slot| slot[1] == 1 << 32 | 5));
+                drained += part.len() as u64;
+                part.len()
+            });
+        }
+        drained
+    }
+
+    #[test]
+    fn the_first_record_on_a_page_takes_the_cold_path_and_later_ones_do_not() {
+        const SLOTS_PER_PAGE: u64 = PAGE_BYTES / SLOT_BYTES;
+        // Chunks of 16 pages.
+        let ring = Ring::new(1 << 20);
+        assert_eq!(ring.chunk_slots, 16 * SLOTS_PER_PAGE);
+        // The slots need not begin with a page.
+        let before = address(&ring.slots) % PAGE_BYTES / SLOT_BYTES;
+        for n in 0..3 * ring.chunk_slots {
+            let is_first = (before + n).is_multiple_of(SLOTS_PER_PAGE) || n.is_multiple_of(ring.chunk_slots);
+            assert_eq!(push(&ring, n), is_first, "slot {n}");
+        }
+        assert_eq!(drain(&ring), 3 * ring.chunk_slots);
+        // The same chunks again, whose pages are there.
+        for n in 0..2 * ring.chunk_slots {
+            assert_eq!(push(&ring, n), n.is_multiple_of(ring.chunk_slots), "slot {n}");
+        }
+        assert_eq!(drain(&ring), 2 * ring.chunk_slots);
+    }
+}

@@ -1,0 +1,135 @@
+//! The scope of `profile_scope!("…", cpu)`: its guard keeps what the thread had not run until it
+//! opened, so that the usual end needs neither a call nor a look elsewhere.
+
+use std::mem::ManuallyDrop;
+
+use super::slow::{Opened, Record};
+use super::{Scope, end_slowly, measured, open_slowly, publish};
+use crate::bridges::tracing_out;
+use crate::clock::Halves;
+use crate::hot::callsite::CallSite;
+use crate::hot::thread::ThreadState;
+use crate::hot::{record_state, thread};
+use crate::measure::Measures;
+use crate::{clock, cpu};
+
+/// An open scope whose processor time is measured; dropping it ends the span.
+#[must_use = "a scope lasts as long as its guard is held"]
+#[derive(Debug)]
+pub struct CpuScope {
+    scope: ManuallyDrop<Scope>,
+    off_cpu_ticks: u64,
+}
+
+/// Opens a scope at a call site that has its processor time measured.
+#[inline(always)]
+pub fn open_cpu(site: &'static CallSite) -> CpuScope {
+    if record_state::measures_leanly()
+        && Measures::CPU.has(record_state::measures())
+        && let Some(id) = site.measured_id(0, Measures::CPU)
+    {
+        let state = thread::hot();
+        if let Some(place) = state.free_place() {
+            let start_ticks = clock::hardware_ticks();
+            state.push_open_at(place, id, start_ticks);
+            let off_cpu_ticks = cpu::off_cpu_ticks_at(start_ticks);
+            measured::show_cpu(place, start_ticks, off_cpu_ticks);
+            return CpuScope {
+                scope: ManuallyDrop::new(Scope::new(start_ticks, id, place, [])),
+                off_cpu_ticks,
+            };
+        }
+    }
+    let opened = if record_state::is_on() || tracing_out::is_wanted() {
+        open_slowly(site, 0, 0)
+    } else {
+        Opened::default()
+    };
+    // Where the thread ends there is no note of what it had not run, and no flag that tells of one.
+    let is_unflagged = opened.flagged as i32 > 0;
+    CpuScope {
+        scope: ManuallyDrop::new(Scope::of(opened, [])),
+        off_cpu_ticks: if is_unflagged { off_cpu_ticks_of(opened) } else { 0 },
+    }
+}
+
+/// Returns what the thread had not run until a scope opened. Not in place, where it would stand
+/// twice.
+#[cold]
+#[inline(never)]
+fn off_cpu_ticks_of(opened: Opened) -> u64 {
+    cpu::off_cpu_ticks_at(opened.start_ticks)
+}
+
+impl Drop for CpuScope {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let scope = &self.scope;
+        if scope.site > 0 {
+            let state = thread::hot();
+            if state.begin_close(scope.place) {
+                let end = Halves::read();
+                let (low, may_be_more) = end.since(scope.start_ticks);
+                let off_cpu_ticks = cpu::off_cpu_ticks_at(end.ticks());
+                if off_cpu_ticks == self.off_cpu_ticks
+                    && !may_be_more
+                    && let Some(begun) = scope.begin_record(state)
+                {
+                    publish(state, begun, low);
+                } else {
+                    push(
+                        state,
+                        scope.opened(),
+                        end.ticks(),
+                        self.off_cpu_ticks,
+                        off_cpu_ticks,
+                    );
+                }
+                state.release(scope.place);
+                return;
+            }
+            record(scope.opened(), self.off_cpu_ticks);
+        } else if scope.site != 0 {
+            end_slowly(scope.opened(), &[]);
+        }
+    }
+}
+
+/// Records a span in which the thread did not always run, or for which the ring has no place at
+/// hand. `before` and `after` are its off-CPU ticks at the begin and the end. Called where no
+/// handler records.
+#[cold]
+#[inline(never)]
+// Of the C calling convention only that it cannot unwind is wanted.
+extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, before: u64, after: u64) {
+    let record = record_of(opened, end_ticks, [before, after]);
+    thread::push_record(state, record.slots());
+}
+
+/// Records a span that is not the innermost one that is kept, or on a thread without a state.
+#[cold]
+#[inline(never)]
+extern "C" fn record(opened: Opened, off_at_begin: u64) {
+    let make = || {
+        let end_ticks = clock::ticks();
+        record_of(
+            opened,
+            end_ticks,
+            [off_at_begin, cpu::off_cpu_ticks_at(end_ticks)],
+        )
+    };
+    let recorded = thread::with_state(|state| {
+        thread::push_record(state, make().slots());
+        state.pop_open(opened.place);
+    });
+    if recorded.is_none() {
+        thread::push_without_state(make().slots());
+    }
+}
+
+fn record_of(opened: Opened, end_ticks: u64, [at_begin, at_end]: [u64; 2]) -> Record {
+    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
+    let off_cpu_ticks = cpu::off_of_span(at_begin, at_end, duration_ticks);
+    let words: &[u64] = if off_cpu_ticks == 0 { &[] } else { &[off_cpu_ticks] };
+    Record::new(opened, duration_ticks, [&[], words])
+}

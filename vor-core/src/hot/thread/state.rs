@@ -1,0 +1,470 @@
+//! What one thread records into: its ring, and the stack of its open scopes.
+//!
+//! The stack is an array that the thread alone writes and anyone may read. Where its next entry
+//! goes is counted in bytes, so that the hot path adds it to an address and need not multiply.
+//!
+//! # Signal handlers
+//!
+//! A signal handler may interrupt its thread at any instruction and record on the same state. It
+//! always returns before the thread goes on, so it leaves the height of the stack as it found it.
+//! What must not be interrupted is protected by a *claim*: the entry at the height has a site.
+//!
+//! ```text
+//! open    site ── start ── height up          claimed from the site on until the height covers it
+//! close   height down ── record ── site = 0   claimed from the height on until the site is clear
+//! ```
+//!
+//! Whoever records looks at the entry at the height first
+//! ([`free_place`](ThreadState::free_place)),
+//! and finds no place while it is claimed: the thread is inside vor, and what the handler would
+//! have recorded is counted as dropped. So each entry above the height is free between two
+//! operations, and a claim costs a scope one store: the one that clears the site.
+
+use super::counted::{Late, Table};
+use super::used::Ways;
+use crate::catalog::{SiteId, ThreadId};
+use crate::hot::ring::{KEPT_TEXTS, Ring};
+use crate::hot::scope::Noted;
+use crate::metrics::Block;
+use crate::sync::global::{self, AtomicPtr, compiler_fence};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Open scopes whose site and start are kept per thread; deeper ones are only counted.
+pub const MAX_OPEN: usize = if cfg!(loom) { 2 } else { 128 };
+
+/// Bytes of an entry of the stack.
+const ENTRY_BYTES: u32 = size_of::<OpenEntry>() as u32;
+
+/// Bytes of the stack.
+const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
+
+/// The site of an entry that no scope ever takes: the one behind the last, and the first of a
+/// stand-in.
+const NO_PLACE: u32 = u32::MAX;
+
+/// What one thread records into.
+///
+/// The order is that of the memory: the ring ends with what its producer uses, and `top` stands on
+/// one cache line with the outermost entries.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct ThreadState {
+    pub(crate) ring: Ring,
+    /// Height of the stack: open scopes that are kept, times the bytes of an entry. Written by the
+    /// thread (release, after the entry it uncovers), read by anyone (acquire).
+    top: AtomicU32,
+    /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring
+    /// for the last time.
+    exited: AtomicBool,
+    /// Next key of a pushed text. The thread alone reads and writes it.
+    next_text: global::AtomicU64,
+    /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
+    counts: AtomicPtr<Block>,
+    /// Number of the thread in the catalog. Written under the list's lock before the thread gets
+    /// the state.
+    id: global::AtomicU32,
+    /// Entries at and above the height have no site, but the one that is claimed.
+    open: [OpenEntry; MAX_OPEN + 1],
+    /// Open scopes deeper than what is kept, times the bytes of an entry. Written and read by the
+    /// thread alone.
+    deeper: global::AtomicU32,
+    /// Where the thread keeps what it has used up.
+    pub(super) ways: Ways,
+    /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
+    next_kept: global::AtomicU64,
+    /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is
+    /// recorded knows nothing of it.
+    pub(super) counted: Late<Table>,
+}
+
+/// A scope that is open now. Both fields are written by the thread, the site first, which claims
+/// the entry, and read by anyone, who detects a change by reading twice. The stores are releases,
+/// so that whoever sees one of them also sees the height from before, which did not cover the
+/// entry.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct OpenEntry {
+    start_ticks: AtomicU64,
+    site: AtomicU32,
+}
+
+impl ThreadState {
+    pub(crate) fn new(ring_slots: usize) -> Self {
+        Self {
+            ring: Ring::new(ring_slots),
+            top: AtomicU32::new(0),
+            exited: AtomicBool::new(false),
+            next_text: global::AtomicU64::new(1),
+            next_kept: global::AtomicU64::new(KEPT_TEXTS + 1),
+            counts: AtomicPtr::new(std::ptr::null_mut()),
+            id: global::AtomicU32::new(0),
+            open: open_entries(MAX_OPEN),
+            deeper: global::AtomicU32::new(0),
+            ways: Ways::none(),
+            counted: Late::new(),
+        }
+    }
+
+    /// A state that takes nothing: its stack has no room and its ring none either, so whoever would
+    /// use it goes the cold path. Its height is that of no scope, so none is closed in it.
+    #[cfg(not(loom))]
+    pub(super) const fn absent() -> Self {
+        Self {
+            ring: Ring::none(),
+            top: AtomicU32::new(0),
+            exited: AtomicBool::new(false),
+            next_text: global::AtomicU64::new(0),
+            next_kept: global::AtomicU64::new(0),
+            counts: AtomicPtr::new(std::ptr::null_mut()),
+            id: global::AtomicU32::new(0),
+            open: open_entries(0),
+            deeper: global::AtomicU32::new(0),
+            ways: Ways::none(),
+            counted: Late::new(),
+        }
+    }
+
+    /// Returns how many scopes stand below a place on the stack.
+    #[inline(always)]
+    pub(crate) fn depth_of(place: u32) -> usize {
+        (place / ENTRY_BYTES) as usize
+    }
+
+    /// Returns the place on the stack for one more scope, unless it is deeper than what is kept, or
+    /// the thread is in the middle of recording.
+    #[inline(always)]
+    pub(crate) fn free_place(&self) -> Option<u32> {
+        let place = self.top.load(Ordering::Relaxed);
+        (self.entry(place).site.load(Ordering::Relaxed) == 0).then_some(place)
+    }
+
+    /// Returns whether the thread is in the middle of recording, and a signal handler asks.
+    #[inline]
+    pub(crate) fn is_claimed(&self) -> bool {
+        let place = self.top.load(Ordering::Relaxed);
+        !matches!(self.entry(place).site.load(Ordering::Relaxed), 0 | NO_PLACE)
+    }
+
+    /// Returns the entry at a place that is kept, or the one behind the last.
+    #[inline(always)]
+    fn entry(&self, place: u32) -> &OpenEntry {
+        debug_assert!(place <= STACK_BYTES && place.is_multiple_of(ENTRY_BYTES));
+        #[expect(unsafe_code, reason = "an index would be multiplied, and checked once more")]
+        // SAFETY: the place is a height of this stack, past or present, or below one: `top` starts
+        // at 0, goes up by an entry's size only from a free
+        // place, which the entry behind the last is not, and down to places that it has been at.
+        unsafe {
+            &*self.open.as_ptr().byte_add(place as usize)
+        }
+    }
+
+    /// Returns whether the scope that was opened last at `place` is the one that began then, of
+    /// those that are kept.
+    #[inline(always)]
+    pub(crate) fn has_start(&self, place: u32, start_ticks: u64) -> bool {
+        self.start_at(Self::depth_of(place)) == Some(start_ticks)
+    }
+
+    /// Returns the start of the scope that was opened last at a depth that is kept.
+    #[inline(always)]
+    pub(super) fn start_at(&self, depth: usize) -> Option<u64> {
+        let entry = self.open[..MAX_OPEN].get(depth)?;
+        Some(entry.start_ticks.load(Ordering::Relaxed))
+    }
+
+    /// Claims a free place for a scope that opens. [`open_at`](Self::open_at) or
+    /// [`release`](Self::release) comes next.
+    #[inline(always)]
+    pub(crate) fn claim(&self, place: u32, site: u32) {
+        self.entry(place).site.store(site, Ordering::Release);
+        // A handler sees what follows only with the claim.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Opens the scope for which a place was claimed.
+    #[inline(always)]
+    pub(crate) fn open_at(&self, place: u32, start_ticks: u64) {
+        self.entry(place)
+            .start_ticks
+            .store(start_ticks, Ordering::Release);
+        self.top.store(place + ENTRY_BYTES, Ordering::Release);
+    }
+
+    /// Notes a scope as open at a free place.
+    #[inline(always)]
+    pub(crate) fn push_open_at(&self, place: u32, site: u32, start_ticks: u64) {
+        self.claim(place, site);
+        self.open_at(place, start_ticks);
+    }
+
+    /// Notes a scope as open, deeper than what is kept where it has to be, and returns its place.
+    /// Called where no handler records.
+    pub(crate) fn push_open(&self, site: u32, start_ticks: u64) -> u32 {
+        if let Some(place) = self.free_place() {
+            self.push_open_at(place, site, start_ticks);
+            return place;
+        }
+        let deeper = self.deeper.load(Ordering::Relaxed);
+        self.deeper
+            .store(deeper.wrapping_add(ENTRY_BYTES), Ordering::Relaxed);
+        STACK_BYTES.wrapping_add(deeper)
+    }
+
+    /// Takes the scope at `place` from the stack and claims its place for the time in which it is
+    /// recorded, if it is the innermost one. [`release`](Self::release) or
+    /// [`reopen`](Self::reopen) comes next.
+    #[inline(always)]
+    pub(crate) fn begin_close(&self, place: u32) -> bool {
+        let is_innermost = self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES);
+        if is_innermost {
+            self.top.store(place, Ordering::Release);
+            // A handler sees what follows only with the claim.
+            compiler_fence(Ordering::SeqCst);
+        }
+        is_innermost
+    }
+
+    /// Gives up the claim to a place.
+    #[inline(always)]
+    pub(crate) fn release(&self, place: u32) {
+        // Whoever finds the place free also finds the record.
+        self.entry(place).site.store(0, Ordering::Release);
+    }
+
+    /// Puts a scope back whose close was begun, and of which nothing has been recorded.
+    #[inline(always)]
+    pub(crate) fn reopen(&self, place: u32) {
+        self.top.store(place + ENTRY_BYTES, Ordering::Release);
+    }
+
+    /// Puts the scope back that began then at `place`, if its close was begun and nothing has been
+    /// recorded.
+    pub(crate) fn reopen_closing(&self, place: u32, start_ticks: u64) {
+        // The start tells it from one that a handler has interrupted.
+        if self.top.load(Ordering::Relaxed) == place
+            && self.is_claimed()
+            && self.has_start(place, start_ticks)
+        {
+            self.reopen(place);
+        }
+    }
+
+    /// Closes the scope at `place` and all that were opened in it. A scope that outlived the one
+    /// around it finds itself closed already. Called where no handler records.
+    pub(crate) fn pop_open(&self, place: u32) {
+        if let Some(deeper) = place.checked_sub(STACK_BYTES) {
+            if self.deeper.load(Ordering::Relaxed) > deeper {
+                self.deeper.store(deeper, Ordering::Relaxed);
+            }
+            return;
+        }
+        let top = self.top.load(Ordering::Relaxed);
+        if top > place {
+            self.deeper.store(0, Ordering::Relaxed);
+            self.top.store(place, Ordering::Release);
+            for place in (place..top).step_by(ENTRY_BYTES as usize) {
+                self.release(place);
+            }
+        }
+    }
+
+    /// Returns how many scopes [`pop_open`](Self::pop_open) would close.
+    pub(crate) fn open_from(&self, place: u32) -> usize {
+        let deeper = self.deeper.load(Ordering::Relaxed);
+        let end = self.top.load(Ordering::Relaxed).wrapping_add(deeper);
+        Self::depth_of(end.saturating_sub(place))
+    }
+
+    /// Returns what tells the innermost scope that is kept apart from all others of this thread:
+    /// its end on the stack and its start in ticks, both 0 where none is open. Called by the thread
+    /// alone; of a stand-in the numbers mean nothing.
+    #[inline(always)]
+    pub(crate) fn innermost(&self) -> (u32, u64) {
+        let top = self.top.load(Ordering::Relaxed);
+        let Some(place) = top.checked_sub(ENTRY_BYTES) else {
+            return (0, 0);
+        };
+        (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
+    }
+
+    /// Returns the sites of the scopes that are open and kept, outermost first. Called by the
+    /// thread alone.
+    pub(crate) fn own_open_sites(&self) -> impl Iterator<Item = u32> {
+        let open = self.open.iter().take(self.depth(Ordering::Relaxed));
+        open.map(|entry| entry.site.load(Ordering::Relaxed))
+    }
+
+    /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts
+    /// are taken.
+    pub(super) fn inherit(&self, before: &Self) {
+        let depth = before.depth(Ordering::Relaxed);
+        for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
+            mine.site
+                .store(entry.site.load(Ordering::Relaxed), Ordering::Release);
+            mine.start_ticks
+                .store(entry.start_ticks.load(Ordering::Relaxed), Ordering::Release);
+        }
+        if let Some(before) = before.counted() {
+            self.counted.get_or_make(Table::default).inherit(before);
+        }
+        self.next_text
+            .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
+        // None of those that the other process keeps is kept here.
+        self.next_kept.store(
+            before.next_kept.load(Ordering::Relaxed) + KEPT_TEXTS,
+            Ordering::Relaxed,
+        );
+        self.deeper
+            .store(before.deeper.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.top
+            .store(before.top.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// Returns what was noted of an open scope, the innermost but `depth` of them around it, where
+    /// it is still that which began at `start_ticks`. To be called with the lock of the list of
+    /// threads.
+    pub(super) fn noted(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
+        let noted = self.ways.noted(depth, start_ticks)?;
+        let is_open = self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
+        is_open.then_some(noted)
+    }
+
+    /// Takes the state for the thread of this number.
+    pub(super) fn begin(&self, number: u32) {
+        self.id.store(number, Ordering::Relaxed);
+        self.exited.store(false, Ordering::Release);
+        // Scopes that the thread before has left open.
+        self.pop_open(0);
+    }
+
+    /// Returns the block that this thread's counters add to, once there is one.
+    #[inline(always)]
+    pub(crate) fn counts(&self) -> Option<&'static Block> {
+        let counts = self.counts.load(Ordering::Relaxed);
+        #[expect(unsafe_code, reason = "there is no atomic reference")]
+        // SAFETY: the pointer is null or comes from a `'static` reference, in `set_counts`.
+        unsafe {
+            counts.as_ref()
+        }
+    }
+
+    /// Sets the block that this thread's counters add to.
+    pub(crate) fn set_counts(&self, counts: &'static Block) {
+        self.counts
+            .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Says that the thread records no more, and leaves the state to the worker. Called after its
+    /// last push.
+    pub(crate) fn end(&self) {
+        self.exited.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_exited(&self) -> bool {
+        self.exited.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn id(&self) -> ThreadId {
+        ThreadId(self.id.load(Ordering::Relaxed))
+    }
+
+    /// Returns a key for a text; no two texts of a thread have the same. Called by the thread
+    /// alone.
+    pub(super) fn take_text_key(&self) -> u64 {
+        let key = self.next_text.load(Ordering::Relaxed);
+        self.next_text.store(key + 1, Ordering::Relaxed);
+        key
+    }
+
+    /// As [`take_text_key`](Self::take_text_key), of a text that is kept.
+    #[cfg(feature = "tracing")]
+    pub(super) fn take_kept_key(&self) -> u64 {
+        let key = self.next_kept.load(Ordering::Relaxed);
+        self.next_kept.store(key + 1, Ordering::Relaxed);
+        key
+    }
+
+    /// Returns whether the next key of a text that is kept is not beyond what
+    /// [`kept_until`](super::kept_until) said. Called by the thread alone.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn keeps_until(&self, kept_until: u64) -> bool {
+        self.next_kept.load(Ordering::Relaxed) <= kept_until
+    }
+
+    /// Returns whether any scope is open.
+    pub(crate) fn has_open(&self) -> bool {
+        self.depth(Ordering::Acquire) > 0
+    }
+
+    /// Returns the number of open scopes.
+    fn depth(&self, order: Ordering) -> usize {
+        (self.top.load(order) / ENTRY_BYTES) as usize
+    }
+
+    /// Reads the open scopes into `out`, outermost first, and returns whether these are all that
+    /// were open at one moment.
+    ///
+    /// A scope is taken when two readings agree on its start and its site, which no two scopes of
+    /// an entry share that a tick tells apart, and the site is one. Where the thread opens and
+    /// closes too fast for that, the inner scopes are left out.
+    pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
+        for _ in 0..64 {
+            let depth = self.depth(Ordering::Acquire);
+            out.clear();
+            out.extend(self.open.iter().take(depth).map(OpenEntry::read));
+            let still = self.depth(Ordering::Acquire).min(out.len());
+            let same = out.iter().zip(&self.open).take(still);
+            let is_same =
+                |(seen, entry): &(&(SiteId, u64), &OpenEntry)| **seen == entry.read() && seen.0 != SiteId(0);
+            let same = same.take_while(is_same).count();
+            if same == depth {
+                return true;
+            }
+            out.truncate(same);
+        }
+        false
+    }
+}
+
+impl Drop for ThreadState {
+    fn drop(&mut self) {
+        if let Some(counts) = self.counts() {
+            counts.give_back();
+        }
+    }
+}
+
+/// Returns the entries of an empty stack, of which nobody takes the one at `no_place`.
+#[cfg(not(loom))]
+const fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
+    let mut entries = [const { OpenEntry::new(0) }; MAX_OPEN + 1];
+    entries[no_place] = OpenEntry::new(NO_PLACE);
+    entries
+}
+
+#[cfg(loom)]
+fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
+    std::array::from_fn(|place| OpenEntry {
+        start_ticks: AtomicU64::new(0),
+        site: AtomicU32::new(if place == no_place { NO_PLACE } else { 0 }),
+    })
+}
+
+impl OpenEntry {
+    #[cfg(not(loom))]
+    const fn new(site: u32) -> Self {
+        Self {
+            start_ticks: AtomicU64::new(0),
+            site: AtomicU32::new(site),
+        }
+    }
+
+    /// Reads the start before the site: a scope stores its site first. So the start of a scope that
+    /// has opened comes with its site, or with that of a later scope, and not with the site 0 from
+    /// before it opened.
+    fn read(&self) -> (SiteId, u64) {
+        let start_ticks = self.start_ticks.load(Ordering::Acquire);
+        (SiteId(self.site.load(Ordering::Acquire)), start_ticks)
+    }
+}

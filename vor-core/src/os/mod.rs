@@ -1,0 +1,8 @@
+//! The operating system, or the page: lines on stderr, signals, what the process uses.
+
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+pub(crate) mod js;
+pub(crate) mod detach;
+pub(crate) mod report;
+pub(crate) mod signals;
+pub mod system;

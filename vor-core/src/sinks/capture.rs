@@ -1,0 +1,717 @@
+//! The `.vor` capture: batches and frames as records of format 3, appended to a file.
+//!
+//! One writer per file: the file is locked while it is written, and a process that finds it locked
+//! writes `run.<pid>.vor` beside it. A capture that is there from before is kept under another
+//! name. Records are gathered until the pass of the drain is over, half a millisecond or so, and
+//! written together: a killed process loses what its rings held and what the pass had taken from
+//! them.
+//!
+//! Where only some frames keep their spans (one in N, the slow ones), batches wait in memory until
+//! the frame that they belong to is known.
+
+use std::collections::VecDeque;
+#[cfg(any(unix, windows))]
+use std::fs::File;
+use std::fs::TryLockError;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::alloc::HeapSnapshot;
+use crate::batch::SpanBatch;
+use crate::catalog::{Catalog, SiteId, ThreadId};
+use crate::clock;
+#[cfg(unix)]
+use crate::drain::crash;
+use crate::format::{Encoder, Header, RecordRef};
+use crate::frame::FrameSnapshot;
+use crate::hot::{callsite, thread};
+use crate::os::report;
+use crate::os::signals;
+use crate::sinks::file::OutputFile;
+use crate::sinks::{FrameSink, Interest};
+
+/// Which spans a capture keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureOptions {
+    /// Spans at all.
+    pub spans: bool,
+    /// Spans of one frame in `every`, at least 1.
+    pub every: u64,
+    /// Spans of this many frames at most.
+    pub max_frames: Option<u64>,
+    /// Spans only of frames longer than this.
+    pub slow_ns: Option<u64>,
+    /// And of so many frames before each slow one.
+    pub before: usize,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self {
+            spans: true,
+            every: 1,
+            max_frames: None,
+            slow_ns: None,
+            before: 2,
+        }
+    }
+}
+
+/// Spans and tasks that may wait for their frame's verdict; beyond, the oldest are given up.
+const MAX_WAITING_SPANS: usize = 1 << 20;
+
+/// Frames of a pass from which on small records are not compressed: from five hundred frames a
+/// second on.
+const MANY_FRAMES: usize = 10;
+/// Bytes from which on records are written before the pass is over.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// Writes a capture. What it has accepted is in the file after [`commit`](FrameSink::commit) or
+/// [`flush`](FrameSink::flush).
+pub struct CaptureSink {
+    file: OutputFile,
+    path: PathBuf,
+    options: CaptureOptions,
+    encoder: Encoder,
+    /// Whether crashes write into this file too.
+    #[cfg(unix)]
+    takes_notes: bool,
+    /// The right to write the file, while records are gathered.
+    #[cfg(unix)]
+    turn: Option<crash::Turn>,
+    /// Records on their way to the file.
+    buffer: Vec<u8>,
+    /// Frames among them.
+    gathered_frames: usize,
+    /// Whether there were many before the last write.
+    had_many_frames: bool,
+    declared: Declared,
+    catalog: Arc<Catalog>,
+    waiting: Waiting,
+    frames_with_spans: u64,
+    /// Spans, and dropped ones, of the batches before the first frame of the main set. A capture
+    /// may be begun within a frame, which then counts more.
+    before_first_frame: Option<(u64, u64)>,
+}
+
+/// How much of the catalog is in the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Declared {
+    process: bool,
+    sites: usize,
+    threads: usize,
+    columns: usize,
+    frame_sets: usize,
+    syncs: usize,
+}
+
+/// Frames whose spans are not yet written or given up, oldest first, and the batches of the frame
+/// that is running.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<WaitingFrame>,
+    running: VecDeque<SpanBatch>,
+    /// Spans given up of the frame that is running.
+    given_up: u64,
+    spans: usize,
+}
+
+#[derive(Debug)]
+struct WaitingFrame {
+    frame: Arc<FrameSnapshot>,
+    batches: VecDeque<SpanBatch>,
+    /// Spans that are not in `batches` any more.
+    given_up: u64,
+}
+
+impl std::fmt::Debug for CaptureSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureSink")
+            .field("path", &self.path)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CaptureSink {
+    /// Begins a capture at `path`, or beside it where another process is writing there.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created or written; in a browser there are no files.
+    pub fn create(path: &Path, options: CaptureOptions) -> Result<Self, Error> {
+        if cfg!(target_family = "wasm") {
+            let error = std::io::Error::from(std::io::ErrorKind::Unsupported);
+            return Err(Error::io(path.display().to_string(), error));
+        }
+        let (file, path) = open(path)?;
+        let start_ticks = clock::ticks();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let header = Header {
+            file_id: file_id(),
+            pid: std::process::id(),
+            flags: if options.spans { Header::KEEPS_SPANS } else { 0 },
+            start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
+            start_ticks,
+        };
+        let mut sink = Self {
+            file,
+            path,
+            options: CaptureOptions {
+                every: options.every.max(1),
+                ..options
+            },
+            encoder: Encoder::new(header),
+            #[cfg(unix)]
+            takes_notes: false,
+            #[cfg(unix)]
+            turn: None,
+            buffer: Vec::new(),
+            gathered_frames: 0,
+            had_many_frames: false,
+            declared: Declared::default(),
+            catalog: Arc::default(),
+            waiting: Waiting::default(),
+            frames_with_spans: 0,
+            before_first_frame: Some((0, 0)),
+        };
+        sink.encoder.header(&mut sink.buffer);
+        sink.write_out()?;
+        Ok(sink)
+    }
+
+    /// Returns where the capture is written.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has the open scopes appended to this file at a panic and, with `signals`, at a signal that
+    /// ends the process. Only one capture has them: the last that asked.
+    pub(crate) fn take_notes(&mut self, signals: bool) {
+        #[cfg(not(unix))]
+        let _ = signals;
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsRawFd;
+            let (seed, next_seq) = self.encoder.place();
+            crash::watch(self.file.inner().as_raw_fd(), seed, next_seq, signals);
+            self.takes_notes = true;
+        }
+    }
+
+    fn take_no_notes(&mut self) {
+        #[cfg(unix)]
+        if std::mem::take(&mut self.takes_notes) {
+            self.turn = None;
+            use std::os::fd::AsRawFd;
+            crash::forget(self.file.inner().as_raw_fd());
+        }
+    }
+
+    /// Gathers what `encode` appends to the buffer. No note comes between that and its place in the
+    /// file: the turn lasts until it is written.
+    fn gather(&mut self, encode: impl FnOnce(&mut Self)) -> Result<(), Error> {
+        #[cfg(unix)]
+        if self.takes_notes && self.turn.is_none() {
+            let mut turn = crash::Turn::wait().map_err(|error| self.cannot_write(error))?;
+            let (records, bytes) = turn.taken_records();
+            self.encoder.pass_over(records, bytes);
+            self.turn = Some(turn);
+        }
+        encode(self);
+        if self.buffer.len() < GATHERED_BYTES {
+            return Ok(());
+        }
+        self.write_out()
+    }
+
+    /// Writes what was gathered, and gives the turn back.
+    fn write_out(&mut self) -> Result<(), Error> {
+        let mut written = Ok(());
+        if !self.buffer.is_empty() {
+            // Whichever thread drains, the program must not be killed by what its capture does.
+            written = signals::without_signals(|| self.file.write_all(&self.buffer));
+            self.buffer.clear();
+            self.had_many_frames = self.gathered_frames >= MANY_FRAMES;
+            self.encoder.set_hurry(self.had_many_frames);
+            self.gathered_frames = 0;
+        }
+        #[cfg(unix)]
+        if let Some(mut turn) = self.turn.take() {
+            turn.go_on_at(self.encoder.place().1);
+        }
+        written.map_err(|error| self.cannot_write(error))
+    }
+
+    fn cannot_write(&self, error: std::io::Error) -> Error {
+        Error::io(format!("cannot write {}", self.path.display()), error)
+    }
+
+    /// Declares what `catalog` holds and the file does not.
+    fn declare(&mut self, catalog: &Arc<Catalog>) {
+        let (encoder, out, known) = (&mut self.encoder, &mut self.buffer, &mut self.declared);
+        if !known.process {
+            known.process = true;
+            encoder.encode(RecordRef::Process(&catalog.process), out);
+            encoder.encode(RecordRef::Machine(&catalog.machine), out);
+        }
+        for sync in &catalog.timeline.syncs()[known.syncs..] {
+            encoder.encode(RecordRef::Clock(sync), out);
+        }
+        known.syncs = catalog.timeline.syncs().len();
+        if catalog.columns.len() > known.columns {
+            let first = known.columns as u32;
+            encoder.encode(
+                RecordRef::Columns {
+                    first,
+                    columns: &catalog.columns[known.columns..],
+                },
+                out,
+            );
+            known.columns = catalog.columns.len();
+        }
+        if catalog.frame_sets.len() > known.frame_sets {
+            let first = known.frame_sets as u32;
+            encoder.encode(
+                RecordRef::FrameSets {
+                    first,
+                    names: &catalog.frame_sets[known.frame_sets..],
+                },
+                out,
+            );
+            known.frame_sets = catalog.frame_sets.len();
+        }
+        if catalog.threads.len() > known.threads {
+            let first = ThreadId(known.threads as u32);
+            encoder.encode(
+                RecordRef::Threads {
+                    first,
+                    threads: &catalog.threads[known.threads..],
+                },
+                out,
+            );
+            known.threads = catalog.threads.len();
+        }
+        if catalog.sites.len() > known.sites {
+            let first = SiteId(known.sites as u32 + 1);
+            encoder.encode(
+                RecordRef::Sites {
+                    first,
+                    sites: &catalog.sites[known.sites..],
+                },
+                out,
+            );
+            known.sites = catalog.sites.len();
+        }
+        self.catalog = Arc::clone(catalog);
+    }
+
+    fn put_batch(&mut self, batch: &SpanBatch) {
+        self.declare(&batch.catalog);
+        self.encoder.encode(RecordRef::Batch(batch), &mut self.buffer);
+    }
+
+    fn put_frame(&mut self, frame: &FrameSnapshot) {
+        self.declare(&frame.catalog);
+        self.encoder.encode(RecordRef::Frame(frame), &mut self.buffer);
+    }
+
+    /// Writes a frame whose spans are not in the file, and says so by their count of zero.
+    fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
+        self.put_frame(&FrameSnapshot {
+            span_count: 0,
+            ..frame.clone()
+        });
+    }
+
+    /// Returns whether every frame keeps its spans, so that batches need not wait.
+    fn keeps_all(&self) -> bool {
+        self.options.every == 1 && self.options.slow_ns.is_none() && self.options.max_frames.is_none()
+    }
+
+    /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
+    fn settle(&mut self, keep: usize, with_spans: bool) {
+        while self.waiting.frames.len() > keep {
+            let Some(WaitingFrame {
+                frame,
+                batches,
+                given_up,
+            }) = self.waiting.frames.pop_front()
+            else {
+                break;
+            };
+            let spans: usize = batches.iter().map(weight).sum();
+            self.waiting.spans -= spans;
+            let allowed = self
+                .options
+                .max_frames
+                .is_none_or(|most| self.frames_with_spans < most);
+            if with_spans && allowed {
+                self.frames_with_spans += 1;
+                batches.iter().for_each(|batch| self.put_batch(batch));
+                if given_up == 0 {
+                    self.put_frame(&frame);
+                } else {
+                    let span_count = frame.span_count.saturating_sub(given_up);
+                    let dropped_spans = frame.dropped_spans + given_up;
+                    self.put_frame(&FrameSnapshot {
+                        span_count,
+                        dropped_spans,
+                        ..(*frame).clone()
+                    });
+                }
+            } else {
+                self.put_frame_without_spans(&frame);
+            }
+        }
+    }
+
+    fn judge(&mut self, frame: &Arc<FrameSnapshot>) {
+        let batches = std::mem::take(&mut self.waiting.running);
+        let chosen = frame.index.is_multiple_of(self.options.every);
+        let given_up = std::mem::take(&mut self.waiting.given_up);
+        self.waiting.frames.push_back(WaitingFrame {
+            frame: Arc::clone(frame),
+            batches,
+            given_up,
+        });
+        match self.options.slow_ns {
+            None => self.settle(0, chosen),
+            Some(limit_ns) => {
+                let slow = u64::try_from(frame.duration_ns()).unwrap_or(0) > limit_ns;
+                if slow && chosen {
+                    self.settle(0, true);
+                } else {
+                    self.settle(self.options.before, false);
+                }
+            }
+        }
+    }
+}
+
+impl FrameSink for CaptureSink {
+    fn interest(&self) -> Interest {
+        if self.options.spans {
+            Interest::BATCHES
+        } else {
+            Interest::METRICS
+        }
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.gather(|sink| sink.put_ended_batch(batch))
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.gather(|sink| sink.put_ended_frame(frame))
+    }
+
+    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        self.gather(|sink| {
+            sink.declare(catalog);
+            sink.encoder.encode(RecordRef::Heap(snapshot), &mut sink.buffer);
+        })?;
+        self.write_out()
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.write_out()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.write_out()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let ended = self.gather(Self::put_end).and_then(|()| self.write_out());
+        // Nothing may follow.
+        self.take_no_notes();
+        ended
+    }
+}
+
+impl CaptureSink {
+    fn put_ended_batch(&mut self, batch: &SpanBatch) {
+        if let Some((spans, dropped_spans)) = &mut self.before_first_frame {
+            *spans += batch.span_count() as u64;
+            *dropped_spans += batch
+                .threads
+                .iter()
+                .map(|thread| thread.dropped_spans)
+                .sum::<u64>();
+        }
+        if self.keeps_all() {
+            self.put_batch(batch);
+            return;
+        }
+        self.waiting.spans += weight(batch);
+        self.waiting.running.push_back(batch.clone());
+        while self.waiting.spans > MAX_WAITING_SPANS && !self.waiting.frames.is_empty() {
+            self.settle(self.waiting.frames.len() - 1, false);
+        }
+        // One frame alone is over the bound: its beginning is given up, and its frame's record will
+        // count it as dropped.
+        while self.waiting.spans > MAX_WAITING_SPANS && self.waiting.running.len() > 1 {
+            let Some(given_up) = self.waiting.running.pop_front() else {
+                break;
+            };
+            self.waiting.spans -= weight(&given_up);
+            self.waiting.given_up += given_up.span_count() as u64;
+        }
+    }
+
+    fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) {
+        self.gathered_frames += 1;
+        let has_many_frames = self.gathered_frames >= MANY_FRAMES;
+        self.encoder.set_hurry(has_many_frames || self.had_many_frames);
+        if frame.frame_set != 0 {
+            self.put_frame(frame);
+            return;
+        }
+        let frame = &match self.before_first_frame.take() {
+            Some((spans, dropped))
+                if self.options.spans && (spans, dropped) != (frame.span_count, frame.dropped_spans) =>
+            {
+                Arc::new(FrameSnapshot {
+                    span_count: spans,
+                    dropped_spans: dropped,
+                    ..(**frame).clone()
+                })
+            }
+            _ => Arc::clone(frame),
+        };
+        if !self.options.spans {
+            self.put_frame_without_spans(frame);
+        } else if self.keeps_all() {
+            self.put_frame(frame);
+        } else {
+            self.judge(frame);
+        }
+    }
+
+    fn put_end(&mut self) {
+        self.settle(0, false);
+        let mut catalog = Arc::clone(&self.catalog);
+        if let Some(open) = open_now() {
+            self.encoder
+                .encode(RecordRef::OpenScopes(&open), &mut self.buffer);
+            // A scope may be open on whose site and thread none has ended.
+            callsite::declare_new(&mut catalog);
+            thread::declare_new(&mut catalog);
+        }
+        self.declare(&catalog);
+        self.encoder.close(&catalog, &mut self.buffer);
+    }
+}
+
+impl Drop for CaptureSink {
+    fn drop(&mut self) {
+        // What is not finished is at least there.
+        let _ = self.write_out();
+        self.take_no_notes();
+    }
+}
+
+/// Returns how much a waiting batch holds, in spans.
+fn weight(batch: &SpanBatch) -> usize {
+    batch.span_count() + batch.async_span_count() + batch.event_count()
+}
+
+fn open_now() -> Option<crate::format::OpenScopes> {
+    let scopes = |thread: thread::OpenThread| {
+        let scopes = thread
+            .scopes
+            .iter()
+            .map(|scope| (scope.site, scope.start_ticks))
+            .collect();
+        (thread.thread, scopes)
+    };
+    let threads: Vec<_> = thread::open_scopes_at_end().into_iter().map(scopes).collect();
+    (!threads.is_empty()).then(|| crate::format::OpenScopes {
+        ticks: clock::ticks(),
+        threads,
+    })
+}
+
+/// Makes a number that no other capture has: the hasher's random keys, the process and the time.
+fn file_id() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u64(clock::ticks());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// Names of its own that a writer tries where others are being written.
+const MAX_OWN_NAMES: u32 = 100;
+
+/// Opens the file to write, and returns it with its final path.
+fn open(path: &Path) -> Result<(OutputFile, PathBuf), Error> {
+    if let Some(file) = take(path)? {
+        return Ok((file, path.to_owned()));
+    }
+    for number in 1..=MAX_OWN_NAMES {
+        let pid = std::process::id();
+        let infix = if number == 1 {
+            pid.to_string()
+        } else {
+            format!("{pid}-{number}")
+        };
+        let own = beside(path, &infix);
+        if let Some(file) = take(&own)? {
+            report::line(&format!(
+                "{} is being written already; this process writes {}",
+                path.display(),
+                own.display()
+            ));
+            return Ok((file, own));
+        }
+    }
+    let busy = std::io::Error::new(
+        std::io::ErrorKind::ResourceBusy,
+        "it is being written, and so are all names beside it",
+    );
+    Err(Error::io(format!("cannot write {}", path.display()), busy))
+}
+
+/// Opens `path` for writing, empty and locked. `None` when someone else is writing there. What was
+/// there before is kept under another name.
+fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
+    let refused = |error| Error::io(format!("cannot write {}", path.display()), error);
+    // Another process may rename or create the file between two steps; then they are taken again.
+    for _ in 0..100 {
+        let output = OutputFile::create_or_keep(path).map_err(refused)?;
+        let file = output.inner();
+        let metadata = file.metadata().map_err(refused)?;
+        // A device or a pipe has neither a length nor a second writer to fear.
+        if !metadata.is_file() {
+            return Ok(Some(output));
+        }
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        // Only while the locked file is the one that the path names, nobody else can be about to
+        // write it or to put it aside.
+        if !is_at(file, path) {
+            continue;
+        }
+        if file.metadata().map_err(refused)?.len() == 0 {
+            return Ok(Some(output));
+        }
+        let free = (1_u32..)
+            .map(|number| beside(path, &number.to_string()))
+            .find(|free| !free.exists());
+        let Some(kept) = free else { break };
+        std::fs::rename(path, &kept).map_err(|error| {
+            Error::io(
+                format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
+                error,
+            )
+        })?;
+        report::line(&format!(
+            "the earlier {} is kept as {}",
+            path.display(),
+            kept.display()
+        ));
+    }
+    Ok(None)
+}
+
+/// Returns whether an open file is the one that `path` leads to.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: std::io::Result<std::fs::Metadata>| {
+        Some((metadata.as_ref().ok()?.dev(), metadata.ok()?.ino()))
+    };
+    let found = identity(std::fs::metadata(path));
+    found.is_some() && found == identity(file.metadata())
+}
+
+/// Returns whether `path` still names the file that is open: another process may have renamed it
+/// since.
+#[cfg(windows)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::windows::io::AsRawHandle;
+    use windows_sys::Win32::Storage::FileSystem::{BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle};
+    #[expect(unsafe_code, reason = "what tells two files apart is a system call")]
+    let identity = |file: &File| {
+        let mut info = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid
+        // place for the result.
+        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
+        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
+    };
+    let found = File::open(path).ok().and_then(|at| identity(&at));
+    found.is_some() && found == identity(file)
+}
+
+/// Elsewhere there is no second process.
+#[cfg(not(any(unix, windows)))]
+fn is_at(_: &std::fs::File, _: &Path) -> bool {
+    true
+}
+
+/// Returns `run.<infix>.vor` for `run.vor`.
+fn beside(path: &Path, infix: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(infix);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(all(test, unix, not(loom), not(feature = "off")))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::batch::ThreadBatch;
+    use crate::bridges::reader::{Event, Reader};
+
+    #[test]
+    fn a_batch_waits_for_a_note_that_takes_long() -> Result<(), Error> {
+        let folder = tempfile::tempdir().map_err(|error| Error::io("a folder", error))?;
+        let path = folder.path().join("run.vor");
+        let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
+        sink.take_notes(false);
+        let batch = SpanBatch {
+            threads: vec![ThreadBatch {
+                start_ticks: vec![1, 2, 3],
+                duration_ticks: vec![1, 1, 1],
+                sites: vec![SiteId(1); 3],
+                ..ThreadBatch::default()
+            }],
+            ..SpanBatch::default()
+        };
+        let turn = crash::Turn::try_take();
+        assert!(turn.is_some());
+        let note = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(400));
+            drop(turn);
+        });
+        sink.accept_batch(&batch)?;
+        sink.finish()?;
+        assert!(note.join().is_ok());
+
+        let mut reader = Reader::open(&path)?;
+        let mut spans = 0;
+        while let Some(event) = reader.next_event()? {
+            if let Event::Batch(batch) = event {
+                spans += batch.span_count();
+            }
+        }
+        assert_eq!(spans, 3);
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Where batches and frames go.
+
+#[cfg(feature = "web")]
+pub mod browser;
+pub mod capture;
+pub(crate) mod outputs;
+pub mod chrome;
+pub mod file;
+#[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
+pub mod otlp;
+pub mod perfetto;
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+mod profiles;
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+pub mod pprof;
+#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
+pub mod pyroscope;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod samply;
+
+pub(crate) use outputs::Outputs;
+
+pub use vor_capture::sink::{FrameSink, Interest};
+
+/// An output that the predecessor's users know: install it once, and drop the guard to flush and
+/// end it.
+pub trait Sink {
+    /// Switches the output on.
+    fn install(self) -> Guard;
+}
+
+/// Keeps an installed [`Sink`] on; dropping it flushes and ends the output.
+#[must_use = "dropping the guard ends the output"]
+pub struct Guard {
+    _held: Box<dyn std::any::Any>,
+}
+
+impl Guard {
+    /// Wraps any value whose drop flushes.
+    pub fn new<T: 'static>(flush: T) -> Self {
+        Self {
+            _held: Box::new(flush),
+        }
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}

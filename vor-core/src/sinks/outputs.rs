@@ -1,0 +1,347 @@
+//! The sinks that are on, and what happens when one fails.
+//!
+//! Whose reader is given up, which is vor's decision and no one else's, lacks everything from then
+//! on: that is counted, and told at the end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::alloc::HeapSnapshot;
+use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
+use crate::catalog::Catalog;
+use crate::frame::FrameSnapshot;
+use crate::os::report;
+use crate::sinks::{FrameSink, Interest};
+
+/// All sinks, in the order in which they were added. A sink that fails or panics is reported once,
+/// switched off and counted.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    sinks: Vec<Output>,
+    wants_trees: bool,
+    /// Whether files may gather what they accept until the pass is over: code of others, which may
+    /// take long or crash, is not called in between.
+    may_gather: bool,
+    failed: u64,
+    lacking: Vec<Lacking>,
+    /// Spans and frames accepted since the last commit: a file that fails may not have written
+    /// them.
+    uncommitted: (u64, u64),
+}
+
+struct Output {
+    name: String,
+    number: u64,
+    interest: Interest,
+    takes_frames: bool,
+    /// Whether it writes a file of its own, and needs no other thread and no lock for that.
+    is_file: bool,
+    sink: Box<dyn FrameSink>,
+}
+
+/// The loss of a file whose reader was given up: all that it had not written, and all that came
+/// after.
+struct Lacking {
+    name: String,
+    number: u64,
+    spans: u64,
+    frames: u64,
+}
+
+impl Lacking {
+    fn report(&self) {
+        let Self {
+            name, spans, frames, ..
+        } = self;
+        report::line(&format!(
+            "{name} lacks {spans} spans and {frames} frames, from where it was switched off"
+        ));
+    }
+}
+
+impl Outputs {
+    pub(crate) fn add(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
+        self.push(number, name, sink, false);
+    }
+
+    /// Adds a sink that writes a file of its own, and needs no other thread and no lock for that.
+    pub(crate) fn add_file(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
+        self.push(number, name, sink, true);
+    }
+
+    fn push(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>, is_file: bool) {
+        let (interest, takes_frames) = (sink.interest(), sink.takes_frames());
+        self.sinks.push(Output {
+            name,
+            number,
+            interest,
+            takes_frames,
+            is_file,
+            sink,
+        });
+        self.settle();
+    }
+
+    /// Returns whether a sink is on.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.sinks.iter().any(|output| output.number == number)
+    }
+
+    /// Ends one sink and takes it out. Returns whether it was on and ended well.
+    pub(crate) fn remove(&mut self, number: u64) -> bool {
+        self.each(|output| output.number == number, |output| output.sink.finish());
+        // One that failed at its end is gone already.
+        let ended_well = self.has(number);
+        self.sinks.retain(|output| output.number != number);
+        for lacking in self.lacking.extract_if(.., |lacking| lacking.number == number) {
+            lacking.report();
+        }
+        self.settle();
+        ended_well
+    }
+
+    pub(crate) fn wants_trees(&self) -> bool {
+        self.wants_trees
+    }
+
+    /// Returns whether a sink takes spans, as batches or in the trees of frames, or lacks them,
+    /// which is counted.
+    pub(crate) fn want_spans(&self) -> bool {
+        let wants = |output: &Output| output.interest.batches || output.interest.trees;
+        self.sinks.iter().any(wants) || !self.lacking.is_empty()
+    }
+
+    /// Returns whether a sink reads the metrics of frames.
+    pub(crate) fn read_metrics(&self) -> bool {
+        self.sinks.iter().any(|output| output.sink.reads_metrics())
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Asks every sink again what it needs. To be called where a frame begins, so that nobody gets
+    /// half of one.
+    pub(crate) fn ask_again(&mut self) {
+        let ask = |output: &mut Output| {
+            output.interest = output.sink.interest();
+            output.takes_frames = output.sink.takes_frames();
+            Ok(())
+        };
+        self.each(|_| true, ask);
+        self.settle();
+    }
+
+    /// Returns whether a sink takes frames, or lacks them, which is counted.
+    pub(crate) fn take_frames(&self) -> bool {
+        self.sinks.iter().any(|output| output.takes_frames) || !self.lacking.is_empty()
+    }
+
+    pub(crate) fn accept_batch(&mut self, batch: &SpanBatch) {
+        let dropped = |thread: &ThreadBatch| thread.dropped_spans;
+        let dropped: u64 = batch.threads.iter().map(dropped).sum();
+        let spans = (batch.span_count() + batch.async_span_count()) as u64 + dropped;
+        self.count(spans, 0);
+        self.each_in_pass(|output| output.interest.batches, |sink| sink.accept_batch(batch));
+    }
+
+    /// Counts spans and frames that the sinks are about to accept.
+    fn count(&mut self, spans: u64, frames: u64) {
+        if !self.may_gather {
+            self.uncommitted = (0, 0);
+        }
+        self.uncommitted.0 += spans;
+        self.uncommitted.1 += frames;
+        for lacking in &mut self.lacking {
+            lacking.spans += spans;
+            lacking.frames += frames;
+        }
+    }
+
+    /// Returns whether a sink wants to know what is open.
+    pub(crate) fn want_open(&self) -> bool {
+        self.sinks.iter().any(|output| output.sink.wants_open())
+    }
+
+    pub(crate) fn accept_open(&mut self, open: &OpenStarts) {
+        self.each_in_pass(
+            |output| output.interest.batches && output.sink.wants_open(),
+            |sink| sink.accept_open(open),
+        );
+    }
+
+    pub(crate) fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) {
+        self.count(0, 1);
+        self.each_in_pass(|output| output.takes_frames, |sink| sink.accept_frame(frame));
+    }
+
+    /// Has every sink hand over what it gathered in a pass.
+    pub(crate) fn commit(&mut self) {
+        self.each(|_| true, |output| output.sink.commit());
+        self.uncommitted = (0, 0);
+    }
+
+    /// Calls every sink that `concerns` picks, of which files may gather what they get.
+    fn each_in_pass(
+        &mut self,
+        concerns: impl Fn(&Output) -> bool,
+        mut call: impl FnMut(&mut dyn FrameSink) -> Result<(), Error>,
+    ) {
+        let may_gather = self.may_gather;
+        self.each(concerns, |output| {
+            call(&mut *output.sink)?;
+            if may_gather { Ok(()) } else { output.sink.commit() }
+        });
+    }
+
+    pub(crate) fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) {
+        self.each(|_| true, |output| output.sink.accept_heap(snapshot, catalog));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.each(|_| true, |output| output.sink.flush());
+    }
+
+    #[cfg(any(unix, windows))]
+    pub(crate) fn finish(&mut self) {
+        self.each(|_| true, |output| output.sink.finish());
+        self.sinks.clear();
+        self.lacking.drain(..).for_each(|lacking| lacking.report());
+        self.settle();
+    }
+
+    /// Forgets, for the last thread of a process, the sinks that may wait for another. They are not
+    /// dropped: that may wait as well.
+    #[cfg(any(unix, windows))]
+    pub(crate) fn give_up_others(&mut self) {
+        let (files, others) = std::mem::take(&mut self.sinks)
+            .into_iter()
+            .partition(|output| output.is_file);
+        self.sinks = files;
+        std::mem::forget::<Vec<Output>>(others);
+        self.settle();
+    }
+
+    /// Calls every sink that `concerns` picks, and takes out those that fail.
+    fn each(
+        &mut self,
+        concerns: impl Fn(&Output) -> bool,
+        mut call: impl FnMut(&mut Output) -> Result<(), Error>,
+    ) {
+        let before = self.sinks.len();
+        let (spans, frames) = self.uncommitted;
+        self.sinks.retain_mut(|output| {
+            if !concerns(output) {
+                return true;
+            }
+            // A sink that panicked is dropped here and never looked at again, so what it left half
+            // done is seen by nobody.
+            let result = catch_unwind(AssertUnwindSafe(|| call(output)));
+            let reason = match result {
+                Ok(Ok(())) => return true,
+                Ok(Err(error)) => {
+                    if output.is_file && error.is_timed_out() {
+                        self.lacking.push(Lacking {
+                            name: output.name.clone(),
+                            number: output.number,
+                            spans,
+                            frames,
+                        });
+                    }
+                    error.to_string()
+                }
+                Err(_) => "it panicked".to_owned(),
+            };
+            report::line(&format!("{} is switched off: {reason}", output.name));
+            false
+        });
+        if self.sinks.len() != before {
+            self.failed += (before - self.sinks.len()) as u64;
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.wants_trees = self.sinks.iter().any(|output| output.interest.trees);
+        let is_called = |output: &&Output| output.takes_frames || output.interest.batches;
+        self.may_gather = self.sinks.iter().filter(is_called).all(|output| output.is_file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes when it is called.
+    struct Notes(Arc<Mutex<String>>);
+
+    impl FrameSink for Notes {
+        fn interest(&self) -> Interest {
+            Interest::BATCHES
+        }
+
+        fn accept_batch(&mut self, _: &SpanBatch) -> Result<(), Error> {
+            self.0.lock().unwrap().push('b');
+            Ok(())
+        }
+
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+            self.0.lock().unwrap().push('f');
+            Ok(())
+        }
+
+        fn commit(&mut self) -> Result<(), Error> {
+            self.0.lock().unwrap().push('.');
+            Ok(())
+        }
+    }
+
+    struct Other {
+        takes_frames: bool,
+    }
+
+    impl FrameSink for Other {
+        fn interest(&self) -> Interest {
+            Interest::METRICS
+        }
+
+        fn takes_frames(&self) -> bool {
+            self.takes_frames
+        }
+
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+            assert!(self.takes_frames);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn files_gather_until_the_pass_is_over_unless_code_of_others_runs_in_between() {
+        let notes = Arc::<Mutex<String>>::default();
+        let mut outputs = Outputs::default();
+        outputs.add_file(1, "file".into(), Box::new(Notes(Arc::clone(&notes))));
+        let pass = |outputs: &mut Outputs| {
+            outputs.ask_again();
+            for _ in 0..2 {
+                outputs.accept_batch(&SpanBatch::default());
+                outputs.accept_frame(&Arc::default());
+            }
+            outputs.commit();
+            std::mem::take(&mut *notes.lock().unwrap())
+        };
+        assert_eq!(pass(&mut outputs), "bfbf.");
+        for (takes_frames, expected) in [(false, "bfbf."), (true, "b.f.b.f..")] {
+            outputs.add(2, "other".into(), Box::new(Other { takes_frames }));
+            assert_eq!(
+                pass(&mut outputs),
+                expected,
+                "another takes frames: {takes_frames}"
+            );
+            assert!(outputs.remove(2));
+        }
+        assert_eq!((pass(&mut outputs).as_str(), outputs.failed()), ("bfbf.", 0));
+    }
+}

@@ -1,0 +1,349 @@
+//! A profile of each stretch of time of the running program, and of its heap at the end of each
+//! where its allocator keeps that.
+//!
+//! A sink merges what is drained. A thread of its own takes the sums at every interval, and hands
+//! them to whoever writes or sends them: neither the program nor the drain waits for a disk or a
+//! network. What is held is a bounded number of stacks, however long an interval and the program
+//! are.
+//!
+//! ```text
+//! drain ──batches──▶ SpanProfile ◀──cut── thread `vor-profiles` ──Stretch──▶ Receiver: files, Pyroscope
+//!                           heap_snapshot ◀──────┘
+//! ```
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+use vor_export::pprof::{OpenSpan, OpenSpans, ProfileBuilder, SpanProfile, snapshot_profile};
+
+use crate::Error;
+use crate::batch::{OpenStarts, SpanBatch};
+use crate::catalog::{Catalog, ThreadId};
+use crate::drain::{self, SinkHandle};
+use crate::frame::FrameSnapshot;
+use crate::hot::thread::{OpenScope, OpenThread, Used};
+use crate::hot::{record_state, thread};
+use crate::os::report;
+use crate::sinks::{FrameSink, Interest};
+use crate::{alloc, clock};
+
+/// Shortest interval: a shorter one would measure mostly itself.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// How long the end of a program that still holds its guard waits for the last profile.
+const AT_EXIT: Duration = Duration::from_secs(3);
+
+/// What a profile is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What ran in a stretch of time.
+    Spans,
+    /// What was in use at its end.
+    Heap,
+}
+
+/// What the program did in a stretch of time, or what it had in use after that.
+#[cfg_attr(
+    not(feature = "pyroscope"),
+    expect(dead_code, reason = "a profile says its time itself")
+)]
+#[derive(Debug)]
+pub(super) struct Stretch {
+    /// In nanoseconds since 1970.
+    pub(super) from_unix_ns: u64,
+    /// In nanoseconds since 1970.
+    pub(super) until_unix_ns: u64,
+    pub(super) kind: Kind,
+    pub(super) profile: ProfileBuilder,
+}
+
+/// Who the profiles are for. Called on the thread of the profiles.
+pub(super) trait Receiver: Send + 'static {
+    /// Takes a profile, which is not empty.
+    fn take(&mut self, stretch: Stretch);
+
+    /// Does what is to be done beside, a step at a time; called when [`wants_at`](Self::wants_at)
+    /// has come, and after each profile.
+    fn work(&mut self) {}
+
+    /// Returns when it has something to do before the next profile.
+    fn wants_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does all that is left to do, and says what could not be done.
+    fn end(&mut self);
+}
+
+/// What the drain, the thread and the guard share. The order of the locks is `profile`, then
+/// `state`; neither is held while the drain is asked for anything.
+#[derive(Debug)]
+struct Shared {
+    profile: Mutex<SpanProfile>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Whether the thread is to take a last profile and to end.
+    is_ending: bool,
+    /// Whether everything was drained before that was asked, and whoever asks holds the drain's
+    /// lock.
+    is_drained: bool,
+    has_ended: bool,
+}
+
+/// Profiles while it is held.
+#[derive(Debug)]
+pub(super) struct Profiles {
+    shared: Arc<Shared>,
+    handle: Option<SinkHandle>,
+    thread: Option<JoinHandle<()>>,
+    patience: Duration,
+    name: String,
+    pid: u32,
+}
+
+impl Profiles {
+    /// Begins to take profiles; recording is switched on where it is not. `labels` are arguments
+    /// that become labels. Whoever ends it waits for the receiver's end for at most `patience`.
+    pub(super) fn start(
+        name: String,
+        interval: Duration,
+        labels: Vec<String>,
+        patience: Duration,
+        receiver: impl Receiver,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            profile: Mutex::new(SpanProfile::new(labels)),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        if !record_state::is_on() {
+            drain::enable();
+        }
+        let thread = {
+            let shared = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name("vor-profiles".to_owned());
+            builder.spawn(move || shared.run(interval.max(SHORTEST), receiver))?
+        };
+        let sink = Collecting {
+            shared: Arc::clone(&shared),
+            patience,
+        };
+        let handle = drain::add_sink(name.clone(), sink);
+        Ok(Self {
+            shared,
+            handle: Some(handle),
+            thread: Some(thread),
+            patience,
+            name,
+            pid: std::process::id(),
+        })
+    }
+}
+
+impl Drop for Profiles {
+    fn drop(&mut self) {
+        // The child of a fork has neither the thread nor the sink.
+        if self.pid != std::process::id() {
+            std::mem::forget(self.handle.take());
+            return;
+        }
+        // Inside a sink, the drain waits for this very thread.
+        if !self.shared.end(thread::is_busy(), self.patience) {
+            let seconds = self.patience.as_secs();
+            report::line(&format!(
+                "{} took more than {seconds} s to end and are left alone",
+                self.name
+            ));
+        } else if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told when it happened.
+            drop(thread.join());
+        }
+        self.handle = None;
+    }
+}
+
+/// The sink.
+struct Collecting {
+    shared: Arc<Shared>,
+    patience: Duration,
+}
+
+impl FrameSink for Collecting {
+    fn reads_metrics(&self) -> bool {
+        false
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.shared.profile.lock().accept_bounded(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.shared.profile.lock().settle(open);
+        Ok(())
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The program ends with the guard still held, or in a place where it is never dropped.
+    fn finish(&mut self) -> Result<(), Error> {
+        // Whoever calls this holds the drain, for which the thread may be waiting just now, and
+        // then it cannot end.
+        self.shared.end(true, self.patience.min(AT_EXIT));
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Has the thread end, and waits for that a while. Returns whether it has ended.
+    fn end(&self, is_drained: bool, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut state = self.state.lock();
+        if !state.is_ending {
+            state.is_ending = true;
+            state.is_drained = is_drained;
+            self.changed.notify_all();
+        }
+        while !state.has_ended {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.has_ended
+    }
+
+    fn run(&self, interval: Duration, mut receiver: impl Receiver) {
+        /// Says that the thread has ended, also where it panicked.
+        struct Ended<'a>(&'a Shared);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.state.lock().has_ended = true;
+                self.0.changed.notify_all();
+            }
+        }
+        let _ended = Ended(self);
+        // What is measured is the program, and not this.
+        alloc::stay_untracked();
+        let mut from_unix_ns = unix_ns();
+        let mut next = Instant::now() + interval;
+        loop {
+            let wake = receiver.wants_at().map_or(next, |at| at.min(next));
+            let state = self.wait_until(wake);
+            if state.is_ending || Instant::now() >= next {
+                let spans = self.take(state.is_drained);
+                let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
+                let until_unix_ns = unix_ns().max(from_unix_ns);
+                let heap = alloc::keeps_heap().then(|| self.take_heap());
+                let profiles = [(Kind::Spans, spans), (Kind::Heap, heap)];
+                for (kind, profile) in profiles {
+                    let Some(mut profile) = profile.filter(|profile| !profile.is_empty()) else {
+                        continue;
+                    };
+                    let start = i64::try_from(from_unix_ns).unwrap_or(i64::MAX);
+                    profile.set_time(start, until_unix_ns - from_unix_ns);
+                    receiver.take(Stretch {
+                        from_unix_ns,
+                        until_unix_ns,
+                        kind,
+                        profile,
+                    });
+                }
+                from_unix_ns = until_unix_ns;
+                // Where the receiver took longer than an interval, the next one is longer and
+                // nothing is made up for.
+                next = (next + interval).max(Instant::now());
+            }
+            if state.is_ending {
+                return receiver.end();
+            }
+            receiver.work();
+        }
+    }
+
+    fn wait_until(&self, until: Instant) -> State {
+        let mut state = self.state.lock();
+        while !state.is_ending {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        *state
+    }
+
+    /// Takes what ran until now.
+    fn take(&self, is_drained: bool) -> Result<ProfileBuilder, Error> {
+        /// So often a batch may come in between; they come every few milliseconds.
+        const TRIES: usize = 64;
+        let now_ticks = clock::ticks();
+        let used = thread::used();
+        let catalog = if is_drained { None } else { drain::catalog() };
+        for _ in 0..TRIES {
+            let batches = self.profile.lock().batches();
+            // Asked for without the lock, since it takes others.
+            let open = thread::open_scopes();
+            let mut profile = self.profile.lock();
+            if profile.batches() == batches {
+                return cut(&mut profile, now_ticks, &used, &open, catalog);
+            }
+        }
+        cut(&mut self.profile.lock(), now_ticks, &used, &[], catalog)
+    }
+
+    /// Takes what is in use now.
+    fn take_heap(&self) -> ProfileBuilder {
+        let mut profile = snapshot_profile(&alloc::heap_snapshot());
+        profile.set_program(self.profile.lock().program());
+        profile
+    }
+}
+
+/// Takes the profile of what ran until now. `used` is what threads had used up then, and `open`
+/// what was open after the last batch.
+fn cut(
+    profile: &mut SpanProfile,
+    now_ticks: u64,
+    used: &[(ThreadId, Used)],
+    open: &[OpenThread],
+    catalog: Option<Arc<Catalog>>,
+) -> Result<ProfileBuilder, Error> {
+    let span = |scope: &OpenScope| OpenSpan {
+        site: scope.site,
+        start_ticks: scope.start_ticks,
+    };
+    let spans: Vec<OpenSpans> = open
+        .iter()
+        .map(|thread| OpenSpans {
+            thread: thread.thread,
+            spans: thread.scopes.iter().map(span).collect(),
+        })
+        .collect();
+    let measured = |id, open_span, until_ticks: u64| {
+        let (_, used) = used.iter().find(|(thread, _)| *thread == id)?;
+        let thread = open.iter().find(|thread| thread.thread == id)?;
+        let scope = thread.scopes.iter().find(|scope| span(scope) == open_span)?;
+        let duration_ticks = until_ticks.saturating_sub(scope.start_ticks);
+        Some(used.since(scope.noted.as_ref()?, duration_ticks))
+    };
+    let measured = |thread, span, until_ticks| measured(thread, span, until_ticks).unwrap_or_default();
+    profile.cut(now_ticks, &spans, measured, catalog)
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
