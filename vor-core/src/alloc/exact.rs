@@ -21,9 +21,9 @@ use super::local::{self, Local};
 use super::stacks;
 use crate::clock;
 use crate::hot::thread;
-use crate::hot::thread::Sum;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
+use crate::sync::sum::Sum;
 
 /// Stacks that are told apart; what is allocated in later ones is the outer scope's.
 pub(super) const MAX_STACKS: usize = 1 << 16;

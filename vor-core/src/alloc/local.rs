@@ -16,9 +16,9 @@ use std::cell::Cell;
 use super::exact::{self, Live, LiveTable, StackCache};
 use super::lock::Lock;
 use super::{EXACT, HEAP};
-use crate::hot::thread::Sum;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::sync::sum::Sum;
 
 /// Allocations and frees, of a thread or of the process. A reallocation is a free and an
 /// allocation.

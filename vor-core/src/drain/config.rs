@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vor_capture::sink::FrameSink;
+
 use crate::drain;
 use crate::drain::variables;
 use crate::measure::Measures;
 use crate::os::report;
-use crate::sinks::FrameSink;
 
 /// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then
 /// [`enable`](Config::enable).

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use vor_capture::stats::{ScopeStats, StatsBuilder};
+
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
@@ -15,17 +17,17 @@ use super::{count_only, heap};
 use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use crate::catalog::{Catalog, Column, ProcessInfo, SiteId};
 use crate::clock::{self, Synchroniser, Timeline};
+use crate::drain::machine;
+use crate::drain::outputs::Outputs;
 use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::gpu::GpuRows;
 use crate::hot::callsite::{self, Words};
 use crate::hot::record_state;
 use crate::hot::ring::Slot;
+use crate::hot::sums::ThreadStats;
 use crate::hot::sums::{self, Rate};
 use crate::hot::thread::{self, SiteSums, ThreadState};
 use crate::metrics::{self, Taken};
-use crate::os::system::machine;
-use crate::sinks::Outputs;
-use crate::stats::{ScopeStats, StatsBuilder, ThreadStats};
 
 /// A thread as the worker sees it.
 #[derive(Debug)]

@@ -23,10 +23,10 @@ use super::{lock_engine, pass, printing, process_detach};
 use crate::gpu;
 #[cfg(any(unix, windows))]
 use crate::hot::{record_state, thread};
+#[cfg(unix)]
+use crate::os::file;
 #[cfg(any(unix, windows))]
 use crate::os::{detach, signals};
-#[cfg(unix)]
-use crate::sinks::file;
 #[cfg(any(unix, windows))]
 use crate::sync::{Ordering, global::AtomicBool};
 

@@ -12,6 +12,8 @@ pub(crate) mod crash;
 #[cfg(unix)]
 mod ending;
 mod engine;
+mod machine;
+pub(crate) mod outputs;
 mod exit;
 mod fork;
 mod heap;
@@ -33,20 +35,22 @@ use std::time::Duration;
 
 use engine::{Engine, Pass};
 use marks::{Mark, Marks};
+use vor_capture::sink::FrameSink;
+use vor_capture::stats::ScopeStats;
 
-use crate::bridges::nvtx;
 #[cfg(feature = "puffin")]
 use crate::bridges::puffin::PuffinFeed;
 use crate::catalog::Catalog;
 use crate::drain::config::Config;
-use crate::hot::{record_state, thread};
+use crate::drain::outputs::Outputs;
+use crate::hot::nvtx;
+use crate::hot::sums::ThreadStats;
+use crate::hot::{hooks, record_state, thread};
 use crate::measure::Measures;
 use crate::metrics::{self, Taken};
 use crate::os::report;
 use crate::os::signals;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
-use crate::sinks::{FrameSink, Outputs};
-use crate::stats::{ScopeStats, ThreadStats};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 use crate::{alloc, clock, cpu};
@@ -142,6 +146,10 @@ pub(crate) fn start(config: Config) {
         report::line("recording cannot be configured from inside a sink; the call is ignored");
         return;
     }
+    hooks::set_drain(hooks::Drain {
+        wake,
+        rearm_if_forked,
+    });
     let absences = thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
         let is_first = settings.is_none();
@@ -391,7 +399,7 @@ pub fn close_capture() -> Option<PathBuf> {
 }
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
-pub(crate) fn rearm_if_forked() {
+fn rearm_if_forked() {
     if !record_state::is_forked() || thread::is_busy() {
         return;
     }
@@ -658,7 +666,7 @@ pub fn flush_recording() {
 
 /// Wakes the worker where it sleeps until called; with `urgent`, also from the sleep between two
 /// passes.
-pub(crate) fn wake(urgent: bool) {
+fn wake(urgent: bool) {
     worker::wake(urgent);
 }
 

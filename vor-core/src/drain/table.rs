@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::stats::ScopeStats;
+use vor_capture::stats::ScopeStats;
 
 /// Columns of the text that a line may take.
 const WIDTH: usize = 100;

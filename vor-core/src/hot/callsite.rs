@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 
-#[cfg(all(feature = "tracing", not(feature = "off")))]
-use crate::bridges::tracing_out::TapSite;
 use crate::catalog::{Catalog, SiteId, SiteInfo};
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+use crate::hot::tracing_out::TapSite;
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;

@@ -6,9 +6,9 @@
 //! walks over the sites, of which there are as many as the program's source has, and a scope pays
 //! one comparison for all of it.
 
-use crate::bridges::{nvtx, tracing_out};
 use crate::clock;
 use crate::hot::{callsite, thread};
+use crate::hot::{nvtx, tracing_out};
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};

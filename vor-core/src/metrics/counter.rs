@@ -12,23 +12,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::metrics;
 use crate::alloc;
-use crate::hot::thread::{Sum, ThreadState};
+use crate::hot::thread::{BLOCK_COUNTERS, CounterBlock, ThreadState};
 use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU32, AtomicU64};
-
-/// Counters that a block has room for.
-const BLOCK_COUNTERS: usize = 64;
-
-/// One thread's numbers, by the counter's number. The thread alone adds, the mark reads: the
-/// numbers only grow, and nothing hangs on them.
-#[derive(Debug)]
-pub(crate) struct Block([Sum; BLOCK_COUNTERS]);
+use crate::sync::sum::Sum;
 
 struct Blocks {
-    all: Vec<&'static Block>,
+    all: Vec<&'static CounterBlock>,
     /// Those of threads that have ended.
-    free: Vec<&'static Block>,
+    free: Vec<&'static CounterBlock>,
 }
 
 static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
@@ -53,7 +46,7 @@ pub(super) fn are_blocks_open() -> bool {
     crate::os::detach::is_open(&BLOCKS)
 }
 
-impl Block {
+impl CounterBlock {
     /// Returns a block that no other thread adds to.
     fn take() -> &'static Self {
         let mut blocks = blocks();
@@ -117,7 +110,7 @@ impl Counter {
         }
         let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
         match thread::hot().counts() {
-            Some(Block(numbers)) if place < BLOCK_COUNTERS => numbers[place].add(amount),
+            Some(CounterBlock(numbers)) if place < BLOCK_COUNTERS => numbers[place].add(amount),
             _ => self.add_slowly(amount),
         }
     }
@@ -162,7 +155,7 @@ impl Counter {
 /// Gives a thread numbers of its own.
 fn give_block(state: &ThreadState) {
     if state.counts().is_none() {
-        alloc::untracked(|| state.set_counts(Block::take()));
+        alloc::untracked(|| state.set_counts(CounterBlock::take()));
     }
 }
 
@@ -172,7 +165,7 @@ pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
         return Vec::new();
     }
     let mut totals = [0_u64; BLOCK_COUNTERS];
-    for Block(numbers) in &blocks().all {
+    for CounterBlock(numbers) in &blocks().all {
         for (total, number) in totals.iter_mut().zip(numbers).take(counters.len()) {
             *total = total.wrapping_add(number.read());
         }

@@ -20,7 +20,6 @@ use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
 
-pub(crate) use counter::Block;
 pub use counter::Counter;
 #[cfg(unix)]
 pub(crate) use counter::lock_blocks_for_fork;

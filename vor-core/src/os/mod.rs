@@ -3,6 +3,7 @@
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 pub(crate) mod js;
 pub(crate) mod detach;
+pub mod file;
 pub(crate) mod report;
 pub(crate) mod signals;
 pub mod system;

@@ -27,9 +27,9 @@ use crate::drain::crash;
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
 use crate::hot::{callsite, thread};
+use crate::os::file::OutputFile;
 use crate::os::report;
 use crate::os::signals;
-use crate::sinks::file::OutputFile;
 use crate::sinks::{FrameSink, Interest};
 
 /// Which spans a capture keeps.

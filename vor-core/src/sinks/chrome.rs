@@ -8,8 +8,8 @@ use vor_export::chrome::ChromeExporter;
 use crate::Error;
 use crate::drain;
 use crate::hot::record_state;
+use crate::os::file::OutputFile;
 use crate::os::report;
-use crate::sinks::file::OutputFile;
 use crate::sinks::{Guard, Sink};
 
 /// Creates a file and an exporter that writes a Chrome trace into it; an existing file is replaced.

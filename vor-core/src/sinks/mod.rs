@@ -3,9 +3,7 @@
 #[cfg(feature = "web")]
 pub mod browser;
 pub mod capture;
-pub(crate) mod outputs;
 pub mod chrome;
-pub mod file;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 pub mod otlp;
 pub mod perfetto;
@@ -18,7 +16,7 @@ pub mod pyroscope;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod samply;
 
-pub(crate) use outputs::Outputs;
+pub use crate::os::file;
 
 pub use vor_capture::sink::{FrameSink, Interest};
 

@@ -12,8 +12,8 @@ use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle};
 use crate::frame::FrameSnapshot;
 use crate::hot::record_state;
+use crate::os::file::OutputFile;
 use crate::os::report;
-use crate::sinks::file::OutputFile;
 use crate::sinks::{FrameSink, Guard, Interest, Sink};
 
 type Buffered = BufWriter<OutputFile>;

@@ -22,7 +22,7 @@ use vor_export::samply::SamplyExporter;
 use crate::catalog::{Catalog, ThreadId};
 use crate::clock;
 use crate::drain;
-use crate::hot::{record_state, thread};
+use crate::hot::{hooks, record_state, thread};
 use crate::os::report;
 use crate::sinks::{Guard, Sink};
 use crate::sync::Ordering;
@@ -78,6 +78,7 @@ impl Sink for SamplySink {
         if !record_state::is_on() {
             drain::enable();
         }
+        hooks::set_thread_begins(thread_began);
         // This thread may have recorded already, and so does not come by of itself.
         thread_began(thread::os_id());
         let name = format!("the markers for samply in {}", files.folder.display());
@@ -127,7 +128,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Maps the file of this thread, which is about to record for the first time.
-pub(crate) fn thread_began(tid: u64) {
+fn thread_began(tid: u64) {
     if !IS_ON.load(Ordering::SeqCst) {
         return;
     }

@@ -5,10 +5,10 @@ use std::mem::ManuallyDrop;
 
 use super::slow::{Opened, Record};
 use super::{Scope, end_slowly, measured, open_slowly, publish};
-use crate::bridges::tracing_out;
 use crate::clock::Halves;
 use crate::hot::callsite::CallSite;
 use crate::hot::thread::ThreadState;
+use crate::hot::tracing_out;
 use crate::hot::{record_state, thread};
 use crate::measure::Measures;
 use crate::{clock, cpu};

@@ -9,11 +9,11 @@ use std::marker::PhantomData;
 
 use super::slow::abandon;
 use super::{Opened, Scope, open, open_slowly};
-use crate::bridges::tracing_out;
 use crate::clock;
 use crate::hot::args::{self, ArgWord};
 use crate::hot::callsite::{CallSite, MAX_ARGS};
 use crate::hot::ring::MAX_SITE;
+use crate::hot::tracing_out;
 use crate::hot::{record_state, task, thread};
 
 /// Values of arguments as a record holds them, and how many of them there are.

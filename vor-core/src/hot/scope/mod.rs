@@ -18,7 +18,6 @@ use std::marker::PhantomData;
 
 use rustc_hash::FxBuildHasher;
 
-use crate::bridges::tracing_out;
 use crate::clock;
 use crate::clock::Halves;
 use crate::hot::args::{self, ArgWord};
@@ -28,6 +27,7 @@ use crate::hot::ring::queue::Begun;
 use crate::hot::ring::{MAX_SITE, TAG_POLL};
 use crate::hot::ring::{SITE_BITS, Slot};
 use crate::hot::thread::ThreadState;
+use crate::hot::tracing_out;
 use crate::hot::{record_state, thread};
 use crate::measure::Measures;
 

@@ -8,10 +8,10 @@
 
 use super::slow::{Opened, RANGED, Record};
 use super::{begin_record, publish};
-use crate::bridges::nvtx;
 use crate::clock;
 use crate::hot::args::Number;
 use crate::hot::callsite::{CallSite, Kinds};
+use crate::hot::nvtx;
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread::ThreadState;
 use crate::hot::{args, thread};

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::{counted, measured, ranges, word};
-use crate::bridges::{nvtx, tracing_out};
 use crate::hot::args::{self, Number};
 use crate::hot::callsite::{self, CallSite, Kinds, UNREGISTERED};
 use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 use crate::hot::thread::ThreadState;
+use crate::hot::{nvtx, tracing_out};
 use crate::hot::{record_state, thread};
 use crate::measure::Measures;
 use crate::sync::Ordering;

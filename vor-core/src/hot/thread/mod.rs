@@ -18,22 +18,24 @@ mod counted;
 mod open;
 mod push;
 mod state;
-mod sum;
+mod counter_block;
 mod used;
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::bridges::nvtx;
+use crate::alloc;
 use crate::catalog::{Catalog, ThreadInfo};
+use crate::hot::hooks;
+use crate::hot::nvtx;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
-use crate::{alloc, drain};
 
 pub(crate) use counted::{LAST_SITE, SiteSums, read_counted};
 pub(crate) use counted::{begin_counting, count, count_without_state};
 #[cfg(unix)]
 pub(crate) use counted::{forget_counted, lock_counted_for_fork};
+pub(crate) use counter_block::{BLOCK_COUNTERS, CounterBlock};
 pub(crate) use open::open_scopes_at_end;
 pub use open::{OpenScope, OpenThread, open_scopes};
 pub(crate) use push::{count_drop, drop_if_busy, take_lost};
@@ -42,7 +44,6 @@ pub(crate) use push::{kept_until, push_kept_text};
 pub(crate) use push::{push_message, push_record, push_special, push_text, push_without_state};
 pub use state::MAX_OPEN;
 pub(crate) use state::ThreadState;
-pub(crate) use sum::Sum;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 pub(crate) use used::{Used, used};
 
@@ -150,7 +151,7 @@ impl Drop for Owned {
         self.0.end();
         // Rings that wait for the worker are memory that the next threads could use.
         if ENDED_UNSEEN.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
-            while_busy(|| drain::wake(true));
+            while_busy(|| hooks::wake(true));
         }
     }
 }
@@ -381,7 +382,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
     if !Absent::New.is_here() {
         return current();
     }
-    drain::rearm_if_forked();
+    hooks::rearm_if_forked();
     let state = while_busy(|| {
         // A handler has done it meanwhile.
         if let Some(state) = own() {
@@ -389,7 +390,7 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
         }
         let info = describe();
         #[cfg(not(target_arch = "wasm32"))]
-        crate::sinks::samply::thread_began(info.os_id);
+        hooks::thread_begins(info.os_id);
         nvtx::name_thread(&info);
         #[cfg(windows)]
         crate::os::detach::watch_thread();

@@ -4,10 +4,10 @@
 use super::state::ThreadState;
 use super::{Absent, NUMBER, is_busy, os_id, own, threads, while_busy, with_state};
 use crate::catalog::ThreadInfo;
-use crate::drain;
 use crate::hot::args;
 #[cfg(feature = "tracing")]
 use crate::hot::callsite::MAX_ARGS;
+use crate::hot::hooks;
 use crate::hot::ring::queue::Room;
 #[cfg(feature = "tracing")]
 use crate::hot::ring::{KEPT_TEXT, KEPT_TEXTS};
@@ -58,7 +58,7 @@ fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
     // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
     // exclusively under the list's lock.
     let room = unsafe { state.ring.push_slowly(record) };
-    drain::wake(room != Room::Plenty);
+    hooks::wake(room != Room::Plenty);
     room != Room::None
 }
 

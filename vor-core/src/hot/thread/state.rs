@@ -21,11 +21,11 @@
 //! operations, and a claim costs a scope one store: the one that clears the site.
 
 use super::counted::{Late, Table};
+use super::counter_block::CounterBlock;
 use super::used::Ways;
 use crate::catalog::{SiteId, ThreadId};
 use crate::hot::ring::{KEPT_TEXTS, Ring};
 use crate::hot::scope::Noted;
-use crate::metrics::Block;
 use crate::sync::global::{self, AtomicPtr, compiler_fence};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ pub(crate) struct ThreadState {
     /// Next key of a pushed text. The thread alone reads and writes it.
     next_text: global::AtomicU64,
     /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
-    counts: AtomicPtr<Block>,
+    counts: AtomicPtr<CounterBlock>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets
     /// the state.
     id: global::AtomicU32,
@@ -339,7 +339,7 @@ impl ThreadState {
 
     /// Returns the block that this thread's counters add to, once there is one.
     #[inline(always)]
-    pub(crate) fn counts(&self) -> Option<&'static Block> {
+    pub(crate) fn counts(&self) -> Option<&'static CounterBlock> {
         let counts = self.counts.load(Ordering::Relaxed);
         #[expect(unsafe_code, reason = "there is no atomic reference")]
         // SAFETY: the pointer is null or comes from a `'static` reference, in `set_counts`.
@@ -349,7 +349,7 @@ impl ThreadState {
     }
 
     /// Sets the block that this thread's counters add to.
-    pub(crate) fn set_counts(&self, counts: &'static Block) {
+    pub(crate) fn set_counts(&self, counts: &'static CounterBlock) {
         self.counts
             .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
     }

@@ -23,7 +23,6 @@
 
 use crate::catalog::MetricColumn;
 
-pub(crate) mod machine;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;
 #[cfg(any(target_os = "linux", target_os = "android"))]

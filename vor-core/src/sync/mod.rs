@@ -3,6 +3,8 @@
 //! Code that is modelled under loom takes its atomics from the root of this module. Statics cannot
 //! be modelled, since loom's types have no constant constructors; they take theirs from [`global`].
 
+pub(crate) mod sum;
+
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,

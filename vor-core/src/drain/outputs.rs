@@ -6,13 +6,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use vor_capture::sink::{FrameSink, Interest};
+
 use crate::Error;
 use crate::alloc::HeapSnapshot;
 use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use crate::catalog::Catalog;
 use crate::frame::FrameSnapshot;
 use crate::os::report;
-use crate::sinks::{FrameSink, Interest};
 
 /// All sinks, in the order in which they were added. A sink that fails or panics is reported once,
 /// switched off and counted.
