@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use vor_benches::clock::{bare_ticks, thread_cpu_ns};
 use vor_benches::work::chain;
-use vor_core::__private::{init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns};
+use vor_recorder::__private::{init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns};
 
 fn reads(criterion: &mut Criterion) {
     println!("source: {:?}", init_cpu());

@@ -6,7 +6,7 @@
 
 #![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
 
-#[path = "../../vor-core/tests/gpu_support/mod.rs"]
+#[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
 mod gpu_support;
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -14,7 +14,7 @@ use std::hint::black_box;
 
 use libloading::Library;
 use vor_benches::rounds::{Loop, contest};
-use vor_core::__private::Cards;
+use vor_recorder::__private::Cards;
 
 const CHILD: &str = "VOR_BENCH_CHILD";
 const ROUNDS: usize = 2000;

@@ -10,7 +10,7 @@
 
 #![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
 
-#[path = "../../vor-core/tests/gpu_support/mod.rs"]
+#[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
 mod gpu_support;
 
 use std::ffi::{c_int, c_void};
@@ -20,8 +20,8 @@ use std::process::Command;
 
 use vor_benches::clock::bare_ticks;
 use vor_benches::rounds::{Loop, contest, keep_quiet, median};
-use vor_core::config::Config;
-use vor_core::{drain, profile_scope};
+use vor_recorder::config::Config;
+use vor_recorder::{drain, profile_scope};
 
 const TOOL: &str = "NVTX_INJECTION64_PATH";
 const CHILD: &str = "VOR_BENCH_CHILD";

@@ -7,13 +7,13 @@ use std::io;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::spans::{Shape, decode};
-use vor_core::Error;
-use vor_core::batch::{ArgValue, SpanArgs};
-use vor_core::export::parquet::{Origin, SketchParquet, SpanParquet};
-use vor_core::format::{Encoder, Header, RecordRef};
-use vor_core::frame::FrameSnapshot;
-use vor_core::reader::{Event, Reader};
-use vor_core::sink::FrameSink;
+use vor_recorder::Error;
+use vor_recorder::batch::{ArgValue, SpanArgs};
+use vor_recorder::export::parquet::{Origin, SketchParquet, SpanParquet};
+use vor_recorder::format::{Encoder, Header, RecordRef};
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::reader::{Event, Reader};
+use vor_recorder::sink::FrameSink;
 
 /// Frames of a capture, each of a batch, and spans of a batch.
 const FRAMES: u64 = 32;
@@ -47,14 +47,14 @@ fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
             encoder.encode(RecordRef::Clock(&catalog.timeline.syncs()[0]), &mut out);
             encoder.encode(
                 RecordRef::Sites {
-                    first: vor_core::catalog::SiteId(1),
+                    first: vor_recorder::catalog::SiteId(1),
                     sites: &catalog.sites,
                 },
                 &mut out,
             );
             encoder.encode(
                 RecordRef::Threads {
-                    first: vor_core::catalog::ThreadId(0),
+                    first: vor_recorder::catalog::ThreadId(0),
                     threads: &catalog.threads,
                 },
                 &mut out,

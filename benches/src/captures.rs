@@ -4,10 +4,10 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use vor_core::batch::SpanBatch;
-use vor_core::frame::FrameSnapshot;
-use vor_core::sink::FrameSink;
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::batch::SpanBatch;
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::sink::FrameSink;
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 /// Writes a capture whose frames all hold the spans of `batch`, one frame after the other, until
 /// `is_enough` says so of their number. Returns how many frames it has.

@@ -33,7 +33,7 @@ pub fn bare_ticks() -> u64 {
 #[inline(always)]
 #[must_use]
 pub fn bare_ticks() -> u64 {
-    vor_core::clock::ticks()
+    vor_recorder::clock::ticks()
 }
 
 /// The floor, `passes` times: two readings of the counter.

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vor_core::batch::{SpanBatch, ThreadBatch};
-use vor_core::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_core::clock::{ClockSync, Timeline};
-use vor_core::format::{Decoder, Event, Record};
-use vor_core::frame::{FrameSnapshot, TreeBuilder};
+use vor_recorder::batch::{SpanBatch, ThreadBatch};
+use vor_recorder::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
+use vor_recorder::clock::{ClockSync, Timeline};
+use vor_recorder::format::{Decoder, Event, Record};
+use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
 
 use crate::work::Sequence;
 

@@ -25,11 +25,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use server::Process;
-use vor_core::export::parquet::{Dataset, Origin, Partition};
-use vor_core::reader::{Event, Reader};
-use vor_core::sink::FrameSink;
-use vor_core::stats::StatsBuilder;
 use vor_examples::Outcome;
+use vor_recorder::export::parquet::{Dataset, Origin, Partition};
+use vor_recorder::reader::{Event, Reader};
+use vor_recorder::sink::FrameSink;
+use vor_recorder::stats::StatsBuilder;
 
 const CAPTURES: usize = 1000;
 

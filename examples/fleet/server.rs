@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use vor_core::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
-use vor_core::catalog::{
+use vor_examples::Generator;
+use vor_recorder::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_recorder::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_core::format::{Encoder, Header, RecordRef};
-use vor_core::frame::{FrameSnapshot, MetricValue};
-use vor_examples::Generator;
+use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_recorder::format::{Encoder, Header, RecordRef};
+use vor_recorder::frame::{FrameSnapshot, MetricValue};
 
 const HOSTS: usize = 5;
 const VERSIONS: [&str; 2] = ["2.4.0", "2.5.0"];

@@ -18,8 +18,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use vor_core::callsite::CallSite;
-use vor_core::scope::manual::{self, ArgWords, LooseScope};
+use vor_recorder::callsite::CallSite;
+use vor_recorder::scope::manual::{self, ArgWords, LooseScope};
 
 use crate::object::{Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held};
 use crate::open;
@@ -409,7 +409,7 @@ unsafe fn let_go(object: *mut ffi::PyObject) {
         if inner.is_null() {
             return;
         }
-        if ffi::Py_REFCNT(inner) == 1 && vor_core::drain::is_enabled() {
+        if ffi::Py_REFCNT(inner) == 1 && vor_recorder::drain::is_enabled() {
             let pending = PyErr::take(Python::assume_attached());
             let is_suspended = is_suspended(inner);
             if let Some(pending) = pending {

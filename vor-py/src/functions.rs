@@ -10,7 +10,7 @@ use std::slice;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use vor_core::{drain, metrics, scope};
+use vor_recorder::{drain, metrics, scope};
 
 use crate::object::{add_functions, none, positional, raise, text};
 use crate::ticker;

@@ -3,9 +3,9 @@
 //!
 //! # How a call in Python becomes a span
 //!
-//! A [`CallSite`](vor_core::callsite::CallSite) is made once for each function, name and place
+//! A [`CallSite`](vor_recorder::callsite::CallSite) is made once for each function, name and place
 //! (`sites`) and lives as long as the process; a span is begun and ended at it as in Rust, by
-//! callbacks of the interpreter instead of by a guard ([`vor_core::scope::manual`]). What a thread
+//! callbacks of the interpreter instead of by a guard ([`vor_recorder::scope::manual`]). What a thread
 //! has open stands on a stack of its own (`open`), since callbacks come one by one and Python's
 //! blocks need not nest: a `with` in a coroutine stays open while others run.
 //!

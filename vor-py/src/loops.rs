@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use vor_core::drain;
+use vor_recorder::drain;
 
 use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};

@@ -8,8 +8,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use vor_core::callsite::MAX_ARGS;
-use vor_core::{calibrate as core_calibrate, clock, drain, metrics, thread};
+use vor_recorder::callsite::MAX_ARGS;
+use vor_recorder::{calibrate as core_calibrate, clock, drain, metrics, thread};
 
 use crate::codes::{self, Code, Coroutine};
 use crate::filter::{self, Filter};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vor_core::drain;
+use vor_recorder::drain;
 
 /// Counts what begins and ends the marking: a thread marks while the value is the one that it began
 /// with, an odd one. The thread only compares it (relaxed); nothing else is handed over by it.

@@ -17,9 +17,9 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use vor_core::callsite::CallSite;
-use vor_core::drain;
-use vor_core::scope::manual;
+use vor_recorder::callsite::CallSite;
+use vor_recorder::drain;
+use vor_recorder::scope::manual;
 
 use crate::activation;
 use crate::object::{

@@ -1,4 +1,4 @@
-"""Rows of GPUs: asked of the driver's library where there is one, and absent elsewhere. The library is one of vor-core's tests, whose cards have known values."""
+"""Rows of GPUs: asked of the driver's library where there is one, and absent elsewhere. The library is one of vor-recorder's tests, whose cards have known values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from recorded import record
 
-SOURCE = Path(__file__).parents[2] / "vor-core" / "tests" / "gpu_support" / "fake_nvml.rs"
+SOURCE = Path(__file__).parents[2] / "vor-recorder" / "tests" / "gpu_support" / "fake_nvml.rs"
 
 # Frames until the cards have told everything, or for long enough that they would have.
 PROGRAM = """

@@ -1,6 +1,6 @@
 //! Some frames of a store in formats that other programs open.
 //!
-//! What is written is what the panel holds. The exporters of `vor-core` take batches, spans in the
+//! What is written is what the panel holds. The exporters of `vor-recorder` take batches, spans in the
 //! order in which they ended; a walk over a track leaves its spans in just that order. Times count
 //! from the first moment of what is exported.
 
@@ -9,17 +9,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use vor_core::Error;
-use vor_core::batch::{
+use vor_recorder::Error;
+use vor_recorder::batch::{
     ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use vor_core::catalog::{Catalog, MachineInfo};
-use vor_core::clock::Timeline;
-use vor_core::export::chrome::ChromeExporter;
-use vor_core::export::csv::SpanCsv;
-use vor_core::export::perfetto::PerfettoExporter;
-use vor_core::frame::{FrameSnapshot, TreeBuilder};
-use vor_core::sink::FrameSink;
+use vor_recorder::catalog::{Catalog, MachineInfo};
+use vor_recorder::clock::Timeline;
+use vor_recorder::export::chrome::ChromeExporter;
+use vor_recorder::export::csv::SpanCsv;
+use vor_recorder::export::perfetto::PerfettoExporter;
+use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
+use vor_recorder::sink::FrameSink;
 
 use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk, given_id};
 

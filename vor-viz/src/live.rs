@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use egui::Ui;
-use vor_core::catalog::{Catalog, Column};
-use vor_core::clock;
-use vor_core::drain;
-use vor_core::frame::MetricValue;
-use vor_core::metrics::drain_io;
-use vor_core::system::{ProcessSample, ProcessSampler, SystemSample, columns};
+use vor_recorder::catalog::{Catalog, Column};
+use vor_recorder::clock;
+use vor_recorder::drain;
+use vor_recorder::frame::MetricValue;
+use vor_recorder::metrics::drain_io;
+use vor_recorder::system::{ProcessSample, ProcessSampler, SystemSample, columns};
 use web_time::Instant;
 
 use crate::bars::Thresholds;
@@ -103,7 +103,7 @@ impl PanelState {
     /// Ends a displayed frame: notes its length, and lets in what the drain has finished. Call it
     /// once per frame, and not while the panel [is paused](Self::is_paused).
     ///
-    /// Where recording is on, it marks the frame as [`frame_mark`](vor_core::drain::frame_mark)
+    /// Where recording is on, it marks the frame as [`frame_mark`](vor_recorder::drain::frame_mark)
     /// does, unless the program did so since the last tick. The first tick marks nothing: whether
     /// the program marks its frames itself shows until the second one.
     pub fn tick(&mut self) {

@@ -356,14 +356,14 @@ impl Panel {
         if !shows_load {
             return;
         }
-        if vor_core::calibrate::empty_span_ns() == 0 {
-            vor_core::calibrate::calibrate();
+        if vor_recorder::calibrate::empty_span_ns() == 0 {
+            vor_recorder::calibrate::calibrate();
         }
         let pinned = self.view.pinned().and_then(|id| self.store.frame(id));
         // The newest frames may not have been delivered yet.
         let delivered = |frame: &&FrameEntry| frame.span_count > 0;
         if let Some(frame) = pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered)) {
-            let cost_ns = frame.span_count as f64 * vor_core::calibrate::empty_span_ns() as f64;
+            let cost_ns = frame.span_count as f64 * vor_recorder::calibrate::empty_span_ns() as f64;
             let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
             let text = format!(
                 "frame_ms {} of which vor {} ({:.2} %), panel {}",
@@ -566,7 +566,7 @@ impl Panel {
 /// Returns how calls of a scope usually are, as the table knows it.
 fn usual(
     scopes: &ScopeTable,
-    site: vor_core::catalog::SiteId,
+    site: vor_recorder::catalog::SiteId,
     kind: crate::store::TrackKind,
 ) -> Option<Usual> {
     let row = scopes

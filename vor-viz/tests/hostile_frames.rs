@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use egui::{Key, vec2};
 use headless::User;
-use vor_core::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
-use vor_core::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+use vor_recorder::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
+use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};

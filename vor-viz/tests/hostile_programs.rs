@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use egui::{Key, vec2};
 use headless::User;
-use vor_core::{drain, profile_scope};
+use vor_recorder::{drain, profile_scope};
 use vor_viz::{PanelConfig, PanelState, show};
 
 #[global_allocator]

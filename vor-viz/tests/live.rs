@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use vor_core::drain;
-use vor_core::profile_scope;
+use vor_recorder::drain;
+use vor_recorder::profile_scope;
 use vor_viz::{Metric, PanelConfig, PanelState, show};
 
 /// The recorder is one for the whole process, so tests take turns.
@@ -55,7 +55,7 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
     let mut state = PanelState::new(small());
     state.tick();
     for i in 0..5 {
-        vor_core::metrics::record_metric("loss", f64::from(i));
+        vor_recorder::metrics::record_metric("loss", f64::from(i));
         frame(&mut state);
     }
     state.tick();

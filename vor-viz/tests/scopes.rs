@@ -13,11 +13,11 @@ use egui::{Key, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
 use scopes_data::{site, store};
-use vor_core::batch::{ArgValue, SpanArgs, ThreadBatch};
-use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_core::frame::{FrameSnapshot, TreeBuilder};
-use vor_core::measure::Measures;
-use vor_core::stats::StatsBuilder;
+use vor_recorder::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
+use vor_recorder::measure::Measures;
+use vor_recorder::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{FrameBlock, RowBlock, Store, Task, TrackKind};
@@ -424,12 +424,12 @@ fn store_of(batch: &ThreadBatch, cuts: &[u64]) -> Store {
         };
         let mut trees = TreeBuilder::new(usize::MAX);
         trees.add(&part);
-        let snapshot = vor_core::frame::FrameSnapshot {
+        let snapshot = vor_recorder::frame::FrameSnapshot {
             index: number as u64,
             start_ticks: begin,
             end_ticks: cut,
             threads: trees.finish().threads,
-            ..vor_core::frame::FrameSnapshot::default()
+            ..vor_recorder::frame::FrameSnapshot::default()
         };
         store.push_block(FrameBlock::new(&snapshot, 0));
         (from, begin) = (to, cut);

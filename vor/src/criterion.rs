@@ -11,12 +11,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use criterion::profiler::Profiler;
-use vor_core::__private::report_line;
-use vor_core::drain::{self, SinkHandle};
-use vor_core::export::collapsed::CollapsedExporter;
-use vor_core::reader::{Capture, Event, Info, Reader};
-use vor_core::sink::FrameSink;
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::__private::report_line;
+use vor_recorder::drain::{self, SinkHandle};
+use vor_recorder::export::collapsed::CollapsedExporter;
+use vor_recorder::reader::{Capture, Event, Info, Reader};
+use vor_recorder::sink::FrameSink;
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 const CAPTURE: &str = "run.vor";
 const FLAME_GRAPH: &str = "flamegraph.svg";

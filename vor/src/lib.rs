@@ -96,66 +96,66 @@ pub mod command;
 
 #[cfg(feature = "criterion")]
 pub use crate::criterion::CriterionProfiler;
-pub use vor_core::alloc::{
+pub use vor_macros::{all_functions, profile, skip};
+pub use vor_recorder::alloc::{
     AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack,
     TrackingAllocator, heap_snapshot, process_allocations, thread_allocations, untracked,
 };
-pub use vor_core::batch::{
+pub use vor_recorder::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
     ThreadBatch,
 };
-pub use vor_core::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
-pub use vor_core::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
-pub use vor_core::clock::ticks;
-pub use vor_core::config::Config;
-pub use vor_core::cpu::thread_cpu_ns;
-pub use vor_core::drain::{
+pub use vor_recorder::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
+pub use vor_recorder::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+pub use vor_recorder::clock::ticks;
+pub use vor_recorder::config::Config;
+pub use vor_recorder::cpu::thread_cpu_ns;
+pub use vor_recorder::drain::{
     SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
     frame_mark, frame_mark_named, is_enabled, stats, stats_by_thread,
 };
-pub use vor_core::export::perfetto::{CounterTrack, CounterUnit};
+pub use vor_recorder::export::perfetto::{CounterTrack, CounterUnit};
 #[cfg(feature = "pprof")]
-pub use vor_core::export::pprof::{
+pub use vor_recorder::export::pprof::{
     Frame as ProfileFrame, HeapPprof, PprofExporter, ProfileBuilder, SampleType,
 };
-pub use vor_core::flow::{FlowId, flow};
-pub use vor_core::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
-pub use vor_core::future::ProfileFuture;
+pub use vor_recorder::flow::{FlowId, flow};
+pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+pub use vor_recorder::future::ProfileFuture;
 #[cfg(feature = "tracing-layer")]
-pub use vor_core::layer::TracingLayer;
-pub use vor_core::measure::{Measured, Measures};
-pub use vor_core::metrics::{
+pub use vor_recorder::layer::TracingLayer;
+pub use vor_recorder::measure::{Measured, Measures};
+pub use vor_recorder::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_core::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
-pub use vor_core::scope::{PhaseChain, ScopeGuard, scope};
+pub use vor_recorder::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
+pub use vor_recorder::scope::{PhaseChain, ScopeGuard, scope};
 #[cfg(feature = "web")]
-pub use vor_core::sink::browser::BrowserSink;
+pub use vor_recorder::sink::browser::BrowserSink;
 #[cfg(not(target_arch = "wasm32"))]
-pub use vor_core::sink::chrome::ChromeTraceSink;
+pub use vor_recorder::sink::chrome::ChromeTraceSink;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-pub use vor_core::sink::otlp::{Otlp, OtlpSink};
+pub use vor_recorder::sink::otlp::{Otlp, OtlpSink};
 #[cfg(not(target_arch = "wasm32"))]
-pub use vor_core::sink::perfetto::{PerfettoSink, TraceBuilder};
+pub use vor_recorder::sink::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-pub use vor_core::sink::pprof::PprofSink;
+pub use vor_recorder::sink::pprof::PprofSink;
 #[cfg(feature = "puffin")]
-pub use vor_core::sink::puffin::PuffinSink;
+pub use vor_recorder::sink::puffin::PuffinSink;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-pub use vor_core::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
+pub use vor_recorder::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
 #[cfg(not(target_arch = "wasm32"))]
-pub use vor_core::sink::samply::SamplySink;
-pub use vor_core::sink::{FrameSink, Guard, Interest, Sink};
-pub use vor_core::stats::{FrameStats, ScopeStats, ThreadStats};
+pub use vor_recorder::sink::samply::SamplySink;
+pub use vor_recorder::sink::{FrameSink, Guard, Interest, Sink};
+pub use vor_recorder::stats::{FrameStats, ScopeStats, ThreadStats};
 #[cfg(feature = "tracing")]
-pub use vor_core::subscriber::TracingSubscriber;
-pub use vor_core::system::{SystemSample, current_memory_bytes};
-pub use vor_core::task::{AsyncScope, async_span};
-pub use vor_core::thread::{OpenScope, OpenThread, open_scopes};
+pub use vor_recorder::subscriber::TracingSubscriber;
+pub use vor_recorder::system::{SystemSample, current_memory_bytes};
+pub use vor_recorder::task::{AsyncScope, async_span};
+pub use vor_recorder::thread::{OpenScope, OpenThread, open_scopes};
 #[cfg(feature = "tracing")]
-pub use vor_core::traced::{AlwaysSample, Probabilistic, Sampler};
-pub use vor_core::{Error, frame_mark_named, message, profile_phase, profile_scope};
-pub use vor_macros::{all_functions, profile, skip};
+pub use vor_recorder::traced::{AlwaysSample, Probabilistic, Sampler};
+pub use vor_recorder::{Error, frame_mark_named, message, profile_phase, profile_scope};
 
 /// The panel: what the program does, drawn in it by egui while it runs, or a capture of any length.
 #[cfg(feature = "viz")]
@@ -167,4 +167,4 @@ pub mod viz {
 
 /// What the macros expand to. Not for direct use.
 #[doc(hidden)]
-pub use vor_core::__private;
+pub use vor_recorder::__private;

@@ -22,7 +22,7 @@ use vor::{
     AsyncSpan, Capture, Config, Error, FrameSink, FrameSnapshot, Interest, Reader, SpanBatch, TaskEvent,
     ThreadId,
 };
-use vor_core::clock::ticks;
+use vor_recorder::clock::ticks;
 
 /// What one recording held.
 #[derive(Debug, Default)]
@@ -335,12 +335,12 @@ fn captures_and_traces_hold_tasks_as_they_were() {
     let kept = record(|| {
         // What was recorded before the sinks came belongs to a frame that they do not get.
         vor::frame_mark();
-        let capture_sink = vor_core::sink::capture::CaptureSink::create(
+        let capture_sink = vor_recorder::sink::capture::CaptureSink::create(
             &capture,
-            vor_core::sink::capture::CaptureOptions::default(),
+            vor_recorder::sink::capture::CaptureOptions::default(),
         );
         let capture_sink = vor::add_sink("capture", capture_sink.unwrap());
-        let trace_sink = vor_core::sink::chrome::create_chrome_trace(&trace).unwrap();
+        let trace_sink = vor_recorder::sink::chrome::create_chrome_trace(&trace).unwrap();
         let trace_sink = vor::add_sink("trace", trace_sink);
         let mut long = Box::pin(fetch(3));
         for _ in 0..3 {

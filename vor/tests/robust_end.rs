@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use vor_core::reader::{Event, Reader};
+use vor_recorder::reader::{Event, Reader};
 
 mod robust_support;
 use robust_support::{child, folder, read, role};

@@ -147,7 +147,7 @@ impl vor::FrameSink for Delivered {
     }
 
     fn accept_batch(&mut self, batch: &vor::SpanBatch) -> Result<(), vor::Error> {
-        let held = |thread: &vor_core::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
+        let held = |thread: &vor_recorder::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
         self.spans += batch.threads.iter().map(held).sum::<u64>();
         self.notes.write_all(&self.spans.to_le_bytes()).unwrap();
         Ok(())
@@ -167,7 +167,7 @@ fn record_flat_out() {
     let ring_kib = if cfg!(debug_assertions) {
         256
     } else {
-        vor_core::config::DEFAULT_RING_KIB
+        vor_recorder::config::DEFAULT_RING_KIB
     };
     vor::Config::new()
         .ring_kib(ring_kib)

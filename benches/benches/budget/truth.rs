@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use vor_benches::rounds::median;
-use vor_core::frame::FrameSnapshot;
+use vor_recorder::frame::FrameSnapshot;
 
 use crate::Options;
 use crate::table::{Table, Target};
@@ -59,9 +59,9 @@ struct Known {
 /// program now and then.
 fn both() -> (u64, Instant) {
     let read = |_| {
-        let before = vor_core::clock::ticks();
+        let before = vor_recorder::clock::ticks();
         let now = Instant::now();
-        (vor_core::clock::ticks() - before, before, now)
+        (vor_recorder::clock::ticks() - before, before, now)
     };
     let nearest = (0..100).map(read).min_by_key(|(width, ..)| *width);
     nearest.map_or_else(
@@ -76,11 +76,11 @@ fn busy(length_ticks: u64) -> Known {
     let system = is_long.then(both);
     let ticks = {
         vor::profile_scope!("busy");
-        let begin = vor_core::clock::ticks();
-        while vor_core::clock::ticks() - begin < length_ticks {
+        let begin = vor_recorder::clock::ticks();
+        while vor_recorder::clock::ticks() - begin < length_ticks {
             std::hint::spin_loop();
         }
-        vor_core::clock::ticks() - begin
+        vor_recorder::clock::ticks() - begin
     };
     let ns = system.map_or(0, |(begin_ticks, begin)| {
         let (end_ticks, end) = both();
@@ -114,8 +114,8 @@ fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
     vor::frame_mark();
     vor::flush();
     let sink = vor::add_sink("lengths", Lengths(sender));
-    let rate = vor_core::drain::catalog()?.timeline.syncs().last()?.rate;
-    let ticks_per_ns = (1_u64 << vor_core::clock::RATE_BITS) as f64 / rate as f64;
+    let rate = vor_recorder::drain::catalog()?.timeline.syncs().last()?.rate;
+    let ticks_per_ns = (1_u64 << vor_recorder::clock::RATE_BITS) as f64 / rate as f64;
     let length_ticks = (length_ns as f64 * ticks_per_ns) as u64;
     let known: Vec<Known> = (0..repetitions).map(|_| busy(length_ticks)).collect();
     vor::frame_mark();

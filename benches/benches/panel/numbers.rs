@@ -6,7 +6,7 @@
 
 use criterion::{BatchSize, Criterion};
 use egui::Ui;
-use vor_core::frame::MetricValue;
+use vor_recorder::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::overview::{self, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use libloading::Library;
 use vor_benches::rounds::{Loop, contest};
-use vor_core::__private::Cards;
-use vor_core::config::Config;
-use vor_core::cpu::thread_cpu_ns;
-use vor_core::frame::FrameSnapshot;
-use vor_core::sink::{FrameSink, Interest};
-use vor_core::{drain, profile_scope};
+use vor_recorder::__private::Cards;
+use vor_recorder::config::Config;
+use vor_recorder::cpu::thread_cpu_ns;
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::sink::{FrameSink, Interest};
+use vor_recorder::{drain, profile_scope};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -114,7 +114,7 @@ impl FrameSink for Sums {
         Interest::METRICS
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_core::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
         let Ok(mut sums) = self.0.lock() else {
             return Ok(());
         };

@@ -5,10 +5,10 @@
 //! | [`chrome`] | Chrome's trace events, as JSON |
 //! | [`collapsed`] | a line per stack, for flame graphs |
 //! | [`csv`] | tables of spans and metrics |
-//! | [`firefox`](mod@firefox) | profiles for the Firefox Profiler |
-//! | [`parquet`](mod@parquet) | tables for DuckDB, Spark and others |
+//! | `firefox` | profiles for the Firefox Profiler |
+//! | `parquet` | tables for DuckDB, Spark and others |
 //! | [`perfetto`] | Perfetto's traces |
-//! | [`pprof`](mod@pprof) | profiles for `go tool pprof` and Pyroscope |
+//! | `pprof` | profiles for `go tool pprof` and Pyroscope |
 //! | [`samply`] | markers for a profile of samply |
 //! | [`speedscope`] | profiles for speedscope.app |
 //!

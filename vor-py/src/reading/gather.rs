@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use vor_core::Error;
-use vor_core::batch::SpanBatch;
-use vor_core::catalog::Catalog;
-use vor_core::frame::FrameSnapshot;
-use vor_core::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
-use vor_core::stats::StatsBuilder;
+use vor_recorder::Error;
+use vor_recorder::batch::SpanBatch;
+use vor_recorder::catalog::Catalog;
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
+use vor_recorder::stats::StatsBuilder;
 
 use super::error::failed;
 use super::pages::large_columns;

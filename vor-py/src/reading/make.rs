@@ -1,4 +1,4 @@
-//! Tables from the columns that vor-core reads.
+//! Tables from the columns that vor-recorder reads.
 //!
 //! Their columns have the names that the tables of `vor export --to parquet` have.
 
@@ -13,11 +13,11 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
-use vor_core::batch::ArgValue;
-use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_core::export::{arg_keys, thread_label};
-use vor_core::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
-use vor_core::stats::ScopeStats;
+use vor_recorder::batch::ArgValue;
+use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_recorder::export::{arg_keys, thread_label};
+use vor_recorder::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
+use vor_recorder::stats::ScopeStats;
 
 use super::gather::MetricOf;
 use super::pages::large_vec;
@@ -316,7 +316,7 @@ pub(super) fn messages(messages: &[MessageOf], catalog: &Catalog) -> Result<Tabl
 /// Makes the table of metrics: a row per value of a frame.
 pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, ArrowError> {
     let count = metrics.len();
-    let by_column = |what: fn(&vor_core::catalog::Column) -> &str, unknown: &str| {
+    let by_column = |what: fn(&vor_recorder::catalog::Column) -> &str, unknown: &str| {
         let mut texts = Texts::default();
         let codes: Vec<i32> = catalog
             .columns

@@ -1,8 +1,8 @@
 //! Two sides, matched by name.
 
 use rustc_hash::FxHashMap;
-use vor_core::catalog::{Catalog, SiteId, ThreadId};
-use vor_core::stats::Histogram;
+use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
+use vor_recorder::stats::Histogram;
 
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_core::catalog::{SiteId, ThreadId};
-use vor_core::measure::{Measured, Measures};
-use vor_core::stats::Histogram;
+use vor_recorder::catalog::{SiteId, ThreadId};
+use vor_recorder::measure::{Measured, Measures};
+use vor_recorder::stats::Histogram;
 
 use super::job::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};

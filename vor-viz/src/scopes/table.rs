@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use egui::{TextEdit, Ui};
-use vor_core::catalog::{Catalog, SiteId};
-use vor_core::measure::Measures;
+use vor_recorder::catalog::{Catalog, SiteId};
+use vor_recorder::measure::Measures;
 
 use super::details;
 use super::frames_caption;

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vor_core::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
-use vor_core::catalog::{Catalog, SiteId, ThreadId};
-use vor_core::clock::TickMapper;
-use vor_core::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
-use vor_core::measure::Measured;
+use vor_recorder::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
+use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
+use vor_recorder::clock::TickMapper;
+use vor_recorder::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
+use vor_recorder::measure::Measured;
 
 use super::depths;
 use super::measured::FrameSums;

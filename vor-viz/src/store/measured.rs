@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_core::batch::ArgValue;
-use vor_core::catalog::{Catalog, SiteId};
-use vor_core::measure::{Measured, Measures};
+use vor_recorder::batch::ArgValue;
+use vor_recorder::catalog::{Catalog, SiteId};
+use vor_recorder::measure::{Measured, Measures};
 
 /// Sums per call site, while the arguments of a frame are looked at.
 pub(super) struct FrameSums<'a> {

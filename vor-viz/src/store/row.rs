@@ -12,8 +12,8 @@
 
 use std::collections::VecDeque;
 
-use vor_core::batch::ArgValue;
-use vor_core::catalog::SiteId;
+use vor_recorder::batch::ArgValue;
+use vor_recorder::catalog::SiteId;
 
 use super::block::RowBlock;
 

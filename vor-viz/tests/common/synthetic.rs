@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use vor_core::batch::ArgValue;
-use vor_core::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_core::frame::MetricValue;
+use vor_recorder::batch::ArgValue;
+use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::frame::MetricValue;
 use vor_viz::store::{FrameBlock, FrameEntry, Message, RowBlock, Step, Store, Task, ThreadBlock};
 
 /// Names of the call sites, ids from 1.

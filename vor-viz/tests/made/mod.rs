@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use vor_core::batch::{SpanBatch, ThreadBatch};
-use vor_core::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_core::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_core::format::{Encoder, Header, RecordRef};
-use vor_core::frame::{FrameSnapshot, MetricValue};
+use vor_recorder::batch::{SpanBatch, ThreadBatch};
+use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_recorder::format::{Encoder, Header, RecordRef};
+use vor_recorder::frame::{FrameSnapshot, MetricValue};
 
 /// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth
 /// frame three.

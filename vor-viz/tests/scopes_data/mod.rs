@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use vor_core::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
 
 pub use vor_fixtures::Random;

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vor_core::batch::SpanBatch;
-use vor_core::export::thread_label;
-use vor_core::frame::FrameSnapshot;
-use vor_core::reader::{Piece, Recovered};
-use vor_core::stats::StatsBuilder;
+use vor_recorder::batch::SpanBatch;
+use vor_recorder::export::thread_label;
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::reader::{Piece, Recovered};
+use vor_recorder::stats::StatsBuilder;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

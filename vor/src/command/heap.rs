@@ -10,9 +10,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vor_core::alloc::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
-use vor_core::export::pprof::HeapPprof;
-use vor_core::reader::{Event, Reader};
+use vor_recorder::alloc::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
+use vor_recorder::export::pprof::HeapPprof;
+use vor_recorder::reader::{Event, Reader};
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

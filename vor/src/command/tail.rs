@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vor_core::catalog::{Catalog, Column, ThreadId};
-use vor_core::export::thread_label;
-use vor_core::format::{OpenScopes, v2};
-use vor_core::frame::{FrameSnapshot, MetricValue};
-use vor_core::reader::{Capture, Event, Reader, Recovered};
+use vor_recorder::catalog::{Catalog, Column, ThreadId};
+use vor_recorder::export::thread_label;
+use vor_recorder::format::{OpenScopes, v2};
+use vor_recorder::frame::{FrameSnapshot, MetricValue};
+use vor_recorder::reader::{Capture, Event, Reader, Recovered};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
@@ -144,7 +144,7 @@ impl Printer {
     /// now: the stream gives it only where the recorder closed the file.
     fn has_frames(&mut self, out: &mut impl Write, path: &Path) -> Result<bool, Failure> {
         if self.origin_ns.is_none() {
-            let failed = |error: vor_core::Error| Failure::Message(error.to_string());
+            let failed = |error: vor_recorder::Error| Failure::Message(error.to_string());
             let mut capture = Capture::open(path).map_err(failed)?;
             if capture.frame_count() == 1 {
                 let recovered = capture.recovered(0).map_err(failed)?;

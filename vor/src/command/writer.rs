@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use vor_core::catalog::Catalog;
+use vor_recorder::catalog::Catalog;
 
 /// What is known of a capture's writer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use vor_core::catalog::{MachineInfo, ProcessInfo};
+use vor_recorder::catalog::{MachineInfo, ProcessInfo};
 
 use crate::made::unclosed;
 use crate::recording::{FRAMES, recording};

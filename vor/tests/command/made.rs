@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor::{FrameSink, FrameSnapshot, SpanBatch};
-use vor_core::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
-use vor_core::batch::ThreadBatch;
-use vor_core::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_core::clock::{ClockSync, Timeline};
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_recorder::batch::ThreadBatch;
+use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
+use vor_recorder::clock::{ClockSync, Timeline};
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 /// A scope and how long it is in the mean, those inside it left out.
 pub struct Made {

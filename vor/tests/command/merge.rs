@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor::{FrameSink, FrameSnapshot, SpanBatch};
-use vor_core::batch::ThreadBatch;
-use vor_core::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_core::clock::{ClockSnapshot, ClockSync, Timeline};
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::batch::ThreadBatch;
+use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
+use vor_recorder::clock::{ClockSnapshot, ClockSync, Timeline};
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 use crate::{Run, vor};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use vor::{FrameSink, FrameSnapshot, Interest, SpanBatch, ThreadId};
-use vor_core::catalog::Catalog;
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::catalog::Catalog;
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 /// Frames that are marked.
 pub const FRAMES: u64 = 60;

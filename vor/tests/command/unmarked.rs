@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use vor::FrameSink as _;
-use vor_core::reader::{Capture, Piece, Pieces};
-use vor_core::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::reader::{Capture, Piece, Pieces};
+use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 use crate::made::{capture, scope};
 use crate::{Run, run, vor};

@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use vor_core::catalog::Catalog;
-use vor_core::stats::ScopeStats;
+use vor_recorder::catalog::Catalog;
+use vor_recorder::stats::ScopeStats;
 
 /// A scope in both captures, or in one of them.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl InFile {
 mod tests {
     use std::sync::Arc;
 
-    use vor_core::catalog::{SiteId, SiteInfo};
+    use vor_recorder::catalog::{SiteId, SiteInfo};
 
     use super::*;
 

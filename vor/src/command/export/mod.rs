@@ -14,11 +14,11 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vor_core::batch::SpanBatch;
-use vor_core::frame::TreeBuilder;
-use vor_core::measure::Measures;
-use vor_core::reader::{Damage, Lookahead, Piece};
-use vor_core::sink::{FrameSink, Interest};
+use vor_recorder::batch::SpanBatch;
+use vor_recorder::frame::TreeBuilder;
+use vor_recorder::measure::Measures;
+use vor_recorder::reader::{Damage, Lookahead, Piece};
+use vor_recorder::sink::{FrameSink, Interest};
 
 use format::Format;
 
@@ -316,7 +316,7 @@ impl Chosen {
 }
 
 impl Export<'_> {
-    fn failed(&self, error: vor_core::Error) -> Failure {
+    fn failed(&self, error: vor_recorder::Error) -> Failure {
         Failure::export(self.args.output.as_deref(), error)
     }
 
@@ -455,7 +455,7 @@ fn look_ahead(
     source: &mut Source,
     progress: &mut Progress,
     output: &Output,
-    failed: impl Fn(vor_core::Error) -> Failure,
+    failed: impl Fn(vor_recorder::Error) -> Failure,
 ) -> Result<Lookahead, Failure> {
     let mut ahead = Lookahead::default();
     source.walk(progress, |piece| {

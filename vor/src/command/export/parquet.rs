@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use vor_core::catalog::Catalog;
-use vor_core::export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
-use vor_core::sink::FrameSink;
+use vor_recorder::catalog::Catalog;
+use vor_recorder::export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
+use vor_recorder::sink::FrameSink;
 
 use crate::command::failure::Failure;
 use crate::command::output::Writer;
@@ -68,7 +68,7 @@ impl Options {
         &self,
         writer: std::io::BufWriter<Writer>,
         catalog: &Catalog,
-    ) -> Result<Box<dyn FrameSink>, vor_core::Error> {
+    ) -> Result<Box<dyn FrameSink>, vor_recorder::Error> {
         let origin = self.origin(catalog);
         Ok(match self.table.unwrap_or(Table::Spans) {
             Table::Spans => Box::new(SpanParquet::new(writer, origin)?),

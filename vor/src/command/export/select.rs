@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
-use vor_core::batch::{SpanBatch, TaskEventKind, ThreadBatch};
-use vor_core::catalog::{Catalog, SiteId, ThreadId};
-use vor_core::clock::Timeline;
-use vor_core::export::thread_label;
-use vor_core::frame::{FrameSnapshot, TreeBuilder};
+use vor_recorder::batch::{SpanBatch, TaskEventKind, ThreadBatch};
+use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
+use vor_recorder::clock::Timeline;
+use vor_recorder::export::thread_label;
+use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
 
 use crate::command::patterns::{Pattern, wanted};
 
@@ -181,8 +181,8 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vor_core::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
-    use vor_core::catalog::{SiteInfo, ThreadInfo};
+    use vor_recorder::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
+    use vor_recorder::catalog::{SiteInfo, ThreadInfo};
 
     use super::*;
 

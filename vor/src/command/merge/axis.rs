@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use vor_core::catalog::{Catalog, MachineInfo};
-use vor_core::clock::Timeline;
+use vor_recorder::catalog::{Catalog, MachineInfo};
+use vor_recorder::clock::Timeline;
 
 use super::host;
 use crate::command::source::Source;

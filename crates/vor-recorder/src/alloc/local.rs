@@ -1,0 +1,619 @@
+//! What each thread keeps for the allocator: its counts, and whether it counts now.
+//!
+//! All of it is one thread-local without a destructor, reached at a fixed distance from the
+//! thread's pointer, so that an allocation costs a test, two additions and no shared write. A
+//! thread's first allocation links the shared part of it into a list, and a second thread-local,
+//! whose destructor runs when the thread ends, takes it out and leaves its numbers to the process.
+//! What is allocated after that, by other destructors, is counted in one place for all threads.
+//!
+//! ```text
+//! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
+//!                      └ state, next sample, cached stack: the thread's alone
+//! ```
+
+use std::cell::Cell;
+
+use super::exact::{self, Live, LiveTable, StackCache};
+use super::lock::Lock;
+use super::{EXACT, HEAP};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::sync::sum::Sum;
+
+/// Allocations and frees, of a thread or of the process. A reallocation is a free and an
+/// allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocCounts {
+    /// Number of allocations.
+    pub alloc_objects: u64,
+    /// Bytes of them, as asked for.
+    pub alloc_bytes: u64,
+    /// Number of allocations given back, whoever made them.
+    pub free_objects: u64,
+    /// Bytes of them.
+    pub free_bytes: u64,
+}
+
+pub(crate) use AllocCounts as Counts;
+
+impl AllocCounts {
+    pub(crate) const NONE: Self = Self {
+        alloc_objects: 0,
+        alloc_bytes: 0,
+        free_objects: 0,
+        free_bytes: 0,
+    };
+
+    /// Returns both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.each(other, u64::wrapping_add)
+    }
+
+    /// Returns what came since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.each(earlier, u64::wrapping_sub)
+    }
+
+    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            alloc_objects: with(self.alloc_objects, other.alloc_objects),
+            alloc_bytes: with(self.alloc_bytes, other.alloc_bytes),
+            free_objects: with(self.free_objects, other.free_objects),
+            free_bytes: with(self.free_bytes, other.free_bytes),
+        }
+    }
+}
+
+/// Counts that one thread adds to and anyone reads: they only grow, and nothing hangs on their
+/// order.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    alloc_objects: Sum,
+    alloc_bytes: Sum,
+    free_objects: Sum,
+    free_bytes: Sum,
+}
+
+impl Counters {
+    const fn new() -> Self {
+        Self {
+            alloc_objects: Sum::new(),
+            alloc_bytes: Sum::new(),
+            free_objects: Sum::new(),
+            free_bytes: Sum::new(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        Counts {
+            alloc_objects: self.alloc_objects.read(),
+            alloc_bytes: self.alloc_bytes.read(),
+            free_objects: self.free_objects.read(),
+            free_bytes: self.free_bytes.read(),
+        }
+    }
+}
+
+/// What threads count after their end: allocations, their bytes, frees, and their bytes. Added to
+/// by
+/// any thread and read by anyone, relaxed.
+static LATE: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Whether and how a thread counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has allocated nothing yet.
+    New,
+    /// It counts.
+    Ready,
+    /// It is in `untracked`, or busy with vor.
+    Untracked,
+    /// It is inside this module, perhaps with a lock.
+    Inside,
+    /// It is ending and out of the list; what it does is counted for the process.
+    Ended,
+}
+
+/// The part of a thread's numbers that others read.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) counters: Counters,
+    pub(super) live: LiveTable,
+    /// Neighbours in the list. Written and read under its lock, relaxed.
+    next: AtomicPtr<Shared>,
+    previous: AtomicPtr<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) shared: Shared,
+    state: Cell<State>,
+    /// Length of the thread's table of what is in use while it counts, 0 while it does not: for the
+    /// exact heap one look says both, that it is to be counted and that there is a place for it.
+    counted_stacks: Cell<u32>,
+    /// Whether it is in the list.
+    is_linked: Cell<bool>,
+    /// The state to return to after a fork.
+    #[cfg(unix)]
+    before_fork: Cell<State>,
+    /// The count of bytes at which the next sample is due, 0 before the first is drawn.
+    pub(super) sample_at: Cell<u64>,
+    /// State of the generator of samples.
+    pub(super) random: Cell<u64>,
+    pub(super) stack: StackCache,
+}
+
+thread_local! {
+    static LOCAL: Local = const { Local::new() };
+    /// Takes the thread out of the list when it ends.
+    static ENDING: Ending = const { Ending };
+}
+
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        own().end();
+    }
+}
+
+/// What threads leave that have ended, and who is still there.
+struct Threads {
+    first: *mut Shared,
+    ended: Counts,
+    /// By stack: what ended threads, and those without a table, have allocated less what they gave
+    /// back.
+    live: Vec<Live>,
+}
+
+#[expect(unsafe_code, reason = "the list holds plain pointers")]
+// SAFETY: the pointers lead to thread-locals, which whoever holds the lock may read from any
+// thread: `end` takes them out under the lock before they go.
+unsafe impl Send for Threads {}
+
+static THREADS: Lock<Threads> = Lock::new(Threads {
+    first: std::ptr::null_mut(),
+    ended: Counts::NONE,
+    live: Vec::new(),
+});
+
+/// Whether an allocation has come by. Set by any thread's first one, relaxed; nothing hangs on it
+/// but what it says.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the program's allocator is tracked.
+pub(crate) fn is_installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
+}
+
+/// Returns what this thread has allocated and given back so far; all 0 where the program's
+/// allocator is not tracked.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder::alloc as vor;
+/// let before = vor::thread_allocations();
+/// let text = String::from("a new string");
+/// let made = vor::thread_allocations().since(before);
+/// # drop(text);
+/// println!("{} bytes in {} objects", made.alloc_bytes, made.alloc_objects);
+/// ```
+#[must_use]
+#[inline]
+pub fn thread_allocations() -> AllocCounts {
+    own().shared.counters.read()
+}
+
+/// Returns where this thread counts, for as long as it lives.
+pub(crate) fn own_counters() -> *const Counters {
+    &raw const own().shared.counters
+}
+
+/// Returns what all threads have allocated and given back so far, those that have ended too; all 0
+/// where the program's allocator is not tracked.
+#[must_use]
+pub fn process_allocations() -> AllocCounts {
+    let counted = THREADS.with(|threads| {
+        let all = threads.list().map(|thread| thread.counters.read());
+        all.fold(threads.ended, Counts::plus)
+    });
+    let [alloc_objects, alloc_bytes, free_objects, free_bytes] =
+        LATE.each_ref().map(|count| count.load(Ordering::Relaxed));
+    counted.plus(Counts {
+        alloc_objects,
+        alloc_bytes,
+        free_objects,
+        free_bytes,
+    })
+}
+
+/// Returns this thread's numbers, to be used before the caller returns.
+#[expect(
+    unsafe_code,
+    reason = "a closure that does the work would not always be inlined"
+)]
+#[inline(always)]
+pub(super) fn own<'a>() -> &'a Local {
+    let local = LOCAL.with(std::ptr::from_ref);
+    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, and `Local`
+    // is not `Sync`, so that no other thread gets the reference.
+    unsafe { &*local }
+}
+
+/// Runs `work`, in which this thread counts nothing and takes no lock of this module.
+pub(super) fn inside<R>(work: impl FnOnce() -> R) -> R {
+    in_state(State::Inside, work)
+}
+
+/// Runs `work` without counting what it allocates and gives back: neither as allocations nor as
+/// heap in use. What it gives back of what was allocated outside of it is in use no more.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder::alloc as vor;
+/// let table = vor::untracked(|| vec![0_u8; 1 << 20]);
+/// # drop(table);
+/// ```
+#[inline]
+pub fn untracked<R>(work: impl FnOnce() -> R) -> R {
+    if own().is_inside() {
+        return work();
+    }
+    in_state(State::Untracked, work)
+}
+
+/// Counts nothing on this thread any more.
+pub(crate) fn stay_untracked() {
+    own().set_state(State::Untracked);
+}
+
+/// Returns whether nobody holds a lock of this module: for the end of a process.
+#[cfg(any(unix, windows))]
+pub(super) fn is_open() -> bool {
+    THREADS.is_open()
+}
+
+/// Counts nothing on this thread any more, and takes no lock at its end: for the last thread of a
+/// process, where a lock is held by one that is gone.
+#[cfg(windows)]
+pub(crate) fn stay_inside() {
+    own().is_linked.set(false);
+    own().set_state(State::Inside);
+}
+
+fn in_state<R>(state: State, work: impl FnOnce() -> R) -> R {
+    struct Restore(State);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            own().set_state(self.0);
+        }
+    }
+    let _restore = Restore(own().set_state(state));
+    work()
+}
+
+impl Local {
+    const fn new() -> Self {
+        Self {
+            shared: Shared {
+                counters: Counters::new(),
+                live: LiveTable::new(),
+                next: AtomicPtr::new(std::ptr::null_mut()),
+                previous: AtomicPtr::new(std::ptr::null_mut()),
+            },
+            state: Cell::new(State::New),
+            counted_stacks: Cell::new(0),
+            is_linked: Cell::new(false),
+            #[cfg(unix)]
+            before_fork: Cell::new(State::New),
+            sample_at: Cell::new(0),
+            random: Cell::new(0),
+            stack: StackCache::new(),
+        }
+    }
+
+    /// Changes whether and how it counts, and returns how that was.
+    #[inline]
+    fn set_state(&self, state: State) -> State {
+        self.counted_stacks.set(match state {
+            State::Ready => self.shared.live.len(),
+            _ => 0,
+        });
+        self.state.replace(state)
+    }
+
+    /// Returns how many stacks have a place in the thread's table; 0 while it does not count.
+    #[inline(always)]
+    pub(super) fn counted_stacks(&self) -> u32 {
+        self.counted_stacks.get()
+    }
+
+    /// Counts an allocation, unless it is not to be, and says which.
+    #[inline(always)]
+    pub(super) fn allocated(&self, bytes: usize) -> bool {
+        if self.state.get() != State::Ready {
+            return self.allocated_slowly(bytes);
+        }
+        self.count_alloc(bytes);
+        true
+    }
+
+    /// Counts a free, unless it is not to be.
+    #[inline(always)]
+    pub(super) fn freed(&self, bytes: usize) {
+        if self.state.get() != State::Ready {
+            return self.freed_slowly(bytes);
+        }
+        self.count_free(bytes);
+    }
+
+    #[inline(always)]
+    pub(super) fn count_alloc(&self, bytes: usize) {
+        self.shared.counters.alloc_objects.add(1);
+        self.shared.counters.alloc_bytes.add(bytes as u64);
+    }
+
+    #[inline(always)]
+    pub(super) fn count_free(&self, bytes: usize) {
+        self.shared.counters.free_objects.add(1);
+        self.shared.counters.free_bytes.add(bytes as u64);
+    }
+
+    /// Returns the bytes allocated on this thread.
+    #[inline(always)]
+    pub(super) fn alloc_bytes(&self) -> u64 {
+        self.shared.counters.alloc_bytes.read()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocated_slowly(&self, bytes: usize) -> bool {
+        match self.settled() {
+            State::Ready => self.count_alloc(bytes),
+            State::Ended => {
+                LATE[0].fetch_add(1, Ordering::Relaxed);
+                LATE[1].fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn freed_slowly(&self, bytes: usize) {
+        match self.settled() {
+            State::Ready => self.count_free(bytes),
+            State::Ended => {
+                LATE[2].fetch_add(1, Ordering::Relaxed);
+                LATE[3].fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the state, after a new thread was linked into the list.
+    fn settled(&self) -> State {
+        if self.state.get() == State::New {
+            self.begin();
+        }
+        self.state.get()
+    }
+
+    /// Returns whether this thread is inside this module, where nothing is taken out of its tables.
+    pub(super) fn is_inside(&self) -> bool {
+        self.state.get() == State::Inside
+    }
+
+    /// Links the thread into the list.
+    fn begin(&self) {
+        let before = self.set_state(State::Inside);
+        // A handler that came before this has linked it.
+        if self.is_linked.get() {
+            self.set_state(before);
+            return;
+        }
+        install();
+        // Registering the destructor may allocate, and fails where the thread is ending already.
+        let has_begun = ENDING.try_with(|_| ()).is_ok();
+        if has_begun {
+            self.link();
+        }
+        self.set_state(match before {
+            State::New if has_begun => State::Ready,
+            State::New => State::Ended,
+            before => before,
+        });
+    }
+
+    fn link(&self) {
+        let shared = std::ptr::from_ref(&self.shared).cast_mut();
+        THREADS.with(|threads| {
+            self.shared.next.store(threads.first, Ordering::Relaxed);
+            if let Some(next) = neighbour(&self.shared.next) {
+                next.previous.store(shared, Ordering::Relaxed);
+            }
+            threads.first = shared;
+        });
+        self.is_linked.set(true);
+    }
+
+    /// Takes the thread out of the list and leaves its numbers to the process.
+    fn end(&self) {
+        if self.is_linked.get() {
+            THREADS.with(|threads| threads.retire(&self.shared));
+            self.is_linked.set(false);
+            self.stack.free();
+        }
+        self.set_state(State::Ended);
+    }
+
+    /// Adds to what is in use of a stack where the thread's table has no room yet; wraps around.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_live_slowly(&self, stack: u32, objects: u64, bytes: u64) {
+        if self.is_inside() {
+            return;
+        }
+        HEAP.store(EXACT, Ordering::Relaxed);
+        if !self.is_linked.get() && self.state.get() != State::Ended {
+            self.begin();
+        }
+        THREADS.with(|threads| {
+            if self.is_linked.get() && self.shared.live.grow(stack) {
+                self.shared.live.add(stack, objects, bytes);
+            } else {
+                threads.add_live(stack, objects, bytes);
+            }
+        });
+    }
+}
+
+/// Follows a link of the list. To be called with its lock.
+#[expect(unsafe_code, reason = "the list is one of thread-locals")]
+fn neighbour<'a>(link: &AtomicPtr<Shared>) -> Option<&'a Shared> {
+    // SAFETY: a link is null or leads to a thread-local whose thread is in the list. It leaves the
+    // list under the lock, which the caller holds, before the thread ends; the reference is not
+    // kept beyond the lock.
+    unsafe { link.load(Ordering::Relaxed).as_ref() }
+}
+
+impl Threads {
+    fn list(&self) -> impl Iterator<Item = &Shared> {
+        let first = neighbour(&AtomicPtr::new(self.first));
+        std::iter::successors(first, |shared| neighbour(&shared.next))
+    }
+
+    fn retire(&mut self, shared: &Shared) {
+        let (previous, next) = (neighbour(&shared.previous), neighbour(&shared.next));
+        let link = shared.next.load(Ordering::Relaxed);
+        match previous {
+            Some(previous) => previous.next.store(link, Ordering::Relaxed),
+            None => self.first = link,
+        }
+        if let Some(next) = next {
+            next.previous
+                .store(shared.previous.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.take_over(shared);
+    }
+
+    fn take_over(&mut self, shared: &Shared) {
+        self.ended = self.ended.plus(shared.counters.read());
+        for (stack, objects, bytes) in shared.live.read() {
+            self.add_live(stack, objects, bytes);
+        }
+        shared.live.free();
+    }
+
+    fn add_live(&mut self, stack: u32, objects: u64, bytes: u64) {
+        let index = stack as usize;
+        if index >= self.live.len() {
+            let more = index + 1 - self.live.len();
+            if index >= exact::MAX_STACKS || self.live.try_reserve(more).is_err() {
+                return;
+            }
+            self.live.resize_with(index + 1, Live::default);
+        }
+        self.live[index].add(objects, bytes);
+    }
+}
+
+/// Returns what is in use by stack, as the threads' tables say: objects and bytes. A free that one
+/// table has and the allocation that another has not yet makes a number less than 0, which is taken
+/// as 0.
+pub(super) fn live_by_stack() -> Vec<(u64, u64)> {
+    THREADS.with(|threads| {
+        let mut sums: Vec<(u64, u64)> = threads.live.iter().map(Live::read).collect();
+        for (stack, objects, bytes) in threads.list().flat_map(|thread| thread.live.read()) {
+            let index = stack as usize;
+            if index >= sums.len() {
+                sums.resize(index + 1, (0, 0));
+            }
+            let sum = &mut sums[index];
+            *sum = (sum.0.wrapping_add(objects), sum.1.wrapping_add(bytes));
+        }
+        let settle = |number: &mut u64| *number = (*number as i64).max(0) as u64;
+        sums.iter_mut().for_each(|(objects, bytes)| {
+            settle(objects);
+            settle(bytes);
+        });
+        sums
+    })
+}
+
+/// Notes that the program's allocator is tracked, and sees to it that a fork finds this module's
+/// locks open.
+fn install() {
+    if INSTALLED.load(Ordering::Relaxed) || INSTALLED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    #[cfg(unix)]
+    fork::install();
+}
+
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "only the C library says when a process forks")]
+mod fork {
+    //! `fork`: all locks of this module are held across it, and the child's list has one thread.
+    //!
+    //! The handlers are there before the first thread that vor starts or the program can fork from,
+    //! so they run closest to the fork: no other handler allocates while the locks are held.
+
+    use super::{State, THREADS, neighbour, own};
+    use crate::alloc::{sampled, stacks};
+    use crate::sync::Ordering;
+
+    pub(super) fn install() {
+        // SAFETY: the three functions have the C signature, do not unwind, and live as long as the
+        // program.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+
+    unsafe extern "C" fn before() {
+        let local = own();
+        if local.state.get() == State::New {
+            local.begin();
+        }
+        // What another handler allocates while the locks are held must not come here for one.
+        local.before_fork.set(local.set_state(State::Inside));
+        sampled::take_locks_for_fork();
+        stacks::take_lock_for_fork();
+        THREADS.take_for_fork();
+    }
+
+    unsafe extern "C" fn in_parent() {
+        THREADS.release_after_fork();
+        stacks::release_lock_after_fork();
+        sampled::release_locks_after_fork();
+        own().set_state(own().before_fork.get());
+    }
+
+    unsafe extern "C" fn in_child() {
+        // SAFETY: `before` has returned and the lock is held by this thread, the only one of the
+        // child.
+        unsafe { in_parent() };
+        THREADS.with(|threads| {
+            let mine = own().is_linked.get().then(|| std::ptr::from_ref(&own().shared));
+            // The memory of the other threads is the child's own copy; they run no more, and their
+            // objects are the child's now.
+            let mut link = threads.first;
+            threads.first = std::ptr::null_mut();
+            while let Some(shared) = neighbour(&crate::sync::global::AtomicPtr::new(link)) {
+                let next = shared.next.load(Ordering::Relaxed);
+                if mine == Some(std::ptr::from_ref(shared)) {
+                    shared.next.store(std::ptr::null_mut(), Ordering::Relaxed);
+                    shared.previous.store(std::ptr::null_mut(), Ordering::Relaxed);
+                    threads.first = link;
+                } else {
+                    threads.take_over(shared);
+                }
+                link = next;
+            }
+        });
+    }
+}

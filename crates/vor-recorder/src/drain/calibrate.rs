@@ -1,0 +1,159 @@
+//! What a scope costs on this machine: measured on the real scope, not on a stand-in.
+
+use std::hint::black_box;
+
+use crate::Error;
+use crate::hot::record_state;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+use crate::{clock, drain};
+
+/// Picoseconds per empty scope and per two clock readings, 0 before [`calibrate`]. Written by it,
+/// read by anyone.
+static SCOPE_PS: AtomicU64 = AtomicU64::new(0);
+static FLOOR_PS: AtomicU64 = AtomicU64::new(0);
+
+/// Scopes per round: few enough for any ring, and so few that most rounds stay within pages of the
+/// ring that are in memory already. A program pays for the first touch of a page once per thread,
+/// and for a scope each time.
+const SCOPES: u32 = 64;
+/// Rounds; the median of them counts.
+const ROUNDS: usize = 512;
+
+/// Measures an empty scope and the clock on this thread, takes a millisecond or two, and keeps both
+/// for [`empty_span_ns`] and [`SpanBudget`].
+///
+/// The scope is that of `profile_scope!`, with all that the features of this build put into it.
+/// What is kept is the median of many rounds: an interruption does not show, nor the first touch of
+/// a ring's pages.
+///
+/// Where recording is on, the scopes of the measurement are recorded as `vor::calibrate`; where it
+/// is off, it is switched on for that time without a sink, so that what is measured is the real
+/// thing.
+pub fn calibrate() {
+    let was_on = record_state::is_on();
+    if !was_on {
+        drain::start_without_sinks();
+    }
+    let mut scopes = Vec::with_capacity(ROUNDS);
+    let mut floors = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let begin = clock::ticks();
+        for _ in 0..SCOPES {
+            crate::profile_scope!("vor::calibrate");
+        }
+        scopes.push(clock::ticks().saturating_sub(begin));
+        let begin = clock::ticks();
+        for _ in 0..SCOPES {
+            black_box(clock::ticks());
+            black_box(clock::ticks());
+        }
+        floors.push(clock::ticks().saturating_sub(begin));
+    }
+    if !was_on {
+        drain::disable();
+    }
+    SCOPE_PS.store(median_ps(&mut scopes), Ordering::Relaxed);
+    FLOOR_PS.store(median_ps(&mut floors), Ordering::Relaxed);
+}
+
+fn median_ps(rounds: &mut [u64]) -> u64 {
+    rounds.sort_unstable();
+    let ticks = rounds.get(rounds.len() / 2).copied().unwrap_or(0);
+    // At least 1, so that 0 keeps meaning "not measured".
+    (clock::approximate_ns(ticks.saturating_mul(1000)) / u64::from(SCOPES)).max(1)
+}
+
+/// Returns what an empty scope adds to the program, in nanoseconds; 0 before [`calibrate`].
+#[must_use]
+pub fn empty_span_ns() -> u64 {
+    SCOPE_PS.load(Ordering::Relaxed).div_ceil(1000)
+}
+
+/// Returns what two readings of the clock cost, in nanoseconds; 0 before [`calibrate`].
+#[must_use]
+pub fn clock_floor_ns() -> u64 {
+    FLOOR_PS.load(Ordering::Relaxed).div_ceil(1000)
+}
+
+/// A bound on the cost of a scope that a program or a CI job can enforce.
+///
+/// A ratio to the clock hardly depends on the machine, so it is the bound for CI jobs that run
+/// anywhere; nanoseconds are the bound for a machine that is known. Both speak of optimized builds:
+/// without optimization a scope costs some ten times as much. A busy machine can spoil one
+/// measurement, so a test had better try a few times.
+///
+/// # Examples
+///
+/// A test that fails when a scope becomes dear, run by `cargo test --release`:
+///
+/// ```
+/// # mod vor { pub use vor_recorder::calibrate::{SpanBudget, calibrate}; }
+/// fn scopes_are_cheap() -> bool {
+///     let budget = vor::SpanBudget::new().max_ratio(2.0).max_ns(200);
+///     (0..5).any(|_| {
+///         vor::calibrate();
+///         budget.check().inspect_err(|error| eprintln!("{error}")).is_ok()
+///     })
+/// }
+/// # let _ = scopes_are_cheap();
+/// # vor::SpanBudget::new().max_ns(10_000).check().unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanBudget {
+    max_ns: Option<u64>,
+    max_ratio: Option<f64>,
+}
+
+impl SpanBudget {
+    /// A budget without bounds.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allows at most `ns` nanoseconds per empty scope.
+    #[must_use]
+    pub fn max_ns(mut self, ns: u64) -> Self {
+        self.max_ns = Some(ns);
+        self
+    }
+
+    /// Allows at most `ratio` times the cost of two clock readings.
+    #[must_use]
+    pub fn max_ratio(mut self, ratio: f64) -> Self {
+        self.max_ratio = Some(ratio);
+        self
+    }
+
+    /// Compares the budget with the last [`calibrate`], which is made when there was none.
+    ///
+    /// # Errors
+    ///
+    /// A bound is exceeded; the message says what was expected and what was measured
+    /// ([`Error::is_config`]).
+    pub fn check(&self) -> Result<(), Error> {
+        if SCOPE_PS.load(Ordering::Relaxed) == 0 {
+            calibrate();
+        }
+        let scope_ns = SCOPE_PS.load(Ordering::Relaxed) as f64 / 1000.0;
+        let floor_ns = FLOOR_PS.load(Ordering::Relaxed) as f64 / 1000.0;
+        if let Some(max_ns) = self.max_ns
+            && scope_ns > max_ns as f64
+        {
+            let message =
+                format!("span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns");
+            return Err(Error::config(message));
+        }
+        let ratio = scope_ns / floor_ns;
+        if let Some(max_ratio) = self.max_ratio
+            && ratio > max_ratio
+        {
+            let message = format!(
+                "span budget: expected at most {max_ratio} times two clock readings, found {ratio:.2} times ({scope_ns:.1} ns, clock {floor_ns:.1} ns)"
+            );
+            return Err(Error::config(message));
+        }
+        Ok(())
+    }
+}

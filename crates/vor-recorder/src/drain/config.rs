@@ -1,0 +1,550 @@
+//! Settings: a builder, and the variables that stand for it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use vor_capture::sink::FrameSink;
+
+use crate::drain;
+use crate::drain::variables;
+use crate::measure::Measures;
+use crate::os::report;
+
+/// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then
+/// [`enable`](Config::enable).
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::config::Config; }
+/// let path = std::env::temp_dir().join("run.vor");
+/// vor::Config::new().capture(path).ring_kib(512).enable();
+/// # vor_recorder::drain::disable();
+/// ```
+pub struct Config {
+    pub(crate) ring_kib: usize,
+    pub(crate) capture: Option<PathBuf>,
+    pub(crate) spans: bool,
+    pub(crate) every: u64,
+    pub(crate) max_frames: Option<u64>,
+    pub(crate) slow_ns: Option<u64>,
+    pub(crate) before: usize,
+    pub(crate) statistics: bool,
+    /// Whether scopes are counted and not recorded.
+    pub(crate) aggregate: bool,
+    /// Whether what was counted is printed.
+    pub(crate) print_stats: bool,
+    /// What is measured of every scope beside its length.
+    pub(crate) measures: Measures,
+    /// Whether allocations are measured too; where nobody says, they are if the allocator that
+    /// counts them is installed.
+    pub(crate) allocations: Option<bool>,
+    pub(crate) inline_drain: bool,
+    pub(crate) drain_interval: Duration,
+    pub(crate) max_spans_per_frame: usize,
+    #[cfg(feature = "puffin")]
+    pub(crate) puffin: Option<bool>,
+    pub(crate) watchdog: Option<Duration>,
+    /// Whether signals that end the process are handled.
+    pub(crate) signals: bool,
+    pub(crate) heap_snapshots: Option<Duration>,
+    pub(crate) sinks: Vec<(String, Box<dyn FrameSink>)>,
+    /// Whether the capture's path comes from `VOR_RECORD`, for messages.
+    pub(crate) from_env: bool,
+}
+
+/// Default size of a thread's ring, in KiB: where the system hands out memory as it is touched,
+/// enough for a worker that gets no core for 20 ms.
+pub const DEFAULT_RING_KIB: usize = if cfg!(unix) { 16 << 10 } else { 4 << 10 };
+/// Smallest and largest size of a thread's ring, in KiB.
+pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
+/// Longest time that a finished span waits for its drain.
+pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+/// Default bound of the spans that a frame holds as trees.
+pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
+
+/// Reads one variable. A value that `parse` refuses is reported and counts as none.
+fn value<T>(
+    get: &impl Fn(&str) -> Option<OsString>,
+    report: &mut impl FnMut(&str),
+    name: &str,
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let raw = get(name)?;
+    let text = raw.to_string_lossy();
+    let value = parse(text.trim());
+    if value.is_none() {
+        report(&format!(
+            "{name}: expected {expected}, found `{text}`; it is ignored"
+        ));
+    }
+    value
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("ring_kib", &self.ring_kib)
+            .field("capture", &self.capture)
+            .field("spans", &self.spans)
+            .field(
+                "sinks",
+                &self.sinks.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// The defaults: no capture, no sinks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            ring_kib: DEFAULT_RING_KIB,
+            capture: None,
+            spans: true,
+            every: 1,
+            max_frames: None,
+            slow_ns: None,
+            before: 2,
+            statistics: false,
+            aggregate: false,
+            print_stats: true,
+            measures: Measures::NONE,
+            allocations: None,
+            inline_drain: false,
+            drain_interval: DEFAULT_DRAIN_INTERVAL,
+            max_spans_per_frame: DEFAULT_MAX_SPANS_PER_FRAME,
+            #[cfg(feature = "puffin")]
+            puffin: None,
+            watchdog: None,
+            signals: true,
+            heap_snapshots: None,
+            sinks: Vec::new(),
+            from_env: false,
+        }
+    }
+
+    /// The settings that the environment asks for. A value that cannot be used is reported on
+    /// stderr, in one line, and left out.
+    ///
+    /// | variable | meaning |
+    /// |---|---|
+    /// | `VOR_RECORD=PATH` | writes a capture: metrics only, unless one of the next two asks for spans |
+    /// | `VOR_RECORD_FLAME=1` | spans too |
+    /// | `VOR_RECORD_SLOW_MS=X` | spans of frames slower than X milliseconds |
+    /// | `VOR_RECORD_BEFORE=N` | and of the N frames before each (2) |
+    /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
+    /// | `VOR_RECORD_MAX_FRAMES=N` | spans of N frames at most |
+    /// | `VOR_RING_KIB=N` | size of each thread's ring |
+    /// | `VOR_STATS=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`aggregate`](Self::aggregate) |
+    /// | `VOR_CPU=1` | the processor time of every scope; with `split`, also how much of it was in the kernel |
+    /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::alloc::TrackingAllocator) |
+    /// | `VOR_HEAP_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
+    /// | `VOR_WATCHDOG_MS=X` | tells what every thread is doing when a frame or a scope takes longer than X milliseconds |
+    /// | `VOR_SIGNALS=0` | no handlers of signals; see [`signals`](Self::signals) |
+    ///
+    /// A variable whose name begins like these or nearly is one of them, such as `VOR_RECRD`, is
+    /// reported as well, once.
+    #[must_use]
+    pub fn from_env() -> Self {
+        if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
+            // A page has no variables, and the standard library panics where they are asked for.
+            return Self::new();
+        }
+        variables::report_unknown();
+        Self::from_variables(|name| std::env::var_os(name), report::line)
+    }
+
+    pub(crate) fn from_variables(
+        get: impl Fn(&str) -> Option<OsString>,
+        mut report: impl FnMut(&str),
+    ) -> Self {
+        let mut config = Self::new();
+        if let Some(kib) = value(
+            &get,
+            &mut report,
+            "VOR_RING_KIB",
+            "a whole number from 4 to 1048576",
+            |text| text.parse().ok().filter(|kib| RING_KIB_RANGE.contains(kib)),
+        ) {
+            config.ring_kib = kib;
+        }
+        if let Some(every) = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_EVERY",
+            "a whole number of at least 1",
+            |text| text.parse().ok().filter(|every| *every >= 1),
+        ) {
+            config.every = every;
+        }
+        config.max_frames = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_MAX_FRAMES",
+            "a whole number",
+            |text| text.parse().ok(),
+        );
+        let expected = "a number of milliseconds of at least 0";
+        let slow = value(&get, &mut report, "VOR_RECORD_SLOW_MS", expected, |text| {
+            text.parse().ok().filter(|ms| (0.0..1e12).contains(ms))
+        });
+        if let Some(before) = value(
+            &get,
+            &mut report,
+            "VOR_RECORD_BEFORE",
+            "a whole number up to 1000",
+            |text| text.parse().ok().filter(|before| *before <= 1000),
+        ) {
+            config.before = before;
+        }
+        let aggregate = value(&get, &mut report, "VOR_STATS", "0 or 1", |text| match text {
+            "0" | "" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        });
+        config.aggregate = aggregate.unwrap_or_default();
+        let cpu = value(&get, &mut report, "VOR_CPU", "0, 1 or split", |text| match text {
+            "0" | "" => Some(Measures::NONE),
+            "1" => Some(Measures::CPU),
+            "split" => Some(Measures::CPU.and(Measures::CPU_SPLIT)),
+            _ => None,
+        });
+        config.measures = cpu.unwrap_or_default();
+        let allocations = value(&get, &mut report, "VOR_ALLOC", "0 or 1", |text| match text {
+            "" => Some(None),
+            "0" => Some(Some(false)),
+            "1" => Some(Some(true)),
+            _ => None,
+        });
+        config.allocations = allocations.flatten();
+        let flame = get("VOR_RECORD_FLAME");
+        if let Some(value) = &flame
+            && value != "1"
+            && value != "0"
+            && !value.is_empty()
+        {
+            let text = value.to_string_lossy();
+            report(&format!(
+                "VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"
+            ));
+        }
+        let expected = "a number of milliseconds above 0";
+        let watchdog = value(&get, &mut report, "VOR_WATCHDOG_MS", expected, |text| {
+            text.parse().ok().filter(|ms: &f64| *ms > 0.0 && *ms < 1e12)
+        });
+        config.watchdog = watchdog.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        let signals = value(&get, &mut report, "VOR_SIGNALS", "0 or 1", |text| match text {
+            "0" => Some(false),
+            "1" | "" => Some(true),
+            _ => None,
+        });
+        config.signals = signals.unwrap_or(true);
+        let expected = "a number of seconds above 0";
+        let heap = value(&get, &mut report, "VOR_HEAP_S", expected, |text| {
+            text.parse().ok().filter(|s: &f64| *s > 0.0 && *s < 1e9)
+        });
+        config.heap_snapshots = heap.map(Duration::from_secs_f64);
+        config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
+        config.spans = flame.is_some_and(|value| value == "1") || config.slow_ns.is_some();
+        match get("VOR_RECORD") {
+            Some(path) if path.is_empty() => {
+                report("VOR_RECORD: expected a path, found nothing; no capture is written")
+            }
+            Some(path) if path.to_string_lossy().starts_with("tcp://") => {
+                let text = path.to_string_lossy();
+                report(&format!(
+                    "VOR_RECORD: expected a path, found the address `{text}`; no capture is written"
+                ));
+            }
+            path => {
+                config.from_env = path.is_some();
+                config.capture = path.map(PathBuf::from);
+            }
+        }
+        config
+    }
+
+    /// Writes a capture to `path`, spans included unless [`spans`](Self::spans) says otherwise.
+    #[must_use]
+    pub fn capture(mut self, path: impl Into<PathBuf>) -> Self {
+        self.capture = Some(path.into());
+        self.from_env = false;
+        self
+    }
+
+    /// Sets whether the capture holds spans, or metrics only.
+    #[must_use]
+    pub fn spans(mut self, spans: bool) -> Self {
+        self.spans = spans;
+        self
+    }
+
+    /// Keeps the spans of one frame in `every`; 0 is taken as 1.
+    #[must_use]
+    pub fn every(mut self, every: u64) -> Self {
+        self.every = every.max(1);
+        self
+    }
+
+    /// Keeps the spans of `frames` frames at most; metrics continue.
+    #[must_use]
+    pub fn max_frames(mut self, frames: u64) -> Self {
+        self.max_frames = Some(frames);
+        self
+    }
+
+    /// Keeps spans only of frames slower than `limit`, and of the `before` frames before each: a
+    /// flight recorder.
+    #[must_use]
+    pub fn slow_frames(mut self, limit: Duration, before: usize) -> Self {
+        self.slow_ns = Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.before = before;
+        self
+    }
+
+    /// Sets the size of each thread's ring, in KiB, cut to [`RING_KIB_RANGE`]. It holds for threads
+    /// that record for the first time afterwards.
+    #[must_use]
+    pub fn ring_kib(mut self, kib: usize) -> Self {
+        self.ring_kib = kib.clamp(*RING_KIB_RANGE.start(), *RING_KIB_RANGE.end());
+        self
+    }
+
+    /// Sets whether the worker keeps statistics of every scope for [`drain::stats`].
+    #[must_use]
+    pub fn statistics(mut self, statistics: bool) -> Self {
+        self.statistics = statistics;
+        self
+    }
+
+    /// Has scopes counted instead of recorded: exact statistics of every scope and thread in memory
+    /// that depends on neither time nor rate, of which nothing is dropped.
+    ///
+    /// Each thread keeps the number of its scopes, their total and self time, the shortest, the
+    /// longest and a histogram, by call site, in 1.5 KiB for each call site that it uses;
+    /// [`drain::stats`] adds them up. A table is printed on stderr when the process ends, and on
+    /// Unix when it is sent SIGUSR1, for which vor then installs a handler unless the program has
+    /// one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics,
+    /// messages and asynchronous spans, and no scopes: no arguments, no processor time, no
+    /// allocations. Scopes of [`ProfileFuture`](crate::hot::future::ProfileFuture) are counted by their
+    /// polls. Once on, it stays on until the process ends.
+    ///
+    /// The self time of a scope is its length without those of the scopes that were opened in it
+    /// and ended before it. That scopes end in another order than that in which they were opened
+    /// changes nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod vor { pub use vor_recorder::{config::Config, drain::{disable, stats}, profile_scope}; }
+    /// vor::Config::new().aggregate(true).print_stats(false).enable();
+    /// for _ in 0..1000 {
+    ///     vor::profile_scope!("step");
+    /// }
+    /// let rows = vor::stats();
+    /// assert_eq!((rows[0].name.as_str(), rows[0].count), ("step", 1000));
+    /// # vor::disable();
+    /// ```
+    #[must_use]
+    pub fn aggregate(mut self, aggregate: bool) -> Self {
+        self.aggregate = aggregate;
+        self
+    }
+
+    /// Sets whether [`aggregate`](Self::aggregate) prints its table; it does unless this says
+    /// otherwise.
+    #[must_use]
+    pub fn print_stats(mut self, print_stats: bool) -> Self {
+        self.print_stats = print_stats;
+        self
+    }
+
+    /// Measures the processor time of every scope. Once on, it stays on until the process ends.
+    ///
+    /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison
+    /// at either end of a scope; else the thread's clock is read twice. What a scope did not run is
+    /// the argument [`off_cpu_ns`](crate::measure::OFF_CPU_NS) of its span.
+    #[must_use]
+    pub fn cpu_time(mut self, cpu_time: bool) -> Self {
+        if cpu_time {
+            self.measures = self.measures.and(Measures::CPU);
+        }
+        self
+    }
+
+    /// Measures also how much of a scope's processor time was in the program and how much in the
+    /// kernel, with the resolution that the system has for that.
+    ///
+    /// That asks the system twice per scope, some 900 ns each time: what it tells is only up to
+    /// date once the thread's clock was read. Once on, it stays on until the process ends.
+    #[must_use]
+    pub fn cpu_split(mut self, cpu_split: bool) -> Self {
+        if cpu_split {
+            self.measures = self.measures.and(Measures::CPU).and(Measures::CPU_SPLIT);
+        }
+        self
+    }
+
+    /// Sets whether the allocations of every scope are measured, which needs a
+    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) in the program; where there is one,
+    /// they are unless this says otherwise. Once on, it stays on until the process ends.
+    #[must_use]
+    pub fn allocations(mut self, allocations: bool) -> Self {
+        self.allocations = Some(allocations);
+        self
+    }
+
+    /// Drains inside `frame_mark()` instead of on a worker thread, as is always done where there
+    /// are no threads.
+    #[must_use]
+    pub fn inline_drain(mut self, inline: bool) -> Self {
+        self.inline_drain = inline;
+        self
+    }
+
+    /// Sets the longest time that a finished span waits for its drain while the program records; 1
+    /// to 50 ms.
+    #[must_use]
+    pub fn drain_interval(mut self, interval: Duration) -> Self {
+        self.drain_interval = interval.clamp(Duration::from_millis(1), Duration::from_millis(50));
+        self
+    }
+
+    /// Sets how many spans a frame holds as trees; the rest is counted.
+    #[must_use]
+    pub fn max_spans_per_frame(mut self, spans: usize) -> Self {
+        self.max_spans_per_frame = spans;
+        self
+    }
+
+    /// Sets whether puffin is fed; it is unless the last call says otherwise.
+    ///
+    /// Once the program has given [`puffin::GlobalProfiler`] a sink, as every viewer does, the
+    /// drain switches puffin's scopes on, one time for each time that recording is switched on.
+    /// While they are on ([`puffin::are_scopes_on`]), each main frame ends a frame of puffin's, as
+    /// `frame_mark()` of vor 0.2.1 did. A program that calls
+    /// [`puffin::GlobalProfiler::new_frame`] by itself may want to switch that off.
+    #[cfg(feature = "puffin")]
+    #[must_use]
+    pub fn puffin(mut self, puffin: bool) -> Self {
+        self.puffin = Some(puffin);
+        self
+    }
+
+    /// Has the worker tell what every thread is doing when a frame or an open scope is older than
+    /// `limit`: the open scopes with their ages, as lines on stderr and as messages to the sinks,
+    /// once per stall. Frames count from the first [`frame_mark`](drain::frame_mark) on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use vor_recorder::{config::Config, profile_scope};
+    /// Config::new().watchdog(Duration::from_millis(20)).enable();
+    /// profile_scope!("load");
+    /// std::thread::sleep(Duration::from_millis(60));
+    /// // vor: stalled: `load` has been open for 22.5 ms on thread 0 `main`, the limit is 20.0 ms
+    /// // vor: stalled: thread 0 `main`: load 22.5 ms
+    /// ```
+    #[must_use]
+    pub fn watchdog(mut self, limit: Duration) -> Self {
+        self.watchdog = Some(limit);
+        self
+    }
+
+    /// Sets whether vor handles signals that end the process, which it does unless this says
+    /// otherwise, on Unix and from the first capture on.
+    ///
+    /// At a crash (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE) the open scopes of all threads are
+    /// appended to the capture, and the handler that was there before goes on. At SIGTERM, SIGINT,
+    /// SIGHUP and SIGQUIT the capture is closed, with everything that ended and with the open
+    /// scopes, as are traces that are written to files; then the process ends by the signal. That
+    /// takes two seconds or so at most. A signal that the program handles or ignores when the
+    /// capture begins is left to it, and so are all of these in the first process of a container.
+    /// A handler that the program installs later replaces vor's. Code that installs one only where
+    /// none was before finds vor's: `signals(false)` is for such programs.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # mod vor { pub use vor_recorder::config::Config; }
+    /// vor::Config::new().capture("run.vor").signals(false).enable();
+    /// ```
+    #[must_use]
+    pub fn signals(mut self, signals: bool) -> Self {
+        self.signals = signals;
+        self
+    }
+
+    /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at
+    /// the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is found
+    /// by after hours, with `vor heap run.vor`. It needs a
+    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) that is `sampled` or `exact`; where
+    /// there is none, a line on stderr says so.
+    ///
+    /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each
+    /// in the capture.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # mod vor { pub use vor_recorder::config::Config; }
+    /// vor::Config::new()
+    ///     .capture("run.vor")
+    ///     .heap_snapshots(Duration::from_secs(60))
+    ///     .enable();
+    /// ```
+    #[must_use]
+    pub fn heap_snapshots(mut self, interval: Duration) -> Self {
+        self.heap_snapshots = Some(interval);
+        self
+    }
+
+    /// Adds a sink. `name` is what it is called when it fails.
+    #[must_use]
+    pub fn sink(mut self, name: impl Into<String>, sink: impl FrameSink + 'static) -> Self {
+        self.sinks.push((name.into(), Box::new(sink)));
+        self
+    }
+
+    /// Starts recording with these settings. Where recording is on already, the sinks are added and
+    /// the rest is left as it is.
+    pub fn enable(self) {
+        drain::start(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_variable_is_read() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let get = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        };
+        let _ = Config::from_variables(get, |line| panic!("{line}"));
+        let mut asked = asked.into_inner();
+        asked.sort_unstable();
+        asked.dedup();
+        let mut known = variables::KNOWN
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>();
+        known.sort_unstable();
+        assert_eq!(asked, known);
+    }
+}

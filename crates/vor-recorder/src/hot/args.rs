@@ -1,0 +1,276 @@
+//! Arguments of scopes: what a value becomes in a record.
+//!
+//! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is
+//! pushed into the thread's ring at once, under a key, and the word is that key, so that no
+//! argument is borrowed while its scope is open and nothing is allocated.
+
+use std::borrow::Cow;
+use std::num::NonZero;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::batch::ArgValue;
+use crate::clock;
+use crate::hot::callsite::Kinds;
+use crate::hot::ring::MAX_EXTENSIONS;
+use crate::hot::thread;
+use crate::measure::{self, Measures};
+
+/// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character
+/// boundary.
+pub const MAX_STR_BYTES: usize = (MAX_EXTENSIONS - 1) * 16;
+
+/// An argument as a record holds it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArgWord {
+    pub(crate) word: u64,
+    pub(crate) kind: u32,
+}
+
+const BOOL: u32 = 1;
+const SIGNED: u32 = 2;
+const UNSIGNED: u32 = 3;
+const FLOAT: u32 = 4;
+pub(crate) const TEXT: u32 = 5;
+const NONE: u32 = 6;
+
+/// Bits of one argument in [`Kinds`].
+pub(crate) const KIND_BITS: u32 = 4;
+
+/// A type that can be an argument of a scope.
+///
+/// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and
+/// text. A reference, box or shared pointer to an argument is one as well, and so is an `Option` of
+/// one: it is recorded as its value, or as the text `None`. Arguments are looked at where the scope
+/// opens, and neither moved nor kept.
+///
+/// # Examples
+///
+/// ```
+/// # use std::borrow::Cow;
+/// let (name, size) = (String::from("a.bin"), &mut 4096_u32);
+/// vor_recorder::profile_scope!("read", name = name, size = size, from = Cow::Borrowed("disk"), retry = None::<u8>);
+/// assert_eq!((name.len(), *size), (5, 4096));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a scope",
+    note = "arguments are `bool`, integers up to 64 bits, floats, `char`, text, and references and options of these"
+)]
+pub trait Arg: private::Sealed {
+    /// Makes the record's word. Called only while recording is on.
+    #[doc(hidden)]
+    fn encode(&self) -> ArgWord;
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+macro_rules! plain_args {
+    ($($type:ty => $kind:ident, $word:expr;)*) => {$(
+        impl private::Sealed for $type {}
+        impl Arg for $type {
+            #[inline(always)]
+            fn encode(&self) -> ArgWord {
+                let word: fn($type) -> u64 = $word;
+                ArgWord { word: word(*self), kind: $kind }
+            }
+        }
+    )*};
+}
+
+plain_args! {
+    bool => BOOL, u64::from;
+    i8 => SIGNED, |v| i64::from(v) as u64;
+    i16 => SIGNED, |v| i64::from(v) as u64;
+    i32 => SIGNED, |v| i64::from(v) as u64;
+    i64 => SIGNED, |v| v as u64;
+    isize => SIGNED, |v| v as i64 as u64;
+    u8 => UNSIGNED, u64::from;
+    u16 => UNSIGNED, u64::from;
+    u32 => UNSIGNED, u64::from;
+    u64 => UNSIGNED, |v| v;
+    usize => UNSIGNED, |v| v as u64;
+    f32 => FLOAT, |v| f64::from(v).to_bits();
+    f64 => FLOAT, f64::to_bits;
+}
+
+macro_rules! nonzero_args {
+    ($($type:ty)*) => {$(
+        impl private::Sealed for NonZero<$type> {}
+        impl Arg for NonZero<$type> {
+            #[inline(always)]
+            fn encode(&self) -> ArgWord {
+                self.get().encode()
+            }
+        }
+    )*};
+}
+
+nonzero_args! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize }
+
+impl private::Sealed for str {}
+impl Arg for str {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        ArgWord {
+            word: thread::push_text(self),
+            kind: TEXT,
+        }
+    }
+}
+
+impl private::Sealed for String {}
+impl Arg for String {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        self.as_str().encode()
+    }
+}
+
+impl private::Sealed for char {}
+impl Arg for char {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        let mut bytes = [0; 4];
+        let text: &str = self.encode_utf8(&mut bytes);
+        text.encode()
+    }
+}
+
+macro_rules! pointer_args {
+    ($($pointer:ty)*) => {$(
+        impl<T: private::Sealed + ?Sized> private::Sealed for $pointer {}
+        impl<T: Arg + ?Sized> Arg for $pointer {
+            #[inline(always)]
+            fn encode(&self) -> ArgWord {
+                (**self).encode()
+            }
+        }
+    )*};
+}
+
+pointer_args! { &T &mut T Box<T> Rc<T> Arc<T> }
+
+impl<T: private::Sealed + ToOwned + ?Sized> private::Sealed for Cow<'_, T> {}
+impl<T: Arg + ToOwned + ?Sized> Arg for Cow<'_, T> {
+    #[inline(always)]
+    fn encode(&self) -> ArgWord {
+        (**self).encode()
+    }
+}
+
+impl<T: private::Sealed> private::Sealed for Option<T> {}
+impl<T: Arg> Arg for Option<T> {
+    #[inline]
+    fn encode(&self) -> ArgWord {
+        match self {
+            Some(value) => value.encode(),
+            None => ArgWord { word: 0, kind: NONE },
+        }
+    }
+}
+
+/// Returns the kinds of arguments, the first lowest.
+#[inline(always)]
+pub(crate) fn kinds<const N: usize>(args: &[ArgWord; N]) -> Kinds {
+    let mut kinds = 0;
+    let mut i = N;
+    while i > 0 {
+        i -= 1;
+        kinds = kinds << KIND_BITS | args[i].kind;
+    }
+    kinds
+}
+
+/// A numeric argument, by its kind, as the word of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// An `i64`.
+    Signed(u64),
+    /// A `u64`.
+    Unsigned(u64),
+    /// The bits of an `f64`.
+    Float(u64),
+}
+
+/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] says
+/// what it is. Only who gets told of it does the look-up.
+#[inline(always)]
+pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
+    if cfg!(feature = "cuda") {
+        args.iter().find(|arg| is_number(arg)).map_or(0, |arg| arg.word)
+    } else {
+        0
+    }
+}
+
+/// Returns whether an argument is a number.
+#[inline(always)]
+pub(crate) fn is_number(arg: &ArgWord) -> bool {
+    matches!(arg.kind, SIGNED | UNSIGNED | FLOAT)
+}
+
+/// Returns the first number among arguments of these kinds, whose word is `word`.
+pub(crate) fn first_number(kinds: Kinds, word: u64) -> Option<Number> {
+    let mut kinds = kinds;
+    while kinds != 0 {
+        match kinds & 0xf {
+            SIGNED => return Some(Number::Signed(word)),
+            UNSIGNED => return Some(Number::Unsigned(word)),
+            FLOAT => return Some(Number::Float(word)),
+            _ => kinds >>= KIND_BITS,
+        }
+    }
+    None
+}
+
+/// Returns how many arguments `kinds` describes.
+pub(crate) fn count(kinds: Kinds) -> usize {
+    (32 - kinds.leading_zeros()).div_ceil(KIND_BITS) as usize
+}
+
+/// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text`
+/// finds what was pushed under a key, and `None` as text without one.
+///
+/// Each kind is appended for itself: a value that is put together first and moved then has its
+/// parts read together before they are stored.
+#[inline]
+pub(crate) fn decode(
+    kinds: Kinds,
+    i: usize,
+    word: u64,
+    values: &mut Vec<ArgValue>,
+    text: impl FnOnce(Option<u64>) -> Arc<str>,
+) {
+    match kinds >> (i as u32 * KIND_BITS) & 0xf {
+        BOOL => values.push(ArgValue::Bool(word != 0)),
+        SIGNED => values.push(ArgValue::I64(word as i64)),
+        FLOAT => values.push(ArgValue::F64(f64::from_bits(word))),
+        TEXT => values.push(ArgValue::Str(text(Some(word)))),
+        NONE => values.push(ArgValue::Str(text(None))),
+        _ => values.push(ArgValue::U64(word)),
+    }
+}
+
+/// Most words of a record that measures take.
+pub(crate) const MAX_MEASURED_WORDS: usize = 8;
+
+/// Turns the measured words of a record into the values of a span. Time off the processor comes in
+/// ticks, all else as it stays.
+pub(crate) fn measured_values(
+    measures: Measures,
+    words: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = u64> {
+    let value = |(name, word)| match name {
+        measure::OFF_CPU_NS => clock::approximate_ns(word),
+        _ => word,
+    };
+    measures.arg_names().zip(words).map(value)
+}
+
+/// Cuts text to at most `max` bytes, at a character boundary.
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}

@@ -1,0 +1,71 @@
+//! Flows: something that goes from scope to scope, and mostly from thread to thread, such as a
+//! message through a channel.
+//!
+//! A flow is a number that travels with what it stands for. Each time it passes, the thread notes
+//! the moment; viewers draw arrows between the scopes that were innermost at these moments.
+
+use crate::batch::FlowStage;
+use crate::clock;
+use crate::hot::ring::Special;
+use crate::hot::{record_state, task, thread};
+
+/// A flow that has begun. It is a number: copy it, and send it along with what flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId(
+    /// 0 when nothing was being recorded at its begin.
+    u64,
+);
+
+/// Begins a flow in the innermost scope that is open on this thread.
+///
+/// # Examples
+///
+/// ```
+/// # use vor_recorder::profile_scope;
+/// # mod vor { pub use vor_recorder::{flow::{FlowId, flow}, profile_scope}; }
+/// let (sender, receiver) = std::sync::mpsc::channel::<(vor::FlowId, &str)>();
+/// let worker = std::thread::spawn(move || {
+///     for (flow, work) in receiver {
+///         vor::profile_scope!("handle");
+///         flow.end(); // an arrow from `send` to here
+///         // … the work is done …
+/// #       let _ = work;
+///     }
+/// });
+/// {
+///     vor::profile_scope!("send");
+///     sender.send((vor::flow(), "work")).unwrap();
+/// }
+/// # drop(sender);
+/// # worker.join().unwrap();
+/// ```
+#[inline]
+pub fn flow() -> FlowId {
+    if cfg!(feature = "off") || !record_state::is_on() {
+        return FlowId(0);
+    }
+    let flow = FlowId(task::new_id());
+    flow.pass(FlowStage::Begin);
+    flow
+}
+
+impl FlowId {
+    /// Has the flow pass the innermost scope that is open on this thread.
+    #[inline]
+    pub fn step(self) {
+        self.pass(FlowStage::Step);
+    }
+
+    /// Ends the flow in the innermost scope that is open on this thread. A flow that is never ended
+    /// shows all the same, up to its last step.
+    #[inline]
+    pub fn end(self) {
+        self.pass(FlowStage::End);
+    }
+
+    fn pass(self, stage: FlowStage) {
+        if !cfg!(feature = "off") && self.0 != 0 && record_state::is_on() {
+            thread::push_special(Special::Flow, clock::ticks(), stage as u32, [self.0, 0]);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Asynchronous spans: what begins in one place and ends in another, overlaps its like, and may
+//! move between threads.
+//!
+//! A [`scope`](crate::hot::scope) belongs to a thread and nests; a request, a download or a job does
+//! neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
+//! scopes. A future that is [profiled](crate::hot::future) is such a span too, and its polls are events
+//! of it.
+
+use crate::clock;
+use crate::hot::ring::Special;
+use crate::hot::scope::{elapsed_ticks, name_id};
+use crate::hot::{callsite, record_state, thread};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+
+/// An open asynchronous span; dropping it ends the span. It can be sent to another thread.
+#[must_use = "an asynchronous span lasts as long as it is held"]
+#[derive(Debug)]
+pub struct AsyncScope {
+    /// The name's id, 0 when nothing is being recorded.
+    site: u32,
+    id: u64,
+    start_ticks: u64,
+}
+
+/// Begins an asynchronous span, such as a request that many threads work on. It ends when what this
+/// returns is dropped.
+///
+/// `id` is the program's own number for it, which viewers show; it need not be unique. A name that
+/// this thread has used before costs a look-up in its own cache.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::task::async_span; }
+/// let request = vor::async_span("request", 17);
+/// let worker = std::thread::spawn(move || {
+///     request.step("parsed");
+///     // … the answer is made and sent …
+///     drop(request);
+/// });
+/// # worker.join().unwrap();
+/// ```
+pub fn async_span(name: &str, id: u64) -> AsyncScope {
+    let mut span = AsyncScope {
+        site: 0,
+        id: 0,
+        start_ticks: 0,
+    };
+    if cfg!(feature = "off") || !record_state::is_on() {
+        return span;
+    }
+    let site = usable(name_id(name));
+    if site == 0 {
+        thread::count_drop();
+    } else {
+        let start_ticks = clock::ticks();
+        span = AsyncScope {
+            site,
+            id: new_id(),
+            start_ticks,
+        };
+        thread::push_special(Special::Begin, start_ticks, site, [span.id, id]);
+    }
+    span
+}
+
+impl AsyncScope {
+    /// Marks a point that the span has come to, on whichever thread. Viewers show it at its moment
+    /// within the span.
+    pub fn step(&self, name: &str) {
+        if self.site != 0 && record_state::is_on() {
+            let site = usable(name_id(name));
+            if site == 0 {
+                thread::count_drop();
+            } else {
+                thread::push_special(Special::Step, clock::ticks(), site, [self.id, 0]);
+            }
+        }
+    }
+}
+
+impl Drop for AsyncScope {
+    fn drop(&mut self) {
+        // As a scope that is open when recording is switched off, it is recorded still.
+        if self.site != 0 {
+            push_task(self.site, self.id, self.start_ticks, clock::ticks());
+        }
+    }
+}
+
+/// Returns 0 for what stands for no site: names made inside vor.
+fn usable(site: u32) -> u32 {
+    if site == callsite::UNREGISTERED { 0 } else { site }
+}
+
+/// Records the whole life of a task, on the thread on which it ended.
+pub(crate) fn push_task(site: u32, id: u64, start_ticks: u64, end_ticks: u64) {
+    let duration_ticks = elapsed_ticks(start_ticks, end_ticks);
+    thread::push_special(Special::Async, start_ticks, site, [id, duration_ticks]);
+}
+
+/// Ids that a thread takes at once, so that threads share the counter below once in as many ids.
+const ID_BLOCK: u64 = 1 << 16;
+
+/// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is
+/// taken twice. Block 0 is not given, so no id is 0.
+static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// The next id that this thread gives; at the begin of a block another one is taken. The thread
+    /// alone uses it, and its signal handlers.
+    static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
+}
+
+/// Returns an id that no other task and no other flow of this process has.
+pub(crate) fn new_id() -> u64 {
+    let new_block = || NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
+    NEXT_ID.with(|next| {
+        let known = next.load(Ordering::Relaxed);
+        let is_used_up = known.is_multiple_of(ID_BLOCK);
+        let id = if is_used_up { new_block() } else { known };
+        let taken = next.compare_exchange(known, id + 1, Ordering::Relaxed, Ordering::Relaxed);
+        match taken {
+            Ok(_) => id,
+            // A handler has taken one meanwhile; the first of a block nobody else has.
+            Err(_) if is_used_up => id,
+            Err(_) => new_block(),
+        }
+    })
+}

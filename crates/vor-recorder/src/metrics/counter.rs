@@ -1,0 +1,222 @@
+//! Counters: sums that any thread adds to at the cost of an addition.
+//!
+//! Each thread adds to numbers of its own, in a block that no other thread writes, so that threads
+//! which count the same thing do not pass a cache line around. A mark sums the blocks and takes
+//! what came since the mark before. When a thread ends, its block goes to the next one with the
+//! numbers that are in it: only differences count.
+//!
+//! Counters beyond those a block has room for, and threads without a state of their own, add to one
+//! number that all share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::metrics;
+use crate::alloc;
+use crate::hot::thread::{BLOCK_COUNTERS, CounterBlock, ThreadState};
+use crate::hot::{record_state, thread};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicU32, AtomicU64};
+use crate::sync::sum::Sum;
+
+struct Blocks {
+    all: Vec<&'static CounterBlock>,
+    /// Those of threads that have ended.
+    free: Vec<&'static CounterBlock>,
+}
+
+static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
+    all: Vec::new(),
+    free: Vec::new(),
+});
+
+fn blocks() -> MutexGuard<'static, Blocks> {
+    BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the list of blocks for the time of a fork. To be taken after the list of threads, whose
+/// states give their blocks back.
+#[cfg(unix)]
+pub(crate) fn lock_blocks_for_fork() -> impl std::any::Any {
+    blocks()
+}
+
+/// Returns whether nobody holds the list of blocks: for the last thread of a process.
+#[cfg(any(unix, windows))]
+pub(super) fn are_blocks_open() -> bool {
+    crate::os::detach::is_open(&BLOCKS)
+}
+
+impl CounterBlock {
+    /// Returns a block that no other thread adds to.
+    fn take() -> &'static Self {
+        let mut blocks = blocks();
+        if let Some(block) = blocks.free.pop() {
+            return block;
+        }
+        let numbers = [const { Sum::new() }; BLOCK_COUNTERS];
+        let block: &'static Self = Box::leak(Box::new(Self(numbers)));
+        blocks.all.push(block);
+        block
+    }
+
+    /// Gives the block to the next thread.
+    pub(crate) fn give_back(&'static self) {
+        blocks().free.push(self);
+    }
+}
+
+/// A counter with a static handle: adds from any thread, and each frame holds what was added in it.
+/// Counters of one name are one metric.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::metrics::Counter; }
+/// static REQUESTS: vor::Counter = vor::Counter::new("requests", "");
+///
+/// REQUESTS.add(1);
+/// ```
+#[derive(Debug)]
+pub struct Counter {
+    name: &'static str,
+    unit: &'static str,
+    /// Its place in the list of counters plus 1, 0 until it is used. Written once under the lock of
+    /// the metrics, read relaxed by whoever adds.
+    number: AtomicU32,
+    /// What was added outside of blocks. Added to by any thread, read by the mark, relaxed.
+    shared: AtomicU64,
+    /// What marks have taken so far. Used under the lock of the metrics.
+    taken: AtomicU64,
+}
+
+impl Counter {
+    /// Describes a counter. An empty unit means none.
+    #[must_use]
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self {
+            name,
+            unit,
+            number: AtomicU32::new(0),
+            shared: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds to the frame that is running. Does nothing while recording is off.
+    #[inline]
+    pub fn add(&'static self, amount: u64) {
+        if cfg!(feature = "off") || !record_state::is_on() {
+            return;
+        }
+        let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
+        match thread::hot().counts() {
+            Some(CounterBlock(numbers)) if place < BLOCK_COUNTERS => numbers[place].add(amount),
+            _ => self.add_slowly(amount),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_slowly(&'static self, amount: u64) {
+        if !thread::is_busy() {
+            if self.number.load(Ordering::Relaxed) == 0 {
+                thread::while_busy(|| self.register());
+            }
+            let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
+            // A thread whose own state is gone, or that is just coming or going, has no block.
+            if place < BLOCK_COUNTERS && thread::with_state(give_block).is_some() {
+                return self.add(amount);
+            }
+        }
+        self.shared.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn register(&'static self) {
+        let mut metrics = metrics();
+        if self.number.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        metrics
+            .units
+            .entry(Box::from(self.name))
+            .or_insert_with(|| self.unit.to_owned());
+        let Some(slot) = metrics.named(self.name) else {
+            // There are too many metrics, which a line has said; this one is counted and never
+            // shown.
+            self.number.store(u32::MAX, Ordering::Relaxed);
+            return;
+        };
+        metrics.counters.push((self, slot.column));
+        let number = u32::try_from(metrics.counters.len()).unwrap_or(u32::MAX);
+        self.number.store(number, Ordering::Relaxed);
+    }
+}
+
+/// Gives a thread numbers of its own.
+fn give_block(state: &ThreadState) {
+    if state.counts().is_none() {
+        alloc::untracked(|| state.set_counts(CounterBlock::take()));
+    }
+}
+
+/// Takes what was added since the last time, by user column.
+pub(super) fn take(counters: &[(&'static Counter, u32)]) -> Vec<(u32, u64)> {
+    if counters.is_empty() {
+        return Vec::new();
+    }
+    let mut totals = [0_u64; BLOCK_COUNTERS];
+    for CounterBlock(numbers) in &blocks().all {
+        for (total, number) in totals.iter_mut().zip(numbers).take(counters.len()) {
+            *total = total.wrapping_add(number.read());
+        }
+    }
+    let taken = |(place, (counter, column)): (usize, &(&'static Counter, u32))| {
+        let in_blocks = totals.get(place).copied().unwrap_or(0);
+        let total = in_blocks.wrapping_add(counter.shared.load(Ordering::Relaxed));
+        (
+            *column,
+            total.wrapping_sub(counter.taken.swap(total, Ordering::Relaxed)),
+        )
+    };
+    counters.iter().enumerate().map(taken).collect()
+}
+
+#[cfg(all(test, not(loom), not(feature = "off")))]
+mod tests {
+    use super::*;
+
+    static SHARED: Counter = Counter::new("counter of four threads", "");
+
+    #[test]
+    fn threads_that_come_and_go_add_up_across_marks() {
+        crate::drain::config::Config::new().enable();
+        let taken = || {
+            let all = super::super::take();
+            let column = metrics().named(SHARED.name).map(|slot| slot.column);
+            all.sums
+                .iter()
+                .filter(|(known, _)| Some(*known) == column)
+                .map(|(_, sum)| sum)
+                .sum::<u64>()
+        };
+        let mut seen = 0;
+        for round in 0..20 {
+            let threads: Vec<_> = (0..4)
+                .map(|_| std::thread::spawn(|| (0..1000).for_each(|_| SHARED.add(3))))
+                .collect();
+            if round % 2 == 0 {
+                seen += taken();
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            // What ended threads leave is taken back by a pass, and the worker's may be late.
+            crate::drain::flush();
+        }
+        assert_eq!(seen + taken(), 20 * 4 * 1000 * 3);
+        assert_eq!(taken(), 0);
+        assert!(
+            blocks().all.len() < 40,
+            "blocks are used again: {}",
+            blocks().all.len()
+        );
+    }
+}

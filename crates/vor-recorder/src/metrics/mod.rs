@@ -1,0 +1,585 @@
+//! Numbers of the program: metrics by name, counters, histograms and I/O, collected at each mark of
+//! the main frame set.
+//!
+//! A metric is a slot: its latest value and whether it was written since the last mark. Threads
+//! find the slot of a name in a cache of their own, so recording is a look-up and two stores,
+//! without a lock. The mark takes what was written and hands it to the worker.
+
+mod counter;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::alloc::{self, Counts};
+use crate::catalog::{Column, MetricColumn};
+use crate::format::MAX_FRAME_SETS;
+use crate::hot::{record_state, thread};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
+
+pub use counter::Counter;
+#[cfg(unix)]
+pub(crate) use counter::lock_blocks_for_fork;
+
+/// Most metrics by name; values of later names are lost, and one line on stderr says so.
+pub const MAX_METRICS: usize = 16_384;
+
+/// Longest name or unit that is kept, in bytes.
+const MAX_NAME_BYTES: usize = 1024;
+
+#[derive(Debug)]
+struct Slot {
+    /// Bits of the latest value. Written by any thread (relaxed) before `written`.
+    value: AtomicU64,
+    /// Set by any thread (release) after `value`, taken by the mark (acquire).
+    written: AtomicBool,
+    /// Number of the user column, by order of first value.
+    column: u32,
+}
+
+struct Metrics {
+    /// Slots by column.
+    slots: Vec<&'static Slot>,
+    columns: Vec<Column>,
+    by_name: HashMap<Box<str>, &'static Slot, FxBuildHasher>,
+    units: HashMap<Box<str>, String, FxBuildHasher>,
+    counters: Vec<(&'static Counter, u32)>,
+    histograms: Vec<(&'static Histogram, [u32; 3])>,
+    /// What the process had counted of allocations when they were taken last.
+    allocations: Counts,
+    full: bool,
+}
+
+/// How many columns are declared. Written under the lock of the metrics (release), read without it
+/// (acquire).
+static COLUMNS: AtomicU32 = AtomicU32::new(0);
+
+static METRICS: Mutex<Metrics> = Mutex::new(Metrics {
+    slots: Vec::new(),
+    columns: Vec::new(),
+    by_name: HashMap::with_hasher(FxBuildHasher),
+    units: HashMap::with_hasher(FxBuildHasher),
+    counters: Vec::new(),
+    histograms: Vec::new(),
+    allocations: Counts::NONE,
+    full: false,
+});
+
+fn metrics() -> MutexGuard<'static, Metrics> {
+    METRICS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the metrics and all histograms for the time of a fork.
+#[cfg(unix)]
+pub(crate) fn lock_for_fork() -> impl std::any::Any {
+    let metrics = metrics();
+    let histograms: Vec<_> = metrics
+        .histograms
+        .iter()
+        .map(|(histogram, _)| histogram.lock())
+        .collect();
+    (histograms, metrics)
+}
+
+/// Returns whether nobody holds one of the locks: for the end of a process.
+#[cfg(any(unix, windows))]
+pub(crate) fn is_open() -> bool {
+    let is_open = crate::os::detach::is_open::<Metrics>;
+    is_open(&METRICS)
+        && counter::are_blocks_open()
+        && (metrics().histograms.iter()).all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
+}
+
+/// Forgets what was recorded since the last mark: for the child of a fork.
+#[cfg(unix)]
+pub(crate) fn forget() {
+    drop(take());
+}
+
+thread_local! {
+    static SLOTS: RefCell<HashMap<Box<str>, &'static Slot, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+}
+
+impl Metrics {
+    /// Declares a column and its slot, under the unit registered for the name.
+    fn declare(&mut self, name: &str) -> Option<&'static Slot> {
+        let unit = self.units.get(name).cloned().unwrap_or_default();
+        self.declare_as(name, unit, false)
+    }
+
+    fn declare_as(&mut self, name: &str, unit: String, system: bool) -> Option<&'static Slot> {
+        if self.slots.len() >= MAX_METRICS {
+            if !std::mem::replace(&mut self.full, true) {
+                crate::os::report::line(&format!(
+                    "more than {MAX_METRICS} metrics; `{name}` and later names are not recorded"
+                ));
+            }
+            return None;
+        }
+        let column = u32::try_from(self.slots.len()).ok()?;
+        let value = AtomicU64::new(0);
+        let slot = Box::leak(Box::new(Slot {
+            value,
+            written: AtomicBool::new(false),
+            column,
+        }));
+        let name = name.to_owned();
+        let metric = MetricColumn { name, unit };
+        self.columns.push(Column { metric, system });
+        self.slots.push(slot);
+        COLUMNS.store(column + 1, Ordering::Release);
+        Some(slot)
+    }
+
+    /// Takes what the process has allocated since the last time; all 0 where its allocator is not
+    /// tracked.
+    fn take_allocations(&mut self) -> Counts {
+        if !alloc::is_installed() {
+            return Counts::NONE;
+        }
+        let now = alloc::process_allocations();
+        now.since(std::mem::replace(&mut self.allocations, now))
+    }
+
+    fn named(&mut self, name: &str) -> Option<&'static Slot> {
+        if let Some(slot) = self.by_name.get(name) {
+            return Some(slot);
+        }
+        let slot = self.declare(name)?;
+        self.by_name.insert(Box::from(name), slot);
+        Some(slot)
+    }
+}
+
+/// Records the latest value of a metric; the next [`frame_mark`](crate::drain::frame_mark) puts it
+/// into its frame.
+///
+/// Of several values between two marks the last is kept. Does nothing while recording is off.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::metrics::{record_metric, record_metric_unit}; }
+/// vor::record_metric_unit("throughput", "MB/s"); // once
+/// vor::record_metric("throughput", 81.5);
+/// ```
+#[inline]
+pub fn record_metric(name: &str, value: f64) {
+    if !cfg!(feature = "off") && record_state::is_on() {
+        record_value(name, value);
+    }
+}
+
+fn record_value(name: &str, value: f64) {
+    if thread::drop_if_busy() {
+        return;
+    }
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
+    let cached = SLOTS.try_with(|slots| slots.try_borrow().ok()?.get(name).copied());
+    if let Ok(Some(slot)) = cached {
+        return slot.set(value);
+    }
+    thread::while_busy(|| {
+        let Some(slot) = metrics().named(name) else { return };
+        slot.set(value);
+        // Without a cache the next call takes the lock again.
+        let _ = SLOTS.try_with(|slots| {
+            if let Ok(mut slots) = slots.try_borrow_mut() {
+                slots.insert(Box::from(name), slot);
+            }
+        });
+    });
+}
+
+impl Slot {
+    #[inline]
+    fn set(&self, value: f64) {
+        self.value.store(value.to_bits(), Ordering::Relaxed);
+        self.written.store(true, Ordering::Release);
+    }
+}
+
+/// Sets the unit that a metric is shown with. A metric keeps the unit it had when its first value
+/// was recorded.
+#[inline]
+pub fn record_metric_unit(name: &str, unit: &str) {
+    if !cfg!(feature = "off") {
+        set_unit(name, unit);
+    }
+}
+
+fn set_unit(name: &str, unit: &str) {
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
+    let unit = crate::hot::args::cut(unit, MAX_NAME_BYTES);
+    if thread::is_busy() {
+        return;
+    }
+    thread::while_busy(|| {
+        metrics().units.insert(Box::from(name), unit.to_owned());
+    });
+}
+
+/// Time and bytes of I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoTick {
+    /// Time spent, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+}
+
+/// Sums of I/O since they were last taken. Added to by any thread; relaxed, since nothing hangs on
+/// their order.
+struct IoSums {
+    ns: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What was recorded while recording was on. Taken by the mark and by [`drain_io`].
+static IO: IoSums = IoSums::new();
+/// What was recorded while it was off: no frame's, but [`drain_io`] tells it. Emptied when
+/// recording is switched on.
+static IO_WHILE_OFF: IoSums = IoSums::new();
+
+impl IoSums {
+    const fn new() -> Self {
+        Self {
+            ns: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn take(&self) -> IoTick {
+        IoTick {
+            elapsed_ns: self.ns.swap(0, Ordering::Relaxed),
+            bytes: self.bytes.swap(0, Ordering::Relaxed),
+        }
+    }
+}
+
+/// Adds time and bytes of I/O to the frame that is running. Lock-free, from any thread.
+///
+/// While recording is off there is no frame to add to; [`drain_io`] alone tells what was recorded
+/// then, until recording is switched on.
+#[inline]
+pub fn record_io(elapsed_ns: u64, bytes: u64) {
+    if cfg!(feature = "off") {
+        return;
+    }
+    let sums = if record_state::is_on() { &IO } else { &IO_WHILE_OFF };
+    sums.ns.fetch_add(elapsed_ns, Ordering::Relaxed);
+    sums.bytes.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Returns the I/O recorded since the last mark or call, and starts anew from zero.
+#[inline]
+#[must_use]
+pub fn drain_io() -> IoTick {
+    if cfg!(feature = "off") {
+        return IoTick::default();
+    }
+    let mut io = IO.take();
+    io.add(IO_WHILE_OFF.take());
+    io
+}
+
+/// Forgets the I/O that was recorded and the allocations that were counted while recording was off:
+/// it is about to be switched on, and no frame saw them.
+pub(crate) fn forget_while_off() {
+    let _ = IO_WHILE_OFF.take();
+    let _ = metrics().take_allocations();
+}
+
+impl IoTick {
+    fn add(&mut self, other: Self) {
+        self.elapsed_ns = self.elapsed_ns.saturating_add(other.elapsed_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A distribution with a static handle; each frame holds its p50, p99 and maximum as rows
+/// `name.p50`, `name.p99`, `name.max`.
+///
+/// Values are kept to three significant digits in an HDR histogram. Histograms of one name are one
+/// distribution.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::metrics::Histogram; }
+/// static LATENCY: vor::Histogram = vor::Histogram::new("latency", "us");
+///
+/// LATENCY.record(120);
+/// ```
+#[derive(Debug)]
+pub struct Histogram {
+    name: &'static str,
+    unit: &'static str,
+    /// Whether it is in the list of histograms. Set under the lock of the metrics, once it is
+    /// there.
+    known: AtomicBool,
+    /// Locked only once it is known, so that whoever locks the metrics can lock all histograms.
+    values: Mutex<Option<Box<hdrhistogram::Histogram<u64>>>>,
+}
+
+impl Histogram {
+    /// Describes a distribution. An empty unit means none.
+    #[must_use]
+    pub const fn new(name: &'static str, unit: &'static str) -> Self {
+        Self {
+            name,
+            unit,
+            known: AtomicBool::new(false),
+            values: Mutex::new(None),
+        }
+    }
+
+    /// Adds a value to the frame that is running. Does nothing while recording is off.
+    #[inline]
+    pub fn record(&'static self, value: u64) {
+        if !cfg!(feature = "off") && record_state::is_on() {
+            self.record_value(value);
+        }
+    }
+
+    fn record_value(&'static self, value: u64) {
+        if thread::drop_if_busy() {
+            return;
+        }
+        thread::while_busy(|| {
+            if !self.known.load(Ordering::Acquire) && !self.register() {
+                return;
+            }
+            let mut values = self.lock();
+            if values.is_none() {
+                *values = hdrhistogram::Histogram::new(3).ok().map(Box::new);
+            }
+            if let Some(values) = values.as_mut() {
+                // The histogram grows with its values; one that it cannot grow to is recorded as
+                // the largest it can hold.
+                if values.record(value).is_err() {
+                    values.saturating_record(value);
+                }
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<hdrhistogram::Histogram<u64>>>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters it into the list; returns `false` where there are too many metrics.
+    fn register(&'static self) -> bool {
+        let mut metrics = metrics();
+        if self.known.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut columns = [0; 3];
+        for (column, suffix) in columns.iter_mut().zip(["p50", "p99", "max"]) {
+            let name = format!("{}.{suffix}", self.name);
+            metrics
+                .units
+                .entry(Box::from(name.as_str()))
+                .or_insert_with(|| self.unit.to_owned());
+            let Some(slot) = metrics.named(&name) else {
+                return false;
+            };
+            *column = slot.column;
+        }
+        metrics.histograms.push((self, columns));
+        self.known.store(true, Ordering::Release);
+        true
+    }
+
+    /// Takes the values since the last mark, leaving an empty histogram.
+    fn take(&self) -> Option<Box<hdrhistogram::Histogram<u64>>> {
+        let mut values = self.lock();
+        if values.as_ref()?.is_empty() {
+            return None;
+        }
+        let fresh = hdrhistogram::Histogram::new(3).ok().map(Box::new)?;
+        values.replace(fresh)
+    }
+}
+
+/// What the program recorded between two marks of the main frame set.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Latest values by user column.
+    pub(crate) values: Vec<(u32, f64)>,
+    /// Sums of counters by user column.
+    pub(crate) sums: Vec<(u32, u64)>,
+    /// Distributions, with the columns of their p50, p99 and maximum.
+    pub(crate) histograms: Vec<([u32; 3], Box<hdrhistogram::Histogram<u64>>)>,
+    pub(crate) io: IoTick,
+    pub(crate) allocations: Counts,
+}
+
+/// Takes what was recorded since the last mark.
+pub(crate) fn take() -> Taken {
+    let mut metrics = metrics();
+    let mut values = Vec::new();
+    for slot in &metrics.slots {
+        if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
+            values.push((slot.column, f64::from_bits(slot.value.load(Ordering::Relaxed))));
+        }
+    }
+    let sums = counter::take(&metrics.counters);
+    let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
+    let histograms = metrics.histograms.iter().filter_map(take).collect();
+    Taken {
+        values,
+        sums,
+        histograms,
+        io: IO.take(),
+        allocations: metrics.take_allocations(),
+    }
+}
+
+impl Taken {
+    /// Returns how much memory its lists take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let numbers = self.values.len() + self.sums.len();
+        let histograms = self.histograms.iter();
+        let counts: usize = histograms.map(|(_, histogram)| histogram.distinct_values()).sum();
+        16 * numbers + 8 * counts
+    }
+
+    /// Adds an earlier interval that had no frame of its own: its values where this one has none,
+    /// its sums, its distributions and its I/O.
+    pub(crate) fn absorb(&mut self, earlier: Self) {
+        for (column, value) in earlier.values {
+            if !self.values.iter().any(|(known, _)| *known == column) {
+                self.values.push((column, value));
+            }
+        }
+        for (column, sum) in earlier.sums {
+            match self.sums.iter_mut().find(|(known, _)| *known == column) {
+                Some((_, mine)) => *mine = mine.saturating_add(sum),
+                None => self.sums.push((column, sum)),
+            }
+        }
+        for (columns, histogram) in earlier.histograms {
+            match self.histograms.iter_mut().find(|(known, _)| *known == columns) {
+                // Both resize themselves, so neither has a value that the other cannot hold.
+                Some((_, mine)) => mine.add(&*histogram).unwrap_or(()),
+                None => self.histograms.push((columns, histogram)),
+            }
+        }
+        self.io.add(earlier.io);
+        self.allocations = self.allocations.plus(earlier.allocations);
+    }
+
+    /// Turns sums and distributions into values, and puts all values in order of their columns.
+    pub(crate) fn settle(&mut self) {
+        // Handles of one name share its columns.
+        self.sums.sort_unstable_by_key(|(column, _)| *column);
+        self.sums.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 = first.1.saturating_add(if same { later.1 } else { 0 });
+            same
+        });
+        self.histograms.sort_by_key(|(columns, _)| *columns);
+        self.histograms.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                // Both resize themselves, so neither has a value that the other cannot hold.
+                first.1.add(&*later.1).unwrap_or(());
+            }
+            same
+        });
+        self.values
+            .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
+        for (columns, histogram) in self.histograms.drain(..) {
+            let rows = [
+                histogram.value_at_quantile(0.5),
+                histogram.value_at_quantile(0.99),
+                histogram.max(),
+            ];
+            self.values
+                .extend(columns.into_iter().zip(rows.map(|value| value as f64)));
+        }
+        self.values.sort_by_key(|(column, _)| *column);
+        self.values.dedup_by_key(|(column, _)| *column);
+    }
+}
+
+/// Returns the columns numbered from `known` on.
+pub(crate) fn columns_after(known: usize) -> Vec<Column> {
+    // Where there is none, as behind nearly every frame, marks do not have to wait for the answer.
+    if COLUMNS.load(Ordering::Acquire) as usize <= known {
+        return Vec::new();
+    }
+    metrics().columns.get(known..).unwrap_or(&[]).to_vec()
+}
+
+/// Declares a column of the system's that was not known from the start, and returns its number.
+/// Nobody but the recorder has values for it.
+#[cfg(all(
+    any(
+        all(feature = "cuda", any(target_os = "linux", windows)),
+        all(feature = "mac", target_os = "macos")
+    ),
+    not(feature = "off")
+))]
+pub(crate) fn declare_system(name: &str, unit: &str) -> Option<u32> {
+    let slot = metrics().declare_as(name, unit.to_owned(), true)?;
+    Some(slot.column)
+}
+
+/// Most secondary frame sets; marks of later names are lost, and one line on stderr says so. The
+/// main set has no name here.
+pub const MAX_NAMED_FRAME_SETS: usize = MAX_FRAME_SETS as usize - 1;
+
+/// Whether the line on stderr about too many frame sets was written.
+static TOO_MANY_SETS: AtomicBool = AtomicBool::new(false);
+
+/// Returns the number of a frame set, declaring it at its first use; `None` when there are too
+/// many.
+pub(crate) fn frame_set(name: &str, sets: &Mutex<Vec<String>>) -> Option<u32> {
+    let name = crate::hot::args::cut(name, MAX_NAME_BYTES);
+    let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+    let index = match sets.iter().position(|known| known == name) {
+        Some(index) => index,
+        None if sets.len() >= MAX_NAMED_FRAME_SETS => {
+            if !TOO_MANY_SETS.swap(true, Ordering::Relaxed) {
+                crate::os::report::line(&format!(
+                    "more than {MAX_NAMED_FRAME_SETS} frame sets; marks of `{name}` and later names are not recorded"
+                ));
+            }
+            return None;
+        }
+        None => {
+            sets.push(name.to_owned());
+            sets.len() - 1
+        }
+    };
+    // Set 0 is the main one.
+    u32::try_from(index + 1).ok()
+}
+
+/// Counts for tests and overviews how many metrics exist.
+#[must_use]
+pub fn metric_count() -> usize {
+    metrics().slots.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_sets_beyond_the_cap_are_refused_and_known_ones_are_not() {
+        let sets = Mutex::new(Vec::new());
+        for i in 1..=MAX_NAMED_FRAME_SETS {
+            assert_eq!(frame_set(&format!("set {i}"), &sets), Some(i as u32));
+        }
+        assert_eq!(frame_set("one more", &sets), None);
+        assert_eq!(frame_set("set 7", &sets), Some(7));
+        assert_eq!(sets.into_inner().unwrap().len(), MAX_NAMED_FRAME_SETS);
+    }
+}

@@ -1,0 +1,203 @@
+//! Perfetto traces, into a file or into memory.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use vor_export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
+
+use crate::Error;
+use crate::batch::{OpenStarts, SpanBatch};
+use crate::drain::{self, SinkHandle};
+use crate::frame::FrameSnapshot;
+use crate::hot::record_state;
+use crate::os::file::OutputFile;
+use crate::os::report;
+use crate::sinks::{FrameSink, Guard, Interest, Sink};
+
+type Buffered = BufWriter<OutputFile>;
+
+/// Creates a file and an exporter that writes a Perfetto trace into it; an existing file is
+/// replaced.
+///
+/// # Errors
+///
+/// When the file cannot be created; the message names it.
+pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<Buffered>, Error> {
+    let file = OutputFile::create(path).map_err(|error| {
+        let doing = format!("cannot create the Perfetto trace `{}`", path.display());
+        Error::io(doing, error)
+    })?;
+    Ok(PerfettoExporter::new(BufWriter::new(file)))
+}
+
+/// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is
+/// not.
+///
+/// The trace streams to the file in bounded memory, however long the program runs. A file that
+/// cannot be created is reported on stderr in one line, and the program runs on.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_recorder::sink::{Sink, perfetto::PerfettoSink}; }
+/// use vor::Sink as _;
+///
+/// let trace = vor::PerfettoSink { path: "trace.pftrace".into() }.install();
+/// // … what is to be seen in ui.perfetto.dev …
+/// drop(trace);
+/// ```
+#[derive(Clone, Debug)]
+pub struct PerfettoSink {
+    /// Where the trace is written; an existing file is replaced.
+    pub path: PathBuf,
+}
+
+impl Sink for PerfettoSink {
+    fn install(self) -> Guard {
+        if cfg!(feature = "off") {
+            report::line(&format!(
+                "the Perfetto trace {} is not written: vor is compiled out, by its feature `off`",
+                self.path.display()
+            ));
+            return Guard::new(());
+        }
+        match create_perfetto_trace(&self.path) {
+            Ok(exporter) => {
+                if !record_state::is_on() {
+                    drain::enable();
+                }
+                let name = format!("the Perfetto trace {}", self.path.display());
+                Guard::new(drain::add_file_sink(name, exporter))
+            }
+            Err(error) => {
+                report::line(&format!("{error}; no Perfetto trace is written"));
+                Guard::new(())
+            }
+        }
+    }
+}
+
+/// Collects a Perfetto trace in memory: everything that all threads record until it is finished,
+/// and counters that the program fills itself.
+///
+/// # Examples
+///
+/// ```
+/// # mod vor { pub use vor_recorder::{clock::ticks, export::perfetto::CounterUnit, profile_scope, sinks::perfetto::TraceBuilder}; }
+/// # use vor_recorder::profile_scope;
+/// let trace = vor::TraceBuilder::new();
+/// let memory = trace.counter_track("memory", vor::CounterUnit::SizeBytes, 1024 * 1024, false);
+/// {
+///     vor::profile_scope!("load", files = 3);
+///     trace.record_counter_i64(memory, vor::ticks(), 17);
+/// }
+/// let bytes: Vec<u8> = trace.finish(); // or `trace.write_to_file("out.pftrace")`
+/// # assert!(!bytes.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct TraceBuilder {
+    exporter: Arc<Mutex<PerfettoExporter<Vec<u8>>>>,
+    handle: SinkHandle,
+}
+
+/// The trace as a sink of the recorder.
+struct Shared(Arc<Mutex<PerfettoExporter<Vec<u8>>>>);
+
+impl TraceBuilder {
+    /// Begins a trace; recording is switched on where it is not.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it switches recording on, which a default does not"
+    )]
+    pub fn new() -> Self {
+        if !cfg!(feature = "off") && !record_state::is_on() {
+            drain::enable();
+        }
+        let mut exporter = PerfettoExporter::new(Vec::new());
+        if let Some(catalog) = drain::catalog() {
+            // Nothing is written to a new exporter that could fail.
+            drop(exporter.start(&catalog));
+        }
+        let exporter = Arc::new(Mutex::new(exporter));
+        let handle = drain::add_sink("a Perfetto trace in memory", Shared(Arc::clone(&exporter)));
+        Self { exporter, handle }
+    }
+
+    /// Adds a counter. A value counts `multiplier` units; values of an incremental counter are
+    /// added up by the viewer.
+    #[must_use]
+    pub fn counter_track(
+        &self,
+        name: &str,
+        unit: CounterUnit,
+        multiplier: u64,
+        is_incremental: bool,
+    ) -> CounterTrack {
+        let mut exporter = self.exporter.lock();
+        exporter.add_counter(name, &unit, multiplier, is_incremental)
+    }
+
+    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells.
+    pub fn record_counter_i64(&self, counter: CounterTrack, ticks: u64, value: i64) {
+        self.exporter.lock().put_integer_counter(counter, ticks, value);
+    }
+
+    /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells. A value
+    /// that is not finite is left out.
+    pub fn record_counter_f64(&self, counter: CounterTrack, ticks: u64, value: f64) {
+        self.exporter.lock().put_counter(counter, ticks, value);
+    }
+
+    /// Ends the trace and returns its bytes.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let Self { exporter, handle } = self;
+        // The recorder hands over what it still has, and finishes the trace.
+        drop(handle);
+        exporter.lock().take_bytes()
+    }
+
+    /// Ends the trace and writes it to a file; an existing one is replaced.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written; the message names it.
+    pub fn write_to_file(self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let bytes = self.finish();
+        let written = OutputFile::create(path).and_then(|mut file| file.write_all(&bytes));
+        written.map_err(|error| {
+            let doing = format!("cannot write the Perfetto trace `{}`", path.display());
+            Error::io(doing, error)
+        })
+    }
+}
+
+impl FrameSink for Shared {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.0.lock().accept_batch(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        true
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.0.lock().accept_open(open)
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.0.lock().accept_frame(frame)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.0.lock().finish()
+    }
+}

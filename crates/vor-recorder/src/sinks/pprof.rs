@@ -1,0 +1,213 @@
+//! Profiles of the running program, as files.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::profiles::{Kind, Profiles, Receiver, Stretch};
+use crate::os::report;
+use crate::sinks::{Guard, Sink};
+
+/// How long whoever drops the guard waits for the last file.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
+/// pprof`; recording is switched on where it is not.
+///
+/// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`,
+/// `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
+/// [`export::pprof`](crate::export::pprof) says; a scope that is open for several intervals has in
+/// each what it took there, how its processor time divides between program and kernel in the one in
+/// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
+/// on stderr in one line, once, and the program runs on.
+///
+/// Where a [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, each
+/// interval also leaves what was in use at its end, as `run.heap.0.pb.gz` and so on: a leak is what
+/// `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz` shows.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_recorder::sink::{Sink, pprof::PprofSink}; }
+/// use vor::Sink as _;
+///
+/// let profiles = vor::PprofSink { path: "run.pb.gz".into(), ..Default::default() }.install();
+/// // … what is to be seen in `go tool pprof` …
+/// drop(profiles);
+/// ```
+#[derive(Clone, Debug)]
+pub struct PprofSink {
+    /// Where the files are written; existing ones are replaced. Default: `profile.pb.gz` in the
+    /// working directory.
+    pub path: PathBuf,
+    /// How long the time of a profile is, at least 10 ms. Default: 10 s.
+    pub interval: Duration,
+    /// How many files of either kind are kept: the oldest of this run goes when there are more.
+    /// With 1, there is one file without a number. Default: 60.
+    pub keep: usize,
+    /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
+    pub span_labels: Vec<String>,
+}
+
+impl Default for PprofSink {
+    fn default() -> Self {
+        Self {
+            path: "profile.pb.gz".into(),
+            interval: Duration::from_secs(10),
+            keep: 60,
+            span_labels: Vec::new(),
+        }
+    }
+}
+
+impl Sink for PprofSink {
+    fn install(self) -> Guard {
+        let shown = self.path.display().to_string();
+        let refuse = |why: &str| {
+            report::line(&format!("{why}; no profiles are written to {shown}"));
+            Guard::new(())
+        };
+        if cfg!(feature = "off") {
+            return refuse("vor is compiled out, by its feature `off`");
+        }
+        let files = Files {
+            spans: Series::default(),
+            heaps: Series::default(),
+            path: self.path,
+            keep: self.keep.max(1),
+            failed: 0,
+        };
+        if let Err(error) = files.try_out() {
+            return refuse(&format!("a file cannot be created there: {error}"));
+        }
+        let name = format!("the profiles {shown}");
+        match Profiles::start(name, self.interval, self.span_labels, PATIENCE, files) {
+            Ok(profiles) => Guard::new(profiles),
+            Err(error) => refuse(&format!("a thread cannot be started: {error}")),
+        }
+    }
+}
+
+/// The files of a run.
+#[derive(Debug)]
+struct Files {
+    path: PathBuf,
+    keep: usize,
+    spans: Series,
+    heaps: Series,
+    /// Profiles that could not be written.
+    failed: u64,
+}
+
+/// The files of one kind.
+#[derive(Debug, Default)]
+struct Series {
+    next: u64,
+    /// The newest last.
+    written: VecDeque<PathBuf>,
+}
+
+impl Files {
+    /// Returns a name in the same folder that nobody else uses.
+    fn temporary(&self) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        self.path.with_file_name(name)
+    }
+
+    fn try_out(&self) -> io::Result<()> {
+        if self.path.file_name().is_none() || self.path.is_dir() {
+            return Err(io::Error::other("a file's name was expected, found a folder's"));
+        }
+        let temporary = self.temporary();
+        File::create(&temporary)?;
+        fs::remove_file(temporary)
+    }
+
+    fn write(&mut self, stretch: Stretch) -> io::Result<()> {
+        let temporary = self.temporary();
+        let (series, path) = match stretch.kind {
+            Kind::Spans => (&mut self.spans, self.path.clone()),
+            Kind::Heap => (&mut self.heaps, with_infix(&self.path, "heap")),
+        };
+        let path = if self.keep == 1 {
+            path
+        } else {
+            with_infix(&path, &series.next.to_string())
+        };
+        let written = File::create(&temporary)
+            .and_then(|file| stretch.profile.write_gzipped(BufWriter::new(file)))
+            .and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            // Half a file is of no use, and the error that made it so is the one to tell.
+            let _ = fs::remove_file(&temporary);
+            return written;
+        }
+        series.next += 1;
+        if self.keep > 1 {
+            series.written.push_back(path);
+        }
+        while series.written.len() > self.keep {
+            if let Some(oldest) = series.written.pop_front() {
+                // Whoever took it away already has done what was to be done.
+                let _ = fs::remove_file(oldest);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Receiver for Files {
+    fn take(&mut self, stretch: Stretch) {
+        if let Err(error) = self.write(stretch) {
+            if self.failed == 0 {
+                report::line(&format!(
+                    "cannot write a profile to {}: {error}; it is lost, and the next is tried",
+                    self.path.display()
+                ));
+            }
+            self.failed += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        if self.failed > 1 {
+            report::line(&format!(
+                "{} profiles could not be written to {}",
+                self.failed,
+                self.path.display()
+            ));
+        }
+    }
+}
+
+/// Puts something before a file name's extension, of which `.pb.gz` is one.
+fn with_infix(path: &Path, infix: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let at = name
+        .strip_suffix(".pb.gz")
+        .map(str::len)
+        .or_else(|| name.rfind('.').filter(|&at| at > 0))
+        .unwrap_or(name.len());
+    let (stem, extension) = name.split_at(at);
+    path.with_file_name(format!("{stem}.{infix}{extension}"))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_infix_stands_before_the_extension() {
+        for (path, expected) in [
+            ("a/run.pb.gz", "a/run.7.pb.gz"),
+            ("run.1.pprof", "run.1.7.pprof"),
+            ("run", "run.7"),
+            (".run", ".run.7"),
+        ] {
+            assert_eq!(with_infix(Path::new(path), "7"), Path::new(expected));
+        }
+    }
+}

@@ -1,0 +1,643 @@
+//! Profiles of the running program, pushed to a Pyroscope server.
+//!
+//! A profile is a `POST` to `/ingest`, as Pyroscope documents it: `name`, `from`, `until`,
+//! `format=pprof` and `spyName` in the query, the gzipped profile and the units of its values in
+//! the parts `profile` and `sample_type_config` of a form. Where the program keeps its heap in use,
+//! that is a profile of its own at the end of each interval. It happens on the thread that takes
+//! the profiles. What the server does not take now waits in a queue, up to so many and so many
+//! bytes, and is tried again after a pause that doubles; where there is no more room the oldest is
+//! dropped and counted. What the server refuses for good is not sent again.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+use ureq::http::Uri;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
+
+use super::profiles::{Profiles, Receiver, Stretch};
+use crate::os::report;
+use crate::sinks::{Guard, Sink};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+
+/// Profiles that wait: of two minutes, at the default interval, if the heap is pushed too.
+const MOST_WAITING: usize = 24;
+
+/// Bytes of them.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The first pause after a failure, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long the pushing of what is left may take where the program ends, and how long the program
+/// waits for that.
+const AT_END: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of a server's answer that are looked at.
+const MOST_ANSWER: u64 = 4 << 10;
+
+/// How one says to a server who one is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Not at all.
+    #[default]
+    None,
+    /// A token, such as one of a service account.
+    Bearer(String),
+    /// A user, such as the number of a stack in Grafana Cloud, and a password.
+    Basic {
+        /// Who.
+        user: String,
+        /// With which password or token.
+        password: String,
+    },
+}
+
+/// Without what is secret.
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Bearer(_) => "Bearer(…)",
+            Self::Basic { .. } => "Basic(…)",
+        })
+    }
+}
+
+/// Pushes a profile of each interval to a Pyroscope server while its guard is held; recording is
+/// switched on where it is not.
+///
+/// The program never waits for the server. An address that cannot be used is reported on stderr in
+/// one line; so is the first push that fails, and at the end how many profiles were lost. What is
+/// in a profile, [`export::pprof`](crate::export::pprof) says; where a
+/// [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, that is pushed as
+/// well. A scope that is open for several intervals has in each what it took there, how its
+/// processor time divides between program and kernel in the one in which it ends.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_recorder::sink::{Sink, pyroscope::{Auth, PyroscopeSink}}; }
+/// use vor::Sink as _;
+///
+/// let pushed = vor::PyroscopeSink {
+///     url: "https://pyroscope.example.org".into(),
+///     application: "shop".into(),
+///     labels: vec![("env".into(), "production".into())],
+///     auth: vor::Auth::Bearer("…".into()),
+///     ..Default::default()
+/// }
+/// .install();
+/// // … what the program does …
+/// drop(pushed);
+/// ```
+#[derive(Clone, Debug)]
+pub struct PyroscopeSink {
+    /// The server, such as `http://localhost:4040`; a path before `/ingest` is kept. Default: that.
+    pub url: String,
+    /// What the program is called there. Default: the name of its executable.
+    pub application: String,
+    /// Names and values by which its profiles are told from those of others. Default: none.
+    pub labels: Vec<(String, String)>,
+    /// How the program says who it is. Default: not at all.
+    pub auth: Auth,
+    /// The tenant of a server that has several, for the header `X-Scope-OrgID`. Default: none.
+    pub tenant: Option<String>,
+    /// A file of certificates (PEM) of whom to trust, instead of those whom Mozilla trusts.
+    /// Default: none.
+    pub certificates: Option<PathBuf>,
+    /// How long the time of a profile is, at least 10 ms. Default: 10 s.
+    pub interval: Duration,
+    /// How long a push may take, from the look-up of the server's name to the end of its answer.
+    /// Default: 10 s.
+    pub timeout: Duration,
+    /// Names of arguments that become labels of a span and of what runs inside it. Default: none.
+    pub span_labels: Vec<String>,
+}
+
+impl Default for PyroscopeSink {
+    fn default() -> Self {
+        let program = std::env::current_exe().ok();
+        let name = program.as_deref().and_then(|path| path.file_stem());
+        Self {
+            url: "http://localhost:4040".to_owned(),
+            application: name.map_or_else(|| "vor".to_owned(), |name| name.to_string_lossy().into_owned()),
+            labels: Vec::new(),
+            auth: Auth::None,
+            tenant: None,
+            certificates: None,
+            interval: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
+            span_labels: Vec::new(),
+        }
+    }
+}
+
+/// A [`PyroscopeSink`] that pushes; dropping it pushes what is left, for at most a few seconds, and
+/// ends it.
+#[derive(Debug)]
+pub struct Pyroscope {
+    counts: Arc<Counts>,
+    _profiles: Option<Profiles>,
+}
+
+/// What became of the profiles. Written by the thread of the profiles, read by anyone, relaxed:
+/// each counts by itself.
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Pyroscope {
+    /// Returns how many profiles the server took.
+    #[must_use]
+    pub fn sent_profiles(&self) -> u64 {
+        self.counts.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many profiles were dropped: because the server refused them, or took none for so
+    /// long that there was no more room.
+    #[must_use]
+    pub fn lost_profiles(&self) -> u64 {
+        self.counts.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Sink for PyroscopeSink {
+    fn install(self) -> Guard {
+        Guard::new(self.start())
+    }
+}
+
+impl PyroscopeSink {
+    /// Begins to push, as [`install`](Sink::install) does, and returns what can be asked how it
+    /// goes.
+    #[must_use = "dropping it ends the pushing"]
+    pub fn start(self) -> Pyroscope {
+        let counts = Arc::new(Counts::default());
+        let profiles = self.profiles(&counts);
+        let profiles = profiles.map_err(|why| report::line(&format!("{why}; no profiles are pushed")));
+        Pyroscope {
+            counts,
+            _profiles: profiles.ok(),
+        }
+    }
+
+    fn profiles(self, counts: &Arc<Counts>) -> Result<Profiles, String> {
+        let address = self.address()?;
+        if cfg!(feature = "off") {
+            let why = "vor is compiled out, by its feature `off`";
+            return Err(format!("Pyroscope at {}: {why}", address.shown));
+        }
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // A redirected `POST` would become a `GET`.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("vor/", env!("CARGO_PKG_VERSION")))
+            .tls_config(self.tls()?)
+            .build()
+            .new_agent();
+        let name = format!("the profiles for Pyroscope at {}", address.shown);
+        let mut headers = Vec::new();
+        match &self.auth {
+            Auth::None => {}
+            Auth::Bearer(token) => headers.push(("authorization", format!("Bearer {token}"))),
+            Auth::Basic { user, password } => {
+                let credentials = base64(format!("{user}:{password}").as_bytes());
+                headers.push(("authorization", format!("Basic {credentials}")));
+            }
+        }
+        headers.extend(self.tenant.map(|tenant| ("x-scope-orgid", tenant)));
+        if let Some((name, _)) = headers.iter().find(|(_, value)| {
+            let allowed = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+            value.is_empty() || !value.bytes().all(allowed)
+        }) {
+            return Err(format!(
+                "Pyroscope at {}: printable characters were expected for the header `{name}`, found others",
+                address.shown
+            ));
+        }
+        let pusher = Pusher {
+            agent,
+            query: format!(
+                "{}?format=pprof&spyName=vor&name={}",
+                address.ingest,
+                percent_encoded(&series(&self.application, &self.labels))
+            ),
+            address: address.shown,
+            headers,
+            waiting: VecDeque::new(),
+            counts: Arc::clone(counts),
+            pause: PAUSES.0,
+            retry_at: None,
+            has_reported: false,
+            timeout: self.timeout,
+        };
+        let started = Profiles::start(name, self.interval, self.span_labels, PATIENCE, pusher);
+        started.map_err(|error| format!("Pyroscope: a thread cannot be started: {error}"))
+    }
+
+    fn address(&self) -> Result<Address, String> {
+        let refused = |found: &str| {
+            let expected = "an address such as http://localhost:4040 was expected";
+            Err(format!("Pyroscope: {expected}, found `{found}`"))
+        };
+        let base = self.url.trim().trim_end_matches('/');
+        let base = base.strip_suffix("/ingest").unwrap_or(base);
+        // A name and password in an address would be seen in every message.
+        if base.contains('@') {
+            return Err(
+                "Pyroscope: an address without a password was expected; it belongs into `auth`".into(),
+            );
+        }
+        let Ok(uri) = base.parse::<Uri>() else {
+            return refused(base);
+        };
+        let Some(authority) = uri.authority() else {
+            return refused(base);
+        };
+        let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
+        if !is_known || uri.query().is_some() || authority.host().is_empty() {
+            return refused(base);
+        }
+        Ok(Address {
+            ingest: format!("{base}/ingest"),
+            shown: base.to_owned(),
+        })
+    }
+
+    fn tls(&self) -> Result<TlsConfig, String> {
+        let Some(path) = &self.certificates else {
+            return Ok(TlsConfig::default());
+        };
+        let refused = |why: String| format!("Pyroscope: the certificates {}: {why}", path.display());
+        let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let mut certificates = Vec::new();
+        for item in parse_pem(&pem) {
+            if let PemItem::Certificate(certificate) = item.map_err(|error| refused(error.to_string()))? {
+                certificates.push(certificate);
+            }
+        }
+        if certificates.is_empty() {
+            return Err(refused("a certificate was expected, found none".to_owned()));
+        }
+        let roots = RootCerts::new_with_certs(&certificates);
+        Ok(TlsConfig::builder().root_certs(roots).build())
+    }
+}
+
+/// Where to push.
+#[derive(Debug)]
+struct Address {
+    ingest: String,
+    shown: String,
+}
+
+/// A profile that waits for the server.
+#[derive(Debug)]
+struct Waiting {
+    from_s: u64,
+    until_s: u64,
+    profile: Vec<u8>,
+}
+
+/// Pushes.
+#[derive(Debug)]
+struct Pusher {
+    agent: Agent,
+    /// The address up to what differs from profile to profile.
+    query: String,
+    /// The server in messages.
+    address: String,
+    headers: Vec<(&'static str, String)>,
+    /// The oldest first.
+    waiting: VecDeque<Waiting>,
+    counts: Arc<Counts>,
+    pause: Duration,
+    /// When the server may be asked again, after a failure.
+    retry_at: Option<Instant>,
+    has_reported: bool,
+    timeout: Duration,
+}
+
+/// Why a push failed.
+struct Failure {
+    why: String,
+    /// Whether the same profile may be taken later.
+    is_passing: bool,
+    /// How long the server wants to be left alone.
+    retry_after: Option<Duration>,
+}
+
+impl Receiver for Pusher {
+    fn take(&mut self, stretch: Stretch) {
+        let mut profile = Vec::new();
+        // Writing to memory does not fail.
+        if stretch.profile.write_gzipped(&mut profile).is_err() {
+            return;
+        }
+        let from_s = stretch.from_unix_ns / 1_000_000_000;
+        self.waiting.push_back(Waiting {
+            from_s,
+            until_s: stretch.until_unix_ns.div_ceil(1_000_000_000).max(from_s + 1),
+            profile,
+        });
+        let mut bytes: usize = self.waiting.iter().map(|waiting| waiting.profile.len()).sum();
+        while self.waiting.len() > MOST_WAITING || bytes > MOST_BYTES {
+            let Some(oldest) = self.waiting.pop_front() else {
+                break;
+            };
+            bytes -= oldest.profile.len();
+            self.lose(1);
+        }
+    }
+
+    fn work(&mut self) {
+        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        self.retry_at = None;
+        // One at a time: a profile that is due is not to wait for all that lie here.
+        if let Some(waiting) = self.waiting.front() {
+            match self.push(waiting) {
+                Ok(()) => {
+                    self.waiting.pop_front();
+                    self.counts.sent.fetch_add(1, Ordering::Relaxed);
+                    self.pause = PAUSES.0;
+                }
+                Err(failure) => self.failed(&failure),
+            }
+        }
+    }
+
+    fn wants_at(&self) -> Option<Instant> {
+        let is_idle = self.waiting.is_empty();
+        (!is_idle).then(|| self.retry_at.unwrap_or_else(Instant::now))
+    }
+
+    fn end(&mut self) {
+        // A server that just failed gets one more try, and the first failure ends it.
+        let until = Instant::now() + AT_END;
+        while let Some(waiting) = self.waiting.front() {
+            self.timeout = self.timeout.min(until.saturating_duration_since(Instant::now()));
+            if self.timeout.is_zero() {
+                break;
+            }
+            match self.push(waiting) {
+                Ok(()) => {
+                    self.waiting.pop_front();
+                    self.counts.sent.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(failure) => {
+                    self.failed(&failure);
+                    break;
+                }
+            }
+        }
+        self.lose(self.waiting.len() as u64);
+        self.waiting.clear();
+        let lost = self.counts.lost.load(Ordering::Relaxed);
+        if lost > 0 {
+            report::line(&format!(
+                "Pyroscope at {}: {lost} profiles were lost",
+                self.address
+            ));
+        }
+    }
+}
+
+impl Pusher {
+    fn lose(&self, profiles: u64) {
+        self.counts.lost.fetch_add(profiles, Ordering::Relaxed);
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        if !std::mem::replace(&mut self.has_reported, true) {
+            report::line(&format!(
+                "Pyroscope at {}: {}; it is tried again, and profiles that are lost are counted",
+                self.address, failure.why
+            ));
+        }
+        if !failure.is_passing {
+            self.waiting.pop_front();
+            self.lose(1);
+        }
+        let pause = failure
+            .retry_after
+            .map_or(self.pause, |asked| asked.clamp(self.pause, PAUSES.1));
+        self.retry_at = Some(Instant::now() + pause);
+        self.pause = (self.pause * 2).min(PAUSES.1);
+    }
+
+    fn push(&self, waiting: &Waiting) -> Result<(), Failure> {
+        let boundary = boundary(&waiting.profile);
+        let address = format!("{}&from={}&until={}", self.query, waiting.from_s, waiting.until_s);
+        let request = self.agent.post(address).config();
+        let request = request.timeout_global(Some(self.timeout)).build();
+        let kind = format!("multipart/form-data; boundary={boundary}");
+        let mut request = request.header("content-type", kind);
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let passing = |why: String| Failure {
+            why,
+            is_passing: true,
+            retry_after: None,
+        };
+        let answer = request.send(form(&boundary, &waiting.profile).as_slice());
+        let mut answer = answer.map_err(|error| passing(format!("a profile cannot be pushed: {error}")))?;
+        let status = answer.status();
+        let retry_after = answer.headers().get("retry-after");
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        // Read to its end, so that the connection can be used again.
+        let said = answer
+            .body_mut()
+            .with_config()
+            .limit(MOST_ANSWER)
+            .read_to_string();
+        if status.is_success() {
+            return Ok(());
+        }
+        let said = said.unwrap_or_default();
+        let said: String = said.trim().chars().take(200).collect();
+        let colon = if said.is_empty() { "" } else { ": " };
+        Err(Failure {
+            why: format!("the server answered {status}{colon}{said}"),
+            is_passing: status.is_server_error() || matches!(status.as_u16(), 408 | 429),
+            retry_after: retry_after.map(Duration::from_secs),
+        })
+    }
+}
+
+/// Makes the body of a push.
+fn form(boundary: &str, profile: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(profile.len() + 1_024);
+    let mut put = |name: &str, file: &str, kind: &str, content: &[u8]| {
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\nContent-Type: {kind}\r\n\r\n"
+        );
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    };
+    put("profile", "profile.pprof", "application/octet-stream", profile);
+    put(
+        "sample_type_config",
+        "sample_type_config.json",
+        "application/json",
+        type_config().as_bytes(),
+    );
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    body
+}
+
+/// Says of each value what its unit is, and that those of many profiles are added up, of what is in
+/// use that their mean is taken.
+fn type_config() -> String {
+    let of_spans = SPAN_TYPES.map(|of| (of, "sum"));
+    let of_tasks = TASK_TYPES.map(|of| (of, "sum"));
+    let of_heaps = HEAP_TYPES.map(|of| (of, "average"));
+    let entry = |(of, aggregation): (SampleType, &str)| {
+        // In Pyroscope's words, lengths that are no samples are those of locks.
+        let units = match &*of.unit {
+            "nanoseconds" => "lock_nanoseconds",
+            "count" => "objects",
+            unit => unit,
+        };
+        format!(
+            "\"{0}\":{{\"units\":\"{units}\",\"display-name\":\"{0}\",\"aggregation\":\"{aggregation}\",\"cumulative\":false,\"sampled\":false}}",
+            of.name
+        )
+    };
+    let entries: Vec<String> = of_spans
+        .into_iter()
+        .chain(of_tasks)
+        .chain(of_heaps)
+        .map(entry)
+        .collect();
+    format!("{{{}}}", entries.join(","))
+}
+
+/// Returns a line that is not in `content`.
+fn boundary(content: &[u8]) -> String {
+    let mut number = content.len();
+    loop {
+        let boundary = format!("vor-profile-{number:016x}");
+        if !content
+            .windows(boundary.len())
+            .any(|part| part == boundary.as_bytes())
+        {
+            return boundary;
+        }
+        number += 1;
+    }
+}
+
+/// Returns the name of a series: the application, and its labels in braces. What would end a name
+/// or a value early becomes `_`.
+fn series(application: &str, labels: &[(String, String)]) -> String {
+    let plain = |text: &str| {
+        let plain = |c: char| {
+            if "{}=,".contains(c) || c.is_control() {
+                '_'
+            } else {
+                c
+            }
+        };
+        text.trim().chars().map(plain).collect::<String>()
+    };
+    let labels: Vec<String> = labels
+        .iter()
+        .map(|(name, value)| {
+            let allowed = |c: char| {
+                if c.is_ascii_alphanumeric() || c == '_' || c == '.' {
+                    c
+                } else {
+                    '_'
+                }
+            };
+            let name: String = name.trim().chars().map(allowed).collect();
+            format!("{name}={}", plain(value))
+        })
+        .collect();
+    format!("{}{{{}}}", plain(application), labels.join(","))
+}
+
+/// Encodes a value of a query.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Encodes as RFC 4648 says, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0_u32, |bits, at| {
+            bits << 8 | u32::from(*three.get(at).unwrap_or(&0))
+        });
+        for digit in 0..4 {
+            if digit <= three.len() {
+                out.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize]));
+            } else {
+                out.push('=');
+            }
+        }
+    }
+    out
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_encoded_as_the_standards_say() {
+        // The examples of RFC 4648.
+        for (plain, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+        assert_eq!(percent_encoded("a b{ä=~1}"), "a%20b%7B%C3%A4%3D~1%7D");
+    }
+
+    #[test]
+    fn no_name_or_value_ends_a_series_early() {
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(series("shop", &[]), "shop{}");
+        let labels = [label("en v", "a,b={c}"), label("host", "größe 1")];
+        assert_eq!(
+            series("my {shop}", &labels),
+            "my _shop_{en_v=a_b__c_,host=größe 1}"
+        );
+    }
+
+    #[test]
+    fn a_boundary_is_not_in_what_it_bounds() {
+        let content = b"vor-profile-0000000000000020 vor-".to_vec();
+        assert_eq!(content.len(), 0x21);
+        let mut content = content;
+        content.pop();
+        assert_eq!(boundary(&content), "vor-profile-0000000000000021");
+    }
+}

@@ -1,0 +1,225 @@
+//! Marker files that samply finds while it records this program.
+//!
+//! samply has the system tell it of every file that the program maps into its memory, and takes one
+//! called `marker-<pid>-<tid>.txt` for markers of the thread that mapped it: the number in the name
+//! is not looked at on Linux. So each thread maps its own file, when it records for the first time.
+//! A thread that had recorded before the sink was installed has its file mapped by the thread that
+//! writes it, and its markers appear there, except the thread that installs the sink. The mapping
+//! is let go at once, and the file need not have content yet: samply reads it when the program has
+//! ended.
+//!
+//! A number that the system gives to a second thread is the same file, and the markers of both are
+//! one thread's.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashSet;
+use vor_export::samply::SamplyExporter;
+
+use crate::catalog::{Catalog, ThreadId};
+use crate::clock;
+use crate::drain;
+use crate::hot::{hooks, record_state, thread};
+use crate::os::report;
+use crate::sinks::{Guard, Sink};
+use crate::sync::Ordering;
+use crate::sync::global::AtomicBool;
+
+/// Writes marker files for samply into a folder while its guard is held; recording is switched on
+/// where it is not. Only on Linux.
+///
+/// To be installed before other threads record, in a program that `samply record` runs. A folder
+/// that cannot be made is reported on stderr in one line, and the program runs on.
+///
+/// # Examples
+///
+/// ```no_run
+/// # mod vor { pub use vor_recorder::sink::{Sink, samply::SamplySink}; }
+/// use vor::Sink as _;
+///
+/// let markers = vor::SamplySink { folder: "/tmp".into() }.install();
+/// // … what is to be seen beside samply's samples …
+/// drop(markers);
+/// ```
+#[derive(Clone, Debug)]
+pub struct SamplySink {
+    /// Where the files are written; those of an earlier run with the same numbers are replaced.
+    pub folder: PathBuf,
+}
+
+impl Sink for SamplySink {
+    fn install(self) -> Guard {
+        let refuse = |why: &str| {
+            report::line(&format!(
+                "{why}; no markers for samply are written into {}",
+                self.folder.display()
+            ));
+            Guard::new(())
+        };
+        if cfg!(feature = "off") {
+            return refuse("vor is compiled out, by its feature `off`");
+        }
+        let Some(clock) = clock::snapshot() else {
+            return refuse("samply takes marker files in a known clock only on Linux");
+        };
+        if let Err(error) = std::fs::create_dir_all(&self.folder) {
+            return refuse(&format!("cannot create the folder: {error}"));
+        }
+        let files = Arc::new(Files {
+            folder: self.folder,
+            pid: std::process::id(),
+            made: Mutex::default(),
+        });
+        *locked(&FILES) = Some(Arc::clone(&files));
+        IS_ON.store(true, Ordering::SeqCst);
+        if !record_state::is_on() {
+            drain::enable();
+        }
+        hooks::set_thread_begins(thread_began);
+        // This thread may have recorded already, and so does not come by of itself.
+        thread_began(thread::os_id());
+        let name = format!("the markers for samply in {}", files.folder.display());
+        let write = {
+            let files = Arc::clone(&files);
+            move |catalog: &Catalog, thread: ThreadId, lines: &[u8]| {
+                let tid = catalog.thread(thread).map_or(0, |thread| thread.os_id);
+                files.append(tid, lines)
+            }
+        };
+        let handle = drain::add_sink(name, SamplyExporter::new(clock, write));
+        Guard::new(Installed {
+            handle: Some(handle),
+            files,
+        })
+    }
+}
+
+/// The sink while it is on.
+struct Installed {
+    handle: Option<drain::SinkHandle>,
+    files: Arc<Files>,
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.handle = None;
+        // A later sink may have taken the place of this one.
+        let mut current = locked(&FILES);
+        if current
+            .as_ref()
+            .is_some_and(|files| Arc::ptr_eq(files, &self.files))
+        {
+            *current = None;
+            IS_ON.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The files of the sink that was installed last.
+static FILES: Mutex<Option<Arc<Files>>> = Mutex::new(None);
+/// Whether there are some: threads begin without a lock where there are none.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Maps the file of this thread, which is about to record for the first time.
+fn thread_began(tid: u64) {
+    if !IS_ON.load(Ordering::SeqCst) {
+        return;
+    }
+    let files = locked(&FILES).clone();
+    // The child of a fork has no sink.
+    if let Some(files) = files.filter(|files| files.pid == std::process::id()) {
+        // What goes wrong here goes wrong again for the sink, which says so.
+        let _ = files.declare(tid);
+    }
+}
+
+/// The files that were made.
+#[derive(Debug)]
+struct Files {
+    folder: PathBuf,
+    pid: u32,
+    /// The numbers of their threads.
+    made: Mutex<FxHashSet<u64>>,
+}
+
+impl Files {
+    fn path(&self, tid: u64) -> PathBuf {
+        self.folder.join(format!("marker-{}-{tid}.txt", self.pid))
+    }
+
+    /// Makes the file of a thread and lets samply know of it, once.
+    fn declare(&self, tid: u64) -> io::Result<()> {
+        let mut made = locked(&self.made);
+        if !made.contains(&tid) {
+            show(&self.path(tid))?;
+            made.insert(tid);
+        }
+        Ok(())
+    }
+
+    fn append(&self, tid: u64, lines: &[u8]) -> io::Result<()> {
+        self.declare(tid)?;
+        // Open for as long as it takes: there may be more threads than open files.
+        let mut file = OpenOptions::new().append(true).open(self.path(tid))?;
+        file.write_all(lines)
+    }
+}
+
+/// Makes an empty file and maps it, for which it must be open for reading too.
+fn show(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    system::map_once(&options.open(path)?)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    #![expect(unsafe_code, reason = "mappings are the C library's")]
+
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+
+    /// Maps a file into memory, where it may be executed if that is allowed, because some recorders
+    /// are told of such mappings only; then lets it go again.
+    pub(super) fn map_once(file: &File) -> io::Result<()> {
+        const BYTES: usize = 4096;
+        for protection in [libc::PROT_READ | libc::PROT_EXEC, libc::PROT_READ] {
+            // SAFETY: a new mapping at a place of the system's choice touches nothing that exists,
+            // and nobody reads it.
+            let place = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    BYTES,
+                    protection,
+                    libc::MAP_PRIVATE,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            if place != libc::MAP_FAILED {
+                // SAFETY: it is the mapping just made, to which no reference exists.
+                unsafe { libc::munmap(place, BYTES) };
+                return Ok(());
+            }
+        }
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    pub(super) fn map_once(_: &File) -> io::Result<()> {
+        Ok(())
+    }
+}

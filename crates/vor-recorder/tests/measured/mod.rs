@@ -1,0 +1,54 @@
+//! A sink that keeps spans with what they measured.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+
+use vor_recorder::Error;
+use vor_recorder::batch::{ArgValue, SpanBatch};
+use vor_recorder::catalog::SiteInfo;
+use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::measure::Measured;
+use vor_recorder::sink::{FrameSink, Interest};
+
+/// Keeps the spans that arrive.
+pub struct Kept(pub Arc<Mutex<Vec<Span>>>);
+
+/// A span that was recorded.
+pub struct Span {
+    pub site: SiteInfo,
+    pub args: Vec<ArgValue>,
+    pub duration_ns: u64,
+}
+
+impl FrameSink for Kept {
+    fn interest(&self) -> Interest {
+        Interest::BATCHES
+    }
+
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        for thread in &batch.threads {
+            for (i, &site) in thread.sites.iter().enumerate() {
+                let args = thread.args.iter().find(|args| args.span as usize == i);
+                let (start, duration) = (thread.start_ticks[i], thread.duration_ticks[i]);
+                let ns = batch.catalog.unix_ns(start + duration) - batch.catalog.unix_ns(start);
+                self.0.lock().unwrap().push(Span {
+                    site: batch.catalog.site(site).unwrap().clone(),
+                    args: args.map_or_else(Vec::new, |args| args.values.clone()),
+                    duration_ns: ns as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Span {
+    pub fn measured(&self) -> Measured {
+        Measured::of(&self.site, &self.args)
+    }
+}
