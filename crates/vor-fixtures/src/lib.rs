@@ -7,7 +7,7 @@
 //! | [`views`] | a recording with everything that exporters must show |
 //! | [`mutation`] | damage to a capture |
 //! | [`any_input`] | what readers promise of any input; for fuzzing and its corpus |
-//! | [`wire`], [`pprof`](mod@pprof), [`parquet_rows`](mod@parquet_rows), [`json`] | readers of other programs' formats |
+//! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
 //! | [`server`] | a server on loopback that keeps what it is sent |
 //! | [`memory`], [`cpu_time`] | what a test has used up |
 //! | [`random`] | numbers that look random and are the same in every run |

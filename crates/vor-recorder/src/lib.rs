@@ -1,8 +1,10 @@
-//! The machinery of vor: from a scope in your code to a record in a ring, and from there to frames,
-//! captures and sinks.
+//! The recorder of vor: everything that runs inside the measured program.
 //!
-//! The modules stand in the order in which the data passes them. Programs use the facade crate
-//! `vor`; this crate is for sinks, viewers and bindings.
+//! A scope in your code becomes a record in a ring of its thread ([`scope`], [`thread`]). The
+//! worker drains the rings into batches and frames ([`drain`]), and hands them to every sink that
+//! is on ([`sink`]). A module imports only modules declared above it.
+//!
+//! Programs use the facade crate `vor`; this crate is for sinks, viewers and bindings.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -14,8 +16,9 @@ pub(crate) mod sync;
 mod os;
 pub mod clock;
 pub mod cpu;
-pub mod alloc;
+mod allocations;
 mod hot;
+mod heap;
 pub mod metrics;
 mod gpu;
 pub mod drain;
@@ -34,6 +37,12 @@ pub use os::system;
 pub use vor_capture::model::{batch, catalog, frame, measures as measure};
 pub use vor_capture::{Error, error, format};
 pub use vor_export as export;
+
+/// Allocations and the heap in use, as the global allocator counts them.
+pub mod alloc {
+    pub use crate::allocations::{AllocCounts, process_allocations, thread_allocations, untracked};
+    pub use crate::heap::*;
+}
 
 /// The sinks, by the name that users of vor know.
 pub mod sink {

@@ -147,7 +147,7 @@ impl Config {
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
     /// | `VOR_STATS=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`aggregate`](Self::aggregate) |
     /// | `VOR_CPU=1` | the processor time of every scope; with `split`, also how much of it was in the kernel |
-    /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::alloc::TrackingAllocator) |
+    /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::heap::TrackingAllocator) |
     /// | `VOR_HEAP_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
     /// | `VOR_WATCHDOG_MS=X` | tells what every thread is doing when a frame or a scope takes longer than X milliseconds |
     /// | `VOR_SIGNALS=0` | no handlers of signals; see [`signals`](Self::signals) |
@@ -396,7 +396,7 @@ impl Config {
     }
 
     /// Sets whether the allocations of every scope are measured, which needs a
-    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) in the program; where there is one,
+    /// [`TrackingAllocator`](crate::heap::TrackingAllocator) in the program; where there is one,
     /// they are unless this says otherwise. Once on, it stays on until the process ends.
     #[must_use]
     pub fn allocations(mut self, allocations: bool) -> Self {
@@ -489,7 +489,7 @@ impl Config {
     /// Has a snapshot of the heap taken at every `interval`, of 10 ms at least, at the start and at
     /// the end, for the capture and for [other sinks](FrameSink::accept_heap): what a leak is found
     /// by after hours, with `vor heap run.vor`. It needs a
-    /// [`TrackingAllocator`](crate::alloc::TrackingAllocator) that is `sampled` or `exact`; where
+    /// [`TrackingAllocator`](crate::heap::TrackingAllocator) that is `sampled` or `exact`; where
     /// there is none, a line on stderr says so.
     ///
     /// A snapshot has a row per stack of scopes that has something in use, some 10 to 50 bytes each

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use crate::clock;
 use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU64};
-use crate::{alloc, clock};
 
 /// Nanoseconds from one snapshot to the next; 0 means that nobody asked. Written by `start`, read
 /// by the worker, relaxed.
@@ -37,18 +37,18 @@ pub(super) struct Timer {
 
 impl Timer {
     /// Takes a snapshot where one is due, or, with `anyhow`, wherever they are asked for.
-    pub(super) fn snapshot(&mut self, now_ticks: u64, anyhow: bool) -> Option<alloc::HeapSnapshot> {
+    pub(super) fn snapshot(&mut self, now_ticks: u64, anyhow: bool) -> Option<crate::heap::HeapSnapshot> {
         let interval_ns = INTERVAL_NS.load(Ordering::Relaxed);
         if interval_ns == 0 || (now_ticks < self.next_ticks && !anyhow) {
             return None;
         }
-        if !alloc::keeps_heap() {
+        if !crate::heap::keeps_heap() {
             INTERVAL_NS.store(0, Ordering::Relaxed);
             report_none();
             return None;
         }
         self.next_ticks = now_ticks.saturating_add(clock::approximate_ticks(interval_ns));
-        Some(alloc::heap_snapshot())
+        Some(crate::heap::heap_snapshot())
     }
 }
 

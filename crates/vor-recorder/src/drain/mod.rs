@@ -53,7 +53,7 @@ use crate::os::signals;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
-use crate::{alloc, clock, cpu};
+use crate::{allocations, clock, cpu};
 
 /// Marks that the worker takes before it lets others have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
@@ -232,7 +232,7 @@ pub(crate) fn start(config: Config) {
         }
         nvtx::attach();
         measure_cpu(config.measures);
-        if alloc::is_installed() && config.allocations != Some(false) {
+        if allocations::is_installed() && config.allocations != Some(false) {
             record_state::measure(Measures::ALLOC);
         }
         record_state::set(true);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use vor_capture::sink::{FrameSink, Interest};
 
 use crate::Error;
-use crate::alloc::HeapSnapshot;
 use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use crate::catalog::Catalog;
 use crate::frame::FrameSnapshot;
+use crate::heap::HeapSnapshot;
 use crate::os::report;
 
 /// All sinks, in the order in which they were added. A sink that fails or panics is reported once,

@@ -17,11 +17,11 @@ mod locks {
     use super::super::{FRAME_SETS, MARKS, worker};
     use crate::hot::{callsite, thread};
     use crate::os::detach::is_open;
-    use crate::{alloc, gpu, metrics};
+    use crate::{gpu, metrics};
 
     /// Say whether nobody holds them. The allocator's first: the others may allocate.
     pub(super) const ARE_OPEN: [fn() -> bool; 8] = [
-        alloc::is_open,
+        crate::heap::is_open,
         || is_open(&MARKS),
         || is_open(&FRAME_SETS),
         worker::is_open,
@@ -65,7 +65,7 @@ mod ends {
 #[cfg(windows)]
 mod ends {
     use super::super::{ENGINE, SETTINGS};
-    use crate::alloc;
+    use crate::allocations;
     use crate::hot::thread;
     use crate::os::detach::is_open;
 
@@ -79,7 +79,7 @@ mod ends {
     /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of
     /// its thread-locals run.
     pub(in super::super) fn end_without_a_word() {
-        alloc::stay_inside();
+        allocations::stay_inside();
         thread::stay_behind();
     }
 }

@@ -4,7 +4,7 @@ use crate::catalog::MetricColumn;
 use crate::frame::MetricValue;
 use crate::metrics::Taken;
 use crate::os::system::{self, ProcessSample, ProcessSampler, SystemSample};
-use crate::{alloc, clock};
+use crate::{allocations, clock};
 
 /// Makes the system values of each frame. Owned by the worker.
 ///
@@ -37,7 +37,7 @@ impl FrameSampler {
             last,
             latest: latest(&last),
             sampled_at_ticks: clock::ticks(),
-            counts_allocations: alloc::is_installed(),
+            counts_allocations: allocations::is_installed(),
         }
     }
 

@@ -11,7 +11,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::metrics;
-use crate::alloc;
+use crate::allocations;
 use crate::hot::thread::{BLOCK_COUNTERS, CounterBlock, ThreadState};
 use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
@@ -155,7 +155,7 @@ impl Counter {
 /// Gives a thread numbers of its own.
 fn give_block(state: &ThreadState) {
     if state.counts().is_none() {
-        alloc::untracked(|| state.set_counts(CounterBlock::take()));
+        allocations::untracked(|| state.set_counts(CounterBlock::take()));
     }
 }
 

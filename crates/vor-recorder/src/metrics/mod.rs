@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::alloc::{self, Counts};
+use crate::allocations::{self, Counts};
 use crate::catalog::{Column, MetricColumn};
 use crate::format::MAX_FRAME_SETS;
 use crate::hot::{record_state, thread};
@@ -138,10 +138,10 @@ impl Metrics {
     /// Takes what the process has allocated since the last time; all 0 where its allocator is not
     /// tracked.
     fn take_allocations(&mut self) -> Counts {
-        if !alloc::is_installed() {
+        if !allocations::is_installed() {
             return Counts::NONE;
         }
-        let now = alloc::process_allocations();
+        let now = allocations::process_allocations();
         now.since(std::mem::replace(&mut self.allocations, now))
     }
 

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::alloc::HeapSnapshot;
 use crate::batch::SpanBatch;
 use crate::catalog::{Catalog, SiteId, ThreadId};
 use crate::clock;
@@ -26,6 +25,7 @@ use crate::clock;
 use crate::drain::crash;
 use crate::format::{Encoder, Header, RecordRef};
 use crate::frame::FrameSnapshot;
+use crate::heap::HeapSnapshot;
 use crate::hot::{callsite, thread};
 use crate::os::file::OutputFile;
 use crate::os::report;

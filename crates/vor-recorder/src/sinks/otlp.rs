@@ -24,7 +24,7 @@ use ureq::http::Uri;
 use vor_export::arg_name;
 
 use crate::Error;
-use crate::alloc;
+use crate::allocations;
 use crate::batch::ArgValue;
 use crate::drain::{self, SinkHandle};
 use crate::frame::{FrameSnapshot, ThreadTree};
@@ -241,7 +241,7 @@ impl OtlpSink {
             let address = base.clone();
             let builder = std::thread::Builder::new().name("vor-otlp".to_owned());
             let run = move || {
-                alloc::stay_untracked();
+                allocations::stay_untracked();
                 send(&spans, &waiting, &counts, &address);
             };
             builder.spawn(run).map_err(|error| failed(&error))?

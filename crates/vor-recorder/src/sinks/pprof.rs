@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
 /// on stderr in one line, once, and the program runs on.
 ///
-/// Where a [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, each
+/// Where a [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the heap in use, each
 /// interval also leaves what was in use at its end, as `run.heap.0.pb.gz` and so on: a leak is what
 /// `go tool pprof -base run.heap.0.pb.gz run.heap.59.pb.gz` shows.
 ///

@@ -27,7 +27,7 @@ use crate::hot::thread::{OpenScope, OpenThread, Used};
 use crate::hot::{record_state, thread};
 use crate::os::report;
 use crate::sinks::{FrameSink, Interest};
-use crate::{alloc, clock};
+use crate::{allocations, clock};
 
 /// Shortest interval: a shorter one would measure mostly itself.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -238,7 +238,7 @@ impl Shared {
         }
         let _ended = Ended(self);
         // What is measured is the program, and not this.
-        alloc::stay_untracked();
+        allocations::stay_untracked();
         let mut from_unix_ns = unix_ns();
         let mut next = Instant::now() + interval;
         loop {
@@ -248,7 +248,7 @@ impl Shared {
                 let spans = self.take(state.is_drained);
                 let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
                 let until_unix_ns = unix_ns().max(from_unix_ns);
-                let heap = alloc::keeps_heap().then(|| self.take_heap());
+                let heap = crate::heap::keeps_heap().then(|| self.take_heap());
                 let profiles = [(Kind::Spans, spans), (Kind::Heap, heap)];
                 for (kind, profile) in profiles {
                     let Some(mut profile) = profile.filter(|profile| !profile.is_empty()) else {
@@ -306,7 +306,7 @@ impl Shared {
 
     /// Takes what is in use now.
     fn take_heap(&self) -> ProfileBuilder {
-        let mut profile = snapshot_profile(&alloc::heap_snapshot());
+        let mut profile = snapshot_profile(&crate::heap::heap_snapshot());
         profile.set_program(self.profile.lock().program());
         profile
     }

@@ -75,7 +75,7 @@ impl std::fmt::Debug for Auth {
 /// The program never waits for the server. An address that cannot be used is reported on stderr in
 /// one line; so is the first push that fails, and at the end how many profiles were lost. What is
 /// in a profile, [`export::pprof`](crate::export::pprof) says; where a
-/// [`TrackingAllocator`](crate::alloc::TrackingAllocator) keeps the heap in use, that is pushed as
+/// [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the heap in use, that is pushed as
 /// well. A scope that is open for several intervals has in each what it took there, how its
 /// processor time divides between program and kernel in the one in which it ends.
 ///

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 
 use super::slow::{MEASURED, Opened, Record};
 use super::{begin_record, publish};
-use crate::alloc::AllocCounts;
+use crate::allocations::AllocCounts;
 use crate::clock::Halves;
 use crate::hot::args::MAX_MEASURED_WORDS;
 use crate::hot::callsite::{CallSite, Kinds};
@@ -25,7 +25,7 @@ use crate::hot::thread::{self, ThreadState};
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU8, AtomicU64, fence};
-use crate::{alloc, clock, cpu};
+use crate::{allocations, clock, cpu};
 
 /// What the thread had used up when a scope opened. Each number for itself: a processor gives back
 /// at once what it has just stored only if it is asked for in the same pieces, and a structure is
@@ -154,7 +154,7 @@ impl Note {
     fn set_others(&self, measures: Measures) {
         self.measures.store(measures.bits(), Ordering::Relaxed);
         if measures.has(Measures::ALLOC) {
-            let now = alloc::thread_allocations();
+            let now = allocations::thread_allocations();
             self.alloc_objects.set(now.alloc_objects);
             self.alloc_bytes.set(now.alloc_bytes);
             self.free_objects.set(now.free_objects);
@@ -178,14 +178,14 @@ impl Note {
     /// without bytes.
     #[inline(always)]
     fn has_same_bytes(&self) -> bool {
-        let now = alloc::thread_allocations();
+        let now = allocations::thread_allocations();
         now.alloc_bytes == self.alloc_bytes.get() && now.free_bytes == self.free_bytes.get()
     }
 
     /// Returns what the thread has allocated since.
     #[inline(always)]
     fn allocated(&self) -> AllocCounts {
-        let now = alloc::thread_allocations();
+        let now = allocations::thread_allocations();
         AllocCounts {
             alloc_objects: now.alloc_objects.wrapping_sub(self.alloc_objects.get()),
             alloc_bytes: now.alloc_bytes.wrapping_sub(self.alloc_bytes.get()),
@@ -358,7 +358,7 @@ fn note_deep(at: usize, start_ticks: u64, measures: Measures) {
     let _ = DEEP_NOTES.try_with(|notes| {
         if let Ok(mut notes) = notes.try_borrow_mut() {
             if at >= notes.len() {
-                alloc::untracked(|| notes.resize_with(at + 1, Note::new));
+                allocations::untracked(|| notes.resize_with(at + 1, Note::new));
             }
             notes[at].set(start_ticks, measures);
         }

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::state::MAX_OPEN;
 use super::{Absent, ThreadState, count_drop, threads, while_busy};
-use crate::alloc;
+use crate::allocations;
 use crate::catalog::ThreadId;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
@@ -458,13 +458,13 @@ impl ThreadState {
 /// Begins the level of a scope that opens at `depth`, and makes what is missing for it. `state` is
 /// this thread's own, and no handler records meanwhile.
 pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
-    alloc::untracked(|| state.counted_or_new().begin_anywhere(depth, site, start_ticks));
+    allocations::untracked(|| state.counted_or_new().begin_anywhere(depth, site, start_ticks));
 }
 
 /// Counts a scope that has ended on this thread, and takes it from the open ones. `state` is as for
 /// [`begin_counting`].
 pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64, ticks: u64) {
-    alloc::untracked(|| {
+    allocations::untracked(|| {
         let table = state.counted_or_new();
         let depth = ThreadState::depth_of(place);
         let (inside_ticks, is_last) = table.end_anywhere(state, depth, start_ticks, ticks);

@@ -24,7 +24,7 @@ mod used;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::alloc;
+use crate::allocations;
 use crate::catalog::{Catalog, ThreadInfo};
 use crate::hot::hooks;
 use crate::hot::nvtx;
@@ -319,14 +319,14 @@ pub(crate) fn while_busy<R>(inside: impl FnOnce() -> R) -> R {
         false => Absent::Busy,
     };
     let _busy = Replaced::by(stand_in.stand_in());
-    alloc::untracked(inside)
+    allocations::untracked(inside)
 }
 
 /// As [`while_busy`], but what is opened meanwhile is not counted either.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn while_silent<R>(inside: impl FnOnce() -> R) -> R {
     let _silent = Replaced::by(Absent::Silent.stand_in());
-    alloc::untracked(inside)
+    allocations::untracked(inside)
 }
 
 /// Runs `inside` on a thread of vor's own as if it were one of the program's: what it records goes
@@ -350,7 +350,7 @@ pub(crate) fn while_recording<R>(inside: impl FnOnce() -> R) -> R {
 /// threads.
 pub(crate) fn stay_busy() {
     replace_pointer(Absent::Silent.stand_in());
-    alloc::stay_untracked();
+    allocations::stay_untracked();
 }
 
 /// Returns whether this thread is inside vor.

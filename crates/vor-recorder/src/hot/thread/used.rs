@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::state::ThreadState;
-use crate::alloc::{self, AllocCounts};
+use crate::allocations::{self, AllocCounts};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 use crate::catalog::ThreadId;
 use crate::catalog::ThreadInfo;
@@ -24,7 +24,7 @@ use crate::sync::global::AtomicPtr;
 pub(super) struct Ways {
     notes: AtomicPtr<Notes>,
     cpu: AtomicPtr<cpu::Account>,
-    allocated: AtomicPtr<alloc::Counters>,
+    allocated: AtomicPtr<allocations::Counters>,
 }
 
 impl Ways {
@@ -41,7 +41,7 @@ impl Ways {
         self.notes.store(own_notes().cast_mut(), Ordering::Relaxed);
         self.cpu.store(cpu::own_account().cast_mut(), Ordering::Relaxed);
         self.allocated
-            .store(alloc::own_counters().cast_mut(), Ordering::Relaxed);
+            .store(allocations::own_counters().cast_mut(), Ordering::Relaxed);
     }
 
     /// Leads nowhere any more. To be called with the lock, before the thread's thread-locals go.
@@ -94,7 +94,7 @@ impl Used {
         let os_id = infos.get(state.id().0 as usize).map_or(0, |info| info.os_id);
         Self {
             off_cpu_ticks: follow(&state.ways.cpu).and_then(|shown| shown.off_cpu_ticks(os_id)),
-            allocated: follow(&state.ways.allocated).map_or(AllocCounts::NONE, alloc::Counters::read),
+            allocated: follow(&state.ways.allocated).map_or(AllocCounts::NONE, allocations::Counters::read),
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::local::{self, live_by_stack};
 use super::sampled::{self, Sample};
-use super::{EXACT, HEAP, stacks};
+use super::stacks;
+use crate::allocations::local::{self, live_by_stack};
+use crate::allocations::{EXACT, HEAP};
 use crate::clock;
 use crate::hot::{callsite, thread};
 use crate::sync::Ordering;

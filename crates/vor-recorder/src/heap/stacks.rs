@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::exact::MAX_STACKS;
-use super::lock::Lock;
+use crate::allocations::live::MAX_STACKS;
+use crate::allocations::lock::Lock;
 use crate::catalog::SiteId;
 
 struct Stacks {
@@ -27,17 +27,17 @@ static STACKS: Lock<Stacks> = Lock::new(Stacks {
 /// there are too many stacks, or no memory, it is `parent`: what is allocated there is the outer
 /// scope's.
 pub(super) fn child(parent: u32, site: u32) -> u32 {
-    STACKS.with(|stacks| stacks.child(parent, site))
+    stacks().with(|stacks| stacks.child(parent, site))
 }
 
 /// Returns the number of the stack of these sites, outermost first.
 pub(super) fn of(sites: impl Iterator<Item = u32>) -> u32 {
-    STACKS.with(|stacks| sites.fold(0, |parent, site| stacks.child(parent, site)))
+    stacks().with(|stacks| sites.fold(0, |parent, site| stacks.child(parent, site)))
 }
 
 /// Returns the sites of each of these stacks, outermost first.
 pub(super) fn sites(numbers: impl Iterator<Item = u32>) -> Vec<Vec<SiteId>> {
-    STACKS.with(|stacks| numbers.map(|number| stacks.sites(number)).collect())
+    stacks().with(|stacks| numbers.map(|number| stacks.sites(number)).collect())
 }
 
 impl Stacks {
@@ -66,6 +66,12 @@ impl Stacks {
         sites.reverse();
         sites
     }
+}
+
+/// Returns the tree. A fork finds its lock open.
+fn stacks() -> &'static Lock<Stacks> {
+    super::hold_locks_across_forks();
+    &STACKS
 }
 
 #[cfg(unix)]

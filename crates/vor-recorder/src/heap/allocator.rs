@@ -3,7 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 
-use super::{EXACT, exact, local, sampled};
+use super::{exact, sampled};
+use crate::allocations::{EXACT, local};
 
 /// Default mean distance of two samples of the heap, in bytes allocated.
 pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;

@@ -17,9 +17,10 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::local::Local;
-use super::lock::Lock;
-use super::{HEAP, stacks};
+use super::stacks;
+use crate::allocations::HEAP;
+use crate::allocations::local::Local;
+use crate::allocations::lock::Lock;
 use crate::clock;
 use crate::hot::thread;
 use crate::sync::Ordering;
@@ -55,6 +56,7 @@ fn slot(address: usize) -> &'static AtomicU8 {
 }
 
 fn shard(address: usize) -> &'static Lock<HashMap<usize, Sample, FxBuildHasher>> {
+    super::hold_locks_across_forks();
     let hash = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     &SHARD[(hash >> 58) as usize % SHARDS]
 }
@@ -164,6 +166,7 @@ pub(super) fn put_back(object: *mut u8, sample: Option<Sample>) {
 
 /// Calls `each` with every object that has a sample and is alive.
 pub(super) fn for_each(mut each: impl FnMut(Sample)) {
+    super::hold_locks_across_forks();
     for shard in &SHARD {
         shard.with(|samples| samples.values().copied().for_each(&mut each));
     }

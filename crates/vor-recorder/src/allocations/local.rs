@@ -12,8 +12,10 @@
 //! ```
 
 use std::cell::Cell;
+#[cfg(unix)]
+use std::sync::OnceLock;
 
-use super::exact::{self, Live, LiveTable, StackCache};
+use super::live::{Live, LiveTable, MAX_STACKS, StackCache};
 use super::lock::Lock;
 use super::{EXACT, HEAP};
 use crate::sync::Ordering;
@@ -103,7 +105,7 @@ static LATE: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Whether and how a thread counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// It has allocated nothing yet.
     New,
     /// It counts.
@@ -118,17 +120,17 @@ pub(super) enum State {
 
 /// The part of a thread's numbers that others read.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) counters: Counters,
-    pub(super) live: LiveTable,
+pub(crate) struct Shared {
+    pub(crate) counters: Counters,
+    pub(crate) live: LiveTable,
     /// Neighbours in the list. Written and read under its lock, relaxed.
     next: AtomicPtr<Shared>,
     previous: AtomicPtr<Shared>,
 }
 
 #[derive(Debug)]
-pub(super) struct Local {
-    pub(super) shared: Shared,
+pub(crate) struct Local {
+    pub(crate) shared: Shared,
     state: Cell<State>,
     /// Length of the thread's table of what is in use while it counts, 0 while it does not: for the
     /// exact heap one look says both, that it is to be counted and that there is a place for it.
@@ -139,10 +141,10 @@ pub(super) struct Local {
     #[cfg(unix)]
     before_fork: Cell<State>,
     /// The count of bytes at which the next sample is due, 0 before the first is drawn.
-    pub(super) sample_at: Cell<u64>,
+    pub(crate) sample_at: Cell<u64>,
     /// State of the generator of samples.
-    pub(super) random: Cell<u64>,
-    pub(super) stack: StackCache,
+    pub(crate) random: Cell<u64>,
+    pub(crate) stack: StackCache,
 }
 
 thread_local! {
@@ -236,7 +238,7 @@ pub fn process_allocations() -> AllocCounts {
     reason = "a closure that does the work would not always be inlined"
 )]
 #[inline(always)]
-pub(super) fn own<'a>() -> &'a Local {
+pub(crate) fn own<'a>() -> &'a Local {
     let local = LOCAL.with(std::ptr::from_ref);
     // SAFETY: the thread-local has no destructor, so it is there as long as its thread, and `Local`
     // is not `Sync`, so that no other thread gets the reference.
@@ -244,7 +246,7 @@ pub(super) fn own<'a>() -> &'a Local {
 }
 
 /// Runs `work`, in which this thread counts nothing and takes no lock of this module.
-pub(super) fn inside<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
     in_state(State::Inside, work)
 }
 
@@ -273,7 +275,7 @@ pub(crate) fn stay_untracked() {
 
 /// Returns whether nobody holds a lock of this module: for the end of a process.
 #[cfg(any(unix, windows))]
-pub(super) fn is_open() -> bool {
+pub(crate) fn is_open() -> bool {
     THREADS.is_open()
 }
 
@@ -328,13 +330,13 @@ impl Local {
 
     /// Returns how many stacks have a place in the thread's table; 0 while it does not count.
     #[inline(always)]
-    pub(super) fn counted_stacks(&self) -> u32 {
+    pub(crate) fn counted_stacks(&self) -> u32 {
         self.counted_stacks.get()
     }
 
     /// Counts an allocation, unless it is not to be, and says which.
     #[inline(always)]
-    pub(super) fn allocated(&self, bytes: usize) -> bool {
+    pub(crate) fn allocated(&self, bytes: usize) -> bool {
         if self.state.get() != State::Ready {
             return self.allocated_slowly(bytes);
         }
@@ -344,7 +346,7 @@ impl Local {
 
     /// Counts a free, unless it is not to be.
     #[inline(always)]
-    pub(super) fn freed(&self, bytes: usize) {
+    pub(crate) fn freed(&self, bytes: usize) {
         if self.state.get() != State::Ready {
             return self.freed_slowly(bytes);
         }
@@ -352,20 +354,20 @@ impl Local {
     }
 
     #[inline(always)]
-    pub(super) fn count_alloc(&self, bytes: usize) {
+    pub(crate) fn count_alloc(&self, bytes: usize) {
         self.shared.counters.alloc_objects.add(1);
         self.shared.counters.alloc_bytes.add(bytes as u64);
     }
 
     #[inline(always)]
-    pub(super) fn count_free(&self, bytes: usize) {
+    pub(crate) fn count_free(&self, bytes: usize) {
         self.shared.counters.free_objects.add(1);
         self.shared.counters.free_bytes.add(bytes as u64);
     }
 
     /// Returns the bytes allocated on this thread.
     #[inline(always)]
-    pub(super) fn alloc_bytes(&self) -> u64 {
+    pub(crate) fn alloc_bytes(&self) -> u64 {
         self.shared.counters.alloc_bytes.read()
     }
 
@@ -405,7 +407,7 @@ impl Local {
     }
 
     /// Returns whether this thread is inside this module, where nothing is taken out of its tables.
-    pub(super) fn is_inside(&self) -> bool {
+    pub(crate) fn is_inside(&self) -> bool {
         self.state.get() == State::Inside
     }
 
@@ -455,7 +457,7 @@ impl Local {
     /// Adds to what is in use of a stack where the thread's table has no room yet; wraps around.
     #[cold]
     #[inline(never)]
-    pub(super) fn add_live_slowly(&self, stack: u32, objects: u64, bytes: u64) {
+    pub(crate) fn add_live_slowly(&self, stack: u32, objects: u64, bytes: u64) {
         if self.is_inside() {
             return;
         }
@@ -514,7 +516,7 @@ impl Threads {
         let index = stack as usize;
         if index >= self.live.len() {
             let more = index + 1 - self.live.len();
-            if index >= exact::MAX_STACKS || self.live.try_reserve(more).is_err() {
+            if index >= MAX_STACKS || self.live.try_reserve(more).is_err() {
                 return;
             }
             self.live.resize_with(index + 1, Live::default);
@@ -526,7 +528,7 @@ impl Threads {
 /// Returns what is in use by stack, as the threads' tables say: objects and bytes. A free that one
 /// table has and the allocation that another has not yet makes a number less than 0, which is taken
 /// as 0.
-pub(super) fn live_by_stack() -> Vec<(u64, u64)> {
+pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     THREADS.with(|threads| {
         let mut sums: Vec<(u64, u64)> = threads.live.iter().map(Live::read).collect();
         for (stack, objects, bytes) in threads.list().flat_map(|thread| thread.live.read()) {
@@ -544,6 +546,28 @@ pub(super) fn live_by_stack() -> Vec<(u64, u64)> {
         });
         sums
     })
+}
+
+/// Locks that a fork must find open beside the one of this module.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct ForkLocks {
+    /// Takes them all. No thread takes one of them while it holds another, or that of this module.
+    pub(crate) take: fn(),
+    /// Gives them back, in the parent and in the child.
+    pub(crate) release: fn(),
+}
+
+/// Registered under the lock of the list of threads, before any of them is first taken.
+#[cfg(unix)]
+static OTHER_LOCKS: OnceLock<ForkLocks> = OnceLock::new();
+
+/// Has these locks held across forks too; only the first call has an effect.
+#[cfg(unix)]
+pub(crate) fn hold_across_forks(locks: ForkLocks) {
+    if OTHER_LOCKS.get().is_none() {
+        THREADS.with(|_| OTHER_LOCKS.get_or_init(|| locks));
+    }
 }
 
 /// Notes that the program's allocator is tracked, and sees to it that a fork finds this module's
@@ -564,11 +588,10 @@ mod fork {
     //! The handlers are there before the first thread that vor starts or the program can fork from,
     //! so they run closest to the fork: no other handler allocates while the locks are held.
 
-    use super::{State, THREADS, neighbour, own};
-    use crate::alloc::{sampled, stacks};
+    use super::{OTHER_LOCKS, State, THREADS, neighbour, own};
     use crate::sync::Ordering;
 
-    pub(super) fn install() {
+    pub(crate) fn install() {
         // SAFETY: the three functions have the C signature, do not unwind, and live as long as the
         // program.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
@@ -581,15 +604,18 @@ mod fork {
         }
         // What another handler allocates while the locks are held must not come here for one.
         local.before_fork.set(local.set_state(State::Inside));
-        sampled::take_locks_for_fork();
-        stacks::take_lock_for_fork();
         THREADS.take_for_fork();
+        // Nobody can register others while this lock is held.
+        if let Some(locks) = OTHER_LOCKS.get() {
+            (locks.take)();
+        }
     }
 
     unsafe extern "C" fn in_parent() {
+        if let Some(locks) = OTHER_LOCKS.get() {
+            (locks.release)();
+        }
         THREADS.release_after_fork();
-        stacks::release_lock_after_fork();
-        sampled::release_locks_after_fork();
         own().set_state(own().before_fork.get());
     }
 

@@ -19,7 +19,7 @@ const YIELDS: u32 = 1024;
 const NAP: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
-pub(super) struct Lock<T> {
+pub(crate) struct Lock<T> {
     /// Set by who takes the lock (acquire), cleared by the same (release).
     held: AtomicBool,
     value: UnsafeCell<T>,
@@ -31,7 +31,7 @@ pub(super) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(super) const fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self {
             held: AtomicBool::new(false),
             value: UnsafeCell::new(value),
@@ -40,7 +40,7 @@ impl<T> Lock<T> {
 
     /// Runs `work` on the value. To be called neither from `work` nor by a thread that holds
     /// another of these locks.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         struct Release<'a>(&'a AtomicBool);
         impl Drop for Release<'_> {
             fn drop(&mut self) {
@@ -75,19 +75,19 @@ impl<T> Lock<T> {
 
     /// Returns whether nobody holds the lock.
     #[cfg(any(unix, windows))]
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.held.load(Ordering::Acquire)
     }
 
     /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork)
     /// gives it back, in the parent and in the child.
     #[cfg(unix)]
-    pub(super) fn take_for_fork(&self) {
+    pub(crate) fn take_for_fork(&self) {
         self.take();
     }
 
     #[cfg(unix)]
-    pub(super) fn release_after_fork(&self) {
+    pub(crate) fn release_after_fork(&self) {
         self.held.store(false, Ordering::Release);
     }
 }
