@@ -24,7 +24,7 @@ impl eframe::App for App {
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
-        eprintln!("replay: the path of a capture was expected, found no argument");
+        eprintln!("replay: name the capture: replay run.vor");
         return ExitCode::from(2);
     };
     let replay = match ReplayState::open(&path) {

@@ -43,13 +43,13 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let (folder, captures) = (arguments.next(), arguments.next());
     vor_examples::run(|out| {
-        let folder = folder.ok_or("a folder for the captures and the data set was expected, found none")?;
+        let folder = folder.ok_or("name a folder for the captures and the data set")?;
         let captures = match captures {
             None => CAPTURES,
             Some(text) => text
                 .to_str()
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| format!("a number of captures was expected, found {}", text.display()))?,
+                .ok_or_else(|| format!("{} is no number of captures", text.display()))?,
         };
         make(out, Path::new(&folder), captures)
     })
@@ -120,7 +120,7 @@ fn export(
             }
             Event::Frame(recovered) => data.accept_frame(&recovered.frame)?,
             Event::OpenScopes(_) | Event::Heap(_) => {}
-            Event::Loss(loss) => return Err(format!("a whole capture was expected, found {loss:?}").into()),
+            Event::Loss(loss) => return Err(format!("the capture is damaged: {loss:?}").into()),
         }
     }
     data.finish()?;

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Why a command ends before its work is done.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// One line that says what was expected and what was found; exit code 2.
+    /// One line that says what is wrong; exit code 2.
     Message(String),
     /// Whoever read the output has seen enough; no error.
     PipeClosed,

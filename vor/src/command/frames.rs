@@ -68,7 +68,7 @@ fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
     } else {
         known.join(", ")
     };
-    Err(source.failure(format!("a frame set called `{name}` was expected, found {known}")))
+    Err(source.failure(format!("no frame set is called `{name}`; there are {known}")))
 }
 
 fn all(args: &Args, source: &mut Source, set: u32, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -84,7 +84,7 @@ fn all(args: &Args, source: &mut Source, set: u32, out: &mut impl Write) -> Resu
         Ok(ControlFlow::Continue(()))
     })?;
     if listing.written == 0 {
-        return Err(source.failure("frames were expected, found none"));
+        return Err(source.failure("no frames"));
     }
     listing.end(out)?;
     source.warn_of(&walked.damage);

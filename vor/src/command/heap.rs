@@ -89,9 +89,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let mut reader = Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
     let refused = |what: String| Err(Failure::in_file(&args.path, what));
     if reader.version() == 2 {
-        return refused(
-            "snapshots of the heap were expected, found a capture of version 2, which has none".into(),
-        );
+        return refused("no heap snapshots: captures of version 2 have none".into());
     }
     let mut totals = Vec::new();
     let (mut earlier, mut later): (Option<Numbered>, Option<Numbered>) = (None, None);
@@ -132,18 +130,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         (Some(earlier), Some(later)) => (earlier, later),
         _ if totals.is_empty() => {
             return refused(
-                "snapshots of the heap were expected, found none; VOR_HEAP_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
+                "no heap snapshots; VOR_HEAP_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
                     .into(),
             );
         }
         _ => {
             let asked = args.to.map_or_else(
-                || format!("{} and a later one", args.from),
-                |to| format!("{} and a later {to}", args.from),
+                || format!("no snapshot later than {}", args.from),
+                |to| format!("no snapshots {} and, later, {to}", args.from),
             );
-            return refused(format!(
-                "the snapshots {asked} were expected, found {found}, from number 0 on"
-            ));
+            return refused(format!("{asked}; the capture has {found}, from number 0 on"));
         }
     };
     let changes = later.difference(&earlier);

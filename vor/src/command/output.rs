@@ -151,10 +151,7 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
     };
     if let Some(metadata) = &metadata {
         if metadata.is_dir() {
-            return Err(Failure::in_file(
-                path,
-                "a place for the output was expected, found a directory",
-            ));
+            return Err(Failure::in_file(path, "a directory; name a file for the output"));
         }
         if !metadata.is_file() {
             return OpenOptions::new()
@@ -207,7 +204,7 @@ fn expect_no_capture(path: &Path) -> Result<(), Failure> {
     {
         return Err(Failure::in_file(
             path,
-            "a place for the output was expected, found a capture, which is left as it is",
+            "captures are not overwritten; name another file for the output",
         ));
     }
     Ok(())

@@ -20,7 +20,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("a name was expected, which may hold * and ?, found nothing".into());
+            return Err("the name is empty; * matches any name".into());
         }
         Ok(Self {
             text: text.to_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn expect_matches<'a>(
             known.sort_unstable();
             known.dedup();
             return Err(failure(format!(
-                "a {thing} called `{pattern}` was expected, found {}",
+                "no {thing} is called `{pattern}`; there are {}",
                 listed(&known)
             )));
         }

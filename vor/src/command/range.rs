@@ -46,9 +46,9 @@ impl FromStr for FrameRange {
         };
         match parsed {
             Some((from, to)) if to.is_none_or(|to| from < to) => Ok(Self { from, to }),
-            Some(_) => Err(format!("a range that holds a frame was expected, found `{text}`")),
+            Some(_) => Err(format!("`{text}` holds no frame")),
             None => Err(format!(
-                "a range of frames such as 10..20 was expected, found `{text}`"
+                "`{text}` is no range of frames; write 10..20, 10.., ..20 or a number"
             )),
         }
     }

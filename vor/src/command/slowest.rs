@@ -18,9 +18,7 @@ const MOST_SLOWEST: usize = 100_000;
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=MOST_SLOWEST).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "a number from 1 to {MOST_SLOWEST} was expected, found `{text}`"
-        )),
+        _ => Err(format!("`{text}` is no number from 1 to {MOST_SLOWEST}")),
     }
 }
 
@@ -61,7 +59,7 @@ pub(crate) fn find(
         Ok(ControlFlow::Continue(()))
     })?;
     if kept.is_empty() {
-        return Err(source.failure("frames were expected, found none"));
+        return Err(source.failure("no frames"));
     }
     let ordered = kept.into_sorted_vec().into_iter();
     Ok(Slowest {

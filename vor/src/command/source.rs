@@ -92,7 +92,7 @@ impl Source {
     pub(crate) fn positions(&mut self, range: FrameRange) -> Result<std::ops::Range<u64>, Failure> {
         let count = self.capture.frame_count();
         if count == 0 {
-            return Err(self.failure("frames were expected, found none"));
+            return Err(self.failure("no frames"));
         }
         let first = self.index_at(0)?;
         let last = self.index_at(count - 1)?;
@@ -103,7 +103,7 @@ impl Source {
         };
         if from >= to {
             return Err(self.failure(format!(
-                "a range within frames {first}..{} was expected, found {range}",
+                "--frames {range}: the capture has frames {first}..{}",
                 last + 1
             )));
         }
@@ -114,7 +114,7 @@ impl Source {
     pub(crate) fn positions_of(&mut self, indices: &[u64]) -> Result<Vec<u64>, Failure> {
         let count = self.capture.frame_count();
         let Some(end) = count.checked_sub(1) else {
-            return Err(self.failure("frames were expected, found none"));
+            return Err(self.failure("no frames"));
         };
         let (first, last) = (self.index_at(0)?, self.index_at(end)?);
         let positions = indices
@@ -171,7 +171,7 @@ impl Source {
         }
         Err(match failure {
             Some(error) => self.failure(error),
-            None => self.failure("frames were expected, found none"),
+            None => self.failure("no frames"),
         })
     }
 
@@ -214,7 +214,7 @@ pub(crate) fn no_spans(frames: u64) -> String {
         frames => format!(" in {}", units::counted(frames, "frame")),
     };
     format!(
-        "spans were expected, found none{place}: the program opened no scope, \
-         or recorded metrics only (VOR_RECORD_FLAME=1 records spans too)"
+        "no spans{place}: the program opened no scope, or recorded metrics only \
+         (VOR_RECORD_FLAME=1 records spans too)"
     )
 }

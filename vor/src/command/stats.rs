@@ -97,7 +97,7 @@ impl FromStr for Correction {
         }
         text.parse()
             .map(Self::Ns)
-            .map_err(|_| format!("nanoseconds per scope or `auto` were expected, found `{text}`"))
+            .map_err(|_| format!("`{text}` is neither a number of nanoseconds nor `auto`"))
     }
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     }
     if gathered.lengths.count() == 0 {
         warn(&format!(
-            "{}: frames were expected, found none; these are all spans of the recording",
+            "{}: no frames; these are all spans of the recording",
             args.path.display()
         ));
     }
@@ -202,7 +202,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         rows.retain(|row| row.name.contains(text));
         if rows.is_empty() {
             return Err(source.failure(format!(
-                "a scope whose name contains `{text}` was expected, found {}",
+                "no scope's name contains `{text}`; there are {}",
                 listed(&known)
             )));
         }
@@ -315,15 +315,15 @@ fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
     known.sort_unstable();
     known.dedup();
     let known = listed(&known);
-    Err(source.failure(format!("a thread called `{name}` was expected, found {known}")))
+    Err(source.failure(format!("no thread is called `{name}`; there are {known}")))
 }
 
 /// Returns what to say of spans where there are none.
 fn nothing(args: &Args, gathered: &Gathered) -> String {
     match (gathered.lengths.count(), &args.thread) {
-        (0, _) => "frames were expected, found none".into(),
+        (0, _) => "no frames".into(),
         (frames, Some(thread)) => format!(
-            "spans of thread `{thread}` were expected, found none in {}",
+            "no spans of thread `{thread}` in {}",
             units::counted(frames, "frame")
         ),
         (frames, None) => no_spans(frames),
@@ -337,7 +337,7 @@ fn cost_ns(correction: Correction) -> Result<u64, Failure> {
             calibrate();
             match empty_span_ns() {
                 0 => Err(Failure::Message(
-                    "the cost of a scope was expected, found that it cannot be measured here".into(),
+                    "the cost of a scope cannot be measured on this machine; give it in ns".into(),
                 )),
                 ns => Ok(ns),
             }

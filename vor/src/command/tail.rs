@@ -54,8 +54,7 @@ pub(crate) struct Args {
 }
 
 fn whole_number(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| format!("a whole number was expected, found `{text}`"))
+    text.parse().map_err(|_| format!("`{text}` is no whole number"))
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -100,7 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 if args.once || follower.is_closed() {
                     return match printer.has_frames(out, &args.path)? {
                         true => Ok(Outcome::Fine),
-                        false => Err(Failure::in_file(&args.path, "frames were expected, found none")),
+                        false => Err(Failure::in_file(&args.path, "no frames")),
                     };
                 }
                 let length_now = std::fs::metadata(&args.path).map_or(0, |file| file.len());

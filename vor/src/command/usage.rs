@@ -1,5 +1,4 @@
-//! Mistakes in the arguments, in the words of all other errors: what was expected, and what was
-//! found.
+//! Mistakes in the arguments, in the words of all other errors.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -27,25 +26,25 @@ fn line(error: &clap::Error) -> String {
     let option = found(ContextKind::InvalidArg);
     match error.kind() {
         ErrorKind::InvalidSubcommand => format!(
-            "a command was expected ({}), found `{}`",
-            super::names().join(", "),
-            found(ContextKind::InvalidSubcommand)
+            "unknown command `{}`; there are {}",
+            found(ContextKind::InvalidSubcommand),
+            super::names().join(", ")
         ),
-        ErrorKind::MissingRequiredArgument => format!("{option} was expected, found nothing; see --help"),
+        ErrorKind::MissingRequiredArgument => format!("{option} is missing; see --help"),
         ErrorKind::UnknownArgument if option.starts_with('-') => {
-            format!("a known option was expected, found `{option}`; see --help")
+            format!("unknown option `{option}`; see --help")
         }
-        ErrorKind::UnknownArgument => format!("one FILE was expected, found also `{option}`"),
+        ErrorKind::UnknownArgument => format!("unexpected argument `{option}`; see --help"),
         ErrorKind::InvalidValue if found(ContextKind::InvalidValue).is_empty() => {
-            format!("a value for {option} was expected, found none")
+            format!("{option} needs a value")
         }
         ErrorKind::InvalidValue => format!(
-            "{option}: one of {} was expected, found `{}`",
-            found(ContextKind::ValidValue),
-            found(ContextKind::InvalidValue)
+            "{option}: unknown value `{}`; choose one of {}",
+            found(ContextKind::InvalidValue),
+            found(ContextKind::ValidValue)
         ),
         ErrorKind::ValueValidation => {
-            // The parser of a value says what it expected.
+            // The parser of a value says what is wrong with it.
             let reason = std::error::Error::source(error).map(ToString::to_string);
             format!("{option}: {}", reason.unwrap_or_default())
         }

@@ -284,7 +284,10 @@ fn an_export_does_not_overwrite_a_capture() {
     let recording = recording();
     let own = recording.path.to_str().unwrap();
     let refused = run("export", &recording.path, &["--to", "csv", "-o", own]);
-    assert!(refused.refusal().contains("left as it is"), "{refused:?}");
+    assert!(
+        refused.refusal().contains("captures are not overwritten"),
+        "{refused:?}"
+    );
     assert_eq!(std::fs::read(&recording.path).unwrap(), recording.bytes);
     let nowhere = vor()
         .args(["export", "--to", "csv", "-o", "/nonexistent/x.csv", own])

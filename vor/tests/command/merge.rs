@@ -343,7 +343,10 @@ fn one_capture_or_none_is_no_merge_and_a_capture_is_not_overwritten() {
     assert_eq!(run(&[&path]).code, 2);
     let before = std::fs::read(&path).unwrap();
     let refused = run(&[&path, &path]);
-    assert!(refused.refusal().contains("found a capture"), "{refused:?}");
+    assert!(
+        refused.refusal().contains("captures are not overwritten"),
+        "{refused:?}"
+    );
     let gone = folder.path().join("gone.vor");
     assert!(run(&[&path, &gone]).refusal().contains("gone.vor"));
     assert_eq!(std::fs::read(&path).unwrap(), before);

@@ -51,7 +51,10 @@ fn an_old_output_gives_way_to_a_whole_new_one() {
 fn a_directory_is_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let refused = export("csv", folder.path());
-    assert!(refused.refusal().contains("found a directory"), "{refused:?}");
+    assert!(
+        refused.refusal().contains("a directory; name a file"),
+        "{refused:?}"
+    );
     let nowhere = export("csv", &folder.path().join("none/x.csv"));
     assert!(
         nowhere.refusal().contains("none/x.csv: cannot be created"),

@@ -207,26 +207,17 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
     let cases: [(&[&str], &str); 7] = [
         (
             &["--name", "decoder"],
-            "a scope called `decoder` was expected, found `",
+            "no scope is called `decoder`; there are `",
         ),
-        (
-            &["--name", "decode", "--name", "x*"],
-            "a scope called `x*` was expected",
-        ),
-        (
-            &["--thread", "worker"],
-            "a thread called `worker` was expected, found",
-        ),
+        (&["--name", "decode", "--name", "x*"], "no scope is called `x*`"),
+        (&["--thread", "worker"], "no thread is called `worker`; there are"),
         (
             &["--name", "stall", "--thread", "worker-1"],
-            "spans of the chosen frames, threads, names and lengths were expected, found none",
+            "no spans of the chosen frames, threads, names and durations",
         ),
-        (&["--min-us", "1e9"], "lengths were expected, found none"),
-        (&["--min-us", "long"], "microseconds were expected, found `long`"),
-        (
-            &["--slowest", "0"],
-            "a number from 1 to 100000 was expected, found `0`",
-        ),
+        (&["--min-us", "1e9"], "names and durations"),
+        (&["--min-us", "long"], "`long` is no number of microseconds"),
+        (&["--slowest", "0"], "`0` is no number from 1 to 100000"),
     ];
     for (options, said) in cases {
         for format in ["chrome", "csv"] {

@@ -125,7 +125,7 @@ fn gather_once(
     })?;
     if stats.span_count() == 0 {
         let what = match count {
-            0 => "frames were expected, found none".into(),
+            0 => "no frames".into(),
             frames => no_spans(frames),
         };
         return Err(source.failure(what));

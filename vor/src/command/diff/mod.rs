@@ -108,7 +108,7 @@ enum Sort {
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
     let usable = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    usable.ok_or_else(|| format!("a percentage such as 5% was expected, found `{text}`"))
+    usable.ok_or_else(|| format!("`{text}` is no percentage; write one like 5%"))
 }
 
 /// A scope of either capture.
@@ -177,9 +177,7 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
     };
     let pairs = pair((&before.catalog, stats(&before)), (&after.catalog, stats(&after)));
     if pairs.is_empty() {
-        return Err(
-            after.failure("spans of the chosen names were expected in one of the captures, found none")
-        );
+        return Err(after.failure("neither capture has spans of the chosen names"));
     }
     let changes = changes(args.metric.measure(), &pairs, &before, &after);
     let rows = pairs.into_iter().zip(changes).map(|(pair, change)| Row {
@@ -248,7 +246,7 @@ fn unknown(before: &Side, after: &Side, pattern: &Pattern) -> Failure {
     known.sort_unstable();
     known.dedup();
     after.failure(format!(
-        "a scope called `{pattern}` was expected in one of the captures, found {}",
+        "no scope is called `{pattern}` in either capture; there are {}",
         listed(&known)
     ))
 }
@@ -259,7 +257,7 @@ fn accusation(args: &Args, comparison: &Comparison, row: &Row) -> String {
     let change = row.change.map_or(0.0, |change| change.change);
     let interval = row.change.and_then(|change| change.interval);
     format!(
-        "{}: {}: a {} at most {limit} % above that of {} was expected, found {} ({})",
+        "{}: {}: the {} is more than {limit} % above that of {}: {} ({})",
         comparison.after.path.display(),
         row.full_name(comparison),
         args.metric.words(),

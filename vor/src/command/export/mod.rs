@@ -85,7 +85,7 @@ fn microseconds(text: &str) -> Result<u64, String> {
         // Lengths are whole nanoseconds. What a product of decimals has too much must not make one
         // more of it.
         Some(us) => Ok((us * 1e3 - 1e-4).ceil() as u64),
-        None => Err(format!("microseconds were expected, found `{text}`")),
+        None => Err(format!("`{text}` is no number of microseconds")),
     }
 }
 
@@ -162,8 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     let Export { filter, progress, .. } = export;
     drop(progress);
     if interest != Interest::METRICS && !filter.takes_all() && filter.taken() == 0 {
-        return Err(source
-            .failure("spans of the chosen frames, threads, names and lengths were expected, found none"));
+        return Err(source.failure("no spans of the chosen frames, threads, names and durations"));
     }
     if args.is_of_spans() && exported.spans == 0 {
         return Err(source.failure(no_spans(frames)));
@@ -272,7 +271,7 @@ fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<()
     }
     // Spans outside of frames are in batches only.
     if frames == 0 && (!interest.batches || spans == 0) {
-        return Err(source.failure("frames were expected, found none"));
+        return Err(source.failure("no frames"));
     }
     if interest.trees && spans == 0 {
         return Err(source.failure(no_spans(frames)));

@@ -88,11 +88,11 @@ impl Options {
         let partitions = Partition::list(self.partition.as_deref().unwrap_or_default())
             .map_err(|error| Failure::Message(format!("--partition: {error}")))?;
         if partitions.is_empty() {
-            let expected = "--partition: `host`, `date` or both were expected, found none";
+            let expected = "--partition is empty; choose `host`, `date` or both";
             return Err(Failure::Message(expected.to_owned()));
         }
         if folder.exists() && !folder.is_dir() {
-            return Err(Failure::in_file(folder, "a folder was expected, found a file"));
+            return Err(Failure::in_file(folder, "a file; name a folder for the tables"));
         }
         Ok(Box::new(Dataset::new(
             folder,
