@@ -127,7 +127,7 @@ pub(crate) unsafe fn begin(code: *mut ffi::PyObject) -> bool {
         }
         Some(Code { site: None, .. }) => false,
         // SAFETY: as the caller says.
-        _ => unsafe { begin_slowly(code) },
+        _ => unsafe { begin_slow(code) },
     }
 }
 
@@ -155,7 +155,7 @@ pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
         }
         Some(Code { site: None, .. }) => false,
         // SAFETY: as the caller says.
-        None => unsafe { begin_slowly(code) },
+        None => unsafe { begin_slow(code) },
     }
 }
 
@@ -165,7 +165,7 @@ pub(crate) unsafe fn begin_again(code: *mut ffi::PyObject) -> bool {
 ///
 /// As for [`begin`].
 #[cold]
-unsafe fn begin_slowly(code: *mut ffi::PyObject) -> bool {
+unsafe fn begin_slow(code: *mut ffi::PyObject) -> bool {
     // SAFETY: as the caller says.
     let code = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), code) };
     let key = open::call_key(code.as_ptr());

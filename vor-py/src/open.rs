@@ -127,7 +127,7 @@ pub(crate) fn end(key: usize, min_ticks: u64) {
     match top {
         Some(top) if min_ticks == 0 => top.scope.end(),
         Some(top) => top.scope.end_unless_shorter(min_ticks),
-        None => end_slowly(key),
+        None => end_slow(key),
     }
 }
 
@@ -150,12 +150,12 @@ fn end_block_below(key: usize, was_suspended: impl FnOnce() -> bool) {
     {
         end_above(at);
     }
-    end_slowly(key);
+    end_slow(key);
 }
 
 /// As [`end`], of what is not on top or has arguments.
 #[cold]
-fn end_slowly(key: usize) {
+fn end_slow(key: usize) {
     let at = with(|stack| stack.entries.iter().rposition(|entry| entry.is_of(key)));
     if let Some(at) = at {
         end_above(at + 1);

@@ -338,7 +338,7 @@ impl Local {
     #[inline(always)]
     pub(crate) fn allocated(&self, bytes: usize) -> bool {
         if self.state.get() != State::Ready {
-            return self.allocated_slowly(bytes);
+            return self.allocated_slow(bytes);
         }
         self.count_alloc(bytes);
         true
@@ -348,7 +348,7 @@ impl Local {
     #[inline(always)]
     pub(crate) fn freed(&self, bytes: usize) {
         if self.state.get() != State::Ready {
-            return self.freed_slowly(bytes);
+            return self.freed_slow(bytes);
         }
         self.count_free(bytes);
     }
@@ -373,7 +373,7 @@ impl Local {
 
     #[cold]
     #[inline(never)]
-    fn allocated_slowly(&self, bytes: usize) -> bool {
+    fn allocated_slow(&self, bytes: usize) -> bool {
         match self.settled() {
             State::Ready => self.count_alloc(bytes),
             State::Ended => {
@@ -387,7 +387,7 @@ impl Local {
 
     #[cold]
     #[inline(never)]
-    fn freed_slowly(&self, bytes: usize) {
+    fn freed_slow(&self, bytes: usize) {
         match self.settled() {
             State::Ready => self.count_free(bytes),
             State::Ended => {
@@ -457,7 +457,7 @@ impl Local {
     /// Adds to what is in use of a stack where the thread's table has no room yet; wraps around.
     #[cold]
     #[inline(never)]
-    pub(crate) fn add_live_slowly(&self, stack: u32, objects: u64, bytes: u64) {
+    pub(crate) fn add_live_slow(&self, stack: u32, objects: u64, bytes: u64) {
         if self.is_inside() {
             return;
         }

@@ -131,7 +131,7 @@ pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
             local.count_alloc(bytes);
             stack
         }
-        _ => allocated_slowly(local, bytes),
+        _ => allocated_slow(local, bytes),
     };
     // SAFETY: the caller promises that there is room, which nobody else knows of; it has no
     // alignment.
@@ -142,7 +142,7 @@ pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
 /// whose the object is.
 #[cold]
 #[inline(never)]
-fn allocated_slowly(local: &Local, bytes: usize) -> u32 {
+fn allocated_slow(local: &Local, bytes: usize) -> u32 {
     // Before the stack is asked for: who is inside holds a lock.
     if !local.allocated(bytes) {
         return UNTRACKED;
@@ -169,7 +169,7 @@ pub(super) unsafe fn owner(object: *mut u8, bytes: usize) -> u32 {
 pub(super) fn freed(owner: u32, bytes: usize) {
     let local = local::own();
     if owner >= local.counted_stacks() {
-        return freed_slowly(local, owner, bytes);
+        return freed_slow(local, owner, bytes);
     }
     #[expect(unsafe_code, reason = "that the table has the place was just asked")]
     // SAFETY: the owner has a place in the table, which is this thread's.
@@ -181,7 +181,7 @@ pub(super) fn freed(owner: u32, bytes: usize) {
 /// in the thread's table yet.
 #[cold]
 #[inline(never)]
-fn freed_slowly(local: &Local, owner: u32, bytes: usize) {
+fn freed_slow(local: &Local, owner: u32, bytes: usize) {
     if owner != UNTRACKED {
         local.add_live(owner, 1_u64.wrapping_neg(), (bytes as u64).wrapping_neg());
     }
@@ -192,7 +192,7 @@ impl Local {
     /// Adds to what is in use of a stack; wraps around.
     fn add_live(&self, stack: u32, objects: u64, bytes: u64) {
         if !self.shared.live.add(stack, objects, bytes) {
-            self.add_live_slowly(stack, objects, bytes);
+            self.add_live_slow(stack, objects, bytes);
         }
     }
 }

@@ -138,12 +138,12 @@ pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
     if slot(object.addr()).load(Ordering::Relaxed) == 0 {
         return None;
     }
-    take_slowly(local, object.addr())
+    take_slow(local, object.addr())
 }
 
 #[cold]
 #[inline(never)]
-fn take_slowly(local: &Local, address: usize) -> Option<Sample> {
+fn take_slow(local: &Local, address: usize) -> Option<Sample> {
     // What this module gives back itself is in no table, and it may hold the lock.
     if local.is_inside() {
         return None;

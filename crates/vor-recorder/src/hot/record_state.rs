@@ -71,21 +71,21 @@ pub(crate) fn keeps_spans() -> bool {
 
 /// Returns whether a scope that is not on the fast path is to be counted, and nothing else.
 #[inline(always)]
-pub(crate) fn counts_leanly() -> bool {
+pub(crate) fn counts_only() -> bool {
     LEAN.load(Ordering::Relaxed) == COUNTS
 }
 
 /// Returns whether a scope that is not on the fast path for its measures is to be recorded with
 /// them, and nothing else.
 #[inline(always)]
-pub(crate) fn measures_leanly() -> bool {
+pub(crate) fn measures_only() -> bool {
     LEAN.load(Ordering::Relaxed) == SPANS
 }
 
 /// Returns whether a scope that is not on the fast path for an NVTX tool is to be told to that and
 /// recorded, and nothing else.
 #[inline(always)]
-pub(crate) fn tells_leanly() -> bool {
+pub(crate) fn ranges_only() -> bool {
     nvtx::IS_POSSIBLE && LEAN.load(Ordering::Relaxed) == TOLD
 }
 

@@ -111,13 +111,13 @@ impl Counter {
         let place = self.number.load(Ordering::Relaxed).wrapping_sub(1) as usize;
         match thread::hot().counts() {
             Some(CounterBlock(numbers)) if place < BLOCK_COUNTERS => numbers[place].add(amount),
-            _ => self.add_slowly(amount),
+            _ => self.add_slow(amount),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn add_slowly(&'static self, amount: u64) {
+    fn add_slow(&'static self, amount: u64) {
         if !thread::is_busy() {
             if self.number.load(Ordering::Relaxed) == 0 {
                 thread::while_busy(|| self.register());

@@ -114,12 +114,12 @@ pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
         });
         slot.entered.store(slot.entered.load(Relaxed) + 1, Relaxed);
     } else {
-        enter_slowly(slot, key, instance);
+        enter_slow(slot, key, instance);
     }
 }
 
 #[inline(never)]
-fn enter_slowly(slot: &'static Slot, key: u64, instance: Instance) {
+fn enter_slow(slot: &'static Slot, key: u64, instance: Instance) {
     let word = slot.word.load(Relaxed);
     let is_recorded = word & UNSAMPLED == 0 && record_state::is_on();
     if entered::is_maker(slot.maker.load(Relaxed)) {
@@ -146,7 +146,7 @@ fn enter_slowly(slot: &'static Slot, key: u64, instance: Instance) {
 pub(super) fn exit(key: u64, instance: Instance) {
     match entered::own_top(key, instance) {
         Some((slot, scope)) if end_at_once(slot, scope) => entered::pop_own_top(),
-        _ => exit_slowly(key, instance),
+        _ => exit_slow(key, instance),
     }
 }
 
@@ -218,7 +218,7 @@ fn are_texts_kept(slot: &Slot) -> bool {
 }
 
 #[inline(never)]
-fn exit_slowly(key: u64, instance: Instance) {
+fn exit_slow(key: u64, instance: Instance) {
     if let Some(entered) = entered::take(key, instance) {
         end(entered);
     }

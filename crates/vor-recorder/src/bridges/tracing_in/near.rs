@@ -35,12 +35,12 @@ pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'stati
     {
         return Some((first + at as Place, slot));
     }
-    claim_near_slowly(key, instance)
+    claim_near_slow(key, instance)
 }
 
 #[cold]
 #[inline(never)]
-fn claim_near_slowly(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
+fn claim_near_slow(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
     AT_HOME.with(|home| claim_near_at(home, key, instance))
 }
 

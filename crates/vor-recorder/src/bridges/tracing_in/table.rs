@@ -431,12 +431,12 @@ pub(super) fn claim_next(instance: Instance) -> Option<(u64, &'static Slot)> {
     if let Some(claimed) = claim_at_once(instance) {
         return Some(claimed);
     }
-    claim_next_slowly(instance)
+    claim_next_slow(instance)
 }
 
 #[cold]
 #[inline(never)]
-fn claim_next_slowly(instance: Instance) -> Option<(u64, &'static Slot)> {
+fn claim_next_slow(instance: Instance) -> Option<(u64, &'static Slot)> {
     AT_HOME.with(|home| claim_next_at(home, instance))
 }
 

@@ -35,7 +35,7 @@ fn push(ring: &Ring, record: &[Slot]) -> bool {
         }
     };
     // SAFETY: as above.
-    let pushed = pushed || unsafe { ring.push_slowly(record) != Room::None };
+    let pushed = pushed || unsafe { ring.push_slow(record) != Room::None };
     if !pushed {
         ring.count_drop();
     }
@@ -229,7 +229,7 @@ fn a_record_of_several_slots_is_seen_whole() {
                 unsafe {
                     let rest = [[70, 71], [72, 73]];
                     let pushed = push_halves(&ring, first, &rest);
-                    let pushed = pushed || ring.push_slowly(&[first, rest[0], rest[1]]) != Room::None;
+                    let pushed = pushed || ring.push_slow(&[first, rest[0], rest[1]]) != Room::None;
                     assert!(pushed);
                 }
                 let mut second = vec![[8, word1(0, 3 << SITE_BITS | 1)]];

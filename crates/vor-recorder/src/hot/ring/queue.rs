@@ -197,7 +197,7 @@ impl Ring {
 
     /// Writes a record of one slot and more, all but the low half of its word 1, for
     /// [`publish`](Self::publish) to complete. Returns `None` when the limit is reached: then
-    /// [`push_slowly`](Self::push_slowly) is to be called.
+    /// [`push_slow`](Self::push_slow) is to be called.
     ///
     /// # Safety
     ///
@@ -268,7 +268,7 @@ impl Ring {
     /// # Safety
     ///
     /// Only the thread that owns the producer side may call this.
-    pub(crate) unsafe fn push_slowly(&self, record: &[Slot]) -> Room {
+    pub(crate) unsafe fn push_slow(&self, record: &[Slot]) -> Room {
         let needed = record.len() as u64;
         let mut chunk = self.chunk.load(Ordering::Relaxed);
         let base = address(&self.slots);
@@ -503,7 +503,7 @@ mod tests {
                     false
                 }
                 None => {
-                    assert_ne!(ring.push_slowly(&[[n, 1 << 32 | 5]]), Room::None);
+                    assert_ne!(ring.push_slow(&[[n, 1 << 32 | 5]]), Room::None);
                     true
                 }
             }

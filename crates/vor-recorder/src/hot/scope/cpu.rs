@@ -4,7 +4,7 @@
 use std::mem::ManuallyDrop;
 
 use super::slow::{Opened, Record};
-use super::{Scope, end_slowly, measured, open_slowly, publish};
+use super::{Scope, end_slow, measured, open_slow, publish};
 use crate::clock::Halves;
 use crate::hot::callsite::CallSite;
 use crate::hot::thread::ThreadState;
@@ -24,7 +24,7 @@ pub struct CpuScope {
 /// Opens a scope at a call site that has its processor time measured.
 #[inline(always)]
 pub fn open_cpu(site: &'static CallSite) -> CpuScope {
-    if record_state::measures_leanly()
+    if record_state::measures_only()
         && Measures::CPU.has(record_state::measures())
         && let Some(id) = site.measured_id(0, Measures::CPU)
     {
@@ -41,7 +41,7 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
         }
     }
     let opened = if record_state::is_on() || tracing_out::is_wanted() {
-        open_slowly(site, 0, 0)
+        open_slow(site, 0, 0)
     } else {
         Opened::default()
     };
@@ -90,7 +90,7 @@ impl Drop for CpuScope {
             }
             record(scope.opened(), self.off_cpu_ticks);
         } else if scope.site != 0 {
-            end_slowly(scope.opened(), &[]);
+            end_slow(scope.opened(), &[]);
         }
     }
 }

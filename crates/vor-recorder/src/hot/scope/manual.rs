@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 
 use super::slow::abandon;
-use super::{Opened, Scope, open, open_slowly};
+use super::{Opened, Scope, open, open_slow};
 use crate::clock;
 use crate::hot::args::{self, ArgWord};
 use crate::hot::callsite::{CallSite, MAX_ARGS};
@@ -59,7 +59,7 @@ pub fn begin_with(
         if !record_state::is_on() && !tracing_out::is_wanted() {
             return (LooseScope::of(Scope::off()), words);
         }
-        return (LooseScope::of(Scope::<0>::of(open_slowly(site, 0, 0), [])), words);
+        return (LooseScope::of(Scope::<0>::of(open_slow(site, 0, 0), [])), words);
     }
     let (mut kinds, mut number) = (0, None);
     args(&mut |arg| {
@@ -76,7 +76,7 @@ pub fn begin_with(
     let scope = if record_state::is_fast(word) && of_kinds == kinds {
         Scope::<0>::begin(word, [])
     } else {
-        Scope::of(open_slowly(site, kinds, number.unwrap_or(0)), [])
+        Scope::of(open_slow(site, kinds, number.unwrap_or(0)), [])
     };
     (LooseScope::of(scope), words)
 }

@@ -36,7 +36,7 @@ pub(crate) use measured::{Noted, Notes, own_notes};
 pub(crate) use slow::Opened;
 pub use slow::backward_ticks;
 pub(crate) use slow::elapsed_ticks;
-use slow::{begin_slowly, end_slowly, next_slowly, open_slowly};
+use slow::{begin_slow, end_slow, next_slow, open_slow};
 
 /// An open scope; dropping it ends the span.
 ///
@@ -67,7 +67,7 @@ pub fn open(site: &'static CallSite) -> Scope {
     if !record_state::is_on() && !tracing_out::is_wanted() {
         return Scope::off();
     }
-    Scope::of(open_slowly(site, 0, 0), [])
+    Scope::of(open_slow(site, 0, 0), [])
 }
 
 /// Opens a scope at a call site with arguments, which `args` makes only while recording is on.
@@ -82,7 +82,7 @@ pub fn open_with<const ARGS: usize>(
         if !record_state::is_on() && !tracing_out::is_wanted() {
             return Scope::off();
         }
-        return Scope::of(open_slowly(site, 0, 0), [0; ARGS]);
+        return Scope::of(open_slow(site, 0, 0), [0; ARGS]);
     }
     let args = args();
     let kinds = args::kinds(&args);
@@ -90,7 +90,7 @@ pub fn open_with<const ARGS: usize>(
     if record_state::is_fast(id) && of_kinds == kinds {
         return Scope::begin(id, words);
     }
-    Scope::of(open_slowly(site, kinds, args::first_number_word(&args)), words)
+    Scope::of(open_slow(site, kinds, args::first_number_word(&args)), words)
 }
 
 impl<const ARGS: usize> Scope<ARGS> {
@@ -136,7 +136,7 @@ impl<const ARGS: usize> Scope<ARGS> {
             state.push_open_at(place, id, start_ticks);
             return Self::new(start_ticks, id, place, words);
         }
-        Self::of(begin_slowly(id), words)
+        Self::of(begin_slow(id), words)
     }
 
     /// Returns the site's id and the start in ticks, unless nothing is being recorded or the scope
@@ -195,7 +195,7 @@ impl<const ARGS: usize> Scope<ARGS> {
         }
         // A copy: the guard itself stays in registers as long as nothing asks for its address.
         let words = self.words;
-        match end_slowly(self.opened(), &words) {
+        match end_slow(self.opened(), &words) {
             0 => None,
             end_ticks => Some(end_ticks),
         }
@@ -307,7 +307,7 @@ pub(crate) fn open_registered<const ARGS: usize>(id: u32, words: [u64; ARGS]) ->
     if record_state::are_names_fast() && record_state::is_fast(id) {
         return Scope::begin(id, words);
     }
-    Scope::of(begin_slowly(id), words)
+    Scope::of(begin_slow(id), words)
 }
 
 /// As [`open_registered`] of a scope that goes on without a guard, where that is on the fast path.
@@ -428,7 +428,7 @@ impl PhaseChain {
     #[inline(always)]
     pub fn next(&mut self, site: &'static CallSite) {
         let id = site.word();
-        // The phase that ended is recorded below or by `next_slowly`, so its drop must not run.
+        // The phase that ended is recorded below or by `next_slow`, so its drop must not run.
         let last = std::mem::ManuallyDrop::new(std::mem::replace(&mut self.phase, Scope::off()));
         if last.site > 0 && record_state::is_fast(id) {
             let state = thread::hot();
@@ -448,7 +448,7 @@ impl PhaseChain {
         if last.site == 0 && !record_state::is_on() && !tracing_out::is_wanted() {
             return;
         }
-        self.phase = Scope::of(next_slowly(last.opened(), site), []);
+        self.phase = Scope::of(next_slow(last.opened(), site), []);
     }
 }
 

@@ -99,8 +99,8 @@ pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
 /// first argument that is a number.
 #[cold]
 #[inline(never)]
-pub(super) extern "C" fn open_slowly(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if !record_state::counts_leanly() {
+pub(super) extern "C" fn open_slow(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    if !record_state::counts_only() {
         return open_rarely(site, kinds, number);
     }
     if let Some(id) = site.any_id()
@@ -112,11 +112,11 @@ pub(super) extern "C" fn open_slowly(site: &'static CallSite, kinds: Kinds, numb
     open_rarely(site, 0, 0)
 }
 
-/// As [`open_slowly`], where that has found no short way.
+/// As [`open_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
 extern "C" fn open_rarely(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if record_state::measures_leanly()
+    if record_state::measures_only()
         && let Some(opened) = measured::open(site, kinds, None)
     {
         return opened;
@@ -124,11 +124,11 @@ extern "C" fn open_rarely(site: &'static CallSite, kinds: Kinds, number: u64) ->
     open_now(site, kinds, number)
 }
 
-/// As [`open_slowly`], where nobody counts or measures.
+/// As [`open_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
 extern "C" fn open_now(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if record_state::tells_leanly()
+    if record_state::ranges_only()
         && let Some(opened) = ranges::open(site, kinds, number, None)
     {
         return opened;
@@ -140,8 +140,8 @@ extern "C" fn open_now(site: &'static CallSite, kinds: Kinds, number: u64) -> Op
 /// scopes are open, or the clock is not the hardware's.
 #[cold]
 #[inline(never)]
-pub(super) extern "C" fn begin_slowly(id: u32) -> Opened {
-    if record_state::counts_leanly()
+pub(super) extern "C" fn begin_slow(id: u32) -> Opened {
+    if record_state::counts_only()
         && let Some(opened) = counted::open(id, None)
     {
         return opened;
@@ -149,11 +149,11 @@ pub(super) extern "C" fn begin_slowly(id: u32) -> Opened {
     begin_rarely(id)
 }
 
-/// As [`begin_slowly`], where that has found no short way.
+/// As [`begin_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
 extern "C" fn begin_rarely(id: u32) -> Opened {
-    if record_state::measures_leanly()
+    if record_state::measures_only()
         && let Some(opened) = measured::begin(id, record_state::measures(), None)
     {
         return opened;
@@ -161,11 +161,11 @@ extern "C" fn begin_rarely(id: u32) -> Opened {
     begin_now(id)
 }
 
-/// As [`begin_slowly`], where nobody counts or measures.
+/// As [`begin_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
 extern "C" fn begin_now(id: u32) -> Opened {
-    if record_state::tells_leanly()
+    if record_state::ranges_only()
         && let Some(opened) = ranges::begin(id, None, None)
     {
         return opened;
@@ -179,23 +179,23 @@ extern "C" fn begin_now(id: u32) -> Opened {
 /// Ends a phase and begins another at the same tick, in the rare cases of either.
 #[cold]
 #[inline(never)]
-pub(super) extern "C" fn next_slowly(last: Opened, site: &'static CallSite) -> Opened {
+pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Opened {
     let ended = counted::end(last)
         .or_else(|| measured::end(last, &[]))
         .or_else(|| ranges::end(last, &[]))
         .or_else(|| end(last, &[]));
-    if record_state::counts_leanly()
+    if record_state::counts_only()
         && let Some(id) = site.any_id()
         && let Some(opened) = counted::open(id, ended)
     {
         return opened;
     }
-    if record_state::measures_leanly()
+    if record_state::measures_only()
         && let Some(opened) = measured::open(site, 0, ended)
     {
         return opened;
     }
-    if record_state::tells_leanly()
+    if record_state::ranges_only()
         && let Some(opened) = ranges::open(site, 0, 0, ended)
     {
         return opened;
@@ -212,7 +212,7 @@ pub(super) extern "C" fn next_slowly(last: Opened, site: &'static CallSite) -> O
     improper_ctypes_definitions,
     reason = "what is wanted of the C calling convention is that it cannot unwind"
 )]
-pub(super) extern "C" fn end_slowly(opened: Opened, words: &[u64]) -> u64 {
+pub(super) extern "C" fn end_slow(opened: Opened, words: &[u64]) -> u64 {
     if counted::kept_as(opened).is_none() {
         return end_rarely(opened, words);
     }
@@ -220,10 +220,10 @@ pub(super) extern "C" fn end_slowly(opened: Opened, words: &[u64]) -> u64 {
     counted::end(opened).unwrap_or_else(|| end_rarely(opened, &[]))
 }
 
-/// As [`end_slowly`], where that has found no short way.
+/// As [`end_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
-#[expect(improper_ctypes_definitions, reason = "as for `end_slowly`")]
+#[expect(improper_ctypes_definitions, reason = "as for `end_slow`")]
 extern "C" fn end_rarely(opened: Opened, words: &[u64]) -> u64 {
     // Not with `unwrap_or_else`: each way ends in a call that takes this one's place.
     match measured::end(opened, words) {
@@ -232,10 +232,10 @@ extern "C" fn end_rarely(opened: Opened, words: &[u64]) -> u64 {
     }
 }
 
-/// As [`end_slowly`], where nobody counts or measures.
+/// As [`end_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
-#[expect(improper_ctypes_definitions, reason = "as for `end_slowly`")]
+#[expect(improper_ctypes_definitions, reason = "as for `end_slow`")]
 extern "C" fn end_now(opened: Opened, words: &[u64]) -> u64 {
     let ended = ranges::end(opened, words).or_else(|| end(opened, words));
     ended.unwrap_or(0)

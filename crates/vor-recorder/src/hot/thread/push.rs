@@ -53,11 +53,11 @@ pub(crate) fn drop_if_busy() -> bool {
 /// whether there was room.
 #[cold]
 #[inline(never)]
-fn push_slowly(state: &ThreadState, record: &[Slot]) -> bool {
+fn push_slow(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
     // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
     // exclusively under the list's lock.
-    let room = unsafe { state.ring.push_slowly(record) };
+    let room = unsafe { state.ring.push_slow(record) };
     hooks::wake(room != Room::Plenty);
     room != Room::None
 }
@@ -73,7 +73,7 @@ pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
 
 /// Pushes a record of any length on this thread, whatever state the thread is in.
 #[inline]
-pub(crate) fn push_anyhow(record: &[Slot]) {
+pub(crate) fn push_or_drop(record: &[Slot]) {
     if with_state(|state| push_record(state, record)).is_none() {
         push_without_state(record);
     }
@@ -148,7 +148,7 @@ pub(crate) fn kept_until(key: u64) -> u64 {
 pub(crate) fn push_special(special: Special, word0: u64, low: u32, more: Slot) {
     let tag = TAG_SPECIAL | 1 << SITE_BITS | special as u32;
     let record = [[word0, word1(low, tag)], more];
-    push_anyhow(&record);
+    push_or_drop(&record);
 }
 
 /// Pushes a message with the time `ticks` into this thread's ring. Where there is no room it counts
@@ -203,5 +203,5 @@ pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
     // exclusively under the list's lock.
     let pushed = unsafe { state.ring.push_slots(record) };
-    pushed || push_slowly(state, record)
+    pushed || push_slow(state, record)
 }
