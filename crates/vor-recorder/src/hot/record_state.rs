@@ -23,18 +23,17 @@ const OFF: u8 = 0;
 const SPANS: u8 = 1;
 /// Scopes are counted where they end, and leave no record.
 const COUNTS: u8 = 2;
-/// Scopes are recorded, and an NVTX tool takes them too. Only of [`LEAN`].
-const TOLD: u8 = 3;
+/// Scopes are recorded, and an NVTX tool takes them too. Only of [`MODE`].
+const NVTX: u8 = 3;
 
 /// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`]
 /// and for good, read on cold paths.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// What a scope may do without a look around, be counted ([`COUNTS`]), recorded with measures
-/// ([`SPANS`]), or told to an NVTX tool and recorded without ([`TOLD`]): recording is on, the clock
-/// is the hardware's, and no subscriber of `tracing` wants scopes; else [`OFF`]. Written under the
-/// registry's lock, read relaxed by every scope that is not on the fast path.
-static LEAN: AtomicU8 = AtomicU8::new(OFF);
+/// How scopes that are not on the fast path are recorded, for [`mode`]. Anything but [`OFF`] takes
+/// that recording is on, the clock is the hardware's, and no subscriber of `tracing` wants scopes.
+/// Written under the registry's lock, read relaxed by every such scope.
+static MODE: AtomicU8 = AtomicU8::new(OFF);
 
 /// Whether scopes with names made at run time may take the fast path. Written under the registry's
 /// lock, read relaxed by every such scope; what it needs beyond it, it finds by its own means.
@@ -69,24 +68,28 @@ pub(crate) fn keeps_spans() -> bool {
     STATE.load(Ordering::Relaxed) == SPANS
 }
 
-/// Returns whether a scope that is not on the fast path is to be counted, and nothing else.
-#[inline(always)]
-pub(crate) fn counts_only() -> bool {
-    LEAN.load(Ordering::Relaxed) == COUNTS
+/// How a scope is recorded that is not on the fast path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordMode {
+    /// Counted where it ends, without a record.
+    Counted,
+    /// Recorded with measures.
+    Measured,
+    /// Recorded, and a range of an NVTX tool.
+    Nvtx,
+    /// Anything else: not recorded, a span of `tracing` too, by another clock, or several at once.
+    Mixed,
 }
 
-/// Returns whether a scope that is not on the fast path for its measures is to be recorded with
-/// them, and nothing else.
+/// Returns how scopes are recorded that are not on the fast path.
 #[inline(always)]
-pub(crate) fn measures_only() -> bool {
-    LEAN.load(Ordering::Relaxed) == SPANS
-}
-
-/// Returns whether a scope that is not on the fast path for an NVTX tool is to be told to that and
-/// recorded, and nothing else.
-#[inline(always)]
-pub(crate) fn ranges_only() -> bool {
-    nvtx::IS_POSSIBLE && LEAN.load(Ordering::Relaxed) == TOLD
+pub(crate) fn mode() -> RecordMode {
+    match MODE.load(Ordering::Relaxed) {
+        COUNTS => RecordMode::Counted,
+        SPANS => RecordMode::Measured,
+        NVTX if nvtx::IS_POSSIBLE => RecordMode::Nvtx,
+        _ => RecordMode::Mixed,
+    }
 }
 
 /// Returns whether scopes are counted and not recorded, while recording is on.
@@ -138,7 +141,7 @@ pub(crate) fn set(on: bool) {
 #[cfg(unix)]
 pub(crate) fn set_off_for_fork() {
     STATE.store(OFF, Ordering::SeqCst);
-    LEAN.store(OFF, Ordering::SeqCst);
+    MODE.store(OFF, Ordering::SeqCst);
     NAMES_FAST.store(false, Ordering::SeqCst);
 }
 
@@ -153,12 +156,12 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
     let is_told = nvtx::is_attached();
     let fast = on && !counts && clock::is_hot() && !is_told && measures().is_none();
     STATE.store(state, Ordering::SeqCst);
-    let lean = match (clock::is_hot() && !is_tapped, is_told) {
+    let mode = match (clock::is_hot() && !is_tapped, is_told) {
         (true, false) => state,
-        (true, true) if state == SPANS && measures().is_none() => TOLD,
+        (true, true) if state == SPANS && measures().is_none() => NVTX,
         _ => OFF,
     };
-    LEAN.store(lean, Ordering::SeqCst);
+    MODE.store(mode, Ordering::SeqCst);
     NAMES_FAST.store(fast, Ordering::SeqCst);
     registry.set_fast(fast && !is_tapped);
 }
@@ -173,7 +176,7 @@ pub(crate) fn subscribers_changed(wants_scopes: bool) {
         ANNOUNCED.store(true, Ordering::SeqCst);
         thread::while_busy(|| {
             let mut registry = callsite::lock();
-            LEAN.store(OFF, Ordering::SeqCst);
+            MODE.store(OFF, Ordering::SeqCst);
             registry.set_fast(false);
         });
     }

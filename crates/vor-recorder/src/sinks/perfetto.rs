@@ -85,7 +85,7 @@ impl Sink for PerfettoSink {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{clock::ticks, export::perfetto::CounterUnit, profile_scope, sinks::perfetto::TraceBuilder}; }
+/// # mod vor { pub use vor_recorder::{clock::ticks, export::perfetto::CounterUnit, profile_scope, sink::perfetto::TraceBuilder}; }
 /// # use vor_recorder::profile_scope;
 /// let trace = vor::TraceBuilder::new();
 /// let memory = trace.counter_track("memory", vor::CounterUnit::SizeBytes, 1024 * 1024, false);

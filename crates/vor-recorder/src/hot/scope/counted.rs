@@ -4,7 +4,7 @@
 //! table; closing adds the length to the sums of the site, and to what the level around it knows of
 //! the scopes inside. Nothing goes into a ring. Whatever is missing (the thread's table, the sums
 //! of a site, a place on the stack, the hardware's clock) sends the scope the way of the module
-//! `cold`, which makes it.
+//! `slow`, which makes it.
 
 use super::slow::{COUNTED, Opened};
 use crate::clock;

@@ -7,6 +7,7 @@ use super::slow::{Opened, Record};
 use super::{Scope, end_slow, measured, open_slow, publish};
 use crate::clock::Halves;
 use crate::hot::callsite::CallSite;
+use crate::hot::record_state::RecordMode;
 use crate::hot::thread::ThreadState;
 use crate::hot::tracing_out;
 use crate::hot::{record_state, thread};
@@ -24,7 +25,7 @@ pub struct CpuScope {
 /// Opens a scope at a call site that has its processor time measured.
 #[inline(always)]
 pub fn open_cpu(site: &'static CallSite) -> CpuScope {
-    if record_state::measures_only()
+    if record_state::mode() == RecordMode::Measured
         && Measures::CPU.has(record_state::measures())
         && let Some(id) = site.measured_id(0, Measures::CPU)
     {

@@ -10,7 +10,7 @@
 //!
 //! [`open`] and [`end`] are the way of nearly all such scopes, out of line, and as short as that
 //! allows. What is missing there (the thread's state, a place on the stack, the hardware's clock)
-//! sends a scope the way of the module `cold`, which notes and records as well.
+//! sends a scope the way of the module `slow`, which notes and records as well.
 
 use std::cell::RefCell;
 

@@ -2,7 +2,7 @@
 //!
 //! Opening reads the clock and notes site and start on the thread's open-scope stack; closing reads
 //! the clock again, takes the note back and pushes one slot. Everything that is rare stands in the
-//! module `cold`. Where scopes are only counted, they go by the module `counted`; by `measured` and
+//! module `slow`. Where scopes are only counted, they go by the module `counted`; by `measured` and
 //! `ranged` where more than the length is measured, and where an NVTX tool takes them too.
 
 mod slow;

@@ -4,7 +4,7 @@
 //! Opening pushes a range, reads the clock and notes the scope on the open-scope stack; closing
 //! writes the record, reads the clock for its length, and pops the range. What is missing (the
 //! thread's state, a place on the stack, an id for the site) or comes with it (measures, a
-//! `tracing` span) sends a scope the way of the module `cold`.
+//! `tracing` span) sends a scope the way of the module `slow`.
 
 use super::slow::{Opened, RANGED, Record};
 use super::{begin_record, publish};

@@ -14,10 +14,10 @@ use rustc_hash::FxBuildHasher;
 use super::{counted, measured, ranges, word};
 use crate::hot::args::{self, Number};
 use crate::hot::callsite::{self, CallSite, Kinds, UNREGISTERED};
+use crate::hot::record_state::RecordMode;
 use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 use crate::hot::thread::ThreadState;
-use crate::hot::{nvtx, tracing_out};
-use crate::hot::{record_state, thread};
+use crate::hot::{nvtx, record_state, thread, tracing_out};
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
@@ -68,6 +68,19 @@ impl Opened {
         place: 0,
     };
 
+    /// Returns how the scope is recorded, by its flags.
+    #[inline(always)]
+    fn mode(self) -> RecordMode {
+        if counted::kept_as(self).is_some() {
+            return RecordMode::Counted;
+        }
+        match self.flagged & !MAX_SITE {
+            MEASURED => RecordMode::Measured,
+            RANGED => RecordMode::Nvtx,
+            _ => RecordMode::Mixed,
+        }
+    }
+
     /// Returns the id of its site.
     #[cfg(feature = "tracing")]
     pub(crate) fn id(self) -> u32 {
@@ -94,118 +107,117 @@ pub(crate) fn elapsed_ticks(start_ticks: u64, end_ticks: u64) -> u64 {
     elapsed
 }
 
-/// Opens a scope: it is counted or measured, its site has to be registered, the clock is not the
-/// hardware's, or a `tracing` subscriber or an NVTX tool may want it. `number` is the word of the
-/// first argument that is a number.
+/// Opens a scope that is not on the fast path. `number` is the word of the first argument that is a
+/// number.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn open_slow(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if !record_state::counts_only() {
-        return open_rarely(site, kinds, number);
+    match record_state::mode() {
+        // What is counted has no arguments; that leaves less to be kept for the other call.
+        RecordMode::Counted => match site.any_id().and_then(|id| counted::open(id, None)) {
+            Some(opened) => opened,
+            None => open_any(site, 0, 0),
+        },
+        RecordMode::Measured => open_measured(site, kinds, number),
+        RecordMode::Nvtx => open_nvtx(site, kinds, number),
+        RecordMode::Mixed => open_any(site, kinds, number),
     }
-    if let Some(id) = site.any_id()
-        && let Some(opened) = counted::open(id, None)
-    {
-        return opened;
-    }
-    // What is counted has no arguments; that leaves less to be kept for this call.
-    open_rarely(site, 0, 0)
 }
 
-/// As [`open_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
-extern "C" fn open_rarely(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if record_state::measures_only()
-        && let Some(opened) = measured::open(site, kinds, None)
-    {
-        return opened;
+extern "C" fn open_measured(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    match measured::open(site, kinds, None) {
+        Some(opened) => opened,
+        None => open_any(site, kinds, number),
     }
-    open_now(site, kinds, number)
 }
 
-/// As [`open_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
-extern "C" fn open_now(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
-    if record_state::ranges_only()
-        && let Some(opened) = ranges::open(site, kinds, number, None)
-    {
-        return opened;
+extern "C" fn open_nvtx(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    match ranges::open(site, kinds, number, None) {
+        Some(opened) => opened,
+        None => open_any(site, kinds, number),
     }
+}
+
+/// Opens a scope in any mode: whatever the short ways lack is made.
+#[cold]
+#[inline(never)]
+extern "C" fn open_any(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
     open_at(site, kinds, number, None)
 }
 
-/// Opens a scope at a registered site: it is counted or measured, the thread has no state, too many
-/// scopes are open, or the clock is not the hardware's.
+/// Opens a scope at a registered site that is not on the fast path, or for which the thread has no
+/// state or no place.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn begin_slow(id: u32) -> Opened {
-    if record_state::counts_only()
-        && let Some(opened) = counted::open(id, None)
-    {
-        return opened;
+    match record_state::mode() {
+        RecordMode::Counted => match counted::open(id, None) {
+            Some(opened) => opened,
+            None => begin_any(id),
+        },
+        RecordMode::Measured => begin_measured(id),
+        RecordMode::Nvtx => begin_nvtx(id),
+        RecordMode::Mixed => begin_any(id),
     }
-    begin_rarely(id)
 }
 
-/// As [`begin_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
-extern "C" fn begin_rarely(id: u32) -> Opened {
-    if record_state::measures_only()
-        && let Some(opened) = measured::begin(id, record_state::measures(), None)
-    {
-        return opened;
+extern "C" fn begin_measured(id: u32) -> Opened {
+    match measured::begin(id, record_state::measures(), None) {
+        Some(opened) => opened,
+        None => begin_any(id),
     }
-    begin_now(id)
 }
 
-/// As [`begin_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
-extern "C" fn begin_now(id: u32) -> Opened {
-    if record_state::ranges_only()
-        && let Some(opened) = ranges::begin(id, None, None)
-    {
-        return opened;
+extern "C" fn begin_nvtx(id: u32) -> Opened {
+    match ranges::begin(id, None, None) {
+        Some(opened) => opened,
+        None => begin_any(id),
     }
+}
+
+/// Opens a scope at a registered site in any mode.
+#[cold]
+#[inline(never)]
+extern "C" fn begin_any(id: u32) -> Opened {
     if !record_state::is_on() {
         return Opened::default();
     }
     begin_at(id, record_state::measures(), None, None)
 }
 
-/// Ends a phase and begins another at the same tick, in the rare cases of either.
+/// Ends a phase and begins another at the same tick, where either is not on the fast path.
 #[cold]
 #[inline(never)]
 pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Opened {
-    let ended = counted::end(last)
-        .or_else(|| measured::end(last, &[]))
-        .or_else(|| ranges::end(last, &[]))
-        .or_else(|| end(last, &[]));
-    if record_state::counts_only()
-        && let Some(id) = site.any_id()
-        && let Some(opened) = counted::open(id, ended)
-    {
-        return opened;
+    let ended = match last.mode() {
+        RecordMode::Counted => counted::end(last),
+        RecordMode::Measured => measured::end(last, &[]),
+        RecordMode::Nvtx => ranges::end(last, &[]),
+        RecordMode::Mixed => None,
+    };
+    let ended = ended.or_else(|| end(last, &[]));
+    let opened = match record_state::mode() {
+        RecordMode::Counted => site.any_id().and_then(|id| counted::open(id, ended)),
+        RecordMode::Measured => measured::open(site, 0, ended),
+        RecordMode::Nvtx => ranges::open(site, 0, 0, ended),
+        RecordMode::Mixed => None,
+    };
+    match opened {
+        Some(opened) => opened,
+        None => open_at(site, 0, 0, ended),
     }
-    if record_state::measures_only()
-        && let Some(opened) = measured::open(site, 0, ended)
-    {
-        return opened;
-    }
-    if record_state::ranges_only()
-        && let Some(opened) = ranges::open(site, 0, 0, ended)
-    {
-        return opened;
-    }
-    open_at(site, 0, 0, ended)
 }
 
-/// Ends a scope that has flags, or one without that is not the innermost one, for which the ring
-/// has no place at hand, or whose length may not fit 32 bits; returns when, in ticks, 0 where
-/// nothing was being recorded.
+/// Ends a scope that was not opened on the fast path, is not the innermost one, has no room in the
+/// ring, or may be longer than 32 bits of ticks. Returns the tick, 0 where nothing was recorded.
 #[cold]
 #[inline(never)]
 #[expect(
@@ -213,32 +225,44 @@ pub(super) extern "C" fn next_slow(last: Opened, site: &'static CallSite) -> Ope
     reason = "what is wanted of the C calling convention is that it cannot unwind"
 )]
 pub(super) extern "C" fn end_slow(opened: Opened, words: &[u64]) -> u64 {
-    if counted::kept_as(opened).is_none() {
-        return end_rarely(opened, words);
+    match opened.mode() {
+        RecordMode::Counted => match counted::end(opened) {
+            Some(end_ticks) => end_ticks,
+            None => end_any(opened, &[]),
+        },
+        RecordMode::Measured => end_measured(opened, words),
+        RecordMode::Nvtx => end_nvtx(opened, words),
+        RecordMode::Mixed => end_any(opened, words),
     }
-    // What is counted has no arguments; that leaves less to be kept for the other call.
-    counted::end(opened).unwrap_or_else(|| end_rarely(opened, &[]))
 }
 
-/// As [`end_slow`], where that has found no short way.
 #[cold]
 #[inline(never)]
 #[expect(improper_ctypes_definitions, reason = "as for `end_slow`")]
-extern "C" fn end_rarely(opened: Opened, words: &[u64]) -> u64 {
+extern "C" fn end_measured(opened: Opened, words: &[u64]) -> u64 {
     // Not with `unwrap_or_else`: each way ends in a call that takes this one's place.
     match measured::end(opened, words) {
         Some(end_ticks) => end_ticks,
-        None => end_now(opened, words),
+        None => end_any(opened, words),
     }
 }
 
-/// As [`end_slow`], where nobody counts or measures.
 #[cold]
 #[inline(never)]
 #[expect(improper_ctypes_definitions, reason = "as for `end_slow`")]
-extern "C" fn end_now(opened: Opened, words: &[u64]) -> u64 {
-    let ended = ranges::end(opened, words).or_else(|| end(opened, words));
-    ended.unwrap_or(0)
+extern "C" fn end_nvtx(opened: Opened, words: &[u64]) -> u64 {
+    match ranges::end(opened, words) {
+        Some(end_ticks) => end_ticks,
+        None => end_any(opened, words),
+    }
+}
+
+/// Ends a scope of any mode.
+#[cold]
+#[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "as for `end_slow`")]
+extern "C" fn end_any(opened: Opened, words: &[u64]) -> u64 {
+    end(opened, words).unwrap_or(0)
 }
 
 /// Opens a scope at the tick `at`, or now.
