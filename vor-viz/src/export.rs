@@ -9,17 +9,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use vor_recorder::Error;
-use vor_recorder::batch::{
+use vor_capture::Error;
+use vor_capture::model::batch::{
     ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
-use vor_recorder::catalog::{Catalog, MachineInfo};
-use vor_recorder::clock::Timeline;
-use vor_recorder::export::chrome::ChromeExporter;
-use vor_recorder::export::csv::SpanCsv;
-use vor_recorder::export::perfetto::PerfettoExporter;
-use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
-use vor_recorder::sink::FrameSink;
+use vor_capture::model::catalog::{Catalog, MachineInfo};
+use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::model::timeline::Timeline;
+use vor_capture::sink::FrameSink;
+use vor_export::chrome::ChromeExporter;
+use vor_export::csv::SpanCsv;
+use vor_export::perfetto::PerfettoExporter;
 
 use crate::store::{FrameEntry, Span, SpanVisitor, Store, Track, TrackKind, Walk, given_id};
 

@@ -23,10 +23,13 @@ pub mod export;
 pub mod keys;
 pub mod panel;
 pub mod metric;
+#[cfg(feature = "live")]
 mod feed;
+#[cfg(feature = "live")]
 pub mod live;
 pub mod replay;
 
+#[cfg(feature = "live")]
 pub use live::{PanelConfig, PanelState, show};
 pub use metric::Metric;
 pub use replay::ReplayState;

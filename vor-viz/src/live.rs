@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use egui::Ui;
-use vor_recorder::catalog::{Catalog, Column};
+use vor_capture::model::catalog::{Catalog, Column};
+use vor_capture::model::frame::MetricValue;
 use vor_recorder::clock;
 use vor_recorder::drain;
-use vor_recorder::frame::MetricValue;
 use vor_recorder::metrics::drain_io;
 use vor_recorder::system::{ProcessSample, ProcessSampler, SystemSample, columns};
 use web_time::Instant;

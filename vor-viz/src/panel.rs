@@ -2,7 +2,7 @@
 //! graph.
 //!
 //! It owns the frames and what is looked at, and knows nothing of where frames come from:
-//! [`PanelState`](crate::live::PanelState) fills it from the running program,
+//! `PanelState` fills it from the running program,
 //! [`ReplayState`](crate::replay::ReplayState) from a capture.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -342,8 +342,11 @@ impl Panel {
         }
     }
 
-    /// Draws the switch of vor's own cost, and the cost.
+    /// Draws the switch of vor's own cost, and the cost, where this machine is the one that records.
     fn load(&mut self, ui: &mut Ui, theme: &Theme) {
+        if cfg!(not(feature = "live")) {
+            return;
+        }
         let mut shows_load = self.view.shows_load;
         let hover = "What vor itself costs: the scopes of the frame times the cost of an empty one, and this panel's own pass";
         if ui
@@ -356,14 +359,12 @@ impl Panel {
         if !shows_load {
             return;
         }
-        if vor_recorder::calibrate::empty_span_ns() == 0 {
-            vor_recorder::calibrate::calibrate();
-        }
+        let scope_ns = scope_cost_ns();
         let pinned = self.view.pinned().and_then(|id| self.store.frame(id));
         // The newest frames may not have been delivered yet.
         let delivered = |frame: &&FrameEntry| frame.span_count > 0;
         if let Some(frame) = pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered)) {
-            let cost_ns = frame.span_count as f64 * vor_recorder::calibrate::empty_span_ns() as f64;
+            let cost_ns = frame.span_count as f64 * scope_ns as f64;
             let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
             let text = format!(
                 "frame_ms {} of which vor {} ({:.2} %), panel {}",
@@ -566,7 +567,7 @@ impl Panel {
 /// Returns how calls of a scope usually are, as the table knows it.
 fn usual(
     scopes: &ScopeTable,
-    site: vor_recorder::catalog::SiteId,
+    site: vor_capture::model::catalog::SiteId,
     kind: crate::store::TrackKind,
 ) -> Option<Usual> {
     let row = scopes
@@ -633,4 +634,20 @@ fn describe_gpu(name: &str) -> &'static str {
         "nvlink_rx" => "bytes over all NVLinks to the GPU",
         _ => "",
     }
+}
+
+/// Returns what an empty scope costs on this machine, in nanoseconds.
+#[cfg(feature = "live")]
+fn scope_cost_ns() -> u64 {
+    use vor_recorder::calibrate;
+    if calibrate::empty_span_ns() == 0 {
+        calibrate::calibrate();
+    }
+    calibrate::empty_span_ns()
+}
+
+/// Without a recorder no scope costs anything.
+#[cfg(not(feature = "live"))]
+const fn scope_cost_ns() -> u64 {
+    0
 }

@@ -1,7 +1,7 @@
 //! Colours, light and dark.
 
 use egui::{Color32, Visuals, ecolor::Hsva};
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 
 /// The colours of everything that is drawn by hand.
 #[derive(Clone, Copy, Debug, PartialEq)]

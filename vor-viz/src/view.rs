@@ -6,7 +6,7 @@
 
 use crate::frame_axis::Busy;
 use crate::store::{FrameId, Span, Store, TrackKind};
-use vor_recorder::catalog::ThreadId;
+use vor_capture::model::catalog::ThreadId;
 
 /// Least time that the flame chart shows, in nanoseconds.
 const LEAST_NS: f64 = 20.0;

@@ -1,8 +1,8 @@
 //! Two sides, matched by name.
 
 use rustc_hash::FxHashMap;
-use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
-use vor_recorder::stats::Histogram;
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::stats::Histogram;
 
 use crate::icicle::tree::{NONE, ROOT, Weight};
 use crate::icicle::{StackKey, StackOptions, StackSums, Stacks, Tree};

@@ -1,8 +1,8 @@
 //! What the pointer is at, told in a card beside it.
 
 use egui::{Color32, RichText, Ui};
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::SiteId;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::SiteId;
 
 use super::layout::name_of;
 use super::navigate::{inside, track_of};

@@ -6,7 +6,7 @@ use egui::{
     Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder, Vec2, pos2, vec2,
 };
 use rustc_hash::FxHashMap;
-use vor_recorder::catalog::{Catalog, SiteId};
+use vor_capture::model::catalog::{Catalog, SiteId};
 
 use super::card::{self, Pointed, UsualOf};
 use super::layout::{MIN_HEIGHT, name_of};

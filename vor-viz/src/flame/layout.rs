@@ -1,7 +1,7 @@
 //! Which track stands where.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use vor_recorder::catalog::{Catalog, ThreadId};
+use vor_capture::model::catalog::{Catalog, ThreadId};
 
 use crate::store::{Store, Track, TrackKind};
 

@@ -14,7 +14,7 @@ mod card;
 mod draw;
 
 use egui::{PointerButton, Rect, Response, Sense, Ui, Vec2, WidgetInfo, pos2, vec2};
-use vor_recorder::catalog::SiteId;
+use vor_capture::model::catalog::SiteId;
 
 use crate::frame_axis::axis_rect;
 use crate::store::{PixelScale, RowPixels, Store};

@@ -1,6 +1,6 @@
 //! The call sites that a search is for.
 
-use vor_recorder::catalog::{Catalog, SiteId};
+use vor_capture::model::catalog::{Catalog, SiteId};
 
 use crate::store::Wanted;
 

@@ -6,7 +6,7 @@ use egui::{
     Color32, CursorIcon, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui, WidgetInfo, vec2,
 };
 use rustc_hash::FxHasher;
-use vor_recorder::catalog::Catalog;
+use vor_capture::model::catalog::Catalog;
 
 use super::boxes::{Boxes, Place, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};

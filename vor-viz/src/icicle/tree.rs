@@ -8,7 +8,7 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use vor_recorder::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use crate::scopes::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};

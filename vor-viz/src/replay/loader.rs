@@ -14,10 +14,10 @@
 
 use std::sync::Arc;
 
-use vor_recorder::Error;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::clock::TickMapper;
-use vor_recorder::reader::{Capture, FrameScan, FrameSummary, Info};
+use vor_capture::Error;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::timeline::TickMapper;
+use vor_capture::reader::{Capture, FrameScan, FrameSummary, Info};
 
 use super::place::Place;
 use super::summary::Glance;
@@ -29,7 +29,7 @@ const GLANCES: usize = 8192;
 const GLANCES_V2: usize = 32;
 
 /// Most spans of a frame that are shown; the rest is counted.
-const MAX_FRAME_SPANS: u64 = vor_recorder::reader::DEFAULT_MAX_SPANS as u64;
+const MAX_FRAME_SPANS: u64 = vor_capture::reader::DEFAULT_MAX_SPANS as u64;
 
 /// Frames that are looked at for a moment which a lost frame would have told.
 const NEIGHBOURS: usize = 64;

@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vor_recorder::catalog::Catalog;
-use vor_recorder::reader::{Capture, Info};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::reader::{Capture, Info};
 
 use crate::bars::Thresholds;
 use crate::overview::{self, OverviewAction, OverviewData};

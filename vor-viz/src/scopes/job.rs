@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::time::Duration;
 
-use vor_recorder::catalog::ThreadId;
+use vor_capture::model::catalog::ThreadId;
 
 use crate::store::{FrameId, Span, SpanVisitor, Store, Track, TrackKind, Walk};
 

@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_recorder::catalog::{SiteId, ThreadId};
-use vor_recorder::measure::{Measured, Measures};
-use vor_recorder::stats::Histogram;
+use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::measures::{Measured, Measures};
+use vor_capture::stats::Histogram;
 
 use super::job::Gather;
 use crate::store::{Span, SpanVisitor, Store, TrackKind};

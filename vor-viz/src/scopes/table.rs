@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use egui::{TextEdit, Ui};
-use vor_recorder::catalog::{Catalog, SiteId};
-use vor_recorder::measure::Measures;
+use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::measures::Measures;
 
 use super::details;
 use super::frames_caption;

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vor_recorder::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
-use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
-use vor_recorder::clock::TickMapper;
-use vor_recorder::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
-use vor_recorder::measure::Measured;
+use vor_capture::model::batch::{self, ArgValue, AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
+use vor_capture::model::measures::Measured;
+use vor_capture::model::timeline::TickMapper;
 
 use super::depths;
 use super::measured::FrameSums;

@@ -5,7 +5,7 @@
 //! then on a stack: what began later than the next span is not around it and leaves. This takes
 //! less than half as long as a tree, which also knows what is below each span.
 
-use vor_recorder::batch::ThreadBatch;
+use vor_capture::model::batch::ThreadBatch;
 
 /// Most rows.
 const MOST: usize = 1 << u8::BITS;
@@ -42,7 +42,7 @@ pub(super) fn find(batches: &[ThreadBatch], depths: &mut Vec<u8>) -> Option<usiz
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vor_recorder::frame::TreeBuilder;
+    use vor_capture::model::frame::TreeBuilder;
 
     use super::*;
 
@@ -51,7 +51,10 @@ mod tests {
         let batch = |spans: &[(u64, u64)]| ThreadBatch {
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1 - span.0).collect(),
-            sites: spans.iter().map(|_| vor_recorder::catalog::SiteId(1)).collect(),
+            sites: spans
+                .iter()
+                .map(|_| vor_capture::model::catalog::SiteId(1))
+                .collect(),
             ..ThreadBatch::default()
         };
         spans.chunks(len).map(batch).collect()

@@ -7,7 +7,7 @@
 //! edge to edge, rounded to pixels.
 
 use egui::Color32;
-use vor_recorder::catalog::SiteId;
+use vor_capture::model::catalog::SiteId;
 
 use super::row::{Chunk, FANOUT, LEVELS, Node, Row, Span, site_bit};
 

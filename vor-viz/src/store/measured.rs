@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::{Catalog, SiteId};
-use vor_recorder::measure::{Measured, Measures};
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::model::measures::{Measured, Measures};
 
 /// Sums per call site, while the arguments of a frame are looked at.
 pub(super) struct FrameSums<'a> {

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use vor_recorder::catalog::{Catalog, ThreadId};
+use vor_capture::model::catalog::{Catalog, ThreadId};
 
 pub use block::{FrameBlock, FrameEntry, Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
 pub use level_of_detail::{PixelScale, RowPixels, Wanted, WideSpan};

@@ -12,8 +12,8 @@
 
 use std::collections::VecDeque;
 
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::SiteId;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::SiteId;
 
 use super::block::RowBlock;
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::{SiteId, ThreadId};
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::block::{Message, RowBlock, Step, Task, TaskBegin, ThreadBlock};
 use super::row::Row;
