@@ -84,7 +84,7 @@ def _magic(ipython: Any) -> Any:
         only_scopes = "--scopes" in words
         names = [word for word in words if word != "--scopes"]
         if len(names) > 1 or any(name.startswith("-") for name in names):
-            raise ValueError(f"%%vor: [--scopes] [FILE] was expected, found {line}")
+            raise ValueError(f"%%vor: unknown arguments {line}; usage: %%vor [--scopes] [FILE]")
         return record(lambda: ipython.run_cell(cell).success, names[0] if names else None, calls=not only_scopes)
 
     return vor

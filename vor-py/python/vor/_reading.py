@@ -195,7 +195,7 @@ class Capture(Sequence["Frame"]):
         Tables that were taken before stay as they are. A capture that was closed when it was opened does not grow.
         """
         if self._whole is not None:
-            raise ValueError(f"{self._path}: the whole capture was expected, found a slice, which stays as it is")
+            raise ValueError(f"{self._path}: a slice of a capture does not change; refresh the capture")
         before = len(self.frames)
         self._core.extend()
         self._frames = self._core.frames()
@@ -234,13 +234,13 @@ class Capture(Sequence["Frame"]):
         if format is None:
             ends = [end for end in _FORMATS if out.lower().endswith(end)]
             if not ends:
-                raise ValueError(f"{out}: a name was expected that ends in one of {', '.join(_FORMATS)}, or a format")
+                raise ValueError(f"{out}: no format ends so; choose one of {', '.join(_FORMATS)}, or give `format`")
             format = _FORMATS[max(ends, key=len)]
         arguments = ["export", "--to", format, "-o", out, os.fspath(self._path)]
         if self._numbers is not None:
             first, last = self._numbers
             if first > last:
-                raise ValueError(f"{self._path}: frames were expected, found none to export")
+                raise ValueError(f"{self._path}: no frames to export")
             arguments += ["--frames", f"{first}..={last}"]
         told = _command.run(arguments)
         if told:

@@ -34,12 +34,12 @@ def array(column: Column, dtype: Any = None, copy: bool | None = None) -> numpy.
         found = numpy.asarray(memoryview(column))
     except BufferError:
         if copy is False:
-            raise ValueError(f"{column.name}: numbers were expected, found texts, which cannot go without a copy") from None
+            raise ValueError(f"{column.name}: texts cannot become an array without a copy") from None
         found = _objects(column)
         copy = None
     if dtype is not None and found.dtype != dtype:
         if copy is False:
-            raise ValueError(f"{column.name}: {found.dtype} was expected, found {dtype}, which cannot go without a copy")
+            raise ValueError(f"{column.name}: {found.dtype} cannot become {dtype} without a copy")
         return found.astype(dtype)
     return found.copy() if copy else found
 
@@ -107,7 +107,7 @@ def _imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ModuleNotFoundError(f"{name} was expected, found that it is not installed: `pip install {name}`", name=name) from None
+        raise ModuleNotFoundError(f"{name} is not installed: `pip install {name}`", name=name) from None
 
 
 def _rows(table: Table) -> Iterator[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-//! Tables from the columns that vor-recorder reads.
+//! Tables from the columns that vor-capture reads.
 //!
 //! Their columns have the names that the tables of `vor export --to parquet` have.
 

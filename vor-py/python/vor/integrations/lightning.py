@@ -20,7 +20,7 @@ else:
             from pytorch_lightning.callbacks import Callback as _Callback
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
-                "lightning or pytorch_lightning was expected, found neither: `pip install lightning`", name="lightning"
+                "neither lightning nor pytorch_lightning is installed: `pip install lightning`", name="lightning"
             ) from None
 
 

@@ -26,7 +26,7 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
         raise
-    raise ModuleNotFoundError("torch was expected, found that it is not installed: `pip install torch`", name="torch") from None
+    raise ModuleNotFoundError("torch is not installed: `pip install torch`", name="torch") from None
 
 # Events that have not passed yet, by the metric that they are for, in the order of the stream. What is beyond this is given up: a GPU that far behind tells nothing of a frame.
 _MOST_PENDING = 4096

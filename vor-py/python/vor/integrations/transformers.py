@@ -19,7 +19,7 @@ else:
         if _error.name != "transformers":
             raise
         raise ModuleNotFoundError(
-            "transformers was expected, found that it is not installed: `pip install transformers`", name="transformers"
+            "transformers is not installed: `pip install transformers`", name="transformers"
         ) from None
 
 
