@@ -409,7 +409,7 @@ unsafe fn let_go(object: *mut ffi::PyObject) {
         if inner.is_null() {
             return;
         }
-        if ffi::Py_REFCNT(inner) == 1 && vor_recorder::drain::is_enabled() {
+        if ffi::Py_REFCNT(inner) == 1 && vor_recorder::setup::is_enabled() {
             let pending = PyErr::take(Python::assume_attached());
             let is_suspended = is_suspended(inner);
             if let Some(pending) = pending {

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 use vor_recorder::config::{Config, RING_KIB_RANGE};
-use vor_recorder::drain;
+use vor_recorder::setup;
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, statistics, aggregate, print_stats, cpu_time, cpu_split, inline_drain, \
@@ -20,7 +20,7 @@ pub(crate) fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> Py
             let config = config(keywords)?;
             py.detach(|| config.enable());
         }
-        _ => py.detach(drain::enable),
+        _ => py.detach(setup::enable),
     }
     Ok(())
 }

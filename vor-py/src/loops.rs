@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use vor_recorder::drain;
+use vor_recorder::setup;
 
 use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};
@@ -22,7 +22,7 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 /// Watches the turns of `asyncio`'s loops, if it was imported. Where every call is recorded,
 /// activations of coroutines are, and nothing needs to be watched.
 pub(crate) fn watch(py: Python<'_>) {
-    if WATCHED.load(Ordering::Relaxed) || codes::traces_all() || !drain::is_enabled() {
+    if WATCHED.load(Ordering::Relaxed) || codes::traces_all() || !setup::is_enabled() {
         return;
     }
     // An exception on its way stays as it is; a loop of another making is not watched.

@@ -9,7 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use vor_recorder::callsite::MAX_ARGS;
-use vor_recorder::{calibrate as core_calibrate, clock, drain, metrics, thread};
+use vor_recorder::{calibrate as core_calibrate, clock, drain, metrics, setup, thread};
 
 use crate::codes::{self, Code, Coroutine};
 use crate::filter::{self, Filter};
@@ -77,13 +77,13 @@ fn enable(py: Python<'_>, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> 
 #[pyfunction]
 fn disable(py: Python<'_>) {
     open::forget_calls();
-    py.detach(drain::disable);
+    py.detach(setup::disable);
 }
 
 /// Returns whether anything is recorded.
 #[pyfunction]
 fn is_enabled() -> bool {
-    drain::is_enabled()
+    setup::is_enabled()
 }
 
 /// Brings everything that was recorded so far to the capture.

@@ -18,8 +18,8 @@ use std::ptr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use vor_recorder::callsite::CallSite;
-use vor_recorder::drain;
 use vor_recorder::scope::manual;
+use vor_recorder::setup;
 
 use crate::activation;
 use crate::object::{
@@ -195,7 +195,7 @@ unsafe extern "C" fn call(
     // they are.
     unsafe {
         let wrapper = of(object);
-        if !drain::is_enabled() {
+        if !setup::is_enabled() {
             return (wrapper.inner)(wrapper.function, args, count, keywords);
         }
         let height = open::height();
@@ -218,7 +218,7 @@ unsafe extern "C" fn call_with(
     // SAFETY: as for `call`.
     unsafe {
         let wrapper = of(object);
-        if !drain::is_enabled() {
+        if !setup::is_enabled() {
             return (wrapper.inner)(wrapper.function, args, count, keywords);
         }
         let height = open::height();
@@ -262,7 +262,7 @@ unsafe extern "C" fn call_suspended(
     unsafe {
         let wrapper = of(object);
         let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
-        if returned.is_null() || !drain::is_enabled() {
+        if returned.is_null() || !setup::is_enabled() {
             return returned;
         }
         let values = (!wrapper.args.is_empty()).then(|| arguments(wrapper, args, count, keywords));

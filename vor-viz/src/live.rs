@@ -13,6 +13,7 @@ use vor_capture::model::frame::MetricValue;
 use vor_recorder::clock;
 use vor_recorder::drain;
 use vor_recorder::metrics::drain_io;
+use vor_recorder::setup;
 use vor_recorder::system::{ProcessSample, ProcessSampler, SystemSample, columns};
 use web_time::Instant;
 
@@ -86,7 +87,7 @@ impl PanelState {
             sampler: ProcessSampler::new(),
             sample: None,
         };
-        if drain::is_enabled() {
+        if setup::is_enabled() {
             // What the first frame does before its tick counts as well.
             state.start_feed();
         }
@@ -107,7 +108,7 @@ impl PanelState {
     /// does, unless the program did so since the last tick. The first tick marks nothing: whether
     /// the program marks its frames itself shows until the second one.
     pub fn tick(&mut self) {
-        let enabled = drain::is_enabled();
+        let enabled = setup::is_enabled();
         if enabled {
             self.start_feed();
             if self.marked_ticks == Some(drain::last_mark_ticks()) {
@@ -138,7 +139,7 @@ impl PanelState {
     /// Lets in what the drain has finished of frames that are there already: when the newest is
     /// pinned, its spans are still on their way.
     fn take_late_frames(&mut self, ctx: &egui::Context) {
-        if self.is_paused() && !self.pending.is_empty() && drain::is_enabled() {
+        if self.is_paused() && !self.pending.is_empty() && setup::is_enabled() {
             self.take_frames(self.marked_ticks.unwrap_or(0));
             if !self.pending.is_empty() {
                 ctx.request_repaint_after(LATE_POLL);

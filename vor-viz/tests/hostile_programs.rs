@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use egui::{Key, vec2};
 use headless::User;
-use vor_recorder::{drain, profile_scope};
+use vor_recorder::{drain, profile_scope, setup};
 use vor_viz::{PanelConfig, PanelState, show};
 
 #[global_allocator]
@@ -21,7 +21,7 @@ static RECORDER: Mutex<()> = Mutex::new(());
 
 fn recorder() -> MutexGuard<'static, ()> {
     let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
-    drain::enable();
+    setup::enable();
     drain::flush();
     turn
 }

@@ -10,6 +10,7 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use vor_recorder::drain;
 use vor_recorder::profile_scope;
+use vor_recorder::setup;
 use vor_viz::{Metric, PanelConfig, PanelState, show};
 
 /// The recorder is one for the whole process, so tests take turns.
@@ -17,7 +18,7 @@ static RECORDER: Mutex<()> = Mutex::new(());
 
 fn recorder() -> MutexGuard<'static, ()> {
     let turn = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
-    drain::enable();
+    setup::enable();
     turn
 }
 
@@ -140,7 +141,7 @@ fn the_ring_keeps_its_capacity_and_a_pin_holds() {
 #[test]
 fn without_recording_there_are_lengths_and_system_metrics() {
     let turn = recorder();
-    drain::disable();
+    setup::disable();
     let mut state = PanelState::new(small());
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(5));

@@ -15,6 +15,7 @@ use vor_recorder::__private::report_line;
 use vor_recorder::drain::{self, SinkHandle};
 use vor_recorder::export::collapsed::CollapsedExporter;
 use vor_recorder::reader::{Capture, Event, Info, Reader};
+use vor_recorder::setup;
 use vor_recorder::sink::FrameSink;
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
@@ -115,9 +116,9 @@ impl Running {
         let capture = CaptureSink::create(&partial, CaptureOptions::default())
             .map_err(|error| Failure(error.to_string()))?;
         let partial_capture = capture.path().to_owned();
-        let was_on = drain::is_enabled();
+        let was_on = setup::is_enabled();
         if !was_on {
-            drain::enable();
+            setup::enable();
         }
         // The capture begins with a frame, and what ended before belongs to another.
         drain::frame_mark();
@@ -134,7 +135,7 @@ impl Running {
         drain::frame_mark();
         drop(self.handle);
         if !self.was_on {
-            drain::disable();
+            setup::disable();
         }
         let info = Capture::open(&self.partial_capture)
             .map_err(|error| Failure(error.to_string()))?

@@ -111,8 +111,8 @@ pub use vor_recorder::clock::ticks;
 pub use vor_recorder::config::Config;
 pub use vor_recorder::cpu::thread_cpu_ns;
 pub use vor_recorder::drain::{
-    SinkHandle, add_sink, capture_path, close_capture, disable, enable, failed_sinks, flush, flush_recording,
-    frame_mark, frame_mark_named, is_enabled, stats, stats_by_thread,
+    SinkHandle, add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
+    frame_mark_named, stats, stats_by_thread,
 };
 pub use vor_recorder::export::perfetto::{CounterTrack, CounterUnit};
 #[cfg(feature = "pprof")]
@@ -130,6 +130,7 @@ pub use vor_recorder::metrics::{
 };
 pub use vor_recorder::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
 pub use vor_recorder::scope::{PhaseChain, ScopeGuard, scope};
+pub use vor_recorder::setup::{disable, enable, is_enabled};
 #[cfg(feature = "web")]
 pub use vor_recorder::sink::browser::BrowserSink;
 #[cfg(not(target_arch = "wasm32"))]

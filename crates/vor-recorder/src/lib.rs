@@ -15,7 +15,6 @@
 pub(crate) mod sync;
 mod os;
 pub mod clock;
-pub mod cpu;
 mod allocations;
 mod hot;
 mod heap;
@@ -24,16 +23,17 @@ mod gpu;
 pub mod drain;
 mod sinks;
 mod bridges;
-pub mod stats;
+pub mod setup;
 
 #[cfg(feature = "tracing-layer")]
 pub use bridges::layer;
 pub use bridges::reader;
 #[cfg(feature = "tracing")]
 pub use bridges::{subscriber, tracing_in as traced};
-pub use drain::{calibrate, config};
+pub use clock::cpu;
 pub use hot::{args, callsite, flow, future, scope, task, thread};
 pub use os::system;
+pub use setup::{calibrate, config};
 pub use vor_capture::model::{batch, catalog, frame, measures as measure};
 pub use vor_capture::{Error, error, format};
 pub use vor_export as export;
@@ -44,10 +44,22 @@ pub mod alloc {
     pub use crate::heap::*;
 }
 
+/// Statistics of frames and of scopes: those of `vor-capture`, and the sums that threads keep
+/// themselves.
+///
+/// Where the program has its scopes [counted](crate::config::Config::aggregate) instead of
+/// recorded, each thread keeps its sums itself, and there are no spans; [`ThreadStats`](stats::ThreadStats) are the
+/// rows of one thread.
+pub mod stats {
+    pub use vor_capture::stats::{
+        Block, Blocks, Bucket, Counted, FrameStats, Histogram, ScopeStats, StatsBuilder,
+    };
+
+    pub use crate::hot::sums::ThreadStats;
+}
+
 /// The sinks, by the name that users of vor know.
 pub mod sink {
-    #[cfg(feature = "puffin")]
-    pub use crate::bridges::puffin;
     pub use crate::sinks::*;
 }
 
@@ -55,7 +67,7 @@ pub mod sink {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::__vor_call_site as call_site;
-    pub use crate::cpu::{
+    pub use crate::clock::cpu::{
         init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source, user_sys_ns,
     };
     #[cfg(all(

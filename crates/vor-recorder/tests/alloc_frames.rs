@@ -18,6 +18,7 @@ use vor_recorder::config::Config;
 use vor_recorder::drain;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::metrics::record_metric;
+use vor_recorder::setup;
 use vor_recorder::sink::{FrameSink, Interest};
 
 #[global_allocator]
@@ -68,9 +69,9 @@ fn frames_say_what_the_process_allocated_in_them() {
     drain::frame_mark();
     (0..500).for_each(|i| drop(black_box(Box::new(i))));
     drain::frame_mark();
-    drain::disable();
+    setup::disable();
     allocate();
-    drain::enable();
+    setup::enable();
     drain::frame_mark();
     drain::flush();
     let frames = frames.lock().unwrap();

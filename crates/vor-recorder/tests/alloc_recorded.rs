@@ -22,7 +22,7 @@ use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::reader::{Event, Reader};
 use vor_recorder::sink::FrameSink;
-use vor_recorder::{Error, drain, profile_scope};
+use vor_recorder::{Error, drain, profile_scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().exact();
@@ -79,7 +79,7 @@ fn a_leak_is_found_in_the_file() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(drain::close_capture().as_deref(), Some(&*path));
-    drain::disable();
+    setup::disable();
 
     let mut reader = Reader::open(&path).unwrap();
     let (mut heaps, mut frames, mut spans) = (Vec::new(), 0, 0);
@@ -164,7 +164,7 @@ fn count(path: &std::path::Path) -> usize {
 #[test]
 fn the_variable_asks_for_them_and_the_end_has_the_last_one() {
     if std::env::var_os(CHILD).is_some() {
-        drain::enable();
+        setup::enable();
         leak_in_a_request();
         // The first comes with the first pass, the next one would in an hour.
         drain::flush();

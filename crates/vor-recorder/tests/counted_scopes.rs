@@ -19,7 +19,7 @@ use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::sink::{FrameSink, Interest};
 use vor_recorder::stats::ScopeStats;
-use vor_recorder::{Error, drain, message, profile_phase, profile_scope, scope};
+use vor_recorder::{Error, drain, message, profile_phase, profile_scope, scope, setup};
 
 /// What reaches sinks: spans, messages, frames.
 #[derive(Default)]
@@ -426,15 +426,15 @@ fn counts_and_times_are_exact() {
     many(1_000_000);
     {
         profile_scope!("open meanwhile");
-        drain::disable();
+        setup::disable();
         many(1_000);
-        assert!(!drain::is_enabled());
+        assert!(!setup::is_enabled());
     }
     assert_eq!(
         (rows()["many"].count, rows()["open meanwhile"].count),
         (1_000_000, 1)
     );
-    drain::enable();
+    setup::enable();
     many(1_000);
     assert_eq!(rows()["many"].count, 1_001_000);
 
@@ -448,5 +448,5 @@ fn counts_and_times_are_exact() {
         (0, 0, 1)
     );
     assert!(of(&seen.frames) >= 1);
-    drain::disable();
+    setup::disable();
 }

@@ -21,6 +21,7 @@ use frames::{Driver, Frames, begin, debug_lines, has_poller, library, with_drive
 use gpu_support::{role, run, vor_lines};
 use vor_recorder::config::Config;
 use vor_recorder::drain;
+use vor_recorder::setup;
 
 /// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a
 /// processor is taken, and the rows are there nevertheless.
@@ -215,11 +216,11 @@ fn nothing_is_asked_while_nobody_reads_metrics() {
     settle();
     assert_eq!(calls(), after);
     // A sink that comes later is served again, by the same thread, unless recording is off.
-    drain::disable();
+    setup::disable();
     let _handle = drain::add_sink("frames", Frames::default());
     settle();
     assert_eq!(calls(), after);
-    drain::enable();
+    setup::enable();
     let begin = Instant::now();
     while calls() == after {
         settle();

@@ -10,7 +10,7 @@ use measured::Kept;
 use vor_recorder::alloc::{TrackingAllocator, untracked};
 use vor_recorder::config::Config;
 use vor_recorder::measure::{Measured, Measures};
-use vor_recorder::{drain, message, profile_scope, scope};
+use vor_recorder::{drain, message, profile_scope, scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();
@@ -72,5 +72,5 @@ fn a_span_has_what_was_allocated_and_given_back_within_it() {
     let expected = 1000 * (10 + 11 + 12 + 13);
     assert_eq!(on_threads, allocated(4000, expected, 4000, expected));
     drop(stays);
-    drain::disable();
+    setup::disable();
 }

@@ -14,7 +14,7 @@ use vor_recorder::batch::ArgValue;
 use vor_recorder::config::Config;
 use vor_recorder::cpu::Source;
 use vor_recorder::measure::Measures;
-use vor_recorder::{drain, profile_scope, scope};
+use vor_recorder::{drain, profile_scope, scope, setup};
 
 fn burn(time: Duration) {
     let begin = Instant::now();
@@ -80,7 +80,7 @@ fn processor_time_of_some_scopes_and_then_of_all() {
     assert_eq!(all.len(), 201);
     assert!(all.iter().all(|span| was_off(span, 19_000_000)));
 
-    drain::disable();
+    setup::disable();
     Config::new().cpu_time(true).enable();
     {
         profile_scope!("plain", n = 5);
@@ -94,5 +94,5 @@ fn processor_time_of_some_scopes_and_then_of_all() {
         assert_eq!(Measures::of(&span.site), expected, "{}", span.site.name);
         assert!(was_off(span, 4_900_000));
     }
-    drain::disable();
+    setup::disable();
 }

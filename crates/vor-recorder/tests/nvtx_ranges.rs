@@ -21,7 +21,7 @@ use vor_recorder::batch::ArgValue;
 use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::sink::FrameSink;
-use vor_recorder::{Error, drain, profile_phase, profile_scope, scope};
+use vor_recorder::{Error, drain, profile_phase, profile_scope, scope, setup};
 
 /// What the tool of a child wrote, by thread.
 type Log = BTreeMap<u64, Thread>;
@@ -334,7 +334,7 @@ fn there_are_ranges_while_recording_is_on_or_counts_alone() {
         {
             profile_scope!("recorded");
         }
-        drain::disable();
+        setup::disable();
         {
             profile_scope!("off");
         }

@@ -21,7 +21,7 @@ use vor_recorder::alloc::{TrackingAllocator, heap_snapshot, untracked};
 use vor_recorder::config::Config;
 use vor_recorder::cpu::thread_cpu_ns;
 use vor_recorder::export::pprof::{HeapPprof, PprofExporter};
-use vor_recorder::{drain, profile_scope};
+use vor_recorder::{drain, profile_scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().exact();
@@ -78,7 +78,7 @@ fn a_program_whose_numbers_are_known() {
             .write_pprof_since(&before, fs::File::create(path("leak.pb.gz")).unwrap())
             .unwrap();
     });
-    drain::disable();
+    setup::disable();
     let read = |name: &str| vor_fixtures::pprof::read(&fs::read(path(name)).unwrap());
     let stack = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let value = |sums: &BTreeMap<Vec<String>, i64>, names: &[&str]| sums.get(&stack(names)).copied();

@@ -143,7 +143,7 @@ impl vor_recorder::sink::FrameSink for Live {
 #[cfg(not(feature = "off"))]
 fn recorded() -> Vec<Made> {
     use vor_recorder::format::{Decoder, Event, Record};
-    use vor_recorder::{drain, metrics, profile_scope};
+    use vor_recorder::{drain, metrics, profile_scope, setup};
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
@@ -175,7 +175,7 @@ fn recorded() -> Vec<Made> {
     drain::flush();
     let torn_bytes = std::fs::metadata(&path).unwrap().len() as usize;
     assert_eq!(drain::close_capture(), Some(path.clone()));
-    drain::disable();
+    setup::disable();
     let bytes = std::fs::read(&path).unwrap();
     let (mut records, mut frame_ends, mut spans) = (Vec::new(), Vec::new(), 0);
     let mut decoder = Decoder::new();

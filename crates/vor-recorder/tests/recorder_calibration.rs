@@ -9,6 +9,7 @@
 
 use vor_recorder::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 use vor_recorder::drain;
+use vor_recorder::setup;
 
 /// One test, since what was calibrated stays for the process.
 #[test]
@@ -17,7 +18,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
     // The check calibrates where nobody has.
     SpanBudget::new().check().unwrap();
     assert!(empty_span_ns() > 0 && clock_floor_ns() > 0);
-    assert!(!drain::is_enabled(), "recording is as it was");
+    assert!(!setup::is_enabled(), "recording is as it was");
 
     SpanBudget::new()
         .max_ns(u64::MAX)
@@ -39,7 +40,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
     // What is measured is the real thing: its scopes are recorded where recording is on.
     vor_recorder::config::Config::new().statistics(true).enable();
     calibrate();
-    assert!(drain::is_enabled());
+    assert!(setup::is_enabled());
     let rows = drain::stats();
     let scopes = rows.iter().find(|row| row.name == "vor::calibrate");
     assert!(scopes.is_some_and(|row| row.count >= 128 * 256), "{scopes:?}");

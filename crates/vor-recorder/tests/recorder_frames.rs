@@ -17,7 +17,7 @@ use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::metrics::{Counter, Histogram, drain_io, record_io, record_metric, record_metric_unit};
 use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{drain, profile_scope};
+use vor_recorder::{drain, profile_scope, setup};
 
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -279,7 +279,7 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
         for _ in 0..100 {
             let open = vor_recorder::scope::scope("open while switched off");
             phases = Some(vor_recorder::profile_phase!("phase before"));
-            drain::disable();
+            setup::disable();
             {
                 profile_scope!("never");
                 record_metric("never", 1.0);
@@ -290,8 +290,8 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
             phases = None;
             drain::frame_mark();
             drop(open);
-            assert!(!drain::is_enabled());
-            drain::enable();
+            assert!(!setup::is_enabled());
+            setup::enable();
         }
         drain::frame_mark();
     });

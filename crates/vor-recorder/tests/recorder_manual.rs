@@ -16,7 +16,7 @@ use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::scope::manual;
 use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, clock, drain, thread};
+use vor_recorder::{Error, clock, drain, setup, thread};
 
 /// A span's name and arguments; a task has none.
 type Row = (String, Option<Vec<ArgValue>>);
@@ -101,7 +101,7 @@ fn they_leave_the_records_of_guards() {
         scope.end_with(&args);
     }
     drain::flush();
-    drain::disable();
+    setup::disable();
 
     let mut expected: Vec<Row> = vec![
         ("outer".into(), Some(vec![])),

@@ -14,7 +14,7 @@ use vor_recorder::batch::SpanBatch;
 use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, drain, profile_scope};
+use vor_recorder::{Error, drain, profile_scope, setup};
 
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -159,7 +159,7 @@ fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
     drop(keeper);
     assert_eq!(keeps.spans.load(Ordering::Relaxed), 50);
     assert_eq!(*keeps.frames.lock().unwrap(), [(10, 10); 5]);
-    assert!(drain::is_enabled());
+    assert!(setup::is_enabled());
 }
 
 #[test]

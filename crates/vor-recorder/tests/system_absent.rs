@@ -21,7 +21,7 @@ use std::time::Duration;
 use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, drain};
+use vor_recorder::{Error, drain, setup};
 
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -89,8 +89,8 @@ fn one_event_says_why_rows_are_absent() {
         std::thread::sleep(Duration::from_millis(15));
         drain::frame_mark();
     }
-    drain::disable();
-    drain::enable();
+    setup::disable();
+    setup::enable();
     drain::frame_mark();
     #[cfg(target_os = "linux")]
     drop(forbidden);

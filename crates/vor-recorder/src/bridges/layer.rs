@@ -38,7 +38,7 @@ use crate::hot::thread;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{drain::enable, layer::TracingLayer, traced::Probabilistic}; }
+/// # mod vor { pub use vor_recorder::{setup::enable, layer::TracingLayer, traced::Probabilistic}; }
 /// use tracing_subscriber::layer::SubscriberExt as _;
 /// use tracing_subscriber::util::SubscriberInitExt as _;
 ///

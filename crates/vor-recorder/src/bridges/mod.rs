@@ -3,7 +3,6 @@
 //! | module | connects |
 //! |---|---|
 //! | `tracing_in` | `tracing` spans to scopes; [`layer`] and [`subscriber`] are its two interfaces |
-//! | [`puffin`](mod@puffin) | frames to puffin |
 //! | [`reader`] | frames of a capture to puffin's |
 
 #[cfg(feature = "tracing")]
@@ -12,6 +11,4 @@ pub mod tracing_in;
 pub mod layer;
 #[cfg(feature = "tracing")]
 pub mod subscriber;
-#[cfg(feature = "puffin")]
-pub mod puffin;
 pub mod reader;

@@ -120,7 +120,7 @@ impl<R: Read> Reader<R> {
 
 fn with_flames<R: Read>(reader: reader::Reader<R>) -> Reader<R> {
     #[cfg(all(feature = "puffin", not(target_arch = "wasm32")))]
-    let reader = reader.with_flames(crate::bridges::puffin::frame_bytes);
+    let reader = reader.with_flames(crate::sinks::puffin::frame_bytes);
     // On the web puffin reads frames and writes none.
     #[cfg(all(feature = "puffin", target_arch = "wasm32"))]
     let reader = reader.with_flames(|_| None);

@@ -23,7 +23,7 @@ use crate::drain;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{drain::enable, subscriber::TracingSubscriber}; }
+/// # mod vor { pub use vor_recorder::{setup::enable, subscriber::TracingSubscriber}; }
 /// let subscriber = vor::TracingSubscriber::new().with_filter(|what| !what.target().starts_with("hyper"));
 /// tracing::subscriber::set_global_default(subscriber)?;
 /// vor::enable();

@@ -13,6 +13,7 @@
 //! more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is
 //! not followed.
 
+pub mod cpu;
 mod sync;
 mod system;
 
@@ -368,11 +369,12 @@ mod tests {
 
     #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
     fn record_by_the_fallback() {
+        use crate::setup::{self, config::Config};
         use crate::{drain, message, profile_phase, profile_scope};
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
-        crate::drain::config::Config::new().capture(&path).enable();
+        crate::setup::config::Config::new().capture(&path).enable();
         assert!(!is_hardware());
         let around = ticks();
         let mut inside = Vec::new();
@@ -393,9 +395,9 @@ mod tests {
         }
         // Open while recording is switched off, and recorded still.
         let open = crate::hot::scope::scope("open");
-        drain::disable();
+        setup::disable();
         drop(open);
-        drain::start_without_sinks();
+        Config::new().enable();
         drain::frame_mark();
         let around = ticks() - around;
         assert_eq!(drain::close_capture(), Some(path.clone()));

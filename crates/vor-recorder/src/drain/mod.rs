@@ -1,4 +1,4 @@
-//! The drain: switching recording on and off, marks, and the worker that empties the rings.
+//! The drain: marks, the engine, and the worker that empties the rings into frames and sinks.
 //!
 //! Callers only ever stamp and hand over: a mark is a tick in a queue, a wake-up is an `unpark`.
 //! The engine behind one lock does the rest, on the thread `vor-drain`, or on the caller's in
@@ -13,68 +13,64 @@ pub(crate) mod crash;
 mod ending;
 mod engine;
 mod machine;
+pub(crate) mod capture_file;
 pub(crate) mod outputs;
 mod exit;
 mod fork;
 mod heap;
 mod marks;
-mod printing;
+pub(crate) mod printing;
 mod sampler;
 mod table;
-pub mod calibrate;
-pub mod config;
-mod variables;
 mod count_only;
 mod watchdog;
 mod worker;
 
 use std::ops::{Deref, DerefMut};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+pub use capture_file::{capture_path, close_capture};
 use engine::{Engine, Pass};
 use marks::{Mark, Marks};
 use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
 
-#[cfg(feature = "puffin")]
-use crate::bridges::puffin::PuffinFeed;
 use crate::catalog::Catalog;
-use crate::drain::config::Config;
+use crate::clock;
+use crate::drain::capture_file::CaptureFile;
 use crate::drain::outputs::Outputs;
-use crate::hot::nvtx;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
-use crate::measure::Measures;
 use crate::metrics::{self, Taken};
 use crate::os::report;
 use crate::os::signals;
-use crate::sinks::capture::{CaptureOptions, CaptureSink};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};
-use crate::{allocations, clock, cpu};
 
 /// Marks that the worker takes before it lets others have the engine.
 const MAX_MARKS_PER_STEP: usize = 256;
 
-/// The settings that outlive `enable`: what the engine needs when it is made, also in the child of
-/// a fork.
-#[derive(Clone, Debug)]
-struct Settings {
+/// The settings that outlive `enable`: the engine is made from them, in the child of a fork too.
+#[derive(Clone)]
+pub(crate) struct Settings {
     start_ticks: u64,
-    inline: bool,
-    interval: Duration,
-    max_spans_per_frame: usize,
-    statistics: bool,
-    /// The capture that was asked for, until it is closed or cannot be opened.
-    capture: Option<(PathBuf, CaptureOptions)>,
-    /// Whether the path of the capture comes from `VOR_RECORD`, for messages.
-    capture_from_env: bool,
-    /// Whether a signal that ends the process finds the capture closed.
-    signals: bool,
-    /// The capture that was opened: the number of its sink, and where it is written.
+    options: Options,
+    capture: Option<CaptureFile>,
+    /// The capture that is open: the number of its sink, and its path.
     opened: Option<(u64, PathBuf)>,
+}
+
+/// What the first start decides for the rest of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) ring_kib: usize,
+    /// Whether `frame_mark` drains, and there is no worker.
+    pub(crate) inline: bool,
+    pub(crate) interval: Duration,
+    pub(crate) max_spans_per_frame: usize,
+    pub(crate) statistics: bool,
 }
 
 /// When a frame of the main set was marked last, in ticks. Written under the lock of the marks,
@@ -95,307 +91,82 @@ fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does
-/// nothing where it is on.
-///
-/// The environment is read at the first call; a later one only undoes a [`disable`].
-pub fn enable() {
-    if record_state::is_on() {
-        return;
-    }
-    static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
-    let config = if ENVIRONMENT_READ.swap(true, Ordering::SeqCst) {
-        Config::new()
-    } else {
-        Config::from_env()
-    };
-    config.enable();
-}
-
-/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and
-/// go on when recording is switched on again.
-pub fn disable() {
-    if record_state::is_on() {
-        record_state::set(false);
-        #[cfg(feature = "puffin")]
-        PuffinFeed::recording_is(false);
-        flush();
-    }
-}
-
-/// Returns whether recording is on.
-#[must_use]
-pub fn is_enabled() -> bool {
-    record_state::is_on()
-}
-
-/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine
-/// locked, and where vor is compiled out.
-pub(crate) fn start(config: Config) {
-    if cfg!(feature = "off") {
-        if let Some(path) = &config.capture {
-            report::line(&format!(
-                "{}{} is not written: vor is compiled out, by its feature `off`",
-                if config.from_env { "VOR_RECORD: " } else { "" },
-                path.display()
-            ));
-        }
-        return;
-    }
-    if thread::is_busy() {
-        report::line("recording cannot be configured from inside a sink; the call is ignored");
-        return;
-    }
+/// Starts the drain with `options` at the first call, and runs `work` with its settings and
+/// whether this is that call. Not from inside a sink, which holds the engine.
+pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bool) -> R) -> R {
     hooks::set_drain(hooks::Drain {
         wake,
         rearm_if_forked,
     });
-    let absences = thread::while_busy(|| {
+    thread::while_busy(|| {
         let mut settings = locked(&SETTINGS);
         let is_first = settings.is_none();
-        if is_first {
-            thread::set_ring_slots(config.ring_kib * 1024 / 16);
-        }
         let settings = settings.get_or_insert_with(|| Settings {
             start_ticks: clock::ticks(),
-            inline: config.inline_drain || cfg!(target_arch = "wasm32"),
-            interval: config.drain_interval,
-            max_spans_per_frame: config.max_spans_per_frame,
-            statistics: config.statistics,
+            options,
             capture: None,
-            capture_from_env: config.from_env,
-            signals: config.signals,
             opened: None,
         });
         if is_first {
-            begin(settings, worker::spawn);
+            thread::set_ring_slots(options.ring_kib * 1024 / 16);
+            start_worker(settings, worker::spawn);
             fork::install();
             exit::install();
         }
-        if let Some(limit) = config.watchdog {
-            watchdog::set_limit(limit);
-            if settings.inline {
-                report::line(
-                    "the watchdog needs the worker, which there is not with `inline_drain`; it stays off",
-                );
+        work(settings, is_first)
+    })
+}
+
+impl Settings {
+    /// Reports each frame and scope that takes longer than `limit`.
+    pub(crate) fn watch(&self, limit: Duration) {
+        watchdog::set_limit(limit);
+        if self.options.inline {
+            report::line(
+                "the watchdog needs the worker, which there is not with `inline_drain`; it stays off",
+            );
+        }
+        wake(true);
+    }
+
+    /// Has the engine keep statistics of every scope.
+    pub(crate) fn keep_statistics(&self) {
+        with_settings(self, Engine::keep_statistics);
+    }
+
+    /// Adds sinks, which get what ends from now on.
+    pub(crate) fn add_sinks(&self, sinks: Vec<(String, Box<dyn FrameSink>)>) {
+        if sinks.is_empty() {
+            return;
+        }
+        with_settings(self, |engine| {
+            pass(engine);
+            for (name, sink) in sinks {
+                let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+                engine.outputs.add(number, name, sink);
             }
-            wake(true);
-        }
-        if config.aggregate {
-            record_state::count_scopes();
-            if config.print_stats {
-                printing::begin();
-            }
-        }
-        if config.statistics {
-            with_settings(settings, Engine::keep_statistics);
-        }
-        #[cfg(feature = "puffin")]
-        feed_puffin(settings, is_first, config.puffin);
-        let path = config.capture.filter(|path| may_begin(path, settings));
-        let may_lack_spans = config.aggregate || path.is_some();
-        if let Some(path) = path {
-            let options = CaptureOptions {
-                spans: config.spans,
-                every: config.every,
-                max_frames: config.max_frames,
-                slow_ns: config.slow_ns,
-                before: config.before,
-            };
-            settings.capture = Some((path, options));
-            settings.capture_from_env = config.from_env;
-            settings.signals = config.signals;
-            open_capture(settings);
-        }
-        if may_lack_spans && record_state::counts_scopes() {
-            report_no_spans(settings);
-        }
-        if !config.sinks.is_empty() {
-            with_settings(settings, |engine| {
-                // What ended before is not theirs.
-                pass(engine);
-                for (name, sink) in config.sinks {
-                    engine
-                        .outputs
-                        .add(NEXT_SINK.fetch_add(1, Ordering::Relaxed), name, sink);
-                }
-            });
-        }
-        if let Some(interval) = config.heap_snapshots {
-            heap::set_interval(interval);
-            // With all sinks there, the first one is theirs.
-            with_settings(settings, |engine| engine.take_heap(true));
-            wake(true);
-        }
-        if !record_state::is_on() {
-            metrics::forget_while_off();
-        }
-        nvtx::attach();
-        measure_cpu(config.measures);
-        if allocations::is_installed() && config.allocations != Some(false) {
-            record_state::measure(Measures::ALLOC);
-        }
-        record_state::set(true);
-        is_first.then(|| with_settings(settings, |engine| engine.absences()))
-    });
-    // Whoever listens may use vor, so nothing is locked any more.
-    if let Some(reason) = absences.flatten() {
-        report::detail(&reason);
-    }
-}
-
-/// Has the processor time of all scopes measured, if that is wanted and can be had.
-fn measure_cpu(measures: Measures) {
-    if measures.is_none() {
-        return;
-    }
-    cpu::init();
-    if cpu::source() == cpu::Source::None {
-        report::line(
-            "the processor time of scopes is not measured: this system does not tell that of a thread",
-        );
-    } else {
-        record_state::measure(measures);
-    }
-}
-
-/// Switches recording on for a measurement, without reading the environment and without a sink of
-/// its own.
-pub(crate) fn start_without_sinks() {
-    start(Config::new());
-}
-
-/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has
-/// said so.
-#[cfg(feature = "puffin")]
-fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
-    if let Some(allowed) = allowed {
-        PuffinFeed::allow(allowed);
-    }
-    if allowed == Some(true) || !record_state::is_on() {
-        PuffinFeed::recording_is(true);
-    }
-    if is_first {
-        let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
-        let feed = Box::new(PuffinFeed::default());
-        with_settings(settings, |engine| {
-            engine.outputs.add(number, "puffin".into(), feed)
         });
+    }
+
+    /// Hands the sinks a snapshot of the heap now, and every `interval`.
+    pub(crate) fn snapshot_heap(&self, interval: Duration) {
+        heap::set_interval(interval);
+        with_settings(self, |engine| engine.take_heap(true));
+        wake(true);
+    }
+
+    /// Returns what this machine lacks, in a line.
+    pub(crate) fn absences(&self) -> Option<String> {
+        with_settings(self, |engine| engine.absences())
     }
 }
 
 /// Starts the worker by `spawn`, unless the program drains itself.
-fn begin(settings: &Settings, spawn: fn(Duration)) {
-    INLINE.store(settings.inline, Ordering::Relaxed);
-    if !settings.inline {
-        spawn(settings.interval);
+fn start_worker(settings: &Settings, spawn: fn(Duration)) {
+    INLINE.store(settings.options.inline, Ordering::Relaxed);
+    if !settings.options.inline {
+        spawn(settings.options.interval);
     }
-}
-
-/// Says whether a capture at `path` may begin. Where another is being written, that one goes on,
-/// and a line says so.
-fn may_begin(path: &Path, settings: &Settings) -> bool {
-    let Some(running) = running_capture(settings) else {
-        return true;
-    };
-    let asked = settings.capture.as_ref().map(|(asked, _)| asked.as_path());
-    if asked != Some(path) {
-        report::line(&format!(
-            "{} is being written; no second capture is begun at {}",
-            running.display(),
-            path.display()
-        ));
-    }
-    false
-}
-
-/// Says that the capture that is being written gets no spans any more, if it was to hold any.
-fn report_no_spans(settings: &Settings) {
-    if let (Some((_, options)), Some((_, path))) = (&settings.capture, &settings.opened)
-        && options.spans
-    {
-        report::line(&format!(
-            "{} holds no spans: scopes are counted, and not recorded",
-            path.display()
-        ));
-    }
-}
-
-/// Returns where the capture is written, unless it was closed or its sink failed.
-fn running_capture(settings: &Settings) -> Option<PathBuf> {
-    let (number, path) = settings.opened.clone()?;
-    with_settings(settings, |engine| engine.outputs.has(number)).then_some(path)
-}
-
-/// Opens the capture that the settings name. What stands in the way is reported, and the program
-/// runs on.
-fn open_capture(settings: &mut Settings) {
-    settings.opened = None;
-    let Some((path, options)) = &settings.capture else {
-        return;
-    };
-    let variable = if settings.capture_from_env {
-        "VOR_RECORD: "
-    } else {
-        ""
-    };
-    match CaptureSink::create(path, *options) {
-        Ok(mut sink) => {
-            sink.take_notes(settings.signals);
-            let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
-            let path = sink.path().to_owned();
-            let name = format!("{variable}the capture {}", path.display());
-            with_settings(settings, |engine| {
-                // What ended before is not in it.
-                pass(engine);
-                engine.outputs.add_file(number, name, Box::new(sink));
-            });
-            settings.opened = Some((number, path));
-        }
-        Err(error) => {
-            report::line(&format!("{variable}{error}; no capture is written"));
-            settings.capture = None;
-        }
-    }
-}
-
-/// Returns the file that the capture is being written to.
-///
-/// It is not always the path that was asked for: where another process is writing there, it is
-/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was asked for, it
-/// could not be opened or written, or it was closed; in the child of a fork until it records; and
-/// inside a sink.
-#[must_use]
-pub fn capture_path() -> Option<PathBuf> {
-    if thread::is_busy() || record_state::is_forked() {
-        return None;
-    }
-    thread::while_busy(|| running_capture(locked(&SETTINGS).as_ref()?))
-}
-
-/// Closes the capture that is being written, with its index, and returns its path. `None` where no
-/// capture is being written, as for [`capture_path`], and where the end could not be written, which
-/// a line on stderr tells.
-///
-/// Everything that ended before the call is in it. Recording goes on for the other sinks, and
-/// another capture may be begun with [`Config::capture`]. Without this call the capture is closed
-/// when the process ends.
-pub fn close_capture() -> Option<PathBuf> {
-    if thread::is_busy() || record_state::is_forked() {
-        return None;
-    }
-    thread::while_busy(|| {
-        let mut settings = locked(&SETTINGS);
-        let settings = settings.as_mut()?;
-        let (number, path) = settings.opened.take()?;
-        settings.capture = None;
-        let closed = with_settings(settings, |engine| {
-            pass(engine);
-            engine.take_heap(true);
-            engine.outputs.remove(number)
-        });
-        closed.then_some(path)
-    })
 }
 
 /// Starts the recorder in the child of a fork: a worker of its own, and a capture of its own.
@@ -411,9 +182,9 @@ fn rearm_if_forked() {
         record_state::set_forked(false);
         if let Some(settings) = &mut *settings {
             settings.start_ticks = clock::ticks();
-            open_capture(settings);
+            settings.open_capture();
             #[cfg(unix)]
-            begin(settings, worker::spawn_after_fork);
+            start_worker(settings, worker::spawn_after_fork);
         }
     });
 }
@@ -492,8 +263,8 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
     let make = || {
         Engine::new(
             settings.start_ticks,
-            settings.max_spans_per_frame,
-            settings.statistics,
+            settings.options.max_spans_per_frame,
+            settings.options.statistics,
         )
     };
     // Sinks write on whichever thread drains, and the program must not die of what they write.
@@ -676,6 +447,12 @@ pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> Sink
     add(name.into(), Box::new(sink), Outputs::add)
 }
 
+/// As [`add_sink`], for a sink in a box.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn add_boxed_sink(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
+    add(name, sink, Outputs::add)
+}
+
 /// As [`add_sink`], for a sink that writes a file of its own and needs no other thread for that.
 pub(crate) fn add_file_sink(name: String, sink: impl FrameSink + 'static) -> SinkHandle {
     add(name, Box::new(sink), Outputs::add_file)
@@ -725,8 +502,8 @@ impl Drop for SinkHandle {
     }
 }
 
-/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`]
-/// or [`Config::aggregate`] is on, and inside a sink.
+/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`](crate::setup::config::Config::statistics)
+/// or [`Config::aggregate`](crate::setup::config::Config::aggregate) is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
@@ -737,7 +514,7 @@ pub fn stats() -> Vec<ScopeStats> {
 }
 
 /// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
-/// are told together, first. Empty unless [`Config::aggregate`] is on, and inside a sink.
+/// are told together, first. Empty unless [`Config::aggregate`](crate::setup::config::Config::aggregate) is on, and inside a sink.
 #[must_use]
 pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {

@@ -21,7 +21,7 @@ static PRINTS: AtomicBool = AtomicBool::new(false);
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// Has the table printed from now on.
-pub(super) fn begin() {
+pub(crate) fn begin() {
     if !PRINTS.swap(true, Ordering::SeqCst) {
         signals::listen();
     }

@@ -161,8 +161,8 @@ fn run(interval: Duration) {
 #[cfg(all(test, not(loom), not(feature = "off"), not(target_family = "wasm")))]
 mod tests {
     use super::*;
-    use crate::drain::config::Config;
     use crate::drain::{frame_mark, lock_engine};
+    use crate::setup::config::Config;
 
     #[test]
     fn many_marks_call_the_worker_before_its_interval_is_over() {

@@ -220,8 +220,8 @@ mod tests {
     use tracing::{Dispatch, Event, Metadata, Subscriber};
 
     use super::*;
-    use crate::drain;
     use crate::hot::callsite::CallSite;
+    use crate::{drain, setup};
 
     /// Wants the spans of one module, or of none.
     struct Wants(Option<&'static str>);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn sites_leave_the_fast_path_while_a_subscriber_wants_scopes() {
-        drain::enable();
+        setup::enable();
         drop(crate::hot::scope::open(&SITE));
         wait_until_fast(true, Duration::from_secs(30));
         // One that wants what announces it is noticed at once, one that wants something else at the
@@ -273,11 +273,11 @@ mod tests {
             let _next = Dispatch::new(Wants(None));
             wait_until_fast(true, Duration::from_secs(30));
         }
-        drain::disable();
+        setup::disable();
         assert!(!is_fast(SITE.word()) && SITE.id(0).is_some());
         assert!(crate::hot::scope::open(&SITE).begun().is_none());
-        drain::enable();
+        setup::enable();
         assert!(is_fast(SITE.word()));
-        drain::disable();
+        setup::disable();
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{FrameSink, Guard, Interest, Sink};
+use super::{FrameSink, Interest};
 use crate::Error;
 use crate::catalog::SiteId;
 use crate::frame::FrameSnapshot;
@@ -45,23 +45,9 @@ pub const MAX_MEASURES_KEPT: usize = 8192;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BrowserSink;
 
-impl Sink for BrowserSink {
-    fn install(self) -> Guard {
-        crate::drain::enable();
-        if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
-            Guard::new(crate::drain::add_sink(
-                "the browser's timeline",
-                Measures::default(),
-            ))
-        } else {
-            Guard::new(())
-        }
-    }
-}
-
 /// Turns frames into measures.
 #[derive(Debug, Default)]
-struct Measures {
+pub(crate) struct Measures {
     /// What to measure of a frame.
     chosen: Vec<Chosen>,
     kept: Kept,

@@ -6,11 +6,7 @@ use std::path::{Path, PathBuf};
 use vor_export::chrome::ChromeExporter;
 
 use crate::Error;
-use crate::drain;
-use crate::hot::record_state;
 use crate::os::file::OutputFile;
-use crate::os::report;
-use crate::sinks::{Guard, Sink};
 
 /// Creates a file and an exporter that writes a Chrome trace into it; an existing file is replaced.
 ///
@@ -44,31 +40,4 @@ pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<Outpu
 pub struct ChromeTraceSink {
     /// Where the trace is written; an existing file is replaced.
     pub path: PathBuf,
-}
-
-impl Sink for ChromeTraceSink {
-    fn install(self) -> Guard {
-        if cfg!(feature = "off") {
-            report::line(&format!(
-                "the Chrome trace {} is not written: vor is compiled out, by its feature `off`",
-                self.path.display()
-            ));
-            return Guard::new(());
-        }
-        match create_chrome_trace(&self.path) {
-            Ok(exporter) => {
-                if !record_state::is_on() {
-                    drain::enable();
-                }
-                Guard::new(drain::add_file_sink(
-                    format!("the Chrome trace {}", self.path.display()),
-                    exporter,
-                ))
-            }
-            Err(error) => {
-                report::line(&format!("{error}; no Chrome trace is written"));
-                Guard::new(())
-            }
-        }
-    }
 }

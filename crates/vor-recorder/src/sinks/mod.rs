@@ -7,6 +7,8 @@ pub mod chrome;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 pub mod otlp;
 pub mod perfetto;
+#[cfg(feature = "puffin")]
+pub mod puffin;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 mod profiles;
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
@@ -19,6 +21,11 @@ pub mod samply;
 pub use crate::os::file;
 
 pub use vor_capture::sink::{FrameSink, Interest};
+
+/// Adds a sink, and switches recording on first where it is off: a sink that works on a thread of
+/// its own is started with it.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) type Attach = fn(String, Box<dyn FrameSink>) -> crate::drain::SinkHandle;
 
 /// An output that the predecessor's users know: install it once, and drop the guard to flush and
 /// end it.

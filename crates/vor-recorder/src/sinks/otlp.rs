@@ -26,11 +26,10 @@ use vor_export::arg_name;
 use crate::Error;
 use crate::allocations;
 use crate::batch::ArgValue;
-use crate::drain::{self, SinkHandle};
+use crate::drain::SinkHandle;
 use crate::frame::{FrameSnapshot, ThreadTree};
-use crate::hot::record_state;
 use crate::os::report;
-use crate::sinks::{FrameSink, Guard, Interest, Sink};
+use crate::sinks::{Attach, FrameSink, Interest};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -162,19 +161,13 @@ impl Drop for Otlp {
     }
 }
 
-impl Sink for OtlpSink {
-    fn install(self) -> Guard {
-        Guard::new(self.start())
-    }
-}
-
 impl OtlpSink {
     /// Begins to send, as [`install`](Sink::install) does, and returns what can be asked how it
     /// goes.
     #[must_use = "dropping it ends the sending"]
-    pub fn start(self) -> Otlp {
+    pub(crate) fn start_with(self, attach: Attach) -> Otlp {
         let counts = Arc::new(Counts::default());
-        let started = self.begin(&counts);
+        let started = self.begin(&counts, attach);
         let started = started.map_err(|why| report::line(&format!("{why}; nothing is sent to a collector")));
         let (handle, running) = started.ok().unzip();
         Otlp {
@@ -185,7 +178,7 @@ impl OtlpSink {
         }
     }
 
-    fn begin(self, counts: &Arc<Counts>) -> Result<(SinkHandle, Running), String> {
+    fn begin(self, counts: &Arc<Counts>, attach: Attach) -> Result<(SinkHandle, Running), String> {
         if cfg!(feature = "off") {
             return Err("vor is compiled out, by its feature `off`".to_owned());
         }
@@ -253,9 +246,6 @@ impl OtlpSink {
             .with_resource(resource)
             .with_reader(reader)
             .build();
-        if !record_state::is_on() {
-            drain::enable();
-        }
         let meter = provider.meter("vor");
         let sink = Collecting {
             frames: meter.f64_histogram("vor.frame.duration").with_unit("ms").build(),
@@ -267,7 +257,8 @@ impl OtlpSink {
             counts: Arc::clone(counts),
             ids: Ids::new(),
         };
-        let handle = drain::add_sink(format!("what is sent to the collector at {base}"), sink);
+        let name = format!("what is sent to the collector at {base}");
+        let handle = attach(name, Box::new(sink));
         let running = Running {
             sender,
             provider,

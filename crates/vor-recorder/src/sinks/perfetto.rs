@@ -11,10 +11,8 @@ use crate::Error;
 use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle};
 use crate::frame::FrameSnapshot;
-use crate::hot::record_state;
 use crate::os::file::OutputFile;
-use crate::os::report;
-use crate::sinks::{FrameSink, Guard, Interest, Sink};
+use crate::sinks::{FrameSink, Interest};
 
 type Buffered = BufWriter<OutputFile>;
 
@@ -54,31 +52,6 @@ pub struct PerfettoSink {
     pub path: PathBuf,
 }
 
-impl Sink for PerfettoSink {
-    fn install(self) -> Guard {
-        if cfg!(feature = "off") {
-            report::line(&format!(
-                "the Perfetto trace {} is not written: vor is compiled out, by its feature `off`",
-                self.path.display()
-            ));
-            return Guard::new(());
-        }
-        match create_perfetto_trace(&self.path) {
-            Ok(exporter) => {
-                if !record_state::is_on() {
-                    drain::enable();
-                }
-                let name = format!("the Perfetto trace {}", self.path.display());
-                Guard::new(drain::add_file_sink(name, exporter))
-            }
-            Err(error) => {
-                report::line(&format!("{error}; no Perfetto trace is written"));
-                Guard::new(())
-            }
-        }
-    }
-}
-
 /// Collects a Perfetto trace in memory: everything that all threads record until it is finished,
 /// and counters that the program fills itself.
 ///
@@ -106,16 +79,8 @@ pub struct TraceBuilder {
 struct Shared(Arc<Mutex<PerfettoExporter<Vec<u8>>>>);
 
 impl TraceBuilder {
-    /// Begins a trace; recording is switched on where it is not.
-    #[must_use]
-    #[expect(
-        clippy::new_without_default,
-        reason = "it switches recording on, which a default does not"
-    )]
-    pub fn new() -> Self {
-        if !cfg!(feature = "off") && !record_state::is_on() {
-            drain::enable();
-        }
+    /// Adds the sink of a new trace to the recorder, which has been started.
+    pub(crate) fn attach() -> Self {
         let mut exporter = PerfettoExporter::new(Vec::new());
         if let Some(catalog) = drain::catalog() {
             // Nothing is written to a new exporter that could fail.

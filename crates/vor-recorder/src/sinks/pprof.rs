@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::profiles::{Kind, Profiles, Receiver, Stretch};
 use crate::os::report;
-use crate::sinks::{Guard, Sink};
+use crate::sinks::{Attach, Guard};
 
 /// How long whoever drops the guard waits for the last file.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,8 +62,8 @@ impl Default for PprofSink {
     }
 }
 
-impl Sink for PprofSink {
-    fn install(self) -> Guard {
+impl PprofSink {
+    pub(crate) fn install_with(self, attach: Attach) -> Guard {
         let shown = self.path.display().to_string();
         let refuse = |why: &str| {
             report::line(&format!("{why}; no profiles are written to {shown}"));
@@ -83,7 +83,7 @@ impl Sink for PprofSink {
             return refuse(&format!("a file cannot be created there: {error}"));
         }
         let name = format!("the profiles {shown}");
-        match Profiles::start(name, self.interval, self.span_labels, PATIENCE, files) {
+        match Profiles::start(name, self.interval, self.span_labels, PATIENCE, files, attach) {
             Ok(profiles) => Guard::new(profiles),
             Err(error) => refuse(&format!("a thread cannot be started: {error}")),
         }

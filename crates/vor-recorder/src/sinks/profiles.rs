@@ -23,9 +23,10 @@ use crate::batch::{OpenStarts, SpanBatch};
 use crate::catalog::{Catalog, ThreadId};
 use crate::drain::{self, SinkHandle};
 use crate::frame::FrameSnapshot;
+use crate::hot::thread;
 use crate::hot::thread::{OpenScope, OpenThread, Used};
-use crate::hot::{record_state, thread};
 use crate::os::report;
+use crate::sinks::Attach;
 use crate::sinks::{FrameSink, Interest};
 use crate::{allocations, clock};
 
@@ -108,7 +109,7 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// Begins to take profiles; recording is switched on where it is not. `labels` are arguments
+    /// Begins to take profiles, from the sink that `attach` adds. `labels` are arguments
     /// that become labels. Whoever ends it waits for the receiver's end for at most `patience`.
     pub(super) fn start(
         name: String,
@@ -116,15 +117,13 @@ impl Profiles {
         labels: Vec<String>,
         patience: Duration,
         receiver: impl Receiver,
+        attach: Attach,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             profile: Mutex::new(SpanProfile::new(labels)),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        if !record_state::is_on() {
-            drain::enable();
-        }
         let thread = {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("vor-profiles".to_owned());
@@ -134,7 +133,7 @@ impl Profiles {
             shared: Arc::clone(&shared),
             patience,
         };
-        let handle = drain::add_sink(name.clone(), sink);
+        let handle = attach(name.clone(), Box::new(sink));
         Ok(Self {
             shared,
             handle: Some(handle),

@@ -20,7 +20,7 @@ use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 
 use super::profiles::{Profiles, Receiver, Stretch};
 use crate::os::report;
-use crate::sinks::{Guard, Sink};
+use crate::sinks::Attach;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -169,19 +169,13 @@ impl Pyroscope {
     }
 }
 
-impl Sink for PyroscopeSink {
-    fn install(self) -> Guard {
-        Guard::new(self.start())
-    }
-}
-
 impl PyroscopeSink {
     /// Begins to push, as [`install`](Sink::install) does, and returns what can be asked how it
     /// goes.
     #[must_use = "dropping it ends the pushing"]
-    pub fn start(self) -> Pyroscope {
+    pub(crate) fn start_with(self, attach: Attach) -> Pyroscope {
         let counts = Arc::new(Counts::default());
-        let profiles = self.profiles(&counts);
+        let profiles = self.profiles(&counts, attach);
         let profiles = profiles.map_err(|why| report::line(&format!("{why}; no profiles are pushed")));
         Pyroscope {
             counts,
@@ -189,7 +183,7 @@ impl PyroscopeSink {
         }
     }
 
-    fn profiles(self, counts: &Arc<Counts>) -> Result<Profiles, String> {
+    fn profiles(self, counts: &Arc<Counts>, attach: Attach) -> Result<Profiles, String> {
         let address = self.address()?;
         if cfg!(feature = "off") {
             let why = "vor is compiled out, by its feature `off`";
@@ -240,7 +234,7 @@ impl PyroscopeSink {
             has_reported: false,
             timeout: self.timeout,
         };
-        let started = Profiles::start(name, self.interval, self.span_labels, PATIENCE, pusher);
+        let started = Profiles::start(name, self.interval, self.span_labels, PATIENCE, pusher, attach);
         started.map_err(|error| format!("Pyroscope: a thread cannot be started: {error}"))
     }
 

@@ -22,9 +22,9 @@ use vor_export::samply::SamplyExporter;
 use crate::catalog::{Catalog, ThreadId};
 use crate::clock;
 use crate::drain;
-use crate::hot::{hooks, record_state, thread};
+use crate::hot::{hooks, thread};
 use crate::os::report;
-use crate::sinks::{Guard, Sink};
+use crate::sinks::{Attach, Guard};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 
@@ -50,8 +50,8 @@ pub struct SamplySink {
     pub folder: PathBuf,
 }
 
-impl Sink for SamplySink {
-    fn install(self) -> Guard {
+impl SamplySink {
+    pub(crate) fn install_with(self, attach: Attach) -> Guard {
         let refuse = |why: &str| {
             report::line(&format!(
                 "{why}; no markers for samply are written into {}",
@@ -75,9 +75,6 @@ impl Sink for SamplySink {
         });
         *locked(&FILES) = Some(Arc::clone(&files));
         IS_ON.store(true, Ordering::SeqCst);
-        if !record_state::is_on() {
-            drain::enable();
-        }
         hooks::set_thread_begins(thread_began);
         // This thread may have recorded already, and so does not come by of itself.
         thread_began(thread::os_id());
@@ -89,7 +86,7 @@ impl Sink for SamplySink {
                 files.append(tid, lines)
             }
         };
-        let handle = drain::add_sink(name, SamplyExporter::new(clock, write));
+        let handle = attach(name, Box::new(SamplyExporter::new(clock, write)));
         Guard::new(Installed {
             handle: Some(handle),
             files,

@@ -14,7 +14,7 @@ use super::cards::Cards;
 use super::due::Due;
 use super::latest;
 use crate::clock;
-use crate::cpu::thread_cpu_ns;
+use crate::clock::cpu::thread_cpu_ns;
 use crate::hot::thread;
 use crate::os::report;
 use crate::os::signals;

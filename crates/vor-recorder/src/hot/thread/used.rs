@@ -12,7 +12,7 @@ use crate::allocations::{self, AllocCounts};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 use crate::catalog::ThreadId;
 use crate::catalog::ThreadInfo;
-use crate::cpu;
+use crate::clock::cpu;
 use crate::hot::scope::{Noted, Notes, own_notes};
 use crate::measure::{Measured, Measures};
 use crate::sync::Ordering;

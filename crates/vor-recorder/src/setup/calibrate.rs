@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use crate::Error;
 use crate::hot::record_state;
+use crate::setup::config::Config;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use crate::{clock, drain};
+use crate::{clock, setup};
 
 /// Picoseconds per empty scope and per two clock readings, 0 before [`calibrate`]. Written by it,
 /// read by anyone.
@@ -33,7 +34,7 @@ const ROUNDS: usize = 512;
 pub fn calibrate() {
     let was_on = record_state::is_on();
     if !was_on {
-        drain::start_without_sinks();
+        Config::new().enable();
     }
     let mut scopes = Vec::with_capacity(ROUNDS);
     let mut floors = Vec::with_capacity(ROUNDS);
@@ -51,7 +52,7 @@ pub fn calibrate() {
         floors.push(clock::ticks().saturating_sub(begin));
     }
     if !was_on {
-        drain::disable();
+        setup::disable();
     }
     SCOPE_PS.store(median_ps(&mut scopes), Ordering::Relaxed);
     FLOOR_PS.store(median_ps(&mut floors), Ordering::Relaxed);

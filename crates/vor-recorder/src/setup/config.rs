@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use vor_capture::sink::FrameSink;
 
-use crate::drain;
-use crate::drain::variables;
 use crate::measure::Measures;
 use crate::os::report;
+use crate::setup::{self, variables};
 
 /// How vor records. Start from [`Config::new`] (no variables) or [`Config::from_env`], then
 /// [`enable`](Config::enable).
@@ -20,7 +19,7 @@ use crate::os::report;
 /// # mod vor { pub use vor_recorder::config::Config; }
 /// let path = std::env::temp_dir().join("run.vor");
 /// vor::Config::new().capture(path).ring_kib(512).enable();
-/// # vor_recorder::drain::disable();
+/// # vor_recorder::setup::disable();
 /// ```
 pub struct Config {
     pub(crate) ring_kib: usize,
@@ -274,6 +273,11 @@ impl Config {
         config
     }
 
+    /// Begins a message about the capture: the variable that names it, where one does.
+    pub(super) fn variable(&self) -> &'static str {
+        if self.from_env { "VOR_RECORD: " } else { "" }
+    }
+
     /// Writes a capture to `path`, spans included unless [`spans`](Self::spans) says otherwise.
     #[must_use]
     pub fn capture(mut self, path: impl Into<PathBuf>) -> Self {
@@ -320,7 +324,7 @@ impl Config {
         self
     }
 
-    /// Sets whether the worker keeps statistics of every scope for [`drain::stats`].
+    /// Sets whether the worker keeps statistics of every scope for [`drain::stats`](crate::drain::stats).
     #[must_use]
     pub fn statistics(mut self, statistics: bool) -> Self {
         self.statistics = statistics;
@@ -332,7 +336,7 @@ impl Config {
     ///
     /// Each thread keeps the number of its scopes, their total and self time, the shortest, the
     /// longest and a histogram, by call site, in 1.5 KiB for each call site that it uses;
-    /// [`drain::stats`] adds them up. A table is printed on stderr when the process ends, and on
+    /// [`drain::stats`](crate::drain::stats) adds them up. A table is printed on stderr when the process ends, and on
     /// Unix when it is sent SIGUSR1, for which vor then installs a handler unless the program has
     /// one; see [`print_stats`](Self::print_stats). A capture and other sinks get marks, metrics,
     /// messages and asynchronous spans, and no scopes: no arguments, no processor time, no
@@ -346,7 +350,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// # mod vor { pub use vor_recorder::{config::Config, drain::{disable, stats}, profile_scope}; }
+    /// # mod vor { pub use vor_recorder::{config::Config, drain::stats, setup::disable, profile_scope}; }
     /// vor::Config::new().aggregate(true).print_stats(false).enable();
     /// for _ in 0..1000 {
     ///     vor::profile_scope!("step");
@@ -443,7 +447,7 @@ impl Config {
 
     /// Has the worker tell what every thread is doing when a frame or an open scope is older than
     /// `limit`: the open scopes with their ages, as lines on stderr and as messages to the sinks,
-    /// once per stall. Frames count from the first [`frame_mark`](drain::frame_mark) on.
+    /// once per stall. Frames count from the first [`frame_mark`](crate::drain::frame_mark) on.
     ///
     /// # Examples
     ///
@@ -521,7 +525,7 @@ impl Config {
     /// Starts recording with these settings. Where recording is on already, the sinks are added and
     /// the rest is left as it is.
     pub fn enable(self) {
-        drain::start(self);
+        setup::start(self);
     }
 }
 

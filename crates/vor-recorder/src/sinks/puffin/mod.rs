@@ -38,7 +38,7 @@ use crate::sinks::{FrameSink, Interest};
 /// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
 ///
 /// A program needs it only where puffin's own macros are to stay off: a viewer is fed without it;
-/// see [`Config::puffin`](crate::drain::config::Config::puffin). With both, a frame still reaches puffin
+/// see [`Config::puffin`](crate::setup::config::Config::puffin). With both, a frame still reaches puffin
 /// once.
 #[derive(Debug)]
 pub struct PuffinSink {
@@ -185,13 +185,6 @@ impl Default for PuffinSink {
 impl Drop for PuffinSink {
     fn drop(&mut self) {
         SINKS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl crate::sinks::Sink for PuffinSink {
-    fn install(self) -> crate::sinks::Guard {
-        crate::drain::enable();
-        crate::sinks::Guard::new(crate::drain::add_sink("puffin", self))
     }
 }
 

@@ -1,0 +1,138 @@
+//! The capture that the process writes: opened when it starts, and anew in the child of a fork.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vor_capture::sink::FrameSink;
+
+use super::{NEXT_SINK, SETTINGS, Settings, locked, pass, with_settings};
+use crate::Error;
+use crate::hot::{record_state, thread};
+use crate::os::report;
+use crate::sync::Ordering;
+
+/// Creates the sink of a capture, and returns it with the path it writes to.
+pub(crate) type Create = dyn Fn() -> Result<(PathBuf, Box<dyn FrameSink>), Error> + Send + Sync;
+
+/// A capture that the program wants.
+#[derive(Clone)]
+pub(crate) struct CaptureFile {
+    /// Where the program wants it.
+    pub(crate) path: PathBuf,
+    /// Begins each message about it: the variable that names it.
+    pub(crate) variable: &'static str,
+    pub(crate) holds_spans: bool,
+    pub(crate) create: Arc<Create>,
+}
+
+impl Settings {
+    /// Begins a capture, unless one is being written: that one goes on. Returns whether it is a
+    /// new one that was wanted, be it that it cannot be opened.
+    pub(crate) fn begin_capture(&mut self, file: CaptureFile) -> bool {
+        if !self.may_begin(&file.path) {
+            return false;
+        }
+        self.capture = Some(file);
+        self.open_capture();
+        true
+    }
+
+    /// Returns whether a capture at `path` may begin. Where another is being written, a line says
+    /// so.
+    fn may_begin(&self, path: &Path) -> bool {
+        let Some(running) = self.running_capture() else {
+            return true;
+        };
+        if self.capture.as_ref().map(|file| file.path.as_path()) != Some(path) {
+            report::line(&format!(
+                "{} is being written; no second capture is begun at {}",
+                running.display(),
+                path.display()
+            ));
+        }
+        false
+    }
+
+    /// Reports that the capture that is being written gets no spans any more, if it was to hold
+    /// any.
+    pub(crate) fn report_no_spans(&self) {
+        if let (Some(file), Some((_, path))) = (&self.capture, &self.opened)
+            && file.holds_spans
+        {
+            report::line(&format!(
+                "{} holds no spans: scopes are counted, and not recorded",
+                path.display()
+            ));
+        }
+    }
+
+    /// Returns the path of the capture, unless it was closed or its sink failed.
+    fn running_capture(&self) -> Option<PathBuf> {
+        let (number, path) = self.opened.clone()?;
+        with_settings(self, |engine| engine.outputs.has(number)).then_some(path)
+    }
+
+    /// Opens the capture that the program wants. An error is reported, and the program runs on.
+    pub(super) fn open_capture(&mut self) {
+        self.opened = None;
+        let Some(file) = &self.capture else {
+            return;
+        };
+        let variable = file.variable;
+        match (file.create)() {
+            Ok((path, sink)) => {
+                let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+                let name = format!("{variable}the capture {}", path.display());
+                with_settings(self, |engine| {
+                    // What ended before is not in it.
+                    pass(engine);
+                    engine.outputs.add_file(number, name, sink);
+                });
+                self.opened = Some((number, path));
+            }
+            Err(error) => {
+                report::line(&format!("{variable}{error}; no capture is written"));
+                self.capture = None;
+            }
+        }
+    }
+}
+
+/// Returns the file that the capture is being written to.
+///
+/// It is not always the path that was asked for: where another process is writing there, it is
+/// `run.<pid>.vor` beside it. `None` where no capture is being written: none was asked for, it
+/// could not be opened or written, or it was closed; in the child of a fork until it records; and
+/// inside a sink.
+#[must_use]
+pub fn capture_path() -> Option<PathBuf> {
+    if thread::is_busy() || record_state::is_forked() {
+        return None;
+    }
+    thread::while_busy(|| locked(&SETTINGS).as_ref()?.running_capture())
+}
+
+/// Closes the capture that is being written, with its index, and returns its path. `None` where no
+/// capture is being written, as for [`capture_path`], and where the end could not be written, which
+/// a line on stderr reports.
+///
+/// Everything that ended before the call is in it. Recording goes on for the other sinks, and
+/// another capture may be begun with [`Config::capture`](crate::setup::config::Config::capture).
+/// Without this call the capture is closed when the process ends.
+pub fn close_capture() -> Option<PathBuf> {
+    if thread::is_busy() || record_state::is_forked() {
+        return None;
+    }
+    thread::while_busy(|| {
+        let mut settings = locked(&SETTINGS);
+        let settings = settings.as_mut()?;
+        let (number, path) = settings.opened.take()?;
+        settings.capture = None;
+        let closed = with_settings(settings, |engine| {
+            pass(engine);
+            engine.take_heap(true);
+            engine.outputs.remove(number)
+        });
+        closed.then_some(path)
+    })
+}

@@ -1,0 +1,183 @@
+//! Switching recording on and off: the settings of the program or of its environment, and the
+//! sinks that they name.
+
+pub mod calibrate;
+pub mod config;
+mod install;
+mod variables;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::clock::cpu;
+use crate::drain::capture_file::CaptureFile;
+use crate::drain::{self, Options, Settings};
+use crate::hot::{nvtx, record_state, thread};
+use crate::measure::Measures;
+use crate::os::report;
+use crate::sinks::capture::{CaptureOptions, CaptureSink};
+#[cfg(feature = "puffin")]
+use crate::sinks::puffin::PuffinFeed;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicBool;
+use crate::{allocations, metrics};
+
+use config::Config;
+
+/// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does
+/// nothing where it is on.
+///
+/// The environment is read at the first call; a later one only undoes a [`disable`].
+pub fn enable() {
+    if record_state::is_on() {
+        return;
+    }
+    static ENVIRONMENT_READ: AtomicBool = AtomicBool::new(false);
+    let config = if ENVIRONMENT_READ.swap(true, Ordering::SeqCst) {
+        Config::new()
+    } else {
+        Config::from_env()
+    };
+    config.enable();
+}
+
+/// Switches recording off. Scopes that are open are still recorded when they end; sinks stay, and
+/// go on when recording is switched on again.
+pub fn disable() {
+    if record_state::is_on() {
+        record_state::set(false);
+        #[cfg(feature = "puffin")]
+        PuffinFeed::recording_is(false);
+        drain::flush();
+    }
+}
+
+/// Returns whether recording is on.
+#[must_use]
+pub fn is_enabled() -> bool {
+    record_state::is_on()
+}
+
+/// Starts the recorder, or adds to it. Does nothing inside a sink, which runs with the engine
+/// locked, and where vor is compiled out.
+fn start(config: Config) {
+    if cfg!(feature = "off") {
+        if let Some(path) = &config.capture {
+            report::line(&format!(
+                "{}{} is not written: vor is compiled out, by its feature `off`",
+                config.variable(),
+                path.display()
+            ));
+        }
+        return;
+    }
+    if thread::is_busy() {
+        report::line("recording cannot be configured from inside a sink; the call is ignored");
+        return;
+    }
+    let options = Options {
+        ring_kib: config.ring_kib,
+        inline: config.inline_drain || cfg!(target_arch = "wasm32"),
+        interval: config.drain_interval,
+        max_spans_per_frame: config.max_spans_per_frame,
+        statistics: config.statistics,
+    };
+    let absences = drain::configure(options, |settings, is_first| {
+        apply(config, settings, is_first);
+        is_first.then(|| settings.absences())
+    });
+    // Whoever listens may use vor, so nothing is locked any more.
+    if let Some(reason) = absences.flatten() {
+        report::detail(&reason);
+    }
+}
+
+fn apply(config: Config, settings: &mut Settings, is_first: bool) {
+    if let Some(limit) = config.watchdog {
+        settings.watch(limit);
+    }
+    if config.aggregate {
+        record_state::count_scopes();
+        if config.print_stats {
+            drain::printing::begin();
+        }
+    }
+    if config.statistics {
+        settings.keep_statistics();
+    }
+    #[cfg(feature = "puffin")]
+    feed_puffin(settings, is_first, config.puffin);
+    #[cfg(not(feature = "puffin"))]
+    let _ = is_first;
+    let file = config
+        .capture
+        .as_ref()
+        .map(|path| capture_file(path.clone(), &config));
+    let is_new = file.is_some_and(|file| settings.begin_capture(file));
+    if (config.aggregate || is_new) && record_state::counts_scopes() {
+        settings.report_no_spans();
+    }
+    settings.add_sinks(config.sinks);
+    if let Some(interval) = config.heap_snapshots {
+        // With all sinks there, the first one is theirs.
+        settings.snapshot_heap(interval);
+    }
+    if !record_state::is_on() {
+        metrics::forget_while_off();
+    }
+    nvtx::attach();
+    measure_cpu(config.measures);
+    if allocations::is_installed() && config.allocations != Some(false) {
+        record_state::measure(Measures::ALLOC);
+    }
+    record_state::set(true);
+}
+
+fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
+    let options = CaptureOptions {
+        spans: config.spans,
+        every: config.every,
+        max_frames: config.max_frames,
+        slow_ns: config.slow_ns,
+        before: config.before,
+    };
+    let signals = config.signals;
+    CaptureFile {
+        path: path.clone(),
+        variable: config.variable(),
+        holds_spans: options.spans,
+        create: Arc::new(move || {
+            let mut sink = CaptureSink::create(&path, options)?;
+            sink.take_notes(signals);
+            Ok((sink.path().to_owned(), Box::new(sink)))
+        }),
+    }
+}
+
+/// Has the processor time of all scopes measured, if that is wanted and can be had.
+fn measure_cpu(measures: Measures) {
+    if measures.is_none() {
+        return;
+    }
+    cpu::init();
+    if cpu::source() == cpu::Source::None {
+        report::line("the processor time of scopes is not measured: this system does not report a thread's");
+    } else {
+        record_state::measure(measures);
+    }
+}
+
+/// Adds the feed of puffin when the recorder starts, and allows or forbids it where the program has
+/// said so.
+#[cfg(feature = "puffin")]
+fn feed_puffin(settings: &Settings, is_first: bool, allowed: Option<bool>) {
+    if let Some(allowed) = allowed {
+        PuffinFeed::allow(allowed);
+    }
+    if allowed == Some(true) || !record_state::is_on() {
+        PuffinFeed::recording_is(true);
+    }
+    if is_first {
+        settings.add_sinks(vec![("puffin".into(), Box::new(PuffinFeed::default()))]);
+    }
+}
