@@ -86,7 +86,7 @@ def test_without_variables_importing_records_nothing(tmp_path: Path) -> None:
 
 
 def test_a_bad_variable_is_one_line(tmp_path: Path) -> None:
-    run = start(tmp_path, "import vor", VOR_RECORD="/nonexistent/run.vor", VOR_RING_KIB="many")
+    run = start(tmp_path, "import vor", VOR_RECORD="/nonexistent/run.vor", VOR_RECORD_FLAME="0", VOR_RING_KIB="many")
     assert run.done.returncode == 0
     lines = run.done.stderr.splitlines()
     assert len(lines) == 2 and "VOR_RING_KIB" in lines[0] and "/nonexistent/run.vor" in lines[1]

@@ -117,7 +117,11 @@ fn bad_values_are_one_line_each_and_left_out() {
         let output = run_with(
             test,
             folder.path(),
-            &[("VOR_RECORD", path.to_str().unwrap()), (name, value)],
+            &[
+                ("VOR_RECORD", path.to_str().unwrap()),
+                ("VOR_RECORD_FLAME", "0"),
+                (name, value),
+            ],
         );
         let lines = vor_lines(&output);
         assert_eq!(lines.len(), 1, "{name}={value:?}: {lines:?}");
@@ -263,6 +267,7 @@ fn a_closed_stderr_is_no_panic() {
     drop(reader);
     command
         .env("VOR_RECORD", "/dev/full")
+        .env("VOR_RECORD_FLAME", "0")
         .env("VOR_RING_KIB", "none")
         .stderr(writer);
     let status = command.stdout(std::process::Stdio::null()).status().unwrap();

@@ -220,7 +220,13 @@ fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathB
     command.env("VOR_RECORD", &path).envs(variables.iter().copied());
     let output = run(&mut command);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(vor_lines(&output), [""; 0]);
+    let lines = vor_lines(&output);
+    let is_metrics_only = !variables.iter().any(|(name, _)| *name == "VOR_RECORD_FLAME");
+    assert_eq!(lines.len(), usize::from(is_metrics_only), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("set VOR_RECORD_FLAME=1")),
+        "{lines:?}"
+    );
     (folder, path)
 }
 

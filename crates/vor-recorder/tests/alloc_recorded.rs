@@ -146,7 +146,8 @@ fn child(test: &str, seconds: &str, capture: &std::path::Path) -> String {
     command
         .env(CHILD, "1")
         .env("VOR_HEAP_S", seconds)
-        .env("VOR_RECORD", capture);
+        .env("VOR_RECORD", capture)
+        .env("VOR_RECORD_FLAME", "0");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -137,8 +137,8 @@ impl Config {
     ///
     /// | variable | meaning |
     /// |---|---|
-    /// | `VOR_RECORD=PATH` | writes a capture: metrics only, unless one of the next two asks for spans |
-    /// | `VOR_RECORD_FLAME=1` | spans too |
+    /// | `VOR_RECORD=PATH` | writes a capture: metrics only, unless one of the next two keeps spans |
+    /// | `VOR_RECORD_FLAME=1` | spans too; `0`: metrics only, without a line on stderr |
     /// | `VOR_RECORD_SLOW_MS=X` | spans of frames slower than X milliseconds |
     /// | `VOR_RECORD_BEFORE=N` | and of the N frames before each (2) |
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
@@ -254,7 +254,7 @@ impl Config {
         });
         config.heap_snapshots = heap.map(Duration::from_secs_f64);
         config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
-        config.spans = flame.is_some_and(|value| value == "1") || config.slow_ns.is_some();
+        config.spans = flame.as_ref().is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
             Some(path) if path.is_empty() => {
                 report("VOR_RECORD: expected a path, found nothing; no capture is written")
@@ -266,6 +266,16 @@ impl Config {
                 ));
             }
             path => {
+                if let Some(path) = &path
+                    && !config.spans
+                    && !config.aggregate
+                    && flame.is_none_or(|value| value.is_empty())
+                {
+                    let shown = path.to_string_lossy();
+                    report(&format!(
+                        "VOR_RECORD: {shown} keeps metrics only; set VOR_RECORD_FLAME=1 to keep spans too"
+                    ));
+                }
                 config.from_env = path.is_some();
                 config.capture = path.map(PathBuf::from);
             }
@@ -550,5 +560,31 @@ mod tests {
             .collect::<Vec<_>>();
         known.sort_unstable();
         assert_eq!(asked, known);
+    }
+    #[test]
+    fn a_capture_without_spans_is_reported_unless_the_program_says_so() {
+        let lines = |set: &[(&str, &str)]| {
+            let lines = std::cell::RefCell::new(Vec::new());
+            let get = |name: &str| {
+                let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
+                set.iter().find_map(of)
+            };
+            let _ = Config::from_variables(get, |line| lines.borrow_mut().push(line.to_owned()));
+            lines.into_inner()
+        };
+        let record = ("VOR_RECORD", "run.vor");
+        assert_eq!(
+            lines(&[record]),
+            ["VOR_RECORD: run.vor keeps metrics only; set VOR_RECORD_FLAME=1 to keep spans too"]
+        );
+        assert_eq!(lines(&[record, ("VOR_RECORD_FLAME", "")]).len(), 1);
+        for (name, value) in [
+            ("VOR_RECORD_FLAME", "0"),
+            ("VOR_RECORD_FLAME", "1"),
+            ("VOR_RECORD_SLOW_MS", "8"),
+            ("VOR_STATS", "1"),
+        ] {
+            assert_eq!(lines(&[record, (name, value)]), [""; 0], "{name}={value}");
+        }
     }
 }
