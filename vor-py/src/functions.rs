@@ -43,7 +43,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )
 }
 
-/// Returns the arguments of a call, or raises what was expected instead.
+/// Returns the arguments of a call, or raises an error that says what they must be.
 ///
 /// # Safety
 ///

@@ -123,7 +123,7 @@ pub(crate) fn add_functions<const N: usize>(
 
 /// Returns the error that a function of the interpreter has set.
 pub(crate) fn take_error(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("vor: an error was expected, found none"))
+    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("vor: the interpreter failed without an error"))
 }
 
 /// A function without arguments.

@@ -93,6 +93,6 @@ fn who_is_in_time_is_not_told_of() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         vor_lines(&output),
-        ["vor: VOR_WATCHDOG_MS: expected a number of milliseconds above 0, found `soon`; it is ignored"]
+        ["vor: VOR_WATCHDOG_MS: `soon` is not a number of milliseconds above 0; it is ignored"]
     );
 }

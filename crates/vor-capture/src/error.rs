@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Why an operation of vor failed: one line that says what was expected and what was found.
+/// Why an operation of vor failed: one line that names the thing and says what is wrong.
 ///
 /// The inside is opaque; ask with the `is_*` predicates.
 pub struct Error {

@@ -180,7 +180,7 @@ fn the_variable_asks_for_them_and_the_end_has_the_last_one() {
     let said = child(test, "often", &path);
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(
-        said.contains("VOR_HEAP_S: expected a number of seconds above 0, found `often`"),
+        said.contains("VOR_HEAP_S: `often` is not a number of seconds above 0"),
         "{said}"
     );
     assert_eq!(count(&path), 0);

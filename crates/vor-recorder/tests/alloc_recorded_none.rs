@@ -33,5 +33,5 @@ fn an_allocator_that_does_not_keep_the_heap_is_told_of_once() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("vor: ")).collect();
     assert_eq!(lines.len(), 1, "{stderr}");
-    assert!(lines[0].contains("was expected, found none"), "{stderr}");
+    assert!(lines[0].contains("need a `TrackingAllocator`"), "{stderr}");
 }

@@ -275,7 +275,8 @@ fn an_address_that_cannot_be_used_is_told_and_nothing_else_happens() {
         );
         assert_eq!(said.lines().count(), 1, "{url}: {said}");
         assert!(
-            said.contains("was expected") && said.ends_with("; no profiles are pushed\n"),
+            (said.contains("is not an address such as") || said.contains("set `auth` instead"))
+                && said.ends_with("; no profiles are pushed\n"),
             "{said}"
         );
         assert!(!said.contains("secret"));

@@ -50,7 +50,7 @@ impl Reading {
             Some(done) => done.map_err(|stopped| stopped.raise(&self.path)),
             None => {
                 let path = self.path.display();
-                let message = format!("{path}: an open capture was expected, found a closed one");
+                let message = format!("{path}: the capture is closed");
                 Err(PyValueError::new_err(message))
             }
         }

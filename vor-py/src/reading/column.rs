@@ -172,10 +172,7 @@ impl Column {
     #[getter]
     fn codes(&self) -> PyResult<Self> {
         if !self.is_coded() {
-            let message = format!(
-                "{}: a column of texts was expected, found one of numbers",
-                self.name()
-            );
+            let message = format!("{}: a column of numbers, not of texts", self.name());
             return Err(PyTypeError::new_err(message));
         }
         let keys: ArrayRef = std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
@@ -187,10 +184,7 @@ impl Column {
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         if !self.is_coded() {
-            let message = format!(
-                "{}: a column of texts was expected, found one of numbers",
-                self.name()
-            );
+            let message = format!("{}: a column of numbers, not of texts", self.name());
             return Err(PyTypeError::new_err(message));
         }
         let values = self.array.as_dictionary::<Int32Type>().values();
@@ -272,14 +266,12 @@ impl Column {
     /// `view` is null, or a buffer of the interpreter's to be filled in.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if view.is_null() {
-            return Err(PyBufferError::new_err(
-                "a buffer to fill in was expected, found none",
-            ));
+            return Err(PyBufferError::new_err("there is no buffer to fill in"));
         }
         let column = slf.get();
         let Some(numbers) = column.numbers() else {
             return Err(PyBufferError::new_err(format!(
-                "{}: a column of numbers was expected, found {}; its `codes` are numbers",
+                "{}: a column of {}, not of numbers; its `codes` are numbers",
                 column.name(),
                 kind(column.field.data_type())
             )));
@@ -359,7 +351,7 @@ pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> 
         usize::try_from(index).ok()
     };
     row.filter(|&row| row < length)
-        .ok_or_else(|| PyIndexError::new_err(format!("a row below {length} was expected, found {index}")))
+        .ok_or_else(|| PyIndexError::new_err(format!("there is no row {index}: the column has {length}")))
 }
 
 /// Returns the rows of a slice, which must be neighbours: a table is not copied.
@@ -367,7 +359,7 @@ pub(super) fn contiguous(slice: &Bound<'_, PySlice>, length: usize) -> PyResult<
     let length = isize::try_from(length).unwrap_or(isize::MAX);
     let indices = slice.indices(length)?;
     if indices.step != 1 {
-        let message = format!("a slice of step 1 was expected, found {}", indices.step);
+        let message = format!("the step of a slice is {}, not 1", indices.step);
         return Err(PyValueError::new_err(message));
     }
     let begin = indices.start.unsigned_abs();

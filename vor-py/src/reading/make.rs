@@ -219,9 +219,7 @@ fn maps(
 }
 
 fn too_many() -> ArrowError {
-    ArrowError::ComputeError(
-        "fewer than 2^31 arguments were expected, found more: take fewer frames at a time".into(),
-    )
+    ArrowError::ComputeError("2^31 arguments or more: take fewer frames at a time".into())
 }
 
 /// Makes the table of tasks.

@@ -230,7 +230,7 @@ impl Table {
                     .iter()
                     .map(|column| column.field.name().as_str())
                     .collect();
-                let message = format!("a column of {} was expected, found {name}", names.join(", "));
+                let message = format!("there is no column {name}; the columns are {}", names.join(", "));
                 return Err(PyKeyError::new_err(message));
             };
             let column = Column::new(FieldRef::clone(&column.field), self.array(py, column)?);

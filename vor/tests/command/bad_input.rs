@@ -193,7 +193,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
     for (command, options) in COMMANDS.into_iter().filter(|(command, _)| *command != "tail") {
         let run = run(command, &path, options);
         assert!(
-            run.refusal().contains("found a pipe or device"),
+            run.refusal().contains("it is a pipe or device"),
             "{command}: {run:?}"
         );
     }

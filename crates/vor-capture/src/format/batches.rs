@@ -237,7 +237,7 @@ impl BatchCoder {
             }
             let Some(into) = threads.last_mut().filter(|last| last.thread == thread) else {
                 return Err(Error::corrupt(format!(
-                    "expected more of the thread before, found thread {}",
+                    "a block goes on with thread {}, which has no block before it",
                     thread.0
                 )));
             };
@@ -256,7 +256,7 @@ impl BatchCoder {
         let len = cursor.varint()?;
         if len > BLOCK_SPANS as u64 {
             return Err(Error::corrupt(format!(
-                "expected a block of at most {BLOCK_SPANS} spans, found {len}"
+                "a block has {len} spans, more than {BLOCK_SPANS}"
             )));
         }
         let len = len as usize;
@@ -310,7 +310,7 @@ impl BatchCoder {
             let at = next.saturating_add(cursor.varint()?);
             if at >= len as u64 {
                 return Err(Error::corrupt(format!(
-                    "expected arguments of one of {len} spans, found some of number {at}"
+                    "arguments of span {at} in a record of {len} spans"
                 )));
             }
             next = at + 1;
@@ -327,7 +327,7 @@ impl BatchCoder {
                     TAG_TEXT => ArgValue::Str(self.get_text(cursor)?),
                     tag => {
                         return Err(Error::corrupt(format!(
-                            "expected an argument of type 0 to 5, found type {tag}"
+                            "the type of an argument is {tag}, not 0 to 5"
                         )));
                     }
                 });
@@ -354,7 +354,7 @@ impl BatchCoder {
             .get((number - 1).min(u64::from(u32::MAX)) as usize);
         known.map(Arc::clone).ok_or_else(|| {
             Error::corrupt(format!(
-                "expected one of {} texts, found number {number}",
+                "a record of {} texts refers to text {number}",
                 self.read_texts.len()
             ))
         })
@@ -405,9 +405,7 @@ struct Room {
 }
 
 fn full(what: &str) -> Error {
-    Error::corrupt(format!(
-        "expected a record of at most {MAX_RECORD_SPANS} spans, found too many {what}"
-    ))
+    Error::corrupt(format!("a record has more than {MAX_RECORD_SPANS} {what}"))
 }
 
 /// Returns where the block that begins at span `from` ends, and how many of `args` belong to it.

@@ -201,7 +201,7 @@ impl Decoder {
         }
         if at_end {
             return Err(Error::corrupt(format!(
-                "expected the header of a capture, found only {} bytes",
+                "too short for a capture: {} bytes",
                 rest.len()
             )));
         }
@@ -369,7 +369,7 @@ impl RecordDecoder {
     ) -> Result<Option<Record>, Error> {
         if !head.verify(header, payload) {
             return Err(Error::corrupt(format!(
-                "expected a record with checksum {:08x}, found another one",
+                "the checksum of a record is not {:08x}",
                 head.crc
             )));
         }
@@ -418,17 +418,17 @@ fn decompress<'a>(payload: &[u8], raw: &'a mut Vec<u8>) -> Result<&'a [u8], Erro
     let most = MAX_PAYLOAD_BYTES.min(cursor.left().saturating_mul(LZ4_RATIO));
     if raw_bytes > most as u64 {
         return Err(Error::corrupt(format!(
-            "expected a payload of at most {most} bytes, found one of {raw_bytes}"
+            "a payload is {raw_bytes} bytes long, more than {most}"
         )));
     }
     raw.clear();
     raw.resize(raw_bytes as usize, 0);
     let block = cursor.take(cursor.left())?;
     let bytes = lz4_flex::block::decompress_into(block, raw)
-        .map_err(|error| Error::corrupt(format!("expected an LZ4 block, found {error}")))?;
+        .map_err(|error| Error::corrupt(format!("a payload is not LZ4: {error}")))?;
     if bytes != raw.len() {
         return Err(Error::corrupt(format!(
-            "expected {raw_bytes} bytes, found {bytes}"
+            "a payload of {raw_bytes} bytes unpacks to {bytes}"
         )));
     }
     Ok(raw)

@@ -92,7 +92,7 @@ pub(super) fn get(payload: &[u8]) -> Result<Vec<ThreadBatch>, Error> {
     while !cursor.is_empty() {
         if threads.len() == MAX_RECORD_THREADS {
             return Err(Error::corrupt(format!(
-                "expected a record of at most {MAX_RECORD_THREADS} entries, found more"
+                "a record has more than {MAX_RECORD_THREADS} entries"
             )));
         }
         let thread = ThreadId(cursor.varint_u32()?);
@@ -127,7 +127,7 @@ fn get_task_events(cursor: &mut Cursor<'_>, room: &mut usize) -> Result<Vec<Task
             },
             kind => {
                 return Err(Error::corrupt(format!(
-                    "expected an event of kind 0 to 2, found kind {kind}"
+                    "the kind of an event is {kind}, not 0 to 2"
                 )));
             }
         };
@@ -154,7 +154,7 @@ fn get_flows(cursor: &mut Cursor<'_>, room: &mut usize) -> Result<Vec<FlowPoint>
             2 => FlowStage::End,
             stage => {
                 return Err(Error::corrupt(format!(
-                    "expected a point of stage 0 to 2, found stage {stage}"
+                    "the stage of a flow point is {stage}, not 0 to 2"
                 )));
             }
         };

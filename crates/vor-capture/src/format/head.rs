@@ -89,7 +89,7 @@ impl Header {
         let seen = bytes.len().min(MAGIC.len());
         if bytes[..seen] != MAGIC[..seen] {
             return Err(Error::corrupt(format!(
-                "expected a capture that begins with VOR1, found {:?}",
+                "not a vor capture: it starts with {:?}",
                 String::from_utf8_lossy(&bytes[..seen])
             )));
         }
@@ -101,13 +101,13 @@ impl Header {
         let version = cursor.u16()?;
         if version != VERSION {
             return Err(Error::version(format!(
-                "expected a capture of version {VERSION}, found version {version}"
+                "not a capture of version {VERSION}: its version is {version}"
             )));
         }
         let len = usize::from(cursor.u16()?);
         if !(HEADER_BYTES..=4096).contains(&len) {
             return Err(Error::corrupt(format!(
-                "expected a header of {HEADER_BYTES} to 4096 bytes, found {len}"
+                "the length of the header is {len}, not {HEADER_BYTES} to 4096"
             )));
         }
         let Some(whole) = bytes.get(..len) else {
@@ -118,7 +118,7 @@ impl Header {
         let found = Cursor::new(crc).u32()?;
         if expected != found {
             return Err(Error::corrupt(format!(
-                "expected a header with checksum {expected:08x}, found {found:08x}"
+                "the checksum of the header is {found:08x}, not {expected:08x}"
             )));
         }
         let header = Self {
@@ -259,7 +259,7 @@ pub(super) fn decode_end(payload: &[u8]) -> Result<u64, Error> {
     let mark = cursor.array::<8>()?;
     if mark != END_MARK {
         return Err(Error::corrupt(format!(
-            "expected the end mark, found {mark:02x?}"
+            "the file ends with {mark:02x?}, not with the end mark"
         )));
     }
     cursor.end()?;

@@ -83,7 +83,7 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
         let shared = cursor.varint()?;
         if shared > path.len() as u64 {
             return Err(Error::corrupt(format!(
-                "expected at most the {} scopes of the stack before, found {shared}",
+                "a stack shares {shared} scopes with the one before it, which has {}",
                 path.len()
             )));
         }
@@ -92,11 +92,9 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
         for _ in 0..more {
             path.push(SiteId(cursor.varint_u32()?));
         }
-        room = room.checked_sub(path.len()).ok_or_else(|| {
-            Error::corrupt(format!(
-                "expected stacks of at most {MAX_SCOPES} scopes, found more"
-            ))
-        })?;
+        room = room
+            .checked_sub(path.len())
+            .ok_or_else(|| Error::corrupt(format!("the stacks have more than {MAX_SCOPES} scopes")))?;
         let scope = |&site| HeapScope {
             site,
             info: Arc::clone(&nameless),

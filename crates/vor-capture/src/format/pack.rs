@@ -137,7 +137,7 @@ fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
         let high = cursor.varint()?;
         let Some(value) = values.get_mut(usize::from(at)) else {
             return Err(Error::corrupt(format!(
-                "expected an exception among {} values, found one at {at}",
+                "among {} values there is an exception at {at}",
                 values.len()
             )));
         };
@@ -318,7 +318,7 @@ fn get_bits<T: Copy>(
     let width = u32::from(width);
     if width > WIDTH_MAX {
         return Err(Error::corrupt(format!(
-            "expected a width of at most 32 bits, found {width}"
+            "packed integers are {width} bits wide, more than 32"
         )));
     }
     if width == 0 {

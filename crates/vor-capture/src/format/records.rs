@@ -290,7 +290,7 @@ fn get_table<T>(
     let count = cursor.count(min_bytes, MAX_TABLE_ENTRIES)?;
     if u64::from(first) + count as u64 > u64::from(end_id) {
         return Err(Error::corrupt(format!(
-            "expected ids below {end_id}, found {count} from {first} on"
+            "{count} ids from {first} on go beyond {end_id}"
         )));
     }
     let entries = (0..count).map(|_| entry(cursor)).collect::<Result<_, _>>()?;
@@ -309,7 +309,7 @@ fn get_site(cursor: &mut Cursor<'_>) -> Result<SiteInfo, Error> {
         0 => None,
         color => Some(
             u32::try_from(color - 1)
-                .map_err(|_| Error::corrupt(format!("expected a colour of 32 bits, found {color}")))?,
+                .map_err(|_| Error::corrupt(format!("the colour {color} does not fit into 32 bits")))?,
         ),
     };
     let count = cursor.count(1, MAX_ARG_NAMES)?;
@@ -342,7 +342,7 @@ fn get_frame(cursor: &mut Cursor<'_>, seq: u32) -> Result<FrameRecord, Error> {
     for _ in 0..count {
         let head = cursor.varint()?;
         let step = u32::try_from(head >> 2)
-            .map_err(|_| Error::corrupt(format!("expected a column of 32 bits, found {}", head >> 2)))?;
+            .map_err(|_| Error::corrupt(format!("the column {} does not fit into 32 bits", head >> 2)))?;
         column = column.wrapping_add(step);
         let value = match head & 3 {
             SHAPE_INTEGER => unzigzag(cursor.varint()?) as f64,
@@ -350,7 +350,7 @@ fn get_frame(cursor: &mut Cursor<'_>, seq: u32) -> Result<FrameRecord, Error> {
             SHAPE_F64 => f64::from_bits(cursor.u64()?),
             shape => {
                 return Err(Error::corrupt(format!(
-                    "expected a value of shape 0 to 2, found {shape}"
+                    "the shape of a value is {shape}, not 0 to 2"
                 )));
             }
         };

@@ -280,7 +280,7 @@ impl BlockCoder {
             }
             _ => {
                 return Err(Error::corrupt(format!(
-                    "expected sites in way 0, 1 or 2, found {mode}"
+                    "the encoding of sites is {mode}, not 0, 1 or 2"
                 )));
             }
         }
@@ -294,7 +294,7 @@ impl BlockCoder {
         match unknown {
             None => Ok(()),
             Some(index) => Err(Error::corrupt(format!(
-                "expected one of {count} sites, found number {index}"
+                "site number {index} of a record that has {count}"
             ))),
         }
     }
@@ -306,13 +306,11 @@ fn no_tree(children: &[u64]) -> Error {
     let mut open = 0;
     for &closed in children {
         if closed > open {
-            return Error::corrupt(format!(
-                "expected a span around at most {open} others, found one around {closed}"
-            ));
+            return Error::corrupt(format!("a span has {closed} children where {open} are there"));
         }
         open = open - closed + 1;
     }
-    Error::corrupt("expected a tree of spans, found none")
+    Error::corrupt("the spans are not a tree")
 }
 
 /// Appends pairs to two columns. The room is reserved at once and not zeroed first.

@@ -81,7 +81,7 @@ pub struct Damage {
     pub offset: u64,
     /// How many bytes were passed over, 0 when only a part of a record could not be used.
     pub bytes: u64,
-    /// The reason: what was expected and what was found.
+    /// The reason, in a line.
     pub reason: String,
 }
 
@@ -105,7 +105,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
     };
     if version != 2 {
         return Err(Error::version(format!(
-            "a capture of version 2 was expected, found version {version}"
+            "not a capture of version 2: its version is {version}"
         )));
     }
     let (Some(flame), Some(n)) = (cursor.u8(), cursor.u16()) else {
@@ -116,7 +116,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
         let (Some(name), Some(unit)) = (cursor.str_bytes(), cursor.str_bytes()) else {
             if bytes.len() >= MAX_HEADER_BYTES {
                 return Err(Error::corrupt(format!(
-                    "a header of at most {MAX_HEADER_BYTES} bytes was expected, found {n} columns that do not fit"
+                    "its {n} columns do not fit into a header of {MAX_HEADER_BYTES} bytes"
                 )));
             }
             return Ok(None);
@@ -134,12 +134,8 @@ pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
 }
 
 fn utf8(bytes: &[u8], what: &str) -> Result<String, Error> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| {
-        Error::corrupt(format!(
-            "{what} in UTF-8 was expected, found {} bytes that are not",
-            bytes.len()
-        ))
-    })
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| Error::corrupt(format!("{what} of {} bytes is not UTF-8", bytes.len())))
 }
 
 /// Turns the bytes behind the header into [`Event`]s.
@@ -321,10 +317,7 @@ impl Decoder {
             None if left > 0 => Some(Damage {
                 offset: self.offset,
                 bytes: left,
-                reason: format!(
-                    "a record of {} bytes was expected, found the end of the file after {left}",
-                    self.announced()
-                ),
+                reason: format!("the file ends {left} bytes into a record of {}", self.announced()),
             }),
             None => None,
         }
@@ -450,9 +443,9 @@ impl Decoder {
         let mut body = vec![0; raw as usize];
         match lz4_flex::block::decompress_into(block, &mut body) {
             Ok(n) if n == body.len() => {}
-            Ok(n) => return Place::Bad(format!("{raw} bytes unpacked were expected, found {n}")),
+            Ok(n) => return Place::Bad(format!("a block of {raw} bytes unpacks to {n}")),
             Err(error) => {
-                return Place::Bad(format!("an LZ4 block of {raw} bytes was expected, found {error}"));
+                return Place::Bad(format!("a block of {raw} bytes is not LZ4: {error}"));
             }
         }
         match self.parse(body) {
@@ -467,21 +460,17 @@ impl Decoder {
             Some(0) => {
                 let (system, user, flame_at) = self
                     .frame_fields(&mut cursor)
-                    .ok_or_else(|| format!("a whole frame was expected, found {} bytes", body.len()))?;
+                    .ok_or_else(|| format!("a frame is cut off after {} bytes", body.len()))?;
                 body.drain(..flame_at);
                 let flame = body;
                 Ok(Body::Frame(RawFrame { system, user, flame }))
             }
             Some(1) => {
-                let (id, column) = declaration(&body[1..]).ok_or_else(|| {
-                    format!(
-                        "the declaration of a column was expected, found {} bytes that are none",
-                        body.len()
-                    )
-                })?;
+                let (id, column) = declaration(&body[1..])
+                    .ok_or_else(|| format!("{} bytes are not the declaration of a column", body.len()))?;
                 Ok(Body::Column { id, column })
             }
-            kind => Err(format!("a record of kind 0 or 1 was expected, found {kind:?}")),
+            kind => Err(format!("the kind of a record is {kind:?}, not 0 or 1")),
         }
     }
 
@@ -556,7 +545,7 @@ impl Decoder {
                 None => self.ready.push_back(Event::Damage(Damage {
                     offset,
                     bytes: 0,
-                    reason: format!("a declared column was expected, found the value {value} of column {id}"),
+                    reason: format!("the value {value} belongs to column {id}, which is not declared"),
                 })),
             }
         }
@@ -598,7 +587,7 @@ fn check_sizes(len: u32, raw: u32) -> Result<(), String> {
 }
 
 fn size_reason(len: u32) -> String {
-    format!("a record of 5 to {MAX_RECORD_BYTES} bytes was expected, found a length of {len}")
+    format!("the length of a record is {len}, not 5 to {MAX_RECORD_BYTES}")
 }
 
 /// Reads the declaration of a column that takes up all of `bytes`.

@@ -116,15 +116,14 @@ impl<'a> Cursor<'a> {
             }
         }
         Err(Error::corrupt(format!(
-            "expected a number of at most 64 bits, found {} bytes that do not end one",
+            "the number in the next {} bytes is longer than 64 bits",
             self.bytes.len().min(MAX_VARINT_BYTES)
         )))
     }
 
     pub(super) fn varint_u32(&mut self) -> Result<u32, Error> {
         let value = self.varint()?;
-        u32::try_from(value)
-            .map_err(|_| Error::corrupt(format!("expected a number below 2^32, found {value}")))
+        u32::try_from(value).map_err(|_| Error::corrupt(format!("{value} does not fit into 32 bits")))
     }
 
     /// Reads a count of things, each of which takes at least `min_bytes` of what is left, and at
@@ -136,16 +135,14 @@ impl<'a> Cursor<'a> {
         let most = cap.min(self.left() / min_bytes.max(1));
         match usize::try_from(value) {
             Ok(count) if count <= most => Ok(count),
-            _ => Err(Error::corrupt(format!(
-                "expected a count of at most {most}, found {value}"
-            ))),
+            _ => Err(Error::corrupt(format!("a count is {value}, more than {most}"))),
         }
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Error> {
         let len = self.count(1, MAX_TEXT_BYTES)?;
         std::str::from_utf8(self.take(len)?)
-            .map_err(|error| Error::corrupt(format!("expected UTF-8 text, found {error}")))
+            .map_err(|error| Error::corrupt(format!("a text is not UTF-8: {error}")))
     }
 
     /// Confirms that nothing is left.
@@ -154,14 +151,16 @@ impl<'a> Cursor<'a> {
             return Ok(());
         }
         Err(Error::corrupt(format!(
-            "expected the end of the payload, found {} more bytes",
+            "{} bytes are left at the end of a payload",
             self.bytes.len()
         )))
     }
 }
 
 fn short(expected: usize, found: usize) -> Error {
-    Error::corrupt(format!("expected {expected} more bytes, found {found}"))
+    Error::corrupt(format!(
+        "a payload ends too early: {expected} more bytes are needed, {found} are left"
+    ))
 }
 
 #[cfg(test)]

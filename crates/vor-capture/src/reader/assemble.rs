@@ -90,7 +90,7 @@ impl Recovered {
             offset: 0,
             bytes: 0,
             reason: format!(
-                "all of frame {} was expected, found {} of its {} spans; {} of its records are missing",
+                "frame {} is incomplete: it has {} of its {} spans; {} of its records are missing",
                 self.frame.index,
                 self.held_spans(),
                 self.frame.span_count,

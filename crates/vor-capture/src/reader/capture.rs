@@ -292,7 +292,7 @@ impl Capture {
         let known = self.catalog().frame_sets.len().max(1);
         if frame_set as usize >= known {
             return Err(Error::config(format!(
-                "a frame set below {known} was expected, found {frame_set}"
+                "there is no frame set {frame_set}: the capture has {known}"
             )));
         }
         if let Inner::V3(capture) = &mut self.inner {
@@ -375,7 +375,7 @@ impl Capture {
             return Ok(());
         }
         Err(Error::config(format!(
-            "a frame below {count} was expected, found {i}"
+            "there is no frame {i}: the capture has {count}"
         )))
     }
 
@@ -489,7 +489,7 @@ fn expect_file(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "a capture in a file was expected, found a pipe or device",
+            "it is a pipe or device; a capture is read from a file",
         )),
         _ => Ok(()),
     }

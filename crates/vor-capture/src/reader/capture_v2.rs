@@ -118,7 +118,7 @@ impl CaptureV2 {
 
     pub(super) fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
         let Some((first, &place)) = self.places.before(i) else {
-            return Err(Error::corrupt("a frame was expected, found none"));
+            return Err(Error::corrupt("there is no frame"));
         };
         let (mut ordinal, mut before) = match self.at {
             Some((next, before)) if (first..=i).contains(&next) => (next, before),
@@ -135,7 +135,7 @@ impl CaptureV2 {
                 None => {
                     self.at = None;
                     return Err(Error::corrupt(format!(
-                        "frame {i} was expected, found the end of the file"
+                        "there is no frame {i}: the file ends before it"
                     )));
                 }
             };
@@ -172,7 +172,7 @@ impl CaptureV2 {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
             return Err(Error::corrupt(format!(
-                "a capture that only grows was expected, found {file_bytes} bytes of {}",
+                "the capture has shrunk while it was read: {file_bytes} bytes of {}",
                 self.info.file_bytes
             )));
         }

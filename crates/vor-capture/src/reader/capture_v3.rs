@@ -348,7 +348,7 @@ impl CaptureV3 {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
             return Err(Error::corrupt(format!(
-                "a capture that only grows was expected, found {file_bytes} bytes of {}",
+                "the capture has shrunk while it was read: {file_bytes} bytes of {}",
                 self.info.file_bytes
             )));
         }
@@ -553,5 +553,5 @@ impl CaptureV3 {
 }
 
 fn gone(i: u64) -> Error {
-    Error::corrupt(format!("frame {i} was expected, found that damage took it"))
+    Error::corrupt(format!("frame {i} is lost: its records are damaged"))
 }

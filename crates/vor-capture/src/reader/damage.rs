@@ -25,7 +25,7 @@ pub struct Loss {
     /// How many bytes were passed over; 0 when what is missing left no bytes, or when only a part
     /// of a record was lost.
     pub bytes: u64,
-    /// The reason: what was expected and what was found.
+    /// The reason, in a line.
     pub reason: String,
 }
 

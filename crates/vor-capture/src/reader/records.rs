@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-const NO_END: &str = "the end record of a closed capture was expected, found the end of the file";
+const NO_END: &str = "the capture was not closed: it has no end record";
 
 /// Reads the records of a file from a place on.
 #[derive(Debug)]

@@ -202,9 +202,7 @@ impl Walker {
             None if left > 0 => Some(Loss {
                 offset: self.here.offset,
                 bytes: left,
-                reason: format!(
-                    "a whole record was expected, found the end of the file after {left} bytes of it"
-                ),
+                reason: format!("the file ends {left} bytes into a record"),
             }),
             None => None,
         }
@@ -289,21 +287,21 @@ impl Walker {
         let next = here.next.unwrap_or(seq);
         found.again = !here.seen.insert(seq);
         let loss = if found.again {
-            let reason = format!("record {next} was expected, found record {seq} once more");
+            let reason = format!("record {seq} is repeated; record {next} is next");
             Some((head.record_bytes() as u64, reason))
         } else {
             here.next = Some(seq + 1);
             let missing = here.seen.missing(next, seq);
             let wrong = if seq < next {
-                Some(", which belongs further up".to_owned())
+                Some("it belongs further up".to_owned())
             } else {
                 // Records between that were met before were told then.
-                (missing > 0).then(|| format!(": {missing} are missing"))
+                (missing > 0).then(|| format!("{missing} are missing"))
             };
             wrong.map(|wrong| {
                 (
                     0,
-                    format!("record {next} was expected, found record {seq}{wrong}"),
+                    format!("record {seq} follows where record {next} is next: {wrong}"),
                 )
             })
         };
@@ -322,7 +320,7 @@ fn corrupt(offset: u64, bytes: u64) -> Loss {
     Loss {
         offset,
         bytes,
-        reason: format!("a record was expected, found {bytes} bytes that are none"),
+        reason: format!("{bytes} bytes are not a record"),
     }
 }
 

@@ -55,14 +55,12 @@ impl Partition {
                 "date" => Self::Date,
                 _ => {
                     return Err(Error::config(format!(
-                        "partitions `host` or `date` were expected, found `{name}`"
+                        "`{name}` is no partition; use `host` or `date`"
                     )));
                 }
             };
             if list.contains(&partition) {
-                return Err(Error::config(format!(
-                    "each partition was expected once, found `{name}` twice"
-                )));
+                return Err(Error::config(format!("partition `{name}` is named twice")));
             }
             list.push(partition);
         }

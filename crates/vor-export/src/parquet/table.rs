@@ -170,7 +170,7 @@ impl<W: Write + Send> TableFile<W> {
     pub(super) fn into_inner(mut self) -> Result<W, Error> {
         self.finish()?;
         let writer = self.file.inner_mut().0.take();
-        writer.ok_or_else(|| Error::sink("a writer was expected, found it taken"))
+        writer.ok_or_else(|| Error::sink("the table was finished already"))
     }
 }
 

@@ -57,7 +57,7 @@ fn report_none() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !REPORTED.swap(true, Ordering::Relaxed) {
         report::line(
-            "heap snapshots: a `TrackingAllocator` that is `sampled` or `exact` was expected, found none; no snapshots are taken",
+            "heap snapshots need a `TrackingAllocator` that is `sampled` or `exact`; no snapshots are taken",
         );
     }
 }

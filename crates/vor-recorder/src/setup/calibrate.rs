@@ -131,7 +131,7 @@ impl SpanBudget {
     ///
     /// # Errors
     ///
-    /// A bound is exceeded; the message says what was expected and what was measured
+    /// A bound is exceeded; the message names the bound and the measurement
     /// ([`Error::is_config`]).
     pub fn check(&self) -> Result<(), Error> {
         if SCOPE_PS.load(Ordering::Relaxed) == 0 {

@@ -75,9 +75,7 @@ fn value<T>(
     let text = raw.to_string_lossy();
     let value = parse(text.trim());
     if value.is_none() {
-        report(&format!(
-            "{name}: expected {expected}, found `{text}`; it is ignored"
-        ));
+        report(&format!("{name}: `{text}` is not {expected}; it is ignored"));
     }
     value
 }
@@ -234,7 +232,7 @@ impl Config {
         {
             let text = value.to_string_lossy();
             report(&format!(
-                "VOR_RECORD_FLAME: expected 0 or 1, found `{text}`; spans are not recorded"
+                "VOR_RECORD_FLAME: `{text}` is not 0 or 1; spans are not recorded"
             ));
         }
         let expected = "a number of milliseconds above 0";
@@ -256,13 +254,11 @@ impl Config {
         config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
         config.spans = flame.as_ref().is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
-            Some(path) if path.is_empty() => {
-                report("VOR_RECORD: expected a path, found nothing; no capture is written")
-            }
+            Some(path) if path.is_empty() => report("VOR_RECORD: the path is empty; no capture is written"),
             Some(path) if path.to_string_lossy().starts_with("tcp://") => {
                 let text = path.to_string_lossy();
                 report(&format!(
-                    "VOR_RECORD: expected a path, found the address `{text}`; no capture is written"
+                    "VOR_RECORD: `{text}` is an address, not a path; no capture is written"
                 ));
             }
             path => {

@@ -185,15 +185,15 @@ impl OtlpSink {
         let base = self.endpoint.trim().trim_end_matches('/').to_owned();
         // A name and password in an address would be seen in every message.
         if base.contains('@') {
-            let expected = "an address without a password was expected; it belongs into `headers`";
-            return Err(format!("OpenTelemetry: {expected}"));
+            let why = "the address holds a user or password; set `headers` instead";
+            return Err(format!("OpenTelemetry: {why}"));
         }
         let uri = base.parse::<Uri>().ok();
         let is_known =
             |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.query().is_none();
         if !uri.as_ref().is_some_and(is_known) {
             return Err(format!(
-                "OpenTelemetry: an address such as http://localhost:4318 was expected, found `{base}`"
+                "OpenTelemetry: `{base}` is not an address such as http://localhost:4318"
             ));
         }
         let agent = Agent::config_builder()

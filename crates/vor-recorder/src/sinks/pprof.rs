@@ -119,7 +119,7 @@ impl Files {
 
     fn try_out(&self) -> io::Result<()> {
         if self.path.file_name().is_none() || self.path.is_dir() {
-            return Err(io::Error::other("a file's name was expected, found a folder's"));
+            return Err(io::Error::other("it is a folder"));
         }
         let temporary = self.temporary();
         File::create(&temporary)?;

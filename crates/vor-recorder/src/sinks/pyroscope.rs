@@ -214,7 +214,7 @@ impl PyroscopeSink {
             value.is_empty() || !value.bytes().all(allowed)
         }) {
             return Err(format!(
-                "Pyroscope at {}: printable characters were expected for the header `{name}`, found others",
+                "Pyroscope at {}: the header `{name}` is empty or has characters that are not printable ASCII",
                 address.shown
             ));
         }
@@ -240,16 +240,15 @@ impl PyroscopeSink {
 
     fn address(&self) -> Result<Address, String> {
         let refused = |found: &str| {
-            let expected = "an address such as http://localhost:4040 was expected";
-            Err(format!("Pyroscope: {expected}, found `{found}`"))
+            Err(format!(
+                "Pyroscope: `{found}` is not an address such as http://localhost:4040"
+            ))
         };
         let base = self.url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/ingest").unwrap_or(base);
         // A name and password in an address would be seen in every message.
         if base.contains('@') {
-            return Err(
-                "Pyroscope: an address without a password was expected; it belongs into `auth`".into(),
-            );
+            return Err("Pyroscope: the address holds a user or password; set `auth` instead".into());
         }
         let Ok(uri) = base.parse::<Uri>() else {
             return refused(base);
@@ -280,7 +279,7 @@ impl PyroscopeSink {
             }
         }
         if certificates.is_empty() {
-            return Err(refused("a certificate was expected, found none".to_owned()));
+            return Err(refused("no certificate in it".to_owned()));
         }
         let roots = RootCerts::new_with_certs(&certificates);
         Ok(TlsConfig::builder().root_certs(roots).build())

@@ -66,13 +66,13 @@ fn size(text: &str) -> Result<(u32, u32), String> {
         .split_once('x')
         .and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.ok_or_else(|| {
-        format!("width and height of 1 to {MAX_SIZE} pixels were expected, such as 1920x1080, found `{text}`")
+        format!("`{text}` is not a width and height of 1 to {MAX_SIZE} pixels, such as 1920x1080")
     })
 }
 
 fn scale(text: &str) -> Result<f32, String> {
     let scale = text.parse().ok().filter(|scale| (0.25..=8.0).contains(scale));
-    scale.ok_or_else(|| format!("a number from 0.25 to 8 was expected, found `{text}`"))
+    scale.ok_or_else(|| format!("`{text}` is not a number from 0.25 to 8"))
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -95,7 +95,7 @@ fn run(args: Args) -> Result<(), String> {
             // The other capture may be shorter, and shows its last frame then.
             if frame >= count && shown.is_empty() {
                 return Err(format!(
-                    "{}: a frame below {count} was expected, found {frame}",
+                    "{}: there is no frame {frame}: the capture has {count}",
                     path.display()
                 ));
             }
@@ -106,8 +106,7 @@ fn run(args: Args) -> Result<(), String> {
     let Some(path) = args.screenshot else {
         let viewer = Viewer::new(shown, Chooser::new(Recent::of_user()));
         let theme = args.theme.map(egui::Theme::from);
-        return window::open(viewer, theme)
-            .map_err(|error| format!("a window was expected to open, found: {error}"));
+        return window::open(viewer, theme).map_err(|error| format!("the window cannot be opened: {error}"));
     };
     let picture = Picture {
         path,

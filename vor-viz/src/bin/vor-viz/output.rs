@@ -20,7 +20,7 @@ pub(crate) fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io
 pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let mut name = path
         .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name of a file was expected"))?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it does not name a file"))?
         .to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);

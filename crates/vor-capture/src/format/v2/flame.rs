@@ -77,7 +77,7 @@ impl FlameScope {
 ///
 /// # Errors
 ///
-/// A line that says what was expected and what was found.
+/// A line that says what is wrong.
 pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
     let mut cursor = Cursor::new(bytes);
     if cursor.bytes(4) != Some(b"PFD4") {
@@ -91,21 +91,18 @@ pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
     };
     if compression != 1 {
         return Err(format!(
-            "streams packed with LZ4 (1) were expected, found compression {compression}"
+            "the compression of the streams is {compression}, not LZ4 (1)"
         ));
     }
     let Some(streams) = cursor.bytes(stream_len as usize) else {
         return Err(format!(
-            "{stream_len} bytes of streams were expected, found {}",
+            "the streams are {stream_len} bytes long, and {} are there",
             cursor.left()
         ));
     };
     let table = section(&mut cursor, "scope table")?;
     if cursor.left() != 0 {
-        return Err(format!(
-            "nothing behind the scope table was expected, found {} bytes",
-            cursor.left()
-        ));
+        return Err(format!("{} bytes follow the scope table", cursor.left()));
     }
     let mut flame = Flame::default();
     let num_scopes = parse_meta(meta, &mut flame).ok_or("the meta section is not what puffin writes")?;
@@ -128,7 +125,7 @@ fn section<'a>(cursor: &mut Cursor<'a>, what: &str) -> Result<&'a [u8], String> 
         .ok_or_else(|| format!("the length of the {what} is missing"))?;
     cursor
         .bytes(len as usize)
-        .ok_or_else(|| format!("{len} bytes of {what} were expected, found fewer"))
+        .ok_or_else(|| format!("{what} of {len} bytes is cut off"))
 }
 
 /// Reads the meta section; returns the number of scopes that it announces.
@@ -147,15 +144,13 @@ fn unpack(streams: &[u8]) -> Result<Vec<u8>, String> {
         .ok_or("the raw size of the streams is missing")?;
     let most = (streams.len() as u64 * 255).min(MAX_RECORD_BYTES as u64);
     if u64::from(raw) > most {
-        return Err(format!(
-            "streams of at most {most} bytes were expected, found {raw} declared"
-        ));
+        return Err(format!("the streams are {raw} bytes long, more than {most}"));
     }
     let mut out = vec![0; raw as usize];
     match lz4_flex::block::decompress_into(&streams[4..], &mut out) {
         Ok(n) if n == out.len() => Ok(out),
-        Ok(n) => Err(format!("{raw} bytes of streams were expected, found {n}")),
-        Err(error) => Err(format!("an LZ4 block of streams was expected, found {error}")),
+        Ok(n) => Err(format!("streams of {raw} bytes unpack to {n}")),
+        Err(error) => Err(format!("the streams are not LZ4: {error}")),
     }
 }
 
@@ -187,10 +182,7 @@ fn parse_streams(bytes: &[u8]) -> Result<Vec<FlameThread>, String> {
         });
     }
     if cursor.left() != 0 {
-        return Err(format!(
-            "nothing behind {count} threads was expected, found {} bytes",
-            cursor.left()
-        ));
+        return Err(format!("{} bytes follow the {count} threads", cursor.left()));
     }
     Ok(threads)
 }
@@ -207,7 +199,7 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
         let end = open.last().map_or(bytes.len(), |&(_, end)| end);
         if cursor.at() < end {
             let (span, children_end) = begin(&mut cursor, open.len(), end)
-                .ok_or_else(|| format!("a scope was expected at byte {} of a stream", cursor.at()))?;
+                .ok_or_else(|| format!("byte {} of a stream begins no scope", cursor.at()))?;
             open.push((spans.len(), children_end));
             spans.push(span);
             continue;
@@ -217,7 +209,7 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
         };
         let (Some(b')'), Some(end_ns)) = (cursor.u8(), cursor.i64()) else {
             return Err(format!(
-                "the end of a scope was expected before byte {} of a stream",
+                "a scope that ends at byte {} of a stream has no end mark",
                 cursor.at()
             ));
         };

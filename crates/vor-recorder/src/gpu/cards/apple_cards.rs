@@ -46,7 +46,7 @@ impl Cards {
     pub fn find() -> Option<Self> {
         let accelerators = accelerators();
         if accelerators.is_empty() {
-            tell_why_none("an IOAccelerator was expected, found none");
+            tell_why_none("no IOAccelerator found");
             return None;
         }
         latest::begin(accelerators.len());

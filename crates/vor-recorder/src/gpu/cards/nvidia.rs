@@ -38,10 +38,7 @@ impl Cards {
             if visible.is_empty() {
                 let by = list.map(|list| format!(" with CUDA_VISIBLE_DEVICES `{list}`"));
                 let by = by.unwrap_or_default();
-                return Err(format!(
-                    "a GPU was expected, {} are there and none is visible{by}",
-                    uuids.len()
-                ));
+                return Err(format!("no GPU of {} is visible{by}", uuids.len()));
             }
             let card = |visible| (Gpu::new(nvml, visible, &uuids), Reported::default());
             let cards: Vec<_> = visible.into_iter().map(card).collect();

@@ -54,7 +54,7 @@ pub(super) fn load() -> Result<&'static Nvml, String> {
         .map(|nvml| &*Box::leak(Box::new(nvml)))
         .map_err(|error| match error {
             NvmlError::LibloadingError(error) => error.to_string(),
-            error => format!("{name} was expected to start: {error}"),
+            error => format!("{name} does not start: {error}"),
         })
 }
 

@@ -108,9 +108,7 @@ pub(super) fn look(now_ticks: u64) {
         && clock::approximate_ns(now_ticks.saturating_sub(since)) > HANG_NS
         && !HANG_TOLD.swap(true, Ordering::Relaxed)
     {
-        report::line(
-            "the GPU driver was expected to answer within 5 s, and has not; there are no GPU rows until it does",
-        );
+        report::line("the GPU driver has not answered within 5 s; there are no GPU rows until it does");
     }
 }
 

@@ -205,9 +205,7 @@ pub(super) fn load_tool() -> Result<bool, String> {
     // SAFETY: the function has this signature wherever it is exported under its name, by the
     // interface; the table it gets may be called at any time.
     if unsafe { initialise(export_table) } == 0 {
-        return Err(format!(
-            "{variable}: an NVTX tool was expected to start, it says that it cannot"
-        ));
+        return Err(format!("{variable}: the NVTX tool reports that it cannot start"));
     }
     // Its functions are in the slots from now on.
     std::mem::forget(library);
@@ -219,12 +217,10 @@ fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), S
     let shown = path.to_string_lossy().into_owned();
     // SAFETY: what a library does when it is loaded is up to whoever set the variable, which is
     // there for nothing else.
-    let library = unsafe { Library::new(path) }.map_err(|error| {
-        format!("{variable}: a library was expected, `{shown}` cannot be loaded: {error}")
-    })?;
-    let missing = |_| {
-        format!("{variable}: an NVTX tool was expected, `{shown}` does not export InitializeInjectionNvtx2")
-    };
+    let library = unsafe { Library::new(path) }
+        .map_err(|error| format!("{variable}: the library `{shown}` cannot be loaded: {error}"))?;
+    let missing =
+        |_| format!("{variable}: `{shown}` is not an NVTX tool: it does not export InitializeInjectionNvtx2");
     // SAFETY: the interface gives the signature of what goes by this name.
     let initialise = unsafe { library.get::<Initialise>(b"InitializeInjectionNvtx2\0") }.map(|found| *found);
     let initialise = initialise.map_err(missing)?;
