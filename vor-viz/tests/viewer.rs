@@ -143,7 +143,10 @@ fn what_cannot_be_done_is_said_in_one_line() {
     assert!(said(&["/nowhere/run.vor"]).contains("/nowhere/run.vor"));
     assert!(said(&[foreign]).contains("not a vor capture"));
     assert!(said(&[&path, foreign, "--screenshot", out]).contains("foreign.vor"));
-    assert!(said(&[&path, "--frame", "20", "--screenshot", out]).contains("a frame below 20"));
+    assert!(
+        said(&[&path, "--frame", "20", "--screenshot", out])
+            .contains("there is no frame 20: the capture has 20")
+    );
     assert!(said(&[&path, "--screenshot", out, "--size", "0x10"]).contains("0x10"));
     assert!(said(&[&path, "--screenshot", out, "--scale", "nan"]).contains("nan"));
     assert!(said(&[&path, "--screenshot", "/nowhere/out.png"]).contains("/nowhere/out.png"));

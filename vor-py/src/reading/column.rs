@@ -172,7 +172,7 @@ impl Column {
     #[getter]
     fn codes(&self) -> PyResult<Self> {
         if !self.is_coded() {
-            let message = format!("{}: a column of numbers, not of texts", self.name());
+            let message = format!("{}: a column of numbers, not of text", self.name());
             return Err(PyTypeError::new_err(message));
         }
         let keys: ArrayRef = std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
@@ -184,7 +184,7 @@ impl Column {
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         if !self.is_coded() {
-            let message = format!("{}: a column of numbers, not of texts", self.name());
+            let message = format!("{}: a column of numbers, not of text", self.name());
             return Err(PyTypeError::new_err(message));
         }
         let values = self.array.as_dictionary::<Int32Type>().values();
@@ -359,7 +359,7 @@ pub(super) fn contiguous(slice: &Bound<'_, PySlice>, length: usize) -> PyResult<
     let length = isize::try_from(length).unwrap_or(isize::MAX);
     let indices = slice.indices(length)?;
     if indices.step != 1 {
-        let message = format!("the step of a slice is {}, not 1", indices.step);
+        let message = format!("the step of a slice must be 1, not {}", indices.step);
         return Err(PyValueError::new_err(message));
     }
     let begin = indices.start.unsigned_abs();

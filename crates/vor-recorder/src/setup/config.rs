@@ -75,7 +75,12 @@ fn value<T>(
     let text = raw.to_string_lossy();
     let value = parse(text.trim());
     if value.is_none() {
-        report(&format!("{name}: `{text}` is not {expected}; it is ignored"));
+        let shown = if text.is_empty() {
+            "an empty value".to_owned()
+        } else {
+            format!("`{text}`")
+        };
+        report(&format!("{name}: {shown} is not {expected}; it is ignored"));
     }
     value
 }
