@@ -262,12 +262,12 @@ fn without_a_card_there_are_no_rows_and_one_event_says_why() {
                 None,
                 "cannot be counted",
             ),
-            (folder.path(), "gpus 0", None, "0 are there and none is visible"),
+            (folder.path(), "gpus 0", None, "the driver finds no GPU"),
             (
                 folder.path(),
                 "",
                 Some("-1"),
-                "1 are there and none is visible with CUDA_VISIBLE_DEVICES `-1`",
+                "none of 1 GPUs is visible with CUDA_VISIBLE_DEVICES `-1`",
             ),
         ] {
             let mut command = with_driver(test, "child", place, begin);

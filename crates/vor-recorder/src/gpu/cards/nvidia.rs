@@ -38,7 +38,10 @@ impl Cards {
             if visible.is_empty() {
                 let by = list.map(|list| format!(" with CUDA_VISIBLE_DEVICES `{list}`"));
                 let by = by.unwrap_or_default();
-                return Err(format!("no GPU of {} is visible{by}", uuids.len()));
+                return Err(match uuids.len() {
+                    0 => "the driver finds no GPU".to_owned(),
+                    count => format!("none of {count} GPUs is visible{by}"),
+                });
             }
             let card = |visible| (Gpu::new(nvml, visible, &uuids), Reported::default());
             let cards: Vec<_> = visible.into_iter().map(card).collect();
