@@ -79,12 +79,14 @@ fn stretch(to: &To) -> Stretch {
         timeout: Duration::from_millis(300),
         ..PyroscopeSink::default()
     };
-    let pushing = sink.start();
+    let (sink, counts) = sink.build().unwrap_or_else(|error| panic!("{error}"));
+    vor_recorder::setup::enable();
+    let _pushing = vor_recorder::drain::add_sink("Pyroscope", sink);
     let cpu_ns = work();
     Stretch {
         cpu_ns,
-        sent: pushing.sent_profiles(),
-        lost: pushing.lost_profiles(),
+        sent: counts.sent_profiles(),
+        lost: counts.lost_profiles(),
     }
 }
 

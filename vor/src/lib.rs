@@ -136,7 +136,7 @@ pub use vor_recorder::sink::browser::BrowserSink;
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_recorder::sink::chrome::ChromeTraceSink;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-pub use vor_recorder::sink::otlp::{Otlp, OtlpSink};
+pub use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_recorder::sink::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
@@ -144,7 +144,7 @@ pub use vor_recorder::sink::pprof::PprofSink;
 #[cfg(feature = "puffin")]
 pub use vor_recorder::sink::puffin::PuffinSink;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-pub use vor_recorder::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
+pub use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
 #[cfg(not(target_arch = "wasm32"))]
 pub use vor_recorder::sink::samply::SamplySink;
 pub use vor_recorder::sink::{FrameSink, Guard, Interest, Sink};

@@ -340,7 +340,7 @@ fn captures_and_traces_hold_tasks_as_they_were() {
             vor_recorder::sink::capture::CaptureOptions::default(),
         );
         let capture_sink = vor::add_sink("capture", capture_sink.unwrap());
-        let trace_sink = vor_recorder::sink::chrome::create_chrome_trace(&trace).unwrap();
+        let trace_sink = vor::ChromeTraceSink { path: trace.clone() }.build().unwrap();
         let trace_sink = vor::add_sink("trace", trace_sink);
         let mut long = Box::pin(fetch(3));
         for _ in 0..3 {

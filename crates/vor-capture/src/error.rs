@@ -5,11 +5,14 @@ use std::io;
 
 /// Why an operation of vor failed: one line that names the thing and says what is wrong.
 ///
-/// The inside is opaque; ask with the `is_*` predicates.
+/// The inside is opaque; ask with the `is_*` predicates. The line ends with the words of the
+/// operating system where that refused, so [`source`](std::error::Error::source) goes on behind
+/// them: who prints the chain sees each cause once.
 pub struct Error {
     kind: Kind,
     message: String,
-    source: Option<io::Error>,
+    /// What the operating system said, the last part of the line.
+    refusal: Option<io::Error>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +49,10 @@ impl Error {
         self.kind == Kind::Io
     }
 
-    /// Returns whether a write has waited in vain.
-    #[doc(hidden)]
+    /// Returns what kind of refusal it was, where the operating system [refused](Self::is_io).
     #[must_use]
-    pub fn is_timed_out(&self) -> bool {
-        let kind = self.source.as_ref().map(io::Error::kind);
-        kind == Some(io::ErrorKind::TimedOut)
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.refusal.as_ref().map(io::Error::kind)
     }
 
     /// Returns whether a sink rejected what it was given.
@@ -65,7 +66,7 @@ impl Error {
         Self {
             kind: Kind::Sink,
             message: message.into(),
-            source: None,
+            refusal: None,
         }
     }
 
@@ -73,7 +74,7 @@ impl Error {
         Self {
             kind: Kind::Corrupt,
             message: message.into(),
-            source: None,
+            refusal: None,
         }
     }
 
@@ -81,7 +82,7 @@ impl Error {
         Self {
             kind: Kind::Version,
             message: message.into(),
-            source: None,
+            refusal: None,
         }
     }
 
@@ -91,17 +92,17 @@ impl Error {
         Self {
             kind: Kind::Config,
             message: message.into(),
-            source: None,
+            refusal: None,
         }
     }
 
     /// Makes the error of an operation that the operating system refused.
     #[doc(hidden)]
-    pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
+    pub fn io(doing: impl Into<String>, refusal: io::Error) -> Self {
         Self {
             kind: Kind::Io,
             message: doing.into(),
-            source: Some(source),
+            refusal: Some(refusal),
         }
     }
 }
@@ -109,8 +110,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
+        match &self.refusal {
+            Some(refusal) => write!(f, ": {refusal}"),
             None => Ok(()),
         }
     }
@@ -124,18 +125,16 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source
-            .as_ref()
-            .map(|source| source as &(dyn std::error::Error + 'static))
+        self.refusal.as_ref()?.source()
     }
 }
 
 impl From<io::Error> for Error {
-    fn from(source: io::Error) -> Self {
+    fn from(refusal: io::Error) -> Self {
         Self {
             kind: Kind::Io,
             message: "input or output failed".into(),
-            source: Some(source),
+            refusal: Some(refusal),
         }
     }
 }
@@ -146,11 +145,36 @@ impl From<Error> for io::Error {
             Kind::Corrupt | Kind::Version => io::ErrorKind::InvalidData,
             Kind::Config => io::ErrorKind::InvalidInput,
             Kind::Io => error
-                .source
+                .refusal
                 .as_ref()
                 .map_or(io::ErrorKind::Other, io::Error::kind),
             Kind::Sink => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn the_chain_shows_each_cause_once() {
+        let deepest = Error::sink("the deepest");
+        let refusal = io::Error::other(Error::io("the middle", io::Error::other(deepest)));
+        let error = Error::io("the outer", refusal);
+        let mut shown = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            shown = format!("{shown} | {next}");
+            cause = next.source();
+        }
+        assert_eq!(shown, "the outer: the middle: the deepest");
+
+        let missing = Error::io("cannot open a.vor", io::ErrorKind::NotFound.into());
+        assert_eq!(missing.io_kind(), Some(io::ErrorKind::NotFound));
+        assert!(missing.source().is_none());
     }
 }

@@ -100,6 +100,14 @@ pub trait FrameSink: Send {
         true
     }
 
+    /// Says whether the sink does nothing but write a file of its own: it calls no code of the
+    /// program's, and waits for no other thread and no lock of one. Asked once, before anything is
+    /// delivered. Such a sink is finished also where a signal ends the process, or where no other
+    /// thread is left, and a pass of the drain may end before it [commits](Self::commit).
+    fn writes_file(&self) -> bool {
+        false
+    }
+
     /// Hands what was accepted to the operating system, where the sink gathers it. Called at the
     /// end of each pass of the drain, every 20 ms or more often.
     ///
@@ -119,7 +127,9 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
-    /// Ends the output. Called at most once, last.
+    /// Ends the output. Called at most once, last; the sink is dropped soon after, when the drain is
+    /// free again. So a sink that has a thread tells it here to end, and waits for it when it is
+    /// dropped: until then the thread may ask the recorder.
     ///
     /// # Errors
     ///

@@ -378,7 +378,7 @@ fn a_tool_that_cannot_be_had_is_one_line() {
         (folder.path().join("missing.so"), Some("cannot be loaded")),
         (text, Some("cannot be loaded")),
         (other, Some("does not export InitializeInjectionNvtx2")),
-        (tool, Some("says that it cannot")),
+        (tool, Some("reports that it cannot start")),
         (PathBuf::new(), None),
     ] {
         let mut command = child("a_tool_that_cannot_be_had_is_one_line", "child");

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vor_fixtures::server::{FINE, Mode, Server};
 use vor_fixtures::wire::{self, messages, one, text};
 use vor_recorder::config::Config;
-use vor_recorder::sink::otlp::{Otlp, OtlpSink};
-use vor_recorder::{drain, metrics, profile_scope};
+use vor_recorder::drain::SinkHandle;
+use vor_recorder::sink::Sink as _;
+use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
+use vor_recorder::{drain, metrics, profile_scope, setup};
 
 /// The recorder is one for all tests of this program.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -31,7 +33,14 @@ fn frame(turn: u64) {
     drain::frame_mark();
 }
 
-fn work_until(sent: &Otlp, is_enough: impl Fn(&Otlp) -> bool) {
+/// Begins to send. Dropping the handle ends it.
+fn start(sink: OtlpSink) -> (SinkHandle, OtlpCounts) {
+    let (sink, counts) = sink.build().unwrap();
+    setup::enable();
+    (drain::add_sink("OpenTelemetry", sink), counts)
+}
+
+fn work_until(sent: &OtlpCounts, is_enough: impl Fn(&OtlpCounts) -> bool) {
     let begin = Instant::now();
     let mut turn = 0;
     while !is_enough(sent) {
@@ -63,7 +72,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
     let server = Server::start(FINE);
     let begin = unix_ns() - 1_000_000;
     Config::new().enable();
-    let sent = sink(&server.url).start();
+    let (sending, sent) = start(sink(&server.url));
     work_until(&sent, |sent| {
         let metrics = server
             .taken()
@@ -73,7 +82,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
         sent.sent_spans() >= 20 && metrics >= 2
     });
     assert_eq!((sent.lost_spans(), sent.failed_requests()), (0, 0));
-    drop(sent);
+    drop(sending);
     let end = unix_ns() + 1_000_000;
 
     let (mut spans, mut gauges, mut frames) = (0, 0, 0);
@@ -164,7 +173,7 @@ fn a_collector_that_fails_costs_spans_that_are_counted_and_comes_back() {
         Mode::Reset,
     ] {
         let server = Server::start(mode);
-        let sent = sink(&server.url).start();
+        let (_sending, sent) = start(sink(&server.url));
         work_until(&sent, |sent| {
             sent.lost_spans() >= 20 && sent.failed_requests() >= 2
         });
@@ -178,12 +187,12 @@ fn a_collector_that_fails_costs_spans_that_are_counted_and_comes_back() {
 fn an_address_that_cannot_be_used_costs_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(|held| held.into_inner());
     for url in ["localhost:4318", "", "ftp://host", "http://user:secret@host"] {
-        let sent = sink(url).start();
+        let error = sink(url).build().err().unwrap();
+        assert!(error.is_config(), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        // The program runs on with recording on.
+        let guard = sink(url).install();
         frame(1);
-        drain::flush();
-        assert_eq!(
-            (sent.sent_spans(), sent.lost_spans(), sent.failed_requests()),
-            (0, 0, 0)
-        );
+        drop(guard);
     }
 }

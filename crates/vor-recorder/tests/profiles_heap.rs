@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::server::{FINE, Server};
 use vor_recorder::alloc::{TrackingAllocator, process_allocations};
-use vor_recorder::profile_scope;
 use vor_recorder::sink::Sink as _;
 use vor_recorder::sink::pprof::PprofSink;
 use vor_recorder::sink::pyroscope::PyroscopeSink;
+use vor_recorder::{drain, profile_scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().exact();
@@ -84,8 +84,10 @@ fn a_server_is_sent_what_is_in_use() {
         interval: Duration::from_millis(20),
         ..PyroscopeSink::default()
     };
-    let pushing = sink.start();
-    let all = leak_until(|| pushing.sent_profiles() >= 6);
+    let (sink, counts) = sink.build().unwrap();
+    setup::enable();
+    let pushing = drain::add_sink("Pyroscope", sink);
+    let all = leak_until(|| counts.sent_profiles() >= 6);
     drop(pushing);
     let (mut heaps, mut spans) = (Vec::new(), 0);
     for request in server.requests() {

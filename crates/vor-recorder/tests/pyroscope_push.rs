@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::server::{FINE, Mode, Request, Server};
 use vor_recorder::config::Config;
+use vor_recorder::drain::SinkHandle;
 use vor_recorder::export::collapsed::CollapsedExporter;
-use vor_recorder::sink::pyroscope::{Auth, Pyroscope, PyroscopeSink};
-use vor_recorder::{drain, profile_scope};
+use vor_recorder::sink::Sink as _;
+use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
+use vor_recorder::{drain, profile_scope, setup};
 
 /// The recorder is one for all tests of this program.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -59,6 +61,13 @@ fn work_until(what: &str, mut is_enough: impl FnMut() -> bool) -> u64 {
     turns
 }
 
+/// Begins to push. Dropping the handle ends it.
+fn start(sink: PyroscopeSink) -> (SinkHandle, PyroscopeCounts) {
+    let (sink, counts) = sink.build().unwrap();
+    setup::enable();
+    (drain::add_sink("Pyroscope", sink), counts)
+}
+
 fn sink(url: &str) -> PyroscopeSink {
     PyroscopeSink {
         url: url.to_owned(),
@@ -92,11 +101,11 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
         span_labels: vec!["route".into()],
         ..sink(&format!("{}/base/", server.url))
     };
-    let pushing = pushing.start();
+    let (pushing, counts) = start(pushing);
     {
         // Open all the time, and so in every profile.
         profile_scope!("program");
-        work_until("five pushes", || pushing.sent_profiles() >= 5);
+        work_until("five pushes", || counts.sent_profiles() >= 5);
     }
     drop(pushing);
     drop(whole);
@@ -148,9 +157,9 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
 }
 
 /// Waits until profiles are lost, has the server answer well, and waits until it takes some.
-fn survive(server: &Server, pushing: &Pyroscope) {
+fn survive(server: &Server, counts: &PyroscopeCounts) {
     let begin = Instant::now();
-    work_until("lost profiles", || pushing.lost_profiles() >= 5);
+    work_until("lost profiles", || counts.lost_profiles() >= 5);
     // The first pause is a second, and each is longer.
     let most = 2 + begin.elapsed().as_secs();
     assert!(
@@ -158,17 +167,17 @@ fn survive(server: &Server, pushing: &Pyroscope) {
         "{} of at most {most}",
         server.attempts()
     );
-    assert_eq!(pushing.sent_profiles(), 0);
+    assert_eq!(counts.sent_profiles(), 0);
     server.set(FINE);
-    work_until("profiles that get through", || pushing.sent_profiles() >= 5);
+    work_until("profiles that get through", || counts.sent_profiles() >= 5);
 }
 
 fn fails_for_a_while(mode: Mode) {
     let _alone = alone();
     let server = Server::start(mode);
-    let pushing = sink(&server.url).start();
-    survive(&server, &pushing);
-    let sent = pushing.sent_profiles();
+    let (pushing, counts) = start(sink(&server.url));
+    survive(&server, &counts);
+    let sent = counts.sent_profiles();
     drop(pushing);
     assert!(server.taken().len() as u64 >= sent);
     assert!(
@@ -203,11 +212,11 @@ fn a_server_that_resets_is_tried_again() {
 fn what_is_refused_for_good_is_lost_at_once() {
     let _alone = alone();
     let server = Server::start(Mode::Status("401 Unauthorized", ""));
-    let pushing = sink(&server.url).start();
-    work_until("a refusal", || pushing.lost_profiles() >= 1);
+    let (_pushing, counts) = start(sink(&server.url));
+    work_until("a refusal", || counts.lost_profiles() >= 1);
     let refused = server.requests().len() as u64;
     assert!(refused >= 1);
-    assert_eq!(pushing.sent_profiles(), 0);
+    assert_eq!(counts.sent_profiles(), 0);
 }
 
 const CHILD: &str = "VOR_TEST_PYROSCOPE";
@@ -227,8 +236,8 @@ fn child(test: &str, url: &str) -> String {
 #[test]
 fn a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end() {
     if let Ok(url) = std::env::var(CHILD) {
-        let pushing = sink(&url).start();
-        work_until("lost profiles", || pushing.lost_profiles() >= 5);
+        let (_pushing, counts) = start(sink(&url));
+        work_until("lost profiles", || counts.lost_profiles() >= 5);
         return;
     }
     // A port on which nobody listens any more.
@@ -253,11 +262,10 @@ fn a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end() {
 #[test]
 fn an_address_that_cannot_be_used_is_told_and_nothing_else_happens() {
     if let Ok(url) = std::env::var(CHILD) {
-        let pushing = sink(&url).start();
+        let _pushing = sink(&url).install();
         for turn in 0..10 {
             work(turn);
         }
-        assert_eq!((pushing.sent_profiles(), pushing.lost_profiles()), (0, 0));
         return;
     }
     for url in [
@@ -373,16 +381,18 @@ fn tls_trusts_the_given_certificates_and_no_others() {
         timeout: Duration::from_secs(5),
         ..sink(&server.url)
     };
-    let untrusted = of(None).start();
-    work_until("lost profiles", || untrusted.lost_profiles() >= 5);
-    assert_eq!(untrusted.sent_profiles(), 0);
+    let (untrusted, counts) = start(of(None));
+    work_until("lost profiles", || counts.lost_profiles() >= 5);
+    assert_eq!(counts.sent_profiles(), 0);
     drop(untrusted);
-    let trusted = of(Some("ca.pem")).start();
-    work_until("pushes", || trusted.sent_profiles() >= 3);
+    let (trusted, counts) = start(of(Some("ca.pem")));
+    work_until("pushes", || counts.sent_profiles() >= 3);
     drop(trusted);
-    for unusable in ["missing.pem", "names"] {
-        let pushing = of(Some(unusable)).start();
-        work(0);
-        assert_eq!((pushing.sent_profiles(), pushing.lost_profiles()), (0, 0));
+    for (unusable, why) in [
+        ("missing.pem", "missing.pem: "),
+        ("names", "names: no certificate in it"),
+    ] {
+        let error = of(Some(unusable)).build().err().unwrap();
+        assert!(error.to_string().contains(why), "{error}");
     }
 }

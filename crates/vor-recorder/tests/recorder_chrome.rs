@@ -15,7 +15,7 @@ use vor_recorder::profile_scope;
 use vor_recorder::reader::Capture;
 use vor_recorder::sink::FrameSink as _;
 use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::chrome::{ChromeTraceSink, create_chrome_trace};
+use vor_recorder::sink::chrome::ChromeTraceSink;
 use vor_recorder::{drain, scope};
 
 const THREADS: u64 = 3;
@@ -121,11 +121,11 @@ fn trace_and_capture_agree() {
 fn a_file_that_cannot_be_created_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing").join("trace.json");
-    let error = create_chrome_trace(&path).unwrap_err();
+    let error = ChromeTraceSink { path }.build().err().unwrap();
     assert!(error.is_io() && error.to_string().contains("trace.json"));
 
     let path = folder.path().join("trace.json");
-    let mut exporter = create_chrome_trace(&path).unwrap();
+    let mut exporter = ChromeTraceSink { path: path.clone() }.build().unwrap();
     exporter.finish().unwrap();
     assert!(
         std::fs::read(&path).unwrap().starts_with(b"["),

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use vor_capture::sink::FrameSink;
 
-use super::{NEXT_SINK, SETTINGS, Settings, locked, pass, with_settings};
+use super::{SETTINGS, Settings, handle, locked, pass, with_settings};
 use crate::Error;
 use crate::hot::{record_state, thread};
 use crate::os::report;
-use crate::sync::Ordering;
 
 /// Creates the sink of a capture, and returns it with the path it writes to.
 pub(crate) type Create = dyn Fn() -> Result<(PathBuf, Box<dyn FrameSink>), Error> + Send + Sync;
@@ -81,12 +80,12 @@ impl Settings {
         let variable = file.variable;
         match (file.create)() {
             Ok((path, sink)) => {
-                let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
+                let number = handle::next_number();
                 let name = format!("{variable}the capture {}", path.display());
                 with_settings(self, |engine| {
                     // What ended before is not in it.
                     pass(engine);
-                    engine.outputs.add_file(number, name, sink);
+                    engine.outputs.add(number, name, sink);
                 });
                 self.opened = Some((number, path));
             }

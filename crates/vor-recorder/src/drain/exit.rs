@@ -14,6 +14,9 @@ use std::sync::Once;
 use std::time::Duration;
 
 #[cfg(any(unix, windows))]
+use vor_capture::sink::FrameSink;
+
+#[cfg(any(unix, windows))]
 use super::engine::Engine;
 #[cfg(unix)]
 use super::lock_engine_within;
@@ -105,26 +108,30 @@ fn finish() {
         if HAS_ENDED.swap(true, Ordering::SeqCst) {
             return;
         }
-        if let Some(engine) = &mut *engine {
-            signals::without_signals(|| {
+        signals::without_signals(|| {
+            let ended = engine.as_mut().map(|engine| {
                 if is_alone {
                     engine.outputs.give_up_others();
                 }
-                finish_sinks(engine);
+                finish_sinks(engine)
             });
-        }
-        drop(engine);
+            drop(engine);
+            drop(ended);
+        });
         printing::print();
     });
 }
 
-/// Hands the sinks what is left, and finishes them.
+/// Hands the sinks what is left, and finishes them. They are to be dropped without the engine's
+/// lock.
 #[cfg(any(unix, windows))]
-fn finish_sinks(engine: &mut Engine) {
+#[must_use]
+fn finish_sinks(engine: &mut Engine) -> Vec<Box<dyn FrameSink>> {
     engine.keep_ended();
     pass(engine);
     engine.take_heap(true);
     engine.outputs.finish();
+    engine.outputs.take_ended()
 }
 
 /// Takes what is left and finishes the sinks that write files: on a thread of vor's own, for a
@@ -140,12 +147,14 @@ pub(super) fn finish_files(bound: Duration) {
         if record_state::is_forked() || HAS_ENDED.swap(true, Ordering::SeqCst) {
             return;
         }
-        if let Some(engine) = &mut *engine {
-            signals::without_signals(|| {
+        signals::without_signals(|| {
+            let ended = engine.as_mut().map(|engine| {
                 engine.outputs.give_up_others();
-                finish_sinks(engine);
+                finish_sinks(engine)
             });
-        }
+            drop(engine);
+            drop(ended);
+        });
     };
     // A panic must not keep the process from its end.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));

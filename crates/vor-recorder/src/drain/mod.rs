@@ -14,6 +14,7 @@ mod ending;
 mod engine;
 mod machine;
 pub(crate) mod capture_file;
+mod handle;
 pub(crate) mod outputs;
 mod exit;
 mod fork;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 pub use capture_file::{capture_path, close_capture};
 use engine::{Engine, Pass};
+pub use handle::{SinkHandle, add_sink};
 use marks::{Mark, Marks};
 use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
@@ -40,7 +42,6 @@ use vor_capture::stats::ScopeStats;
 use crate::catalog::Catalog;
 use crate::clock;
 use crate::drain::capture_file::CaptureFile;
-use crate::drain::outputs::Outputs;
 use crate::hot::sums::ThreadStats;
 use crate::hot::{hooks, record_state, thread};
 use crate::metrics::{self, Taken};
@@ -85,7 +86,6 @@ static MARKS: Mutex<Marks> = Mutex::new(Marks::new());
 static FRAME_SETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Whether `frame_mark` drains by itself. Written by `start`, read by marks.
 static INLINE: AtomicBool = AtomicBool::new(false);
-static NEXT_SINK: AtomicU64 = AtomicU64::new(1);
 
 fn locked<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -112,6 +112,7 @@ pub(crate) fn configure<R>(options: Options, work: impl FnOnce(&mut Settings, bo
             start_worker(settings, worker::spawn);
             fork::install();
             exit::install();
+            handle::add_early(settings);
         }
         work(settings, is_first)
     })
@@ -142,8 +143,7 @@ impl Settings {
         with_settings(self, |engine| {
             pass(engine);
             for (name, sink) in sinks {
-                let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
-                engine.outputs.add(number, name, sink);
+                engine.outputs.add(handle::next_number(), name, sink);
             }
         });
     }
@@ -268,7 +268,14 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
         )
     };
     // Sinks write on whichever thread drains, and the program must not die of what they write.
-    signals::without_signals(|| work(engine.get_or_insert_with(make)))
+    signals::without_signals(move || {
+        let locked_engine = engine.get_or_insert_with(make);
+        let result = work(locked_engine);
+        let ended = locked_engine.outputs.take_ended();
+        drop(engine);
+        drop(ended);
+        result
+    })
 }
 
 /// Locks the engine. The worker, which hardly lets go of it under load, lets whoever waits here go
@@ -439,67 +446,6 @@ pub fn flush_recording() {
 /// passes.
 fn wake(urgent: bool) {
     worker::wake(urgent);
-}
-
-/// Adds a sink to the running recorder; dropping the returned handle ends it. Recording need not be
-/// on: the sink then waits. From inside a sink nothing can be added.
-pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
-    add(name.into(), Box::new(sink), Outputs::add)
-}
-
-/// As [`add_sink`], for a sink in a box.
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn add_boxed_sink(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
-    add(name, sink, Outputs::add)
-}
-
-/// As [`add_sink`], for a sink that writes a file of its own and needs no other thread for that.
-pub(crate) fn add_file_sink(name: String, sink: impl FrameSink + 'static) -> SinkHandle {
-    add(name, Box::new(sink), Outputs::add_file)
-}
-
-fn add(
-    name: String,
-    sink: Box<dyn FrameSink>,
-    to: fn(&mut Outputs, u64, String, Box<dyn FrameSink>),
-) -> SinkHandle {
-    let number = NEXT_SINK.fetch_add(1, Ordering::Relaxed);
-    if thread::is_busy() {
-        // The engine is locked by this very thread.
-        report::line(&format!(
-            "{name} cannot be added from inside a sink; it stays off"
-        ));
-        return SinkHandle { number };
-    }
-    thread::while_busy(|| {
-        with_engine(|engine| {
-            pass(engine);
-            to(&mut engine.outputs, number, name, sink);
-        })
-    });
-    SinkHandle { number }
-}
-
-/// Keeps a sink on; dropping it hands the sink what ended before, and finishes it.
-#[must_use = "dropping the handle ends the sink"]
-#[derive(Debug)]
-pub struct SinkHandle {
-    number: u64,
-}
-
-impl Drop for SinkHandle {
-    fn drop(&mut self) {
-        let number = self.number;
-        let remove = || {
-            with_engine(|engine| {
-                pass(engine);
-                engine.outputs.remove(number);
-            });
-        };
-        if !thread::is_busy() {
-            thread::while_busy(remove);
-        }
-    }
 }
 
 /// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`](crate::setup::config::Config::statistics)

@@ -3,6 +3,7 @@
 //! Whose reader is given up, which is vor's decision and no one else's, lacks everything from then
 //! on: that is counted, and told at the end.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub(crate) struct Outputs {
     may_gather: bool,
     failed: u64,
     lacking: Vec<Lacking>,
+    /// Sinks that were taken out.
+    ended: Vec<Box<dyn FrameSink>>,
     /// Spans and frames accepted since the last commit: a file that fails may not have written
     /// them.
     uncommitted: (u64, u64),
@@ -63,16 +66,8 @@ impl Lacking {
 
 impl Outputs {
     pub(crate) fn add(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
-        self.push(number, name, sink, false);
-    }
-
-    /// Adds a sink that writes a file of its own, and needs no other thread and no lock for that.
-    pub(crate) fn add_file(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>) {
-        self.push(number, name, sink, true);
-    }
-
-    fn push(&mut self, number: u64, name: String, sink: Box<dyn FrameSink>, is_file: bool) {
         let (interest, takes_frames) = (sink.interest(), sink.takes_frames());
+        let is_file = sink.writes_file();
         self.sinks.push(Output {
             name,
             number,
@@ -94,7 +89,8 @@ impl Outputs {
         self.each(|output| output.number == number, |output| output.sink.finish());
         // One that failed at its end is gone already.
         let ended_well = self.has(number);
-        self.sinks.retain(|output| output.number != number);
+        let removed = self.sinks.extract_if(.., |output| output.number == number);
+        self.ended.extend(removed.map(|output| output.sink));
         for lacking in self.lacking.extract_if(.., |lacking| lacking.number == number) {
             lacking.report();
         }
@@ -207,7 +203,7 @@ impl Outputs {
     #[cfg(any(unix, windows))]
     pub(crate) fn finish(&mut self) {
         self.each(|_| true, |output| output.sink.finish());
-        self.sinks.clear();
+        self.ended.extend(self.sinks.drain(..).map(|output| output.sink));
         self.lacking.drain(..).for_each(|lacking| lacking.report());
         self.settle();
     }
@@ -224,6 +220,13 @@ impl Outputs {
         self.settle();
     }
 
+    /// Hands over the sinks that were taken out since the last call. They are to be dropped without
+    /// the lock of the engine: one may wait for a thread that asks the engine.
+    #[must_use]
+    pub(crate) fn take_ended(&mut self) -> Vec<Box<dyn FrameSink>> {
+        std::mem::take(&mut self.ended)
+    }
+
     /// Calls every sink that `concerns` picks, and takes out those that fail.
     fn each(
         &mut self,
@@ -232,17 +235,17 @@ impl Outputs {
     ) {
         let before = self.sinks.len();
         let (spans, frames) = self.uncommitted;
-        self.sinks.retain_mut(|output| {
+        let has_failed = |output: &mut Output| {
             if !concerns(output) {
-                return true;
+                return false;
             }
-            // A sink that panicked is dropped here and never looked at again, so what it left half
-            // done is seen by nobody.
+            // A sink that panicked is only dropped after this, so what it left half done is seen by
+            // nobody.
             let result = catch_unwind(AssertUnwindSafe(|| call(output)));
             let reason = match result {
-                Ok(Ok(())) => return true,
+                Ok(Ok(())) => return false,
                 Ok(Err(error)) => {
-                    if output.is_file && error.is_timed_out() {
+                    if output.is_file && error.io_kind() == Some(ErrorKind::TimedOut) {
                         self.lacking.push(Lacking {
                             name: output.name.clone(),
                             number: output.number,
@@ -255,8 +258,10 @@ impl Outputs {
                 Err(_) => "it panicked".to_owned(),
             };
             report::line(&format!("{} is switched off: {reason}", output.name));
-            false
-        });
+            true
+        };
+        let failed = self.sinks.extract_if(.., has_failed);
+        self.ended.extend(failed.map(|output| output.sink));
         if self.sinks.len() != before {
             self.failed += (before - self.sinks.len()) as u64;
             self.settle();
@@ -294,6 +299,10 @@ mod tests {
             Ok(())
         }
 
+        fn writes_file(&self) -> bool {
+            true
+        }
+
         fn commit(&mut self) -> Result<(), Error> {
             self.0.lock().unwrap().push('.');
             Ok(())
@@ -323,7 +332,7 @@ mod tests {
     fn files_gather_until_the_pass_is_over_unless_code_of_others_runs_in_between() {
         let notes = Arc::<Mutex<String>>::default();
         let mut outputs = Outputs::default();
-        outputs.add_file(1, "file".into(), Box::new(Notes(Arc::clone(&notes))));
+        outputs.add(1, "file".into(), Box::new(Notes(Arc::clone(&notes))));
         let pass = |outputs: &mut Outputs| {
             outputs.ask_again();
             for _ in 0..2 {

@@ -1,7 +1,5 @@
-//! `install` and `start` of each sink: they switch recording on where it is off, and add the sink
-//! to the recorder.
-
-use std::path::Path;
+//! [`Sink`] for each of our sinks: it builds the sink, switches recording on where it is off, and
+//! adds the sink to the recorder.
 
 use crate::Error;
 use crate::drain;
@@ -9,17 +7,17 @@ use crate::hot::record_state;
 use crate::os::report;
 use crate::setup;
 #[cfg(feature = "web")]
-use crate::sinks::browser::{BrowserSink, Measures};
-use crate::sinks::chrome::{ChromeTraceSink, create_chrome_trace};
+use crate::sinks::browser::BrowserSink;
+use crate::sinks::chrome::ChromeTraceSink;
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-use crate::sinks::otlp::{Otlp, OtlpSink};
-use crate::sinks::perfetto::{PerfettoSink, TraceBuilder, create_perfetto_trace};
+use crate::sinks::otlp::OtlpSink;
+use crate::sinks::perfetto::{PerfettoSink, TraceBuilder};
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 use crate::sinks::pprof::PprofSink;
 #[cfg(feature = "puffin")]
 use crate::sinks::puffin::PuffinSink;
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-use crate::sinks::pyroscope::{Pyroscope, PyroscopeSink};
+use crate::sinks::pyroscope::PyroscopeSink;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::sinks::samply::SamplySink;
 use crate::sinks::{FrameSink, Guard, Sink};
@@ -31,35 +29,26 @@ fn switch_on() {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-fn attach(name: String, sink: Box<dyn FrameSink>) -> drain::SinkHandle {
-    switch_on();
-    drain::add_boxed_sink(name, sink)
-}
-
-/// Installs the sink of a trace, which writes the file at `path`; `kind` names it in messages.
-fn install_file<S: FrameSink + 'static>(
-    kind: &str,
-    path: &Path,
-    create: fn(&Path) -> Result<S, Error>,
+/// Installs the sink that `build` makes; `name` is what it is called in messages. Where it cannot
+/// be built, one line says why, and that `nothing` happens.
+fn install<S: FrameSink + 'static>(
+    name: String,
+    nothing: &str,
+    build: impl FnOnce() -> Result<S, Error>,
 ) -> Guard {
     if cfg!(feature = "off") {
         report::line(&format!(
-            "the {kind} {} is not written: vor is compiled out, by its feature `off`",
-            path.display()
+            "{name}: vor is compiled out, by its feature `off`; {nothing}"
         ));
         return Guard::new(());
     }
-    match create(path) {
+    match build() {
         Ok(sink) => {
             switch_on();
-            Guard::new(drain::add_file_sink(
-                format!("the {kind} {}", path.display()),
-                sink,
-            ))
+            Guard::new(drain::add_sink(name, sink))
         }
         Err(error) => {
-            report::line(&format!("{error}; no {kind} is written"));
+            report::line(&format!("{error}; {nothing}"));
             Guard::new(())
         }
     }
@@ -67,13 +56,13 @@ fn install_file<S: FrameSink + 'static>(
 
 impl Sink for ChromeTraceSink {
     fn install(self) -> Guard {
-        install_file("Chrome trace", &self.path, create_chrome_trace)
+        install(self.name(), "no Chrome trace is written", || self.build())
     }
 }
 
 impl Sink for PerfettoSink {
     fn install(self) -> Guard {
-        install_file("Perfetto trace", &self.path, create_perfetto_trace)
+        install(self.name(), "no Perfetto trace is written", || self.build())
     }
 }
 
@@ -95,7 +84,7 @@ impl Sink for BrowserSink {
     fn install(self) -> Guard {
         setup::enable();
         if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
-            Guard::new(drain::add_sink("the browser's timeline", Measures::default()))
+            Guard::new(drain::add_sink("the browser's timeline", self.build()))
         } else {
             Guard::new(())
         }
@@ -113,46 +102,31 @@ impl Sink for PuffinSink {
 #[cfg(not(target_arch = "wasm32"))]
 impl Sink for SamplySink {
     fn install(self) -> Guard {
-        self.install_with(attach)
+        install(self.name(), "no markers are written", || self.build())
     }
 }
 
 #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
 impl Sink for PprofSink {
     fn install(self) -> Guard {
-        self.install_with(attach)
+        install(self.name(), "no profiles are written", || self.build())
     }
 }
 
 #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
 impl Sink for PyroscopeSink {
     fn install(self) -> Guard {
-        Guard::new(self.start())
-    }
-}
-
-#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-impl PyroscopeSink {
-    /// Begins to push, as [`install`](Sink::install) does, and returns the counts of profiles.
-    #[must_use = "dropping it ends the pushing"]
-    pub fn start(self) -> Pyroscope {
-        self.start_with(attach)
+        install(self.name(), "no profiles are pushed", || {
+            self.build().map(|(sink, _)| sink)
+        })
     }
 }
 
 #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
 impl Sink for OtlpSink {
     fn install(self) -> Guard {
-        Guard::new(self.start())
-    }
-}
-
-#[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-impl OtlpSink {
-    /// Begins to send, as [`install`](Sink::install) does, and returns the counts of spans and
-    /// requests.
-    #[must_use = "dropping it ends the sending"]
-    pub fn start(self) -> Otlp {
-        self.start_with(attach)
+        install(self.name(), "nothing is sent to a collector", || {
+            self.build().map(|(sink, _)| sink)
+        })
     }
 }

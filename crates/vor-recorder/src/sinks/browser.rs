@@ -45,9 +45,17 @@ pub const MAX_MEASURES_KEPT: usize = 8192;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BrowserSink;
 
+impl BrowserSink {
+    /// Returns the sink, for [`add_sink`](crate::drain::add_sink). Outside of browsers it does
+    /// nothing with the frames that it takes.
+    pub fn build(self) -> impl FrameSink + use<> {
+        Measures::default()
+    }
+}
+
 /// Turns frames into measures.
 #[derive(Debug, Default)]
-pub(crate) struct Measures {
+struct Measures {
     /// What to measure of a frame.
     chosen: Vec<Chosen>,
     kept: Kept,

@@ -395,6 +395,10 @@ impl CaptureSink {
 }
 
 impl FrameSink for CaptureSink {
+    fn writes_file(&self) -> bool {
+        true
+    }
+
     fn interest(&self) -> Interest {
         if self.options.spans {
             Interest::BATCHES

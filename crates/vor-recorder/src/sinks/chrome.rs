@@ -1,25 +1,14 @@
 //! Chrome traces into a file.
 
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vor_export::chrome::ChromeExporter;
 
 use crate::Error;
 use crate::os::file::OutputFile;
-
-/// Creates a file and an exporter that writes a Chrome trace into it; an existing file is replaced.
-///
-/// # Errors
-///
-/// When the file cannot be created; the message names it.
-pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<OutputFile>>, Error> {
-    let file = OutputFile::create(path).map_err(|error| {
-        let doing = format!("cannot create the Chrome trace `{}`", path.display());
-        Error::io(doing, error)
-    })?;
-    Ok(ChromeExporter::new(BufWriter::new(file)))
-}
+use crate::sinks::FrameSink;
+use crate::sinks::wrapped::Wrapped;
 
 /// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is
 /// not.
@@ -40,4 +29,24 @@ pub fn create_chrome_trace(path: &Path) -> Result<ChromeExporter<BufWriter<Outpu
 pub struct ChromeTraceSink {
     /// Where the trace is written; an existing file is replaced.
     pub path: PathBuf,
+}
+
+impl ChromeTraceSink {
+    /// Creates the file, and returns the sink, for [`add_sink`](crate::drain::add_sink).
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created; the message names it.
+    pub fn build(self) -> Result<impl FrameSink + use<>, Error> {
+        let file = OutputFile::create(&self.path).map_err(|error| {
+            let doing = format!("cannot create the Chrome trace `{}`", self.path.display());
+            Error::io(doing, error)
+        })?;
+        Ok(Wrapped::file(ChromeExporter::new(BufWriter::new(file))))
+    }
+
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        format!("the Chrome trace {}", self.path.display())
+    }
 }

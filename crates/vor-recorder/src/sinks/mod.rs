@@ -17,15 +17,11 @@ pub mod pprof;
 pub mod pyroscope;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod samply;
+mod wrapped;
 
 pub use crate::os::file;
 
 pub use vor_capture::sink::{FrameSink, Interest};
-
-/// Adds a sink, and switches recording on first where it is off: a sink that works on a thread of
-/// its own is started with it.
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) type Attach = fn(String, Box<dyn FrameSink>) -> crate::drain::SinkHandle;
 
 /// An output that the predecessor's users know: install it once, and drop the guard to flush and
 /// end it.

@@ -26,10 +26,9 @@ use vor_export::arg_name;
 use crate::Error;
 use crate::allocations;
 use crate::batch::ArgValue;
-use crate::drain::SinkHandle;
 use crate::frame::{FrameSnapshot, ThreadTree};
 use crate::os::report;
-use crate::sinks::{Attach, FrameSink, Interest};
+use crate::sinks::{FrameSink, Interest};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -97,25 +96,23 @@ impl Default for OtlpSink {
     }
 }
 
-/// An [`OtlpSink`] that sends; dropping it sends what is left, and ends it.
+/// What runs beside the drain. Dropping it sends what is left, and ends it.
 #[derive(Debug)]
-pub struct Otlp {
-    counts: Arc<Counts>,
-    handle: Option<SinkHandle>,
-    running: Option<Running>,
+struct Running {
+    sender: Option<JoinHandle<()>>,
+    provider: SdkMeterProvider,
+    timeout: Duration,
     pid: u32,
 }
 
-/// What runs beside the drain.
-#[derive(Debug)]
-struct Running {
-    sender: JoinHandle<()>,
-    provider: SdkMeterProvider,
-    timeout: Duration,
-}
+/// What became of the spans and requests of an [`OtlpSink`].
+///
+/// A clone reads the same numbers.
+#[derive(Clone, Debug, Default)]
+pub struct OtlpCounts(Arc<Counts>);
 
-/// What became of requests and spans. Written by the threads that send and by the drain, read by
-/// anyone, relaxed: each counts by itself.
+/// Written by the threads that send and by the drain, read by anyone, relaxed: each counts by
+/// itself.
 #[derive(Debug, Default)]
 struct Counts {
     sent_spans: AtomicU64,
@@ -123,78 +120,79 @@ struct Counts {
     failed_requests: AtomicU64,
 }
 
-impl Otlp {
+impl OtlpCounts {
     /// Returns how many spans the collector took.
     #[must_use]
     pub fn sent_spans(&self) -> u64 {
-        self.counts.sent_spans.load(Ordering::Relaxed)
+        self.0.sent_spans.load(Ordering::Relaxed)
     }
 
     /// Returns how many spans were dropped: the collector did not take them, or the queue was full.
     #[must_use]
     pub fn lost_spans(&self) -> u64 {
-        self.counts.lost_spans.load(Ordering::Relaxed)
+        self.0.lost_spans.load(Ordering::Relaxed)
     }
 
     /// Returns how many requests failed, those with metrics included.
     #[must_use]
     pub fn failed_requests(&self) -> u64 {
-        self.counts.failed_requests.load(Ordering::Relaxed)
+        self.0.failed_requests.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Otlp {
+impl Drop for Running {
     fn drop(&mut self) {
-        // The child of a fork has neither the thread nor the sink.
+        // The child of a fork does not have the thread.
         if self.pid != std::process::id() {
-            std::mem::forget(self.handle.take());
             return;
         }
-        // The sink is finished then: it closes the queue, and the thread ends.
-        self.handle = None;
-        if let Some(running) = self.running.take() {
-            // What fails here was told and counted by the client.
-            drop(running.provider.shutdown_with_timeout(running.timeout));
-            // A panic of the thread was told when it happened.
-            drop(running.sender.join());
-        }
+        // What fails here was told and counted by the client.
+        drop(self.provider.shutdown_with_timeout(self.timeout));
+        // A panic of the thread was told when it happened.
+        drop(self.sender.take().map(JoinHandle::join));
     }
 }
 
 impl OtlpSink {
-    /// Begins to send, as [`install`](Sink::install) does, and returns what can be asked how it
-    /// goes.
-    #[must_use = "dropping it ends the sending"]
-    pub(crate) fn start_with(self, attach: Attach) -> Otlp {
-        let counts = Arc::new(Counts::default());
-        let started = self.begin(&counts, attach);
-        let started = started.map_err(|why| report::line(&format!("{why}; nothing is sent to a collector")));
-        let (handle, running) = started.ok().unzip();
-        Otlp {
-            counts,
-            handle,
-            running,
-            pid: std::process::id(),
-        }
+    /// Starts the threads that send, and returns the sink, for
+    /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of spans and requests.
+    /// Dropping the sink sends what is left.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be used, or a thread cannot be started.
+    pub fn build(self) -> Result<(impl FrameSink + use<>, OtlpCounts), Error> {
+        let counts = OtlpCounts::default();
+        let sink = self.start(&counts.0)?;
+        Ok((sink, counts))
     }
 
-    fn begin(self, counts: &Arc<Counts>, attach: Attach) -> Result<(SinkHandle, Running), String> {
-        if cfg!(feature = "off") {
-            return Err("vor is compiled out, by its feature `off`".to_owned());
-        }
-        let base = self.endpoint.trim().trim_end_matches('/').to_owned();
+    fn base(&self) -> &str {
+        self.endpoint.trim().trim_end_matches('/')
+    }
+
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        // An address with a password is not shown.
+        let base = Some(self.base()).filter(|base| !base.contains('@'));
+        let at = base.map(|base| format!(" at {base}")).unwrap_or_default();
+        format!("what is sent to the collector{at}")
+    }
+
+    fn start(self, counts: &Arc<Counts>) -> Result<Collecting, Error> {
+        let base = self.base().to_owned();
         // A name and password in an address would be seen in every message.
         if base.contains('@') {
             let why = "the address holds a user or password; set `headers` instead";
-            return Err(format!("OpenTelemetry: {why}"));
+            return Err(Error::config(format!("OpenTelemetry: {why}")));
         }
         let uri = base.parse::<Uri>().ok();
         let is_known =
             |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.query().is_none();
         if !uri.as_ref().is_some_and(is_known) {
-            return Err(format!(
+            return Err(Error::config(format!(
                 "OpenTelemetry: `{base}` is not an address such as http://localhost:4318"
-            ));
+            )));
         }
         let agent = Agent::config_builder()
             .timeout_global(Some(self.timeout))
@@ -208,7 +206,7 @@ impl OtlpSink {
             address: base.clone(),
             counts: Arc::clone(counts),
         };
-        let failed = |error: &dyn std::fmt::Display| format!("OpenTelemetry at {base}: {error}");
+        let failed = |error: &dyn std::fmt::Display| Error::sink(format!("OpenTelemetry at {base}: {error}"));
         let headers: HashMap<String, String> = self.headers.into_iter().collect();
         let mut spans = SpanExporter::builder()
             .with_http()
@@ -247,7 +245,7 @@ impl OtlpSink {
             .with_reader(reader)
             .build();
         let meter = provider.meter("vor");
-        let sink = Collecting {
+        Ok(Collecting {
             frames: meter.f64_histogram("vor.frame.duration").with_unit("ms").build(),
             dropped: meter.u64_counter("vor.dropped_spans").build(),
             gauges: HashMap::new(),
@@ -256,15 +254,13 @@ impl OtlpSink {
             queue: Some(queue),
             counts: Arc::clone(counts),
             ids: Ids::new(),
-        };
-        let name = format!("what is sent to the collector at {base}");
-        let handle = attach(name, Box::new(sink));
-        let running = Running {
-            sender,
-            provider,
-            timeout: self.timeout,
-        };
-        Ok((handle, running))
+            _running: Running {
+                sender: Some(sender),
+                provider,
+                timeout: self.timeout,
+                pid: std::process::id(),
+            },
+        })
     }
 }
 
@@ -277,9 +273,11 @@ struct Collecting {
     gauges: HashMap<u32, Gauge<f64>>,
     /// Names of the spans that are sent.
     names: Vec<String>,
+    /// Without it, the thread ends. Dropped before `_running`, which waits for that.
     queue: Option<SyncSender<Vec<SpanData>>>,
     counts: Arc<Counts>,
     ids: Ids,
+    _running: Running,
 }
 
 impl FrameSink for Collecting {

@@ -12,23 +12,8 @@ use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle};
 use crate::frame::FrameSnapshot;
 use crate::os::file::OutputFile;
+use crate::sinks::wrapped::Wrapped;
 use crate::sinks::{FrameSink, Interest};
-
-type Buffered = BufWriter<OutputFile>;
-
-/// Creates a file and an exporter that writes a Perfetto trace into it; an existing file is
-/// replaced.
-///
-/// # Errors
-///
-/// When the file cannot be created; the message names it.
-pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<Buffered>, Error> {
-    let file = OutputFile::create(path).map_err(|error| {
-        let doing = format!("cannot create the Perfetto trace `{}`", path.display());
-        Error::io(doing, error)
-    })?;
-    Ok(PerfettoExporter::new(BufWriter::new(file)))
-}
 
 /// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is
 /// not.
@@ -50,6 +35,26 @@ pub fn create_perfetto_trace(path: &Path) -> Result<PerfettoExporter<Buffered>, 
 pub struct PerfettoSink {
     /// Where the trace is written; an existing file is replaced.
     pub path: PathBuf,
+}
+
+impl PerfettoSink {
+    /// Creates the file, and returns the sink, for [`add_sink`](crate::drain::add_sink).
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created; the message names it.
+    pub fn build(self) -> Result<impl FrameSink + use<>, Error> {
+        let file = OutputFile::create(&self.path).map_err(|error| {
+            let doing = format!("cannot create the Perfetto trace `{}`", self.path.display());
+            Error::io(doing, error)
+        })?;
+        Ok(Wrapped::file(PerfettoExporter::new(BufWriter::new(file))))
+    }
+
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        format!("the Perfetto trace {}", self.path.display())
+    }
 }
 
 /// Collects a Perfetto trace in memory: everything that all threads record until it is finished,

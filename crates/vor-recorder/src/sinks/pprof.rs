@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::profiles::{Kind, Profiles, Receiver, Stretch};
+use crate::Error;
 use crate::os::report;
-use crate::sinks::{Attach, Guard};
-
-/// How long whoever drops the guard waits for the last file.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::sinks::FrameSink;
 
 /// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
 /// pprof`; recording is switched on where it is not.
@@ -63,15 +61,14 @@ impl Default for PprofSink {
 }
 
 impl PprofSink {
-    pub(crate) fn install_with(self, attach: Attach) -> Guard {
-        let shown = self.path.display().to_string();
-        let refuse = |why: &str| {
-            report::line(&format!("{why}; no profiles are written to {shown}"));
-            Guard::new(())
-        };
-        if cfg!(feature = "off") {
-            return refuse("vor is compiled out, by its feature `off`");
-        }
+    /// Starts the thread that writes the files, and returns the sink, for
+    /// [`add_sink`](crate::drain::add_sink).
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be created at [`path`](Self::path), or the thread cannot be started.
+    pub fn build(self) -> Result<impl FrameSink + use<>, Error> {
+        let name = self.name();
         let files = Files {
             spans: Series::default(),
             heaps: Series::default(),
@@ -80,13 +77,17 @@ impl PprofSink {
             failed: 0,
         };
         if let Err(error) = files.try_out() {
-            return refuse(&format!("a file cannot be created there: {error}"));
+            return Err(Error::io(
+                format!("{name}: a file cannot be created there"),
+                error,
+            ));
         }
-        let name = format!("the profiles {shown}");
-        match Profiles::start(name, self.interval, self.span_labels, PATIENCE, files, attach) {
-            Ok(profiles) => Guard::new(profiles),
-            Err(error) => refuse(&format!("a thread cannot be started: {error}")),
-        }
+        Profiles::start(name, self.interval, self.span_labels, files)
+    }
+
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        format!("the profiles {}", self.path.display())
     }
 }
 

@@ -21,20 +21,19 @@ use vor_export::pprof::{OpenSpan, OpenSpans, ProfileBuilder, SpanProfile, snapsh
 use crate::Error;
 use crate::batch::{OpenStarts, SpanBatch};
 use crate::catalog::{Catalog, ThreadId};
-use crate::drain::{self, SinkHandle};
+use crate::drain;
 use crate::frame::FrameSnapshot;
 use crate::hot::thread;
 use crate::hot::thread::{OpenScope, OpenThread, Used};
 use crate::os::report;
-use crate::sinks::Attach;
 use crate::sinks::{FrameSink, Interest};
 use crate::{allocations, clock};
 
 /// Shortest interval: a shorter one would measure mostly itself.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// How long the end of a program that still holds its guard waits for the last profile.
-const AT_EXIT: Duration = Duration::from_secs(3);
+/// How long whoever drops the sink waits for the last profile.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a profile is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,7 @@ pub(super) trait Receiver: Send + 'static {
     fn end(&mut self);
 }
 
-/// What the drain, the thread and the guard share. The order of the locks is `profile`, then
+/// What the sink and the thread share. The order of the locks is `profile`, then
 /// `state`; neither is held while the drain is asked for anything.
 #[derive(Debug)]
 struct Shared {
@@ -91,34 +90,32 @@ struct Shared {
 struct State {
     /// Whether the thread is to take a last profile and to end.
     is_ending: bool,
-    /// Whether everything was drained before that was asked, and whoever asks holds the drain's
-    /// lock.
-    is_drained: bool,
     has_ended: bool,
 }
 
-/// Profiles while it is held.
+/// The sink that collects profiles, and the thread that hands them out. Dropping it waits for the
+/// last profile.
 #[derive(Debug)]
 pub(super) struct Profiles {
     shared: Arc<Shared>,
-    handle: Option<SinkHandle>,
     thread: Option<JoinHandle<()>>,
-    patience: Duration,
+    /// What it is called in messages.
     name: String,
     pid: u32,
 }
 
 impl Profiles {
-    /// Begins to take profiles, from the sink that `attach` adds. `labels` are arguments
-    /// that become labels. Whoever ends it waits for the receiver's end for at most `patience`.
+    /// Begins to take profiles of what it is given. `labels` are arguments that become labels.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started.
     pub(super) fn start(
         name: String,
         interval: Duration,
         labels: Vec<String>,
-        patience: Duration,
         receiver: impl Receiver,
-        attach: Attach,
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             profile: Mutex::new(SpanProfile::new(labels)),
             state: Mutex::default(),
@@ -127,18 +124,13 @@ impl Profiles {
         let thread = {
             let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name("vor-profiles".to_owned());
-            builder.spawn(move || shared.run(interval.max(SHORTEST), receiver))?
+            let run = move || shared.run(interval.max(SHORTEST), receiver);
+            let started = builder.spawn(run);
+            started.map_err(|error| Error::io(format!("{name}: a thread cannot be started"), error))?
         };
-        let sink = Collecting {
-            shared: Arc::clone(&shared),
-            patience,
-        };
-        let handle = attach(name.clone(), Box::new(sink));
         Ok(Self {
             shared,
-            handle: Some(handle),
             thread: Some(thread),
-            patience,
             name,
             pid: std::process::id(),
         })
@@ -147,14 +139,13 @@ impl Profiles {
 
 impl Drop for Profiles {
     fn drop(&mut self) {
-        // The child of a fork has neither the thread nor the sink.
+        // The child of a fork does not have the thread.
         if self.pid != std::process::id() {
-            std::mem::forget(self.handle.take());
             return;
         }
-        // Inside a sink, the drain waits for this very thread.
-        if !self.shared.end(thread::is_busy(), self.patience) {
-            let seconds = self.patience.as_secs();
+        self.shared.ask_to_end();
+        if !self.shared.wait_for_end() {
+            let seconds = PATIENCE.as_secs();
             report::line(&format!(
                 "{} took more than {seconds} s to end and are left alone",
                 self.name
@@ -163,17 +154,10 @@ impl Drop for Profiles {
             // A panic of the thread was told when it happened.
             drop(thread.join());
         }
-        self.handle = None;
     }
 }
 
-/// The sink.
-struct Collecting {
-    shared: Arc<Shared>,
-    patience: Duration,
-}
-
-impl FrameSink for Collecting {
+impl FrameSink for Profiles {
     fn reads_metrics(&self) -> bool {
         false
     }
@@ -199,25 +183,23 @@ impl FrameSink for Collecting {
         Ok(())
     }
 
-    /// The program ends with the guard still held, or in a place where it is never dropped.
     fn finish(&mut self) -> Result<(), Error> {
-        // Whoever calls this holds the drain, for which the thread may be waiting just now, and
-        // then it cannot end.
-        self.shared.end(true, self.patience.min(AT_EXIT));
+        self.shared.ask_to_end();
         Ok(())
     }
 }
 
 impl Shared {
-    /// Has the thread end, and waits for that a while. Returns whether it has ended.
-    fn end(&self, is_drained: bool, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Asks the thread to take the last profile and to end.
+    fn ask_to_end(&self) {
+        self.state.lock().is_ending = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits a while for the thread's end. Returns whether it has ended.
+    fn wait_for_end(&self) -> bool {
+        let until = Instant::now() + PATIENCE;
         let mut state = self.state.lock();
-        if !state.is_ending {
-            state.is_ending = true;
-            state.is_drained = is_drained;
-            self.changed.notify_all();
-        }
         while !state.has_ended {
             if self.changed.wait_until(&mut state, until).timed_out() {
                 break;
@@ -244,7 +226,7 @@ impl Shared {
             let wake = receiver.wants_at().map_or(next, |at| at.min(next));
             let state = self.wait_until(wake);
             if state.is_ending || Instant::now() >= next {
-                let spans = self.take(state.is_drained);
+                let spans = self.take();
                 let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
                 let until_unix_ns = unix_ns().max(from_unix_ns);
                 let heap = crate::heap::keeps_heap().then(|| self.take_heap());
@@ -285,12 +267,12 @@ impl Shared {
     }
 
     /// Takes what ran until now.
-    fn take(&self, is_drained: bool) -> Result<ProfileBuilder, Error> {
+    fn take(&self) -> Result<ProfileBuilder, Error> {
         /// So often a batch may come in between; they come every few milliseconds.
         const TRIES: usize = 64;
         let now_ticks = clock::ticks();
         let used = thread::used();
-        let catalog = if is_drained { None } else { drain::catalog() };
+        let catalog = drain::catalog();
         for _ in 0..TRIES {
             let batches = self.profile.lock().batches();
             // Asked for without the lock, since it takes others.

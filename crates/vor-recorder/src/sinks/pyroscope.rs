@@ -19,8 +19,9 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 
 use super::profiles::{Profiles, Receiver, Stretch};
+use crate::Error;
 use crate::os::report;
-use crate::sinks::Attach;
+use crate::sinks::FrameSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -33,10 +34,8 @@ const MOST_BYTES: usize = 16 << 20;
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How long the pushing of what is left may take where the program ends, and how long the program
-/// waits for that.
+/// How long the pushing of what is left may take at the end.
 const AT_END: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes of a server's answer that are looked at.
 const MOST_ANSWER: u64 = 4 << 10;
@@ -138,57 +137,60 @@ impl Default for PyroscopeSink {
     }
 }
 
-/// A [`PyroscopeSink`] that pushes; dropping it pushes what is left, for at most a few seconds, and
-/// ends it.
-#[derive(Debug)]
-pub struct Pyroscope {
-    counts: Arc<Counts>,
-    _profiles: Option<Profiles>,
-}
+/// What became of the profiles of a [`PyroscopeSink`].
+///
+/// A clone reads the same numbers.
+#[derive(Clone, Debug, Default)]
+pub struct PyroscopeCounts(Arc<Counts>);
 
-/// What became of the profiles. Written by the thread of the profiles, read by anyone, relaxed:
-/// each counts by itself.
+/// Written by the thread of the profiles, read by anyone, relaxed: each counts by itself.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
     lost: AtomicU64,
 }
 
-impl Pyroscope {
+impl PyroscopeCounts {
     /// Returns how many profiles the server took.
     #[must_use]
     pub fn sent_profiles(&self) -> u64 {
-        self.counts.sent.load(Ordering::Relaxed)
+        self.0.sent.load(Ordering::Relaxed)
     }
 
     /// Returns how many profiles were dropped: because the server refused them, or took none for so
     /// long that there was no more room.
     #[must_use]
     pub fn lost_profiles(&self) -> u64 {
-        self.counts.lost.load(Ordering::Relaxed)
+        self.0.lost.load(Ordering::Relaxed)
     }
 }
 
 impl PyroscopeSink {
-    /// Begins to push, as [`install`](Sink::install) does, and returns what can be asked how it
-    /// goes.
-    #[must_use = "dropping it ends the pushing"]
-    pub(crate) fn start_with(self, attach: Attach) -> Pyroscope {
-        let counts = Arc::new(Counts::default());
-        let profiles = self.profiles(&counts, attach);
-        let profiles = profiles.map_err(|why| report::line(&format!("{why}; no profiles are pushed")));
-        Pyroscope {
-            counts,
-            _profiles: profiles.ok(),
-        }
+    /// Starts the thread that pushes, and returns the sink, for
+    /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of the profiles.
+    /// Dropping the sink pushes what is left, for at most a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// The address, a header or the certificates cannot be used, or the thread cannot be started.
+    pub fn build(self) -> Result<(impl FrameSink + use<>, PyroscopeCounts), Error> {
+        let counts = PyroscopeCounts::default();
+        let profiles = self.profiles(&counts.0)?;
+        Ok((profiles, counts))
     }
 
-    fn profiles(self, counts: &Arc<Counts>, attach: Attach) -> Result<Profiles, String> {
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        // An address that cannot be used is not shown: it may hold a password.
+        self.address().map_or_else(
+            |_| "the profiles for Pyroscope".to_owned(),
+            |address| format!("the profiles for Pyroscope at {}", address.shown),
+        )
+    }
+
+    fn profiles(self, counts: &Arc<Counts>) -> Result<Profiles, Error> {
+        let name = self.name();
         let address = self.address()?;
-        if cfg!(feature = "off") {
-            let why = "vor is compiled out, by its feature `off`";
-            return Err(format!("Pyroscope at {}: {why}", address.shown));
-        }
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             // A redirected `POST` would become a `GET`.
@@ -198,7 +200,6 @@ impl PyroscopeSink {
             .tls_config(self.tls()?)
             .build()
             .new_agent();
-        let name = format!("the profiles for Pyroscope at {}", address.shown);
         let mut headers = Vec::new();
         match &self.auth {
             Auth::None => {}
@@ -213,10 +214,10 @@ impl PyroscopeSink {
             let allowed = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
             value.is_empty() || !value.bytes().all(allowed)
         }) {
-            return Err(format!(
+            return Err(Error::config(format!(
                 "Pyroscope at {}: the header `{name}` is empty or has characters that are not printable ASCII",
                 address.shown
-            ));
+            )));
         }
         let pusher = Pusher {
             agent,
@@ -234,21 +235,21 @@ impl PyroscopeSink {
             has_reported: false,
             timeout: self.timeout,
         };
-        let started = Profiles::start(name, self.interval, self.span_labels, PATIENCE, pusher, attach);
-        started.map_err(|error| format!("Pyroscope: a thread cannot be started: {error}"))
+        Profiles::start(name, self.interval, self.span_labels, pusher)
     }
 
-    fn address(&self) -> Result<Address, String> {
+    fn address(&self) -> Result<Address, Error> {
         let refused = |found: &str| {
-            Err(format!(
+            Err(Error::config(format!(
                 "Pyroscope: `{found}` is not an address such as http://localhost:4040"
-            ))
+            )))
         };
         let base = self.url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/ingest").unwrap_or(base);
         // A name and password in an address would be seen in every message.
         if base.contains('@') {
-            return Err("Pyroscope: the address holds a user or password; set `auth` instead".into());
+            let why = "the address holds a user or password; set `auth` instead";
+            return Err(Error::config(format!("Pyroscope: {why}")));
         }
         let Ok(uri) = base.parse::<Uri>() else {
             return refused(base);
@@ -266,12 +267,13 @@ impl PyroscopeSink {
         })
     }
 
-    fn tls(&self) -> Result<TlsConfig, String> {
+    fn tls(&self) -> Result<TlsConfig, Error> {
         let Some(path) = &self.certificates else {
             return Ok(TlsConfig::default());
         };
-        let refused = |why: String| format!("Pyroscope: the certificates {}: {why}", path.display());
-        let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let doing = format!("Pyroscope: the certificates {}", path.display());
+        let refused = |why: String| Error::config(format!("{doing}: {why}"));
+        let pem = std::fs::read(path).map_err(|error| Error::io(doing.clone(), error))?;
         let mut certificates = Vec::new();
         for item in parse_pem(&pem) {
             if let PemItem::Certificate(certificate) = item.map_err(|error| refused(error.to_string()))? {

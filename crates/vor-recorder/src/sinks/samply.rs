@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashSet;
 use vor_export::samply::SamplyExporter;
 
+use crate::Error;
 use crate::catalog::{Catalog, ThreadId};
 use crate::clock;
-use crate::drain;
 use crate::hot::{hooks, thread};
-use crate::os::report;
-use crate::sinks::{Attach, Guard};
+use crate::sinks::FrameSink;
+use crate::sinks::wrapped::Wrapped;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 
@@ -51,23 +51,20 @@ pub struct SamplySink {
 }
 
 impl SamplySink {
-    pub(crate) fn install_with(self, attach: Attach) -> Guard {
-        let refuse = |why: &str| {
-            report::line(&format!(
-                "{why}; no markers for samply are written into {}",
-                self.folder.display()
-            ));
-            Guard::new(())
-        };
-        if cfg!(feature = "off") {
-            return refuse("vor is compiled out, by its feature `off`");
-        }
+    /// Creates the folder, has each thread that records from now on map its file, and returns the
+    /// sink, for [`add_sink`](crate::drain::add_sink).
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be created, or the system is not Linux.
+    pub fn build(self) -> Result<impl FrameSink + use<>, Error> {
+        let name = self.name();
         let Some(clock) = clock::snapshot() else {
-            return refuse("samply takes marker files in a known clock only on Linux");
+            let why = "samply takes marker files in a known clock only on Linux";
+            return Err(Error::sink(format!("{name}: {why}")));
         };
-        if let Err(error) = std::fs::create_dir_all(&self.folder) {
-            return refuse(&format!("cannot create the folder: {error}"));
-        }
+        std::fs::create_dir_all(&self.folder)
+            .map_err(|error| Error::io(format!("{name}: cannot create the folder"), error))?;
         let files = Arc::new(Files {
             folder: self.folder,
             pid: std::process::id(),
@@ -78,7 +75,6 @@ impl SamplySink {
         hooks::set_thread_begins(thread_began);
         // This thread may have recorded already, and so does not come by of itself.
         thread_began(thread::os_id());
-        let name = format!("the markers for samply in {}", files.folder.display());
         let write = {
             let files = Arc::clone(&files);
             move |catalog: &Catalog, thread: ThreadId, lines: &[u8]| {
@@ -86,23 +82,26 @@ impl SamplySink {
                 files.append(tid, lines)
             }
         };
-        let handle = attach(name, Box::new(SamplyExporter::new(clock, write)));
-        Guard::new(Installed {
-            handle: Some(handle),
-            files,
+        Ok(Wrapped {
+            exporter: SamplyExporter::new(clock, write),
+            writes_file: false,
+            _kept: Mapping { files },
         })
+    }
+
+    /// What the sink is called in messages.
+    pub(crate) fn name(&self) -> String {
+        format!("the markers for samply in {}", self.folder.display())
     }
 }
 
-/// The sink while it is on.
-struct Installed {
-    handle: Option<drain::SinkHandle>,
+/// Has threads map their files as long as it lives.
+struct Mapping {
     files: Arc<Files>,
 }
 
-impl Drop for Installed {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        self.handle = None;
         // A later sink may have taken the place of this one.
         let mut current = locked(&FILES);
         if current

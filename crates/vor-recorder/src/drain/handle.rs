@@ -1,0 +1,101 @@
+//! Sinks that the program adds, and the handles that keep them on.
+
+use std::sync::Mutex;
+
+use vor_capture::sink::FrameSink;
+
+use super::{SETTINGS, Settings, locked, pass, with_engine, with_settings};
+use crate::hot::thread;
+use crate::os::report;
+use crate::sync::Ordering;
+use crate::sync::global::AtomicU64;
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// Sinks that were added before the recorder was started first. Locked with the settings locked.
+static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
+
+struct Early {
+    number: u64,
+    name: String,
+    sink: Box<dyn FrameSink>,
+}
+
+/// Returns the number of the next sink.
+pub(super) fn next_number() -> u64 {
+    NEXT_NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Adds a sink to the recorder; dropping the returned handle ends it. Recording need not be on: the
+/// sink then waits. From inside a sink nothing can be added.
+pub fn add_sink(name: impl Into<String>, sink: impl FrameSink + 'static) -> SinkHandle {
+    add(name.into(), Box::new(sink))
+}
+
+fn add(name: String, sink: Box<dyn FrameSink>) -> SinkHandle {
+    let number = next_number();
+    if thread::is_busy() {
+        // The engine is locked by this very thread.
+        report::line(&format!(
+            "{name} cannot be added from inside a sink; it stays off"
+        ));
+        return SinkHandle { number };
+    }
+    thread::while_busy(|| {
+        let settings = locked(&SETTINGS);
+        if let Some(started) = settings.clone() {
+            drop(settings);
+            with_settings(&started, |engine| {
+                pass(engine);
+                engine.outputs.add(number, name, sink);
+            });
+        } else {
+            locked(&EARLY).push(Early { number, name, sink });
+        }
+    });
+    SinkHandle { number }
+}
+
+/// Adds the sinks that came before the recorder was started.
+pub(super) fn add_early(settings: &Settings) {
+    let early = std::mem::take(&mut *locked(&EARLY));
+    if !early.is_empty() {
+        with_settings(settings, |engine| {
+            for Early { number, name, sink } in early {
+                engine.outputs.add(number, name, sink);
+            }
+        });
+    }
+}
+
+/// Keeps a sink on; dropping it hands the sink what ended before, and finishes it.
+#[must_use = "dropping the handle ends the sink"]
+#[derive(Debug)]
+pub struct SinkHandle {
+    number: u64,
+}
+
+impl Drop for SinkHandle {
+    fn drop(&mut self) {
+        if !thread::is_busy() {
+            thread::while_busy(|| remove(self.number));
+        }
+    }
+}
+
+fn remove(number: u64) {
+    let settings = locked(&SETTINGS);
+    let is_early = |early: &mut Early| early.number == number;
+    let early = locked(&EARLY).extract_if(.., is_early).next();
+    drop(settings);
+    if let Some(Early { name, mut sink, .. }) = early {
+        if let Err(error) = sink.finish() {
+            report::line(&format!("{name} is switched off: {error}"));
+        }
+        return;
+    }
+    with_engine(|engine| {
+        pass(engine);
+        engine.outputs.remove(number);
+    });
+}

@@ -1,0 +1,80 @@
+//! An exporter of `vor-export` as a sink of the recorder.
+
+use std::sync::Arc;
+
+use super::{FrameSink, Interest};
+use crate::Error;
+use crate::batch::{OpenStarts, SpanBatch};
+use crate::catalog::Catalog;
+use crate::frame::FrameSnapshot;
+use crate::heap::HeapSnapshot;
+
+/// An exporter, and what has to live as long as it does.
+#[derive(Debug)]
+pub(super) struct Wrapped<S, K> {
+    pub(super) exporter: S,
+    /// Whether the exporter does nothing but write a file.
+    pub(super) writes_file: bool,
+    pub(super) _kept: K,
+}
+
+impl<S> Wrapped<S, ()> {
+    /// Wraps an exporter that does nothing but write a file.
+    pub(super) fn file(exporter: S) -> Self {
+        Self {
+            exporter,
+            writes_file: true,
+            _kept: (),
+        }
+    }
+}
+
+impl<S: FrameSink, K: Send> FrameSink for Wrapped<S, K> {
+    fn interest(&self) -> Interest {
+        self.exporter.interest()
+    }
+
+    fn reads_metrics(&self) -> bool {
+        self.exporter.reads_metrics()
+    }
+
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
+        self.exporter.accept_batch(batch)
+    }
+
+    fn wants_open(&self) -> bool {
+        self.exporter.wants_open()
+    }
+
+    fn accept_open(&mut self, open: &OpenStarts) -> Result<(), Error> {
+        self.exporter.accept_open(open)
+    }
+
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
+        self.exporter.accept_frame(frame)
+    }
+
+    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+        self.exporter.accept_heap(snapshot, catalog)
+    }
+
+    fn takes_frames(&self) -> bool {
+        self.exporter.takes_frames()
+    }
+
+    fn writes_file(&self) -> bool {
+        self.writes_file
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.exporter.commit()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.exporter.flush()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.exporter.finish()
+    }
+}
