@@ -40,12 +40,12 @@ struct SlowFrames {
     lengths: vor::FrameStats,
 }
 
-impl vor::FrameSink for SlowFrames {
-    fn interest(&self) -> vor::Interest {
-        vor::Interest::FRAMES
+impl vor::sinks::FrameSink for SlowFrames {
+    fn interest(&self) -> vor::sinks::Interest {
+        vor::sinks::Interest::FRAMES
     }
 
-    fn accept_frame(&mut self, frame: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+    fn accept_frame(&mut self, frame: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         let length_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
         let usual_ns = self.lengths.p50_ns();
         self.lengths.record_ns(length_ns);
@@ -62,7 +62,7 @@ impl vor::FrameSink for SlowFrames {
 /// Prints a frame and the heaviest calls of its threads.
 fn print_slow(
     out: &mut impl Write,
-    frame: &vor::FrameSnapshot,
+    frame: &vor::capture::FrameSnapshot,
     length_ns: u64,
     usual_ns: u64,
 ) -> io::Result<()> {
@@ -82,8 +82,8 @@ fn print_slow(
 /// Prints the longest span of a thread, the longest inside it, and so on.
 fn print_heaviest(
     out: &mut impl Write,
-    frame: &vor::FrameSnapshot,
-    thread: &vor::ThreadTree,
+    frame: &vor::capture::FrameSnapshot,
+    thread: &vor::capture::ThreadTree,
 ) -> io::Result<()> {
     // The spans directly inside `spans[begin..end]`: each is followed by its own subtree.
     let (mut begin, mut end) = (0, thread.spans.len());
@@ -116,7 +116,11 @@ fn print_heaviest(
 }
 
 /// Returns the arguments of a span as `(name = value, …)`.
-fn arguments(frame: &vor::FrameSnapshot, thread: &vor::ThreadTree, span: &vor::Span) -> String {
+fn arguments(
+    frame: &vor::capture::FrameSnapshot,
+    thread: &vor::capture::ThreadTree,
+    span: &vor::capture::Span,
+) -> String {
     let names = frame
         .catalog
         .site(span.site)

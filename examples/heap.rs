@@ -14,10 +14,10 @@ use std::process::ExitCode;
 
 use vor_examples::Outcome;
 
-/// Knows every object. `.sampled(vor::DEFAULT_SAMPLE_BYTES)` estimates the same at a fraction of
+/// Knows every object. `.sampled(vor::heap::DEFAULT_SAMPLE_BYTES)` estimates the same at a fraction of
 /// the cost, for programs in production.
 #[global_allocator]
-static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system().exact();
+static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system().exact();
 
 /// Bytes of a reply.
 const REPLY_BYTES: usize = 4096;
@@ -71,9 +71,9 @@ fn serve(out: &mut dyn Write) -> Outcome {
         }
     };
     answer(&mut server, 0..WARM_UP_REQUESTS);
-    let warm = vor::heap_snapshot();
+    let warm = vor::heap::heap_snapshot();
     answer(&mut server, WARM_UP_REQUESTS..WARM_UP_REQUESTS + REQUESTS);
-    let later = vor::heap_snapshot();
+    let later = vor::heap::heap_snapshot();
 
     writeln!(out, "in use, by the scopes that allocated it:")?;
     for stack in later.stacks.iter().take(5) {
@@ -93,7 +93,7 @@ fn serve(out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-fn path(scopes: &[vor::HeapScope]) -> String {
+fn path(scopes: &[vor::heap::HeapScope]) -> String {
     let names: Vec<&str> = scopes.iter().map(|scope| &*scope.info.name).collect();
     if names.is_empty() {
         "(outside of all scopes)".into()

@@ -116,12 +116,12 @@ struct Counts {
 /// Counts spans and drops. Frames carry both, so it needs no trees.
 struct CountingSink(Arc<Counts>);
 
-impl vor::FrameSink for CountingSink {
-    fn interest(&self) -> vor::Interest {
-        vor::Interest::METRICS
+impl vor::sinks::FrameSink for CountingSink {
+    fn interest(&self) -> vor::sinks::Interest {
+        vor::sinks::Interest::METRICS
     }
 
-    fn accept_frame(&mut self, frame: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+    fn accept_frame(&mut self, frame: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         self.0.spans.fetch_add(frame.span_count, Ordering::Relaxed);
         self.0.dropped.fetch_add(frame.dropped_spans, Ordering::Relaxed);
         Ok(())

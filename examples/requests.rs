@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn record(out: &mut dyn Write, path: &Path) -> Outcome {
-    let trace = vor::PerfettoSink {
+    let trace = vor::sinks::PerfettoSink {
         path: path.to_owned(),
     }
     .install();

@@ -62,9 +62,9 @@ fn serve(mode: &str, out: &mut dyn Write) -> Outcome {
     use tracing::subscriber::set_global_default as set;
     match mode {
         "registry" => set(registry().with(NoOpLayer))?,
-        "layer" => set(registry().with(vor::TracingLayer::new()))?,
+        "layer" => set(registry().with(vor::tracing::TracingLayer::new()))?,
         "no-op" => set(NoOp)?,
-        _ => set(vor::TracingSubscriber::new())?,
+        _ => set(vor::tracing::TracingSubscriber::new())?,
     }
     if matches!(mode, "layer" | "subscriber") {
         vor::enable();
@@ -295,7 +295,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use vor::{AsyncSpan, Capture, TaskEventKind, ThreadBatch};
+    use vor::capture::{AsyncSpan, Capture, TaskEventKind, ThreadBatch};
 
     use super::*;
 
@@ -332,7 +332,7 @@ mod tests {
             Ok(kept)
         }
 
-        fn take(&mut self, thread: &ThreadBatch, catalog: &vor::Catalog) {
+        fn take(&mut self, thread: &ThreadBatch, catalog: &vor::capture::Catalog) {
             for i in 0..thread.len() {
                 let site = catalog.site(thread.sites[i]).unwrap();
                 let values = thread.args.iter().find(|args| args.span == i as u32);
@@ -404,7 +404,7 @@ mod tests {
     fn each_request_is_a_task_with_its_own_spans_fields_and_messages() -> Result<(), Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("server.vor");
-        tracing::subscriber::set_global_default(registry().with(vor::TracingLayer::new()))?;
+        tracing::subscriber::set_global_default(registry().with(vor::tracing::TracingLayer::new()))?;
         vor::Config::new().capture(&path).enable();
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || listen(|address| tell.send(address).map_err(io::Error::other)).is_ok());

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use criterion::Criterion;
-use vor::TrackingAllocator;
+use vor::heap::TrackingAllocator;
 use vor_benches::clock::thread_cpu_ns;
 use vor_benches::rounds::{Loop, contest, median};
 
 static BARE: System = System;
 static COUNTING: TrackingAllocator = TrackingAllocator::system();
-static SAMPLED: TrackingAllocator = TrackingAllocator::system().sampled(vor::DEFAULT_SAMPLE_BYTES);
+static SAMPLED: TrackingAllocator = TrackingAllocator::system().sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
 static EXACT: TrackingAllocator = TrackingAllocator::system().exact();
 
 /// Counts what the program holds beside the allocators that are timed: the tables of vor.
@@ -248,7 +248,8 @@ mod peers {
 struct Nowhere(AtomicUsize);
 
 static NOWHERE: TrackingAllocator<Nowhere> =
-    TrackingAllocator::new(Nowhere(AtomicUsize::new(0x7000_0000_0010))).sampled(vor::DEFAULT_SAMPLE_BYTES);
+    TrackingAllocator::new(Nowhere(AtomicUsize::new(0x7000_0000_0010)))
+        .sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
 
 // SAFETY: the objects are for the table of samples alone, which does not look at them.
 unsafe impl GlobalAlloc for Nowhere {
@@ -261,11 +262,11 @@ unsafe impl GlobalAlloc for Nowhere {
 }
 
 /// Bytes of the smallest heap that has so many samples.
-const SAMPLED_HEAP_BYTES: f64 = LIVE_SAMPLES * vor::DEFAULT_SAMPLE_BYTES as f64;
+const SAMPLED_HEAP_BYTES: f64 = LIVE_SAMPLES * vor::heap::DEFAULT_SAMPLE_BYTES as f64;
 
 /// Makes as many live samples as a heap of 16 GiB has, without the heap, and prints what they take.
 fn fill_with_samples() {
-    let layout = Layout::new::<[u8; vor::DEFAULT_SAMPLE_BYTES as usize]>();
+    let layout = Layout::new::<[u8; vor::heap::DEFAULT_SAMPLE_BYTES as usize]>();
     // An object as long as the interval has a sample with this chance.
     let chance = -f64::exp_m1(-1.0);
     let resident = || vor::current_memory_bytes().unwrap_or(0);

@@ -15,7 +15,7 @@ use vor_recorder::__private::init_cpu;
 use vor_recorder::cpu::Source;
 
 #[global_allocator]
-static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system();
+static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system();
 
 const ROUNDS: usize = 400;
 const SCOPES: u32 = 1000;

@@ -112,7 +112,7 @@ fn contestants() -> Vec<(&'static str, Option<usize>, Dispatch)> {
         (
             "TracingSubscriber",
             Some(0),
-            Dispatch::new(vor::TracingSubscriber::new()),
+            Dispatch::new(vor::tracing::TracingSubscriber::new()),
         ),
         (
             "Registry + no-op layer",
@@ -122,7 +122,7 @@ fn contestants() -> Vec<(&'static str, Option<usize>, Dispatch)> {
         (
             "Registry + TracingLayer",
             Some(2),
-            Dispatch::new(registry().with(vor::TracingLayer::new())),
+            Dispatch::new(registry().with(vor::tracing::TracingLayer::new())),
         ),
     ];
     #[cfg(feature = "tracing-peers")]

@@ -81,7 +81,7 @@ fn archive_path(capture: Option<&Path>) -> PathBuf {
 
 /// Prints what the capture holds, as a program finds it that opens the file.
 fn print_read_back(out: &mut dyn Write, path: &Path) -> Outcome {
-    let mut capture = vor::Capture::open(path)?;
+    let mut capture = vor::capture::Capture::open(path)?;
     let info = capture.info();
     writeln!(
         out,
@@ -142,7 +142,7 @@ mod tests {
         let totals = pipeline::pack(&input, &folder.path().join("out"), &[]).unwrap();
         vor::disable();
 
-        let mut capture = vor::Capture::open(&path).unwrap();
+        let mut capture = vor::capture::Capture::open(&path).unwrap();
         let damage = capture.verify().unwrap();
         // The file is closed at the end of the process, so it has no end yet.
         assert_eq!((damage.count, damage.bytes), (0, 0), "{damage:?}");
@@ -163,8 +163,8 @@ mod tests {
                         batch.catalog.site_name(thread.sites[args.span as usize]),
                         &args.values[0],
                     ) {
-                        ("compress", vor::ArgValue::U64(bytes)) => raw_bytes += bytes,
-                        ("read_file", vor::ArgValue::Str(path)) => paths.push(path.to_string()),
+                        ("compress", vor::capture::ArgValue::U64(bytes)) => raw_bytes += bytes,
+                        ("read_file", vor::capture::ArgValue::Str(path)) => paths.push(path.to_string()),
                         _ => {}
                     }
                 }

@@ -82,7 +82,7 @@ fn fresh(folder: &Path, example: &str) -> PathBuf {
 ///
 /// `out` cannot be written, or the capture cannot be read.
 pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
-    let spans = vor::Capture::open(path)?.info().spans;
+    let spans = vor::capture::Capture::open(path)?.info().spans;
     let questions = if spans > 0 {
         [
             "stats",
@@ -134,7 +134,11 @@ fn quoted(path: &Path) -> String {
 /// # Errors
 ///
 /// `out` cannot be written.
-pub fn print_slowest(out: &mut dyn Write, mut scopes: Vec<vor::ScopeStats>, most: usize) -> io::Result<()> {
+pub fn print_slowest(
+    out: &mut dyn Write,
+    mut scopes: Vec<vor::stats::ScopeStats>,
+    most: usize,
+) -> io::Result<()> {
     scopes.sort_by_key(|scope| std::cmp::Reverse(scope.self_ns));
     let width = scopes
         .iter()

@@ -55,7 +55,7 @@ const PARTIAL_FLAME_GRAPH: &str = "flamegraph.partial.svg";
 ///
 /// criterion_group! {
 ///     name = benches;
-///     config = Criterion::default().with_profiler(vor::CriterionProfiler::new());
+///     config = Criterion::default().with_profiler(vor::criterion::CriterionProfiler::new());
 ///     targets = bench
 /// }
 /// criterion_main!(benches);

@@ -3,7 +3,7 @@
 //! Tag a function, a block or an `impl`; each scope becomes one 16-byte record in a ring of its
 //! thread, at very nearly the cost of reading the clock twice. At each [`frame_mark`] a worker
 //! thread drains the rings into frames, and these reach every sink that is on: a `.vor` capture,
-//! puffin, a Chrome trace, your own [`FrameSink`].
+//! puffin, a Chrome trace, your own [`FrameSink`](sinks::FrameSink).
 //!
 //! # From nothing to a capture
 //!
@@ -40,21 +40,22 @@
 //! | say where frames end | [`frame_mark`], [`frame_mark_named`](fn@frame_mark_named) |
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | measure processor time | `profile_scope!("…", cpu)`, [`Config::cpu_time`], [`thread_cpu_ns`] |
-//! | count allocations, and see what is still in use | [`TrackingAllocator`], [`heap_snapshot`], [`untracked`] |
-//! | have scopes counted, without a capture | [`Config::aggregate`], `VOR_STATS=1`, [`stats`], [`stats_by_thread`] |
-//! | ask the running program | [`stats`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
-//! | read captures | [`Reader`] streams, [`Capture`] seeks |
-//! | feed other tools | [`ChromeTraceSink`], [`PerfettoSink`], `PuffinSink`, `PprofSink`, `PyroscopeSink`, [`SamplySink`], `BrowserSink`, a [`FrameSink`] of your own |
-//! | have a trace in memory | [`TraceBuilder`] |
-//! | see what a criterion benchmark does | `CriterionProfiler` |
+//! | count allocations, and see what is still in use | [`heap::TrackingAllocator`], [`heap::heap_snapshot`], [`heap::untracked`] |
+//! | have scopes counted, without a capture | [`Config::aggregate`], `VOR_STATS=1`, [`stats()`], [`stats_by_thread`] |
+//! | ask the running program | [`stats()`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
+//! | read captures | [`capture::Reader`] streams, [`capture::Capture`] seeks |
+//! | feed other tools | the sinks in [`sinks`], `puffin::PuffinSink`, a [`FrameSink`](sinks::FrameSink) of your own |
+//! | write a format of your choice | the exporters in [`export`] |
+//! | have a trace in memory | [`sinks::TraceBuilder`] |
+//! | see what a criterion benchmark does | `criterion::CriterionProfiler` |
 //! | see all of it in a window of the program, or of a capture | `vor::viz` |
-//! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`ScopeStats`] |
+//! | hold a program to a budget in CI | [`calibrate`], [`SpanBudget`], [`stats::ScopeStats`] |
 //!
 //! # In signal handlers
 //!
 //! A handler may interrupt its thread anywhere, also inside vor, and call the macros of scopes,
 //! phases and messages, [`scope`], [`flow()`], [`async_span`], metrics, [`open_scopes`] and
-//! [`thread_allocations`], and it may make and enter `tracing` spans that it closes before it
+//! [`heap::thread_allocations`], and it may make and enter `tracing` spans that it closes before it
 //! returns.
 //!
 //! - What interrupts vor on its own thread is not recorded but counted as dropped, and so it is in
@@ -64,7 +65,7 @@
 //!   use of a call site or a name, [`open_scopes`] always. No lock of vor's is waited for that the
 //!   interrupted code holds, but the C library's `malloc` may not be called in a handler. So do
 //!   once outside of handlers what they do.
-//! - A [`TrackingAllocator`] counts what a handler allocates as well as the allocator below lets
+//! - A [`heap::TrackingAllocator`] counts what a handler allocates as well as the allocator below lets
 //!   it; what interrupts vor's own cold paths is not counted.
 //! - A handler returns, and leaves no scope open. Everything else ([`enable`], [`flush`],
 //!   [`frame_mark`], sinks) is not for handlers.
@@ -74,89 +75,140 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `puffin` | yes | puffin frames, live and from a capture |
-//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE`; `TracingSubscriber`: the other way round |
-//! | `tracing-layer` | no | `TracingLayer`: `tracing` spans as scopes beside other layers, also those of the crate `profiling` |
+//! | `tracing` | yes | every scope of a macro is also a `tracing` span while a subscriber wants the level `TRACE`; `tracing::TracingSubscriber`: the other way round |
+//! | `tracing-layer` | no | `tracing::TracingLayer`: `tracing` spans as scopes beside other layers, also those of the crate `profiling` |
 //! | `off` | no | compiles all instrumentation out: scopes, phases, messages, metrics and marks |
-//! | `criterion` | no | `CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
+//! | `criterion` | no | `criterion::CriterionProfiler`: captures and flame graphs of benchmarks, under `--profile-time` |
 //! | `parquet` | no | captures as Parquet tables |
-//! | `pprof` | no | `PprofSink`, `PprofExporter`: profiles for `go tool pprof` |
-//! | `pyroscope` | no | `PyroscopeSink`: profiles pushed to a Pyroscope server |
-//! | `otlp` | no | `OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
+//! | `pprof` | no | `sinks::PprofSink`, `export::pprof`: profiles for `go tool pprof` |
+//! | `pyroscope` | no | `sinks::PyroscopeSink`: profiles pushed to a Pyroscope server |
+//! | `otlp` | no | `sinks::OtlpSink`: metrics and chosen spans to an OpenTelemetry collector |
 //! | `viz` | no | `vor::viz`: the panel in an egui program, live or of a capture |
-//! | `web` | no | `BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
+//! | `web` | no | `sinks::BrowserSink`: scopes in the browser's developer tools, and the page's memory as a metric |
 //! | `cli` | no | the `vor` command |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "criterion")]
-mod criterion;
-
 #[cfg(feature = "cli")]
 pub mod command;
-
 #[cfg(feature = "criterion")]
-pub use crate::criterion::CriterionProfiler;
+pub mod criterion;
+
 pub use vor_macros::{all_functions, profile, skip};
-pub use vor_recorder::alloc::{
-    AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack,
-    TrackingAllocator, heap_snapshot, process_allocations, thread_allocations, untracked,
-};
-pub use vor_recorder::batch::{
-    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
-    ThreadBatch,
-};
 pub use vor_recorder::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
-pub use vor_recorder::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 pub use vor_recorder::clock::ticks;
 pub use vor_recorder::config::Config;
 pub use vor_recorder::cpu::thread_cpu_ns;
 pub use vor_recorder::drain::{
-    SinkHandle, add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
+    add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
     frame_mark_named, stats, stats_by_thread,
 };
-pub use vor_recorder::export::perfetto::{CounterTrack, CounterUnit};
-#[cfg(feature = "pprof")]
-pub use vor_recorder::export::pprof::{
-    Frame as ProfileFrame, HeapPprof, PprofExporter, ProfileBuilder, SampleType,
-};
 pub use vor_recorder::flow::{FlowId, flow};
-pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 pub use vor_recorder::future::ProfileFuture;
-#[cfg(feature = "tracing-layer")]
-pub use vor_recorder::layer::TracingLayer;
-pub use vor_recorder::measure::{Measured, Measures};
+pub use vor_recorder::measure::Measures;
 pub use vor_recorder::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_recorder::reader::{Capture, Damage, Frame, Info as CaptureInfo, Loss, Reader, Recovered};
 pub use vor_recorder::scope::{PhaseChain, ScopeGuard, scope};
 pub use vor_recorder::setup::{disable, enable, is_enabled};
-#[cfg(feature = "web")]
-pub use vor_recorder::sink::browser::BrowserSink;
-#[cfg(not(target_arch = "wasm32"))]
-pub use vor_recorder::sink::chrome::ChromeTraceSink;
-#[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-pub use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
-#[cfg(not(target_arch = "wasm32"))]
-pub use vor_recorder::sink::perfetto::{PerfettoSink, TraceBuilder};
-#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-pub use vor_recorder::sink::pprof::PprofSink;
-#[cfg(feature = "puffin")]
-pub use vor_recorder::sink::puffin::PuffinSink;
-#[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-pub use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
-#[cfg(not(target_arch = "wasm32"))]
-pub use vor_recorder::sink::samply::SamplySink;
-pub use vor_recorder::sink::{FrameSink, Guard, Interest, Sink};
-pub use vor_recorder::stats::{FrameStats, ScopeStats, ThreadStats};
-#[cfg(feature = "tracing")]
-pub use vor_recorder::subscriber::TracingSubscriber;
 pub use vor_recorder::system::{SystemSample, current_memory_bytes};
 pub use vor_recorder::task::{AsyncScope, async_span};
 pub use vor_recorder::thread::{OpenScope, OpenThread, open_scopes};
-#[cfg(feature = "tracing")]
-pub use vor_recorder::traced::{AlwaysSample, Probabilistic, Sampler};
 pub use vor_recorder::{Error, frame_mark_named, message, profile_phase, profile_scope};
+
+// Names of 0.2.1, which stay beside those in their rooms.
+#[doc(no_inline)]
+pub use crate::capture::{Frame, MetricColumn, Reader};
+#[cfg(feature = "web")]
+#[doc(no_inline)]
+pub use crate::sinks::BrowserSink;
+#[cfg(not(target_arch = "wasm32"))]
+#[doc(no_inline)]
+pub use crate::sinks::ChromeTraceSink;
+#[doc(no_inline)]
+pub use crate::sinks::{Guard, Sink};
+#[doc(no_inline)]
+pub use crate::stats::FrameStats;
+
+/// What a capture holds, and how it is read; sinks are handed the same.
+///
+/// [`Reader`] streams the frames of a file, [`Capture`](capture::Capture) seeks in
+/// it.
+pub mod capture {
+    pub use vor_recorder::batch::{
+        ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
+        ThreadBatch,
+    };
+    pub use vor_recorder::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+    pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+    pub use vor_recorder::measure::Measured;
+    pub use vor_recorder::reader::{Capture, Damage, Frame, Info, Loss, Reader, Recovered};
+}
+
+/// Exporters: each is a sink that writes a format of another tool to any writer, of a capture or
+/// live.
+pub mod export {
+    pub use vor_recorder::export::*;
+}
+
+/// Allocations of threads and scopes, and what of the heap is in use.
+///
+/// They are counted where [`TrackingAllocator`](heap::TrackingAllocator) is the program's global
+/// allocator.
+pub mod heap {
+    pub use vor_recorder::alloc::{
+        AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack,
+        TrackingAllocator, heap_snapshot, process_allocations, thread_allocations, untracked,
+    };
+}
+
+/// Outputs: where the recorder hands what it drains.
+///
+/// Each of vor's sinks is a description of the output, from which `build` makes the sink for
+/// [`add_sink`] or [`Config::sink`], or says why it cannot. [`Sink::install`] does all that, with
+/// one line on stderr in place of an error. A type of your own is a sink where it is a
+/// [`FrameSink`](sinks::FrameSink).
+pub mod sinks {
+    pub use vor_recorder::drain::SinkHandle;
+    pub use vor_recorder::export::perfetto::{CounterTrack, CounterUnit};
+    #[cfg(feature = "web")]
+    pub use vor_recorder::sink::browser::BrowserSink;
+    #[cfg(not(target_arch = "wasm32"))]
+    pub use vor_recorder::sink::chrome::ChromeTraceSink;
+    #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
+    pub use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
+    #[cfg(not(target_arch = "wasm32"))]
+    pub use vor_recorder::sink::perfetto::{PerfettoSink, TraceBuilder};
+    #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+    pub use vor_recorder::sink::pprof::PprofSink;
+    #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
+    pub use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
+    #[cfg(not(target_arch = "wasm32"))]
+    pub use vor_recorder::sink::samply::SamplySink;
+    pub use vor_recorder::sink::{FrameSink, Guard, Interest, Sink};
+}
+
+/// Statistics of frames and of scopes.
+pub mod stats {
+    pub use vor_recorder::stats::{FrameStats, ScopeStats, ThreadStats};
+}
+
+/// Frames for viewers of the crate `puffin`.
+#[cfg(feature = "puffin")]
+pub mod puffin {
+    pub use vor_recorder::sink::puffin::PuffinSink;
+}
+
+/// Spans of the crate `tracing` as scopes.
+#[cfg(any(feature = "tracing", feature = "tracing-layer"))]
+pub mod tracing {
+    #[cfg(feature = "tracing-layer")]
+    pub use vor_recorder::layer::TracingLayer;
+    #[cfg(feature = "tracing")]
+    pub use vor_recorder::subscriber::TracingSubscriber;
+    #[cfg(feature = "tracing")]
+    pub use vor_recorder::traced::{AlwaysSample, Probabilistic, Sampler};
+}
 
 /// The panel: what the program does, drawn in it by egui while it runs, or a capture of any length.
 #[cfg(feature = "viz")]

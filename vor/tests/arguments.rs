@@ -12,7 +12,9 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vor::{ArgValue, Config, Error, FrameSink, FrameSnapshot, Interest, SiteId, SpanBatch};
+use vor::capture::{ArgValue, FrameSnapshot, SiteId, SpanBatch};
+use vor::sinks::{FrameSink, Interest};
+use vor::{Config, Error};
 
 /// Sites and arguments of the spans that ended.
 type Spans = Vec<(SiteId, Vec<ArgValue>)>;
@@ -26,7 +28,8 @@ impl FrameSink for Keep {
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         for thread in &batch.threads {
-            let span = |args: &vor::SpanArgs| (thread.sites[args.span as usize], args.values.clone());
+            let span =
+                |args: &vor::capture::SpanArgs| (thread.sites[args.span as usize], args.values.clone());
             self.0.lock().unwrap().extend(thread.args.iter().map(span));
         }
         Ok(())

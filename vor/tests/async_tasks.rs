@@ -18,10 +18,9 @@ use std::thread;
 use std::time::Duration;
 
 use futures::{pause, poll};
-use vor::{
-    AsyncSpan, Capture, Config, Error, FrameSink, FrameSnapshot, Interest, Reader, SpanBatch, TaskEvent,
-    ThreadId,
-};
+use vor::capture::{AsyncSpan, Capture, FrameSnapshot, SpanBatch, TaskEvent, ThreadId};
+use vor::sinks::{FrameSink, Interest};
+use vor::{Config, Error, Reader};
 use vor_recorder::clock::ticks;
 
 /// What one recording held.

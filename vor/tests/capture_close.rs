@@ -29,8 +29,8 @@ static FRAMES: AtomicU64 = AtomicU64::new(0);
 
 struct CountsFrames;
 
-impl vor::FrameSink for CountsFrames {
-    fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+impl vor::sinks::FrameSink for CountsFrames {
+    fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         FRAMES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -63,7 +63,7 @@ fn spans_in(path: &Path, name: &str) -> (usize, u64) {
         }
     }
     assert!(reader.damage().is_none(), "{}", path.display());
-    let mut capture = vor::Capture::open(path).unwrap();
+    let mut capture = vor::capture::Capture::open(path).unwrap();
     for i in 0..capture.frame_count() {
         let recovered = capture.recovered(i).unwrap();
         assert!(recovered.has_all_spans(), "{}, frame {i}", path.display());
@@ -162,8 +162,8 @@ fn a_capture_that_cannot_be_begun_stands_in_no_ones_way() {
 fn a_sink_that_asks_gets_no_path_and_waits_for_nothing() {
     static ASKED: AtomicU64 = AtomicU64::new(0);
     struct Asks;
-    impl vor::FrameSink for Asks {
-        fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+    impl vor::sinks::FrameSink for Asks {
+        fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
             assert_eq!((vor::capture_path(), vor::close_capture()), (None, None));
             ASKED.fetch_add(1, Ordering::Relaxed);
             Ok(())

@@ -24,6 +24,6 @@ fn the_capture_says_where_it_is() {
     );
     vor::frame_mark();
     vor::flush();
-    assert_eq!(vor::Capture::open(&path).unwrap().info().frames, 1);
+    assert_eq!(vor::capture::Capture::open(&path).unwrap().info().frames, 1);
     assert_eq!(std::fs::metadata(&wanted).unwrap().len(), 0);
 }

@@ -20,8 +20,8 @@ static SIZES: vor::Histogram = vor::Histogram::new("sizes", "B");
 
 struct Fails;
 
-impl vor::FrameSink for Fails {
-    fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+impl vor::sinks::FrameSink for Fails {
+    fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         panic!("there are no frames")
     }
 }

@@ -52,7 +52,9 @@ fn spans_and_scopes_are_counted_once() {
     vor::Config::new().aggregate(true).print_stats(false).enable();
     ours(5);
     let new = New::default();
-    let layers = registry().with(vor::TracingLayer::new()).with(new.clone());
+    let layers = registry()
+        .with(vor::tracing::TracingLayer::new())
+        .with(new.clone());
     with_default(layers, || {
         let span = info_span!("of tracing", text = "not kept", n = 3);
         for _ in 0..3 {

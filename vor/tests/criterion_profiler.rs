@@ -65,7 +65,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 #[cfg(not(feature = "off"))]
 fn names(path: &Path) -> (BTreeSet<String>, u64) {
     let mut names = BTreeSet::new();
-    let mut capture = vor::Capture::open(path).unwrap();
+    let mut capture = vor::capture::Capture::open(path).unwrap();
     let info = capture.info();
     assert!(info.closed && info.indexed && info.damage.is_none(), "{info:?}");
     assert_eq!((info.frames, info.dropped_spans), (1, 0));
@@ -121,7 +121,7 @@ fn titles(path: &Path) -> Vec<String> {
 fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
     fn program(folder: &Path) {
         let mut criterion = Criterion::default()
-            .with_profiler(vor::CriterionProfiler::new())
+            .with_profiler(vor::criterion::CriterionProfiler::new())
             .profile_time(Some(Duration::from_millis(1_100)))
             .output_directory(folder);
         assert!(!vor::is_enabled());
@@ -172,7 +172,7 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
 #[test]
 fn files_of_an_earlier_run_are_replaced() {
     fn program(folder: &Path) {
-        let mut profiler = vor::CriterionProfiler::new();
+        let mut profiler = vor::criterion::CriterionProfiler::new();
         for round in 0..3 {
             std::fs::write(folder.join("run.partial.vor"), "of a run that was cut off").unwrap();
             profiler.start_profiling("again", folder);
@@ -205,7 +205,7 @@ fn files_of_an_earlier_run_are_replaced() {
 #[test]
 fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
     fn program(folder: &Path) {
-        let mut profiler = vor::CriterionProfiler::new();
+        let mut profiler = vor::criterion::CriterionProfiler::new();
         let mut bench = |id: &str, folder: &Path| {
             profiler.start_profiling(id, folder);
             work!("outer", "inner");
@@ -247,29 +247,34 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
 fn dropped_spans_are_told() {
     /// Keeps the recorder from emptying the ring.
     struct Slow;
-    impl vor::FrameSink for Slow {
-        fn interest(&self) -> vor::Interest {
-            vor::Interest::BATCHES
+    impl vor::sinks::FrameSink for Slow {
+        fn interest(&self) -> vor::sinks::Interest {
+            vor::sinks::Interest::BATCHES
         }
 
-        fn accept_batch(&mut self, _: &vor::SpanBatch) -> Result<(), vor::Error> {
+        fn accept_batch(&mut self, _: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
             std::thread::sleep(Duration::from_millis(300));
             Ok(())
         }
 
-        fn accept_frame(&mut self, _: &std::sync::Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+        fn accept_frame(
+            &mut self,
+            _: &std::sync::Arc<vor::capture::FrameSnapshot>,
+        ) -> Result<(), vor::Error> {
             Ok(())
         }
     }
     fn program(folder: &Path) {
         vor::Config::new().ring_kib(64).sink("slow", Slow).enable();
-        let mut profiler = vor::CriterionProfiler::new();
+        let mut profiler = vor::criterion::CriterionProfiler::new();
         profiler.start_profiling("fast", folder);
         for _ in 0..100_000 {
             vor::profile_scope!("nothing");
         }
         profiler.stop_profiling("fast", folder);
-        let info = vor::Capture::open(folder.join("run.vor")).unwrap().info();
+        let info = vor::capture::Capture::open(folder.join("run.vor"))
+            .unwrap()
+            .info();
         let (spans, dropped) = (info.spans, info.dropped_spans);
         assert!(dropped > 0 && spans + dropped == 100_000, "{info:?}");
         let graph = std::fs::read_to_string(folder.join("flamegraph.svg")).unwrap();
@@ -290,11 +295,11 @@ fn dropped_spans_are_told() {
 fn compiled_out_it_does_nothing_and_says_so() {
     fn program(folder: &Path) {
         let mut criterion = Criterion::default()
-            .with_profiler(vor::CriterionProfiler::new())
+            .with_profiler(vor::criterion::CriterionProfiler::new())
             .profile_time(Some(Duration::from_millis(1)))
             .output_directory(folder);
         criterion.bench_function("bare", |bencher| bencher.iter(|| work!("outer", "inner")));
-        let mut profiler = vor::CriterionProfiler::new();
+        let mut profiler = vor::criterion::CriterionProfiler::new();
         profiler.start_profiling("by hand", folder);
         profiler.stop_profiling("by hand", folder);
     }

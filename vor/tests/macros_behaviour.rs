@@ -17,7 +17,9 @@ use std::task::Poll;
 use std::thread;
 
 use futures::{pause, poll};
-use vor::{ArgValue, Config, Error, FrameSink, FrameSnapshot, Interest, SiteInfo, SpanBatch, ThreadId};
+use vor::capture::{ArgValue, FrameSnapshot, SiteInfo, SpanBatch, ThreadId};
+use vor::sinks::{FrameSink, Interest};
+use vor::{Config, Error};
 
 /// A finished span.
 #[derive(Debug)]

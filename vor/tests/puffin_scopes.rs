@@ -111,7 +111,7 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
     assert_eq!(found.iter().filter(|scope| scope.1 == "step").count(), 1);
 
     // A sink that the program installs takes over, whether the scopes are on or off.
-    let sink = vor::PuffinSink::new().install();
+    let sink = vor::puffin::PuffinSink::new().install();
     for on in [true, false] {
         puffin::set_scopes_on(on);
         frame();

@@ -57,8 +57,8 @@ fn open_in(path: &Path) -> Vec<(String, Vec<String>)> {
         }
     }
     let catalog = reader.catalog().unwrap();
-    let named = |(thread, scopes): (vor::ThreadId, Vec<(vor::SiteId, u64)>)| {
-        let name = |(site, _): (vor::SiteId, u64)| catalog.site(site).unwrap().name.to_string();
+    let named = |(thread, scopes): (vor::capture::ThreadId, Vec<(vor::capture::SiteId, u64)>)| {
+        let name = |(site, _): (vor::capture::SiteId, u64)| catalog.site(site).unwrap().name.to_string();
         let thread = catalog.thread(thread).unwrap().name.clone();
         (thread, scopes.into_iter().map(name).collect())
     };

@@ -181,15 +181,15 @@ fn register(name: &str) {
 fn its_worker_comes() {
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     struct Counts;
-    impl vor::FrameSink for Counts {
-        fn interest(&self) -> vor::Interest {
-            vor::Interest::BATCHES
+    impl vor::sinks::FrameSink for Counts {
+        fn interest(&self) -> vor::sinks::Interest {
+            vor::sinks::Interest::BATCHES
         }
-        fn accept_batch(&mut self, batch: &vor::SpanBatch) -> Result<(), vor::Error> {
+        fn accept_batch(&mut self, batch: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
             SEEN.fetch_add(batch.span_count(), Ordering::Relaxed);
             Ok(())
         }
-        fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+        fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
             Ok(())
         }
     }

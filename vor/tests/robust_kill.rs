@@ -138,22 +138,22 @@ struct Delivered {
     notes: std::fs::File,
 }
 
-impl vor::FrameSink for Delivered {
-    fn interest(&self) -> vor::Interest {
-        vor::Interest {
+impl vor::sinks::FrameSink for Delivered {
+    fn interest(&self) -> vor::sinks::Interest {
+        vor::sinks::Interest {
             batches: true,
-            ..vor::Interest::default()
+            ..vor::sinks::Interest::default()
         }
     }
 
-    fn accept_batch(&mut self, batch: &vor::SpanBatch) -> Result<(), vor::Error> {
+    fn accept_batch(&mut self, batch: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
         let held = |thread: &vor_recorder::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
         self.spans += batch.threads.iter().map(held).sum::<u64>();
         self.notes.write_all(&self.spans.to_le_bytes()).unwrap();
         Ok(())
     }
 
-    fn accept_frame(&mut self, _: &Arc<vor::FrameSnapshot>) -> Result<(), vor::Error> {
+    fn accept_frame(&mut self, _: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         Ok(())
     }
 }

@@ -29,7 +29,7 @@ fn turn() -> MutexGuard<'static, ()> {
 type Found = (u64, String, u32, String, Vec<String>);
 
 /// Records what `work` does under a layer, and returns the spans and how many frames there are.
-fn record(layer: vor::TracingLayer, work: impl FnOnce()) -> (Vec<Found>, u64) {
+fn record(layer: vor::tracing::TracingLayer, work: impl FnOnce()) -> (Vec<Found>, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     vor::Config::new().capture(&path).enable();
@@ -41,7 +41,7 @@ fn record(layer: vor::TracingLayer, work: impl FnOnce()) -> (Vec<Found>, u64) {
 }
 
 fn found(path: &Path) -> (Vec<Found>, u64) {
-    let mut capture = vor::Capture::open(path).unwrap();
+    let mut capture = vor::capture::Capture::open(path).unwrap();
     let frames = capture.info().frames;
     let mut found = Vec::new();
     for i in 0..frames {
@@ -75,7 +75,7 @@ fn tree(found: &[Found]) -> Vec<String> {
 #[test]
 fn spans_are_scopes_with_their_places_and_fields() {
     let _turn = turn();
-    let (found, frames) = record(vor::TracingLayer::new(), || {
+    let (found, frames) = record(vor::tracing::TracingLayer::new(), || {
         let outer = info_span!("outer", files = 3_u32, path = "a/b", late = tracing::field::Empty).entered();
         debug_span!("inner", ok = true, ratio = 0.5, what = ?Some(1), delta = -4_i64).in_scope(|| {
             vor::profile_scope!("a scope of vor's own");
@@ -115,7 +115,7 @@ fn spans_are_scopes_with_their_places_and_fields() {
 #[test]
 fn spans_are_followed_over_threads_and_out_of_order() {
     let _turn = turn();
-    let (found, _) = record(vor::TracingLayer::new(), || {
+    let (found, _) = record(vor::tracing::TracingLayer::new(), || {
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         let polled = info_span!("polled");
         polled.in_scope(|| {});
@@ -169,7 +169,7 @@ fn neither_side_sees_a_span_twice_where_another_layer_wants_scopes() {
         let path = folder.path().join("run.vor");
         vor::Config::new().capture(&path).enable();
         let layers = registry()
-            .with(vor::TracingLayer::new().with_max_level(level))
+            .with(vor::tracing::TracingLayer::new().with_max_level(level))
             .with(names.clone().with_filter(LevelFilter::TRACE));
         with_default(layers, || {
             let _span = info_span!("span").entered();
@@ -213,7 +213,7 @@ mod game {
 #[test]
 fn the_macros_of_profiling_land_in_a_capture() {
     let _turn = turn();
-    let (found, frames) = record(vor::TracingLayer::new(), || {
+    let (found, frames) = record(vor::tracing::TracingLayer::new(), || {
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         game::load();
         profiling::finish_frame!();

@@ -67,14 +67,14 @@ fn levels_and_targets_are_chosen_by_the_usual_filters() {
     let targets = || Targets::new().with_target("tracing_spans", Level::INFO);
     let told = targets();
     let dispatches: [Dispatch; 3] = [
-        Dispatch::new(registry().with(vor::TracingLayer::new().with_filter(targets()))),
+        Dispatch::new(registry().with(vor::tracing::TracingLayer::new().with_filter(targets()))),
         Dispatch::new(
-            vor::TracingSubscriber::new()
+            vor::tracing::TracingSubscriber::new()
                 .with_filter(move |what| told.would_enable(what.target(), what.level())),
         ),
         Dispatch::new(
             registry().with(
-                vor::TracingLayer::new()
+                vor::tracing::TracingLayer::new()
                     .with_max_level(LevelFilter::TRACE)
                     .with_filter(targets()),
             ),
@@ -85,7 +85,7 @@ fn levels_and_targets_are_chosen_by_the_usual_filters() {
         assert_eq!(kept.names(), ["outer"]);
         assert_eq!(kept.messages, ["INFO tracing_spans: heard"]);
     }
-    let dispatch = Dispatch::new(vor::TracingSubscriber::new().with_max_level(LevelFilter::WARN));
+    let dispatch = Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::WARN));
     let kept = record(&dispatch, work);
     assert_eq!(kept.names(), [""; 0]);
     assert_eq!(kept.messages, ["ERROR other: other"]);
@@ -150,10 +150,10 @@ fn a_span_that_waits_is_a_task_once_its_site_is_known_and_any_may_be() {
             }
         },
     );
-    let layer = vor::TracingLayer::new().with_whole_lives();
+    let layer = vor::tracing::TracingLayer::new().with_whole_lives();
     for dispatch in [
         Dispatch::new(registry().with(layer)),
-        Dispatch::new(vor::TracingSubscriber::new().with_whole_lives()),
+        Dispatch::new(vor::tracing::TracingSubscriber::new().with_whole_lives()),
     ] {
         let kept = record(&dispatch, || {
             let span = info_span!("held");
@@ -498,7 +498,7 @@ fn self_time_is_right_where_a_span_is_entered_many_times() {
 /// Records the roots of one name.
 struct Named(&'static str, AtomicU32);
 
-impl vor::Sampler for Named {
+impl vor::tracing::Sampler for Named {
     fn is_sampled(&self, root: &Attributes<'_>) -> bool {
         self.1.fetch_add(1, Ordering::Relaxed);
         root.metadata().name() == self.0
@@ -524,8 +524,10 @@ fn traces() {
 #[test]
 fn the_root_decides_for_all_that_is_in_it() {
     let dispatches = [
-        Dispatch::new(registry().with(vor::TracingLayer::new().with_sampler(Named("request", 0.into())))),
-        Dispatch::new(vor::TracingSubscriber::new().with_sampler(Named("request", 0.into()))),
+        Dispatch::new(
+            registry().with(vor::tracing::TracingLayer::new().with_sampler(Named("request", 0.into()))),
+        ),
+        Dispatch::new(vor::tracing::TracingSubscriber::new().with_sampler(Named("request", 0.into()))),
     ];
     for dispatch in dispatches {
         let kept = record(&dispatch, traces);
@@ -545,10 +547,10 @@ fn the_root_decides_for_all_that_is_in_it() {
 #[test]
 fn a_probability_is_kept_and_bad_ones_are_never_or_always() {
     let count = |probability: f64| {
-        let sampler = vor::Probabilistic(probability);
+        let sampler = vor::tracing::Probabilistic(probability);
         let dispatches = [
-            Dispatch::new(registry().with(vor::TracingLayer::new().with_sampler(sampler))),
-            Dispatch::new(vor::TracingSubscriber::new().with_sampler(sampler)),
+            Dispatch::new(registry().with(vor::tracing::TracingLayer::new().with_sampler(sampler))),
+            Dispatch::new(vor::tracing::TracingSubscriber::new().with_sampler(sampler)),
         ];
         dispatches.map(|dispatch| {
             let work = || {
@@ -635,7 +637,7 @@ fn two_registries_may_give_the_same_ids() {
 
 #[test]
 fn what_the_tap_makes_of_scopes_is_not_recorded_twice_by_the_subscriber() {
-    let dispatch = Dispatch::new(vor::TracingSubscriber::new().with_max_level(LevelFilter::TRACE));
+    let dispatch = Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::TRACE));
     let kept = record(&dispatch, || {
         let _span = info_span!("span").entered();
         vor::profile_scope!("scope");

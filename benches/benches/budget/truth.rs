@@ -35,7 +35,7 @@ const SYSTEM_CLOCK_FROM_TICKS: u64 = 10_000_000;
 /// Hands on the lengths of the spans of the loop, in ticks and in reported nanoseconds.
 struct Lengths(Sender<(u64, u64)>);
 
-impl vor::FrameSink for Lengths {
+impl vor::sinks::FrameSink for Lengths {
     fn accept_frame(&mut self, frame: &std::sync::Arc<FrameSnapshot>) -> Result<(), vor::Error> {
         for span in frame.threads.iter().flat_map(|tree| &tree.spans) {
             if frame.catalog.site_name(span.site) == "busy" {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use vor::{FrameSink, FrameSnapshot, SpanBatch};
+use vor::capture::{FrameSnapshot, SpanBatch};
+use vor::sinks::FrameSink;
 use vor_recorder::batch::ThreadBatch;
 use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_recorder::clock::{ClockSnapshot, ClockSync, Timeline};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use vor::{FrameSink, FrameSnapshot, Interest, SpanBatch, ThreadId};
+use vor::capture::{FrameSnapshot, SpanBatch, ThreadId};
+use vor::sinks::{FrameSink, Interest};
 use vor_recorder::catalog::Catalog;
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use vor::FrameSink as _;
+use vor::sinks::FrameSink as _;
 use vor_recorder::reader::{Capture, Piece, Pieces};
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt;
-use vor::{
-    AsyncSpan, Config, Error, FrameSink, FrameSnapshot, Interest, SpanBatch, TaskEvent, TaskEventKind,
-};
+use vor::capture::{AsyncSpan, FrameSnapshot, SpanBatch, TaskEvent, TaskEventKind};
+use vor::sinks::{FrameSink, Interest};
+use vor::{Config, Error};
 
 /// A span as a batch has it.
 #[derive(Clone, Debug)]
@@ -150,11 +150,11 @@ pub fn record(dispatch: &Dispatch, work: impl FnOnce()) -> Kept {
 }
 
 pub fn layer() -> Dispatch {
-    Dispatch::new(tracing_subscriber::registry().with(vor::TracingLayer::new()))
+    Dispatch::new(tracing_subscriber::registry().with(vor::tracing::TracingLayer::new()))
 }
 
 pub fn subscriber() -> Dispatch {
-    Dispatch::new(vor::TracingSubscriber::new())
+    Dispatch::new(vor::tracing::TracingSubscriber::new())
 }
 
 /// Does the same under the layer and under the subscriber, and judges what was recorded of each.

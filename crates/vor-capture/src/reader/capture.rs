@@ -113,8 +113,8 @@ impl Read for SourceAt<'_> {
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_capture::reader::Capture; pub use vor_capture::Error; }
-/// let mut capture = vor::Capture::open("run.vor")?;
+/// # mod vor { pub use vor_capture::Error; pub use vor_capture::reader as capture; }
+/// let mut capture = vor::capture::Capture::open("run.vor")?;
 /// let last = capture.frame(capture.frame_count() - 1)?;
 /// println!("{} ns, {} spans", last.duration_ns(), last.span_count);
 /// # Ok::<(), vor::Error>(())

@@ -196,10 +196,10 @@ pub(crate) fn is_installed() -> bool {
 /// # Examples
 ///
 /// ```
-/// # use vor_recorder::alloc as vor;
-/// let before = vor::thread_allocations();
+/// # mod vor { pub use vor_recorder::alloc as heap; }
+/// let before = vor::heap::thread_allocations();
 /// let text = String::from("a new string");
-/// let made = vor::thread_allocations().since(before);
+/// let made = vor::heap::thread_allocations().since(before);
 /// # drop(text);
 /// println!("{} bytes in {} objects", made.alloc_bytes, made.alloc_objects);
 /// ```
@@ -256,8 +256,8 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 /// # Examples
 ///
 /// ```
-/// # use vor_recorder::alloc as vor;
-/// let table = vor::untracked(|| vec![0_u8; 1 << 20]);
+/// # mod vor { pub use vor_recorder::alloc as heap; }
+/// let table = vor::heap::untracked(|| vec![0_u8; 1 << 20]);
 /// # drop(table);
 /// ```
 #[inline]

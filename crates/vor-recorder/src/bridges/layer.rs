@@ -38,12 +38,12 @@ use crate::hot::thread;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{setup::enable, layer::TracingLayer, traced::Probabilistic}; }
+/// # mod vor { pub use vor_recorder::setup::enable; pub mod tracing { pub use vor_recorder::{layer::TracingLayer, traced::Probabilistic}; } }
 /// use tracing_subscriber::layer::SubscriberExt as _;
 /// use tracing_subscriber::util::SubscriberInitExt as _;
 ///
 /// // One request in ten, with everything in it.
-/// let layer = vor::TracingLayer::new().with_sampler(vor::Probabilistic(0.1));
+/// let layer = vor::tracing::TracingLayer::new().with_sampler(vor::tracing::Probabilistic(0.1));
 /// tracing_subscriber::registry().with(layer).init();
 /// vor::enable();
 /// let span = tracing::info_span!("load", files = 3).entered();

@@ -23,8 +23,8 @@ use crate::drain;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{setup::enable, subscriber::TracingSubscriber}; }
-/// let subscriber = vor::TracingSubscriber::new().with_filter(|what| !what.target().starts_with("hyper"));
+/// # mod vor { pub use vor_recorder::setup::enable; pub use vor_recorder::subscriber as tracing; }
+/// let subscriber = vor::tracing::TracingSubscriber::new().with_filter(|what| !what.target().starts_with("hyper"));
 /// tracing::subscriber::set_global_default(subscriber)?;
 /// vor::enable();
 /// tracing::info_span!("load", files = 3).in_scope(|| {

@@ -22,9 +22,9 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 /// # Examples
 ///
 /// ```
-/// # use vor_recorder::alloc as vor;
+/// # mod vor { pub use vor_recorder::alloc as heap; }
 /// #[global_allocator]
-/// static ALLOCATOR: vor::TrackingAllocator = vor::TrackingAllocator::system().sampled(512 << 10);
+/// static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system().sampled(512 << 10);
 /// # fn main() {}
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -59,10 +59,10 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, otlp::OtlpSink}; }
+/// # mod vor { pub use vor_recorder::sink::{Sink, otlp as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let sent = vor::OtlpSink { service: "shop".into(), spans: vec!["request".into()], ..Default::default() }.install();
+/// let sent = vor::sinks::OtlpSink { service: "shop".into(), spans: vec!["request".into()], ..Default::default() }.install();
 /// // … what the program does …
 /// drop(sent);
 /// ```

@@ -24,10 +24,10 @@ use crate::sinks::{FrameSink, Interest};
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, perfetto::PerfettoSink}; }
+/// # mod vor { pub use vor_recorder::sink::{Sink, perfetto as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let trace = vor::PerfettoSink { path: "trace.pftrace".into() }.install();
+/// let trace = vor::sinks::PerfettoSink { path: "trace.pftrace".into() }.install();
 /// // … what is to be seen in ui.perfetto.dev …
 /// drop(trace);
 /// ```
@@ -63,10 +63,10 @@ impl PerfettoSink {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{clock::ticks, export::perfetto::CounterUnit, profile_scope, sink::perfetto::TraceBuilder}; }
+/// # mod vor { pub use vor_recorder::{clock::ticks, profile_scope}; pub mod sinks { pub use vor_recorder::{export::perfetto::CounterUnit, sink::perfetto::TraceBuilder}; } }
 /// # use vor_recorder::profile_scope;
-/// let trace = vor::TraceBuilder::new();
-/// let memory = trace.counter_track("memory", vor::CounterUnit::SizeBytes, 1024 * 1024, false);
+/// let trace = vor::sinks::TraceBuilder::new();
+/// let memory = trace.counter_track("memory", vor::sinks::CounterUnit::SizeBytes, 1024 * 1024, false);
 /// {
 ///     vor::profile_scope!("load", files = 3);
 ///     trace.record_counter_i64(memory, vor::ticks(), 17);

@@ -28,10 +28,10 @@ use crate::sinks::FrameSink;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, pprof::PprofSink}; }
+/// # mod vor { pub use vor_recorder::sink::{Sink, pprof as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let profiles = vor::PprofSink { path: "run.pb.gz".into(), ..Default::default() }.install();
+/// let profiles = vor::sinks::PprofSink { path: "run.pb.gz".into(), ..Default::default() }.install();
 /// // … what is to be seen in `go tool pprof` …
 /// drop(profiles);
 /// ```

@@ -81,14 +81,14 @@ impl std::fmt::Debug for Auth {
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, pyroscope::{Auth, PyroscopeSink}}; }
+/// # mod vor { pub use vor_recorder::sink::{Sink, pyroscope as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let pushed = vor::PyroscopeSink {
+/// let pushed = vor::sinks::PyroscopeSink {
 ///     url: "https://pyroscope.example.org".into(),
 ///     application: "shop".into(),
 ///     labels: vec![("env".into(), "production".into())],
-///     auth: vor::Auth::Bearer("…".into()),
+///     auth: vor::sinks::Auth::Bearer("…".into()),
 ///     ..Default::default()
 /// }
 /// .install();

@@ -37,10 +37,10 @@ use crate::sync::global::AtomicBool;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, samply::SamplySink}; }
+/// # mod vor { pub use vor_recorder::sink::{Sink, samply as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let markers = vor::SamplySink { folder: "/tmp".into() }.install();
+/// let markers = vor::sinks::SamplySink { folder: "/tmp".into() }.install();
 /// // … what is to be seen beside samply's samples …
 /// drop(markers);
 /// ```

@@ -14,10 +14,10 @@ use crate::hot::task;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::traced::Sampler; }
+/// # mod vor { pub use vor_recorder::traced as tracing; }
 /// struct Requests;
 ///
-/// impl vor::Sampler for Requests {
+/// impl vor::tracing::Sampler for Requests {
 ///     fn is_sampled(&self, root: &tracing::span::Attributes<'_>) -> bool {
 ///         root.metadata().name() == "request"
 ///     }
