@@ -361,17 +361,14 @@ impl FollowerV2 {
         self.flame_index = flame.map(|flame| flame.frame_index).or(self.flame_index);
         let index = self.frames;
         self.frames += 1;
-        Recovered {
-            frame: Arc::new(FrameSnapshot {
-                catalog: Arc::clone(&self.catalog),
-                index,
-                start_ticks,
-                end_ticks: self.end_ns,
-                metrics,
-                span_count: spans,
-                ..FrameSnapshot::default()
-            }),
-            lost_records: 0,
-        }
+        Recovered::whole(Arc::new(FrameSnapshot {
+            catalog: Arc::clone(&self.catalog),
+            index,
+            start_ticks,
+            end_ticks: self.end_ns,
+            metrics,
+            span_count: spans,
+            ..FrameSnapshot::default()
+        }))
     }
 }

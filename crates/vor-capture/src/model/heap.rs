@@ -67,6 +67,7 @@ pub struct HeapSnapshot {
 
 /// By how much two snapshots of one stack differ.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HeapChange {
     /// The scopes that were open at the allocation, outermost first; empty for what was allocated
     /// outside of all scopes.

@@ -59,6 +59,7 @@ struct Waiting {
 
 /// A frame, and whether all of it is there.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Recovered {
     /// The frame, with what was found of it.
     pub frame: Arc<FrameSnapshot>,
@@ -68,6 +69,15 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Makes a frame of which nothing is missing.
+    #[must_use]
+    pub fn whole(frame: Arc<FrameSnapshot>) -> Self {
+        Self {
+            frame,
+            lost_records: 0,
+        }
+    }
+
     /// Returns how many spans the trees hold.
     #[must_use]
     pub fn held_spans(&self) -> u64 {

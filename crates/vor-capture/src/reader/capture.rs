@@ -142,6 +142,7 @@ enum Inner {
 
 /// Totals of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
     /// Version of the file's format.
     pub version: u16,

@@ -5,6 +5,7 @@ const MAX_LOSSES: usize = 1000;
 
 /// Everything that could not be read of a capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Damage {
     /// The first losses, in the order in which they were met.
     pub losses: Vec<Loss>,
@@ -19,6 +20,7 @@ pub struct Damage {
 
 /// One piece of a capture that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Loss {
     /// Where it begins in the file.
     pub offset: u64,

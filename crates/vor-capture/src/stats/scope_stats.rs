@@ -9,6 +9,7 @@ use crate::model::measures::{Measured, Measures};
 /// exact below 64 ns; where scopes are counted (`Config::aggregate`) and not recorded, they are at
 /// most 12.5 % off.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ScopeStats {
     /// The call site.
     pub site: SiteId,

@@ -2,6 +2,7 @@
 
 /// What a counter counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CounterUnit {
     /// No unit.
     None,

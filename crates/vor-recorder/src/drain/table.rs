@@ -110,18 +110,17 @@ mod tests {
     use crate::catalog::SiteId;
 
     fn row(site: u32, name: &str, self_ns: u64) -> ScopeStats {
-        ScopeStats {
-            site: SiteId(site),
-            name: name.to_owned(),
-            count: u64::MAX,
-            total_ns: self_ns,
-            self_ns,
-            mean_ns: 1.5,
-            p50_ns: 999,
-            p99_ns: 1_000,
-            max_ns: u64::MAX,
-            ..ScopeStats::default()
-        }
+        let mut row = ScopeStats::default();
+        row.site = SiteId(site);
+        row.name = name.to_owned();
+        row.count = u64::MAX;
+        row.total_ns = self_ns;
+        row.self_ns = self_ns;
+        row.mean_ns = 1.5;
+        row.p50_ns = 999;
+        row.p99_ns = 1_000;
+        row.max_ns = u64::MAX;
+        row
     }
 
     #[test]

@@ -107,20 +107,19 @@ impl Sums {
     pub(crate) fn row(&self, site: SiteId, name: &str, rate: Rate) -> ScopeStats {
         let count = self.count();
         let at = |quantile| rate.ns(self.value_at(quantile));
-        ScopeStats {
-            site,
-            name: name.to_owned(),
-            count,
-            total_ns: rate.ns(self.length_ticks.saturating_sub(self.nested_ticks)),
-            self_ns: rate.ns(self.self_ticks),
-            min_ns: rate.ns(self.min_ticks.min(self.max_ticks)),
-            mean_ns: rate.ns(self.length_ticks) as f64 / count.max(1) as f64,
-            p50_ns: at(0.50),
-            p95_ns: at(0.95),
-            p99_ns: at(0.99),
-            max_ns: rate.ns(self.max_ticks),
-            ..ScopeStats::default()
-        }
+        let mut row = ScopeStats::default();
+        row.site = site;
+        row.name = name.to_owned();
+        row.count = count;
+        row.total_ns = rate.ns(self.length_ticks.saturating_sub(self.nested_ticks));
+        row.self_ns = rate.ns(self.self_ticks);
+        row.min_ns = rate.ns(self.min_ticks.min(self.max_ticks));
+        row.mean_ns = rate.ns(self.length_ticks) as f64 / count.max(1) as f64;
+        row.p50_ns = at(0.50);
+        row.p95_ns = at(0.95);
+        row.p99_ns = at(0.99);
+        row.max_ns = rate.ns(self.max_ticks);
+        row
     }
 }
 
@@ -143,6 +142,7 @@ impl Rate {
 
 /// Statistics of the scopes of one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadStats {
     /// The thread; `None` for all that have ended, together.
     pub thread: Option<ThreadId>,

@@ -42,6 +42,7 @@ const MOST_ANSWER: u64 = 4 << 10;
 
 /// How one says to a server who one is.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Auth {
     /// Not at all.
     #[default]

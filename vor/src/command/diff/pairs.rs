@@ -148,10 +148,11 @@ mod tests {
             sites: Arc::new(infos.collect()),
             ..Catalog::default()
         };
-        let rows = (1..).zip(sites).map(|(id, &(name, ..))| ScopeStats {
-            site: SiteId(id),
-            name: name.into(),
-            ..ScopeStats::default()
+        let rows = (1..).zip(sites).map(|(id, &(name, ..))| {
+            let mut row = ScopeStats::default();
+            row.site = SiteId(id);
+            row.name = name.into();
+            row
         });
         (catalog, rows.collect())
     }

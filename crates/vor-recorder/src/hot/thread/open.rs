@@ -10,6 +10,7 @@ use crate::measure::Measured;
 
 /// The scopes that a thread has open now.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OpenThread {
     /// The thread.
     pub thread: ThreadId,
@@ -21,6 +22,7 @@ pub struct OpenThread {
 
 /// A scope that is open now.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct OpenScope {
     /// Its call site.
     pub site: SiteId,
