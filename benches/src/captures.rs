@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use vor_recorder::batch::SpanBatch;
+use vor_recorder::filled;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::sink::FrameSink;
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
@@ -25,14 +26,13 @@ pub fn write(
     let mut index = 0;
     while !is_enough(index)? {
         sink.accept_batch(&batch)?;
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&batch.catalog),
             index,
             start_ticks: index * length_ticks,
             end_ticks: (index + 1) * length_ticks,
-            span_count: batch.span_count() as u64,
-            ..FrameSnapshot::default()
-        };
+            span_count: batch.span_count() as u64
+        });
         sink.accept_frame(&Arc::new(frame))?;
         index += 1;
         for share in &mut batch.threads {

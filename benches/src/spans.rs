@@ -7,6 +7,7 @@ use std::sync::Arc;
 use vor_recorder::batch::{SpanBatch, ThreadBatch};
 use vor_recorder::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_recorder::clock::{ClockSync, Timeline};
+use vor_recorder::filled;
 use vor_recorder::format::{Decoder, Event, Record};
 use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
 
@@ -40,10 +41,10 @@ impl Shape {
                 Self::Trees => made.tree(1),
             }
         }
-        SpanBatch {
+        filled!(SpanBatch {
             catalog: catalog(),
             threads: vec![made.thread],
-        }
+        })
     }
 }
 
@@ -87,24 +88,24 @@ fn catalog() -> Arc<Catalog> {
         rate: 1 << 40,
         wall_ns: 1_700_000_000_000_000_000,
     });
-    let site = |i| SiteInfo {
-        name: format!("function_{i}").into(),
-        file: "src/lib.rs".into(),
-        line: 1,
-        ..SiteInfo::default()
+    let site = |i| {
+        filled!(SiteInfo {
+            name: format!("function_{i}").into(),
+            file: "src/lib.rs".into(),
+            line: 1
+        })
     };
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         process: Arc::new(ProcessInfo::default()),
         timeline: Arc::new(timeline),
         sites: Arc::new((0..SITES).map(|i| Some(Arc::new(site(i)))).collect()),
-        threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+        threads: Arc::new(vec![Some(Arc::new(filled!(ThreadInfo {
             os_id: 1,
             name: "main".into(),
-        }))]),
+        })))]),
         columns: Arc::default(),
-        frame_sets: Arc::new(vec![String::new()]),
-        ..Catalog::default()
-    })
+        frame_sets: Arc::new(vec![String::new()])
+    }))
 }
 
 /// Makes the frame that holds a batch, with its trees.
@@ -118,14 +119,13 @@ pub fn frame_of(batch: &SpanBatch, trees: &mut TreeBuilder) -> FrameSnapshot {
         .filter_map(|thread| thread.start_ticks.iter().min())
         .min();
     let last = |thread: &ThreadBatch| thread.len().checked_sub(1).map(|i| thread.end_ticks(i));
-    FrameSnapshot {
+    filled!(FrameSnapshot {
         catalog: Arc::clone(&batch.catalog),
         start_ticks: start_ticks.copied().unwrap_or(0),
         end_ticks: batch.threads.iter().filter_map(last).max().unwrap_or(0),
         span_count: made.span_count,
-        threads: made.threads,
-        ..FrameSnapshot::default()
-    }
+        threads: made.threads
+    })
 }
 
 /// What a capture holds in all.

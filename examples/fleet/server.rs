@@ -12,6 +12,7 @@ use vor_recorder::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_recorder::filled;
 use vor_recorder::format::{Encoder, Header, RecordRef};
 use vor_recorder::frame::{FrameSnapshot, MetricValue};
 
@@ -101,15 +102,15 @@ impl Process {
         };
         for index in 0..FRAMES {
             let begin = requests.now;
-            let batch = SpanBatch {
+            let batch = filled!(SpanBatch {
                 catalog: Arc::clone(&catalog),
                 threads: vec![requests.serve(ThreadId(0)), requests.serve(ThreadId(1))],
-            };
+            });
             // Seconds pass between requests, so that a capture has a few minutes.
             requests.now += 5_000_000_000;
             encoder.encode(RecordRef::Batch(&batch), &mut file);
-            let metric = |column, value| MetricValue { column, value };
-            let frame = FrameSnapshot {
+            let metric = |column, value| filled!(MetricValue { column, value });
+            let frame = filled!(FrameSnapshot {
                 catalog: Arc::clone(&catalog),
                 index,
                 start_ticks: begin,
@@ -118,9 +119,8 @@ impl Process {
                     metric(0, (requests.now - begin) as f64 / 1e6),
                     metric(1, requests.below(100) as f64),
                 ],
-                span_count: batch.span_count() as u64,
-                ..FrameSnapshot::default()
-            };
+                span_count: batch.span_count() as u64
+            });
             encoder.encode(RecordRef::Frame(&frame), &mut file);
         }
         encoder.close(&catalog, &mut file);
@@ -140,19 +140,18 @@ pub fn catalog(process: &Process) -> Catalog {
     });
     let site = |(name, line, arg): (&'static str, u32, &'static str)| {
         let arg_names = (!arg.is_empty()).then_some(arg.into());
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: name.into(),
             file: "src/server.rs".into(),
             line,
-            arg_names: arg_names.into_iter().collect(),
-            ..SiteInfo::default()
-        }))
+            arg_names: arg_names.into_iter().collect()
+        })))
     };
     let thread = |name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: u64::from(process.pid),
             name: name.into(),
-        }))
+        })))
     };
     let column = |name: &str, unit: &str| Column {
         metric: MetricColumn {
@@ -168,22 +167,20 @@ pub fn catalog(process: &Process) -> Catalog {
         ("decode", 47, ""),
         ("render", 60, ""),
     ];
-    Catalog {
-        process: Arc::new(ProcessInfo {
+    filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: process.pid,
-            name: "server".into(),
-            ..ProcessInfo::default()
-        }),
-        machine: Arc::new(MachineInfo {
-            host: process.host.clone(),
-            ..MachineInfo::default()
-        }),
+            name: "server".into()
+        })),
+        machine: Arc::new(filled!(MachineInfo {
+            host: process.host.clone()
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new(sites.map(site).to_vec()),
         threads: Arc::new(["main", "worker"].map(thread).to_vec()),
         columns: Arc::new(vec![column("frame_ms", "ms"), column("queue", "")]),
         frame_sets: Arc::new(vec![String::new()]),
-    }
+    })
 }
 
 /// Serves requests one after the other.
@@ -195,10 +192,7 @@ struct Requests {
 
 impl Requests {
     fn serve(&mut self, thread: ThreadId) -> ThreadBatch {
-        let mut spans = ThreadBatch {
-            thread,
-            ..ThreadBatch::default()
-        };
+        let mut spans = filled!(ThreadBatch { thread });
         let start = self.now;
         self.leaf(&mut spans, PARSE, 20_000);
         for _ in 0..1 + self.below(5) {
@@ -225,10 +219,10 @@ impl Requests {
 
     fn end(&mut self, spans: &mut ThreadBatch, site: u32, start: u64, arg: Option<ArgValue>) {
         if let Some(value) = arg {
-            spans.args.push(SpanArgs {
+            spans.args.push(filled!(SpanArgs {
                 span: spans.len() as u32,
                 values: vec![value],
-            });
+            }));
         }
         spans.start_ticks.push(start);
         spans.duration_ticks.push(self.now - start);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use vor_capture::Error;
+use vor_capture::filled;
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -80,11 +81,11 @@ pub fn export(
 
 fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink) -> Result<(), Error> {
     // Ticks are nanoseconds here, which an empty timeline says.
-    let catalog = Arc::new(Catalog {
+    let catalog = Arc::new(filled!(Catalog {
         timeline: Arc::new(Timeline::default()),
         machine: Arc::new(MachineInfo::default()),
         ..Catalog::clone(store.catalog())
-    });
+    }));
     let last = last.min(store.frames().len().saturating_sub(1));
     let time = store.time_of(first..last + 1).unwrap_or(0..0);
     let zero_ns = zero_ns(store, &time);
@@ -97,17 +98,17 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
             .tracks()
             .iter()
             .map(|track| thread_batch(track, frame, &with_steps, zero_ns, time.end));
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: threads.filter(|thread| !thread.is_empty()).collect(),
-        };
+        });
         if interest.batches && !batch.is_empty() {
             sink.accept_batch(&batch)?;
         }
         if interest.trees {
             trees.add_batch(&batch);
         }
-        sink.accept_frame(&Arc::new(FrameSnapshot {
+        sink.accept_frame(&Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index: frame.number,
             start_ticks: ticks(frame.begin_ns, zero_ns),
@@ -116,9 +117,8 @@ fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink)
             dropped_spans: frame.dropped_spans,
             merged_marks: frame.merged_marks,
             span_count: frame.span_count,
-            threads: trees.finish().threads,
-            ..FrameSnapshot::default()
-        }))?;
+            threads: trees.finish().threads
+        })))?;
     }
     sink.finish()
 }
@@ -150,10 +150,7 @@ fn thread_batch(
     let mut collect = Collect {
         track,
         zero_ns,
-        batch: ThreadBatch {
-            thread: track.thread,
-            ..ThreadBatch::default()
-        },
+        batch: filled!(ThreadBatch { thread: track.thread }),
     };
     let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns);
     while walk.go_on(track, usize::MAX, &mut collect) {}
@@ -161,16 +158,20 @@ fn thread_batch(
     let within = |ns: i64| ns > frame.begin_ns && ns <= frame.end_ns;
     let messages = track.messages.iter().filter(|message| within(message.ns));
     batch.messages = messages
-        .map(|message| Message {
-            ticks: ticks(message.ns, zero_ns),
-            text: Arc::clone(&message.text),
+        .map(|message| {
+            filled!(Message {
+                ticks: ticks(message.ns, zero_ns),
+                text: Arc::clone(&message.text),
+            })
         })
         .collect();
-    let event = |task, site, ns, kind| TaskEvent {
-        task,
-        site,
-        start_ticks: ticks(ns, zero_ns),
-        kind,
+    let event = |task, site, ns, kind| {
+        filled!(TaskEvent {
+            task,
+            site,
+            start_ticks: ticks(ns, zero_ns),
+            kind,
+        })
     };
     if track.kind == TrackKind::Tasks {
         // Exporters know the task of a step by what began it.
@@ -227,18 +228,18 @@ impl SpanVisitor for Collect<'_> {
                 Some(ArgValue::U64(id)) => *id,
                 _ => self.batch.async_spans.len() as u64,
             };
-            self.batch.async_spans.push(AsyncSpan {
+            self.batch.async_spans.push(filled!(AsyncSpan {
                 id,
                 site: span.site,
                 start_ticks,
                 duration_ticks: span.duration_ns,
-            });
+            }));
             return;
         }
         if !values.is_empty()
             && let Ok(at) = u32::try_from(self.batch.len())
         {
-            self.batch.args.push(SpanArgs { span: at, values });
+            self.batch.args.push(filled!(SpanArgs { span: at, values }));
         }
         self.batch.start_ticks.push(start_ticks);
         self.batch.duration_ticks.push(span.duration_ns);

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use egui::Ui;
+use vor_capture::filled;
 use vor_capture::model::catalog::{Catalog, Column};
 use vor_capture::model::frame::MetricValue;
 use vor_recorder::clock;
@@ -223,10 +224,11 @@ impl PanelState {
         if self.panel.store().catalog().columns.is_empty() {
             let system = |metric| Column { metric, system: true };
             let columns = columns().into_iter().map(system).collect::<Vec<_>>();
-            self.panel.store_mut().set_catalog(std::sync::Arc::new(Catalog {
-                columns: columns.into(),
-                ..Catalog::default()
-            }));
+            self.panel
+                .store_mut()
+                .set_catalog(std::sync::Arc::new(filled!(Catalog {
+                    columns: columns.into()
+                })));
         }
         let sample = self.sampler.sample();
         let wall_ns = u64::try_from(now_ns.saturating_sub(self.entry_begin_ns)).unwrap_or(0);
@@ -237,7 +239,7 @@ impl PanelState {
         system.io_bytes = io.bytes;
         let values = (0..).zip(system.values());
         values
-            .filter_map(|(column, value)| value.map(|value| MetricValue { column, value }))
+            .filter_map(|(column, value)| value.map(|value| filled!(MetricValue { column, value })))
             .collect()
     }
 

@@ -10,6 +10,7 @@ use egui::{Modifiers, Pos2, Rect, pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use pointer::{click, double_click, drag, hover, scroll};
+use vor_capture::filled;
 use vor_recorder::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_recorder::catalog::{SiteId, ThreadId};
 use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
@@ -151,39 +152,38 @@ fn a_card_tells_of_the_span_under_the_pointer() {
 /// Returns a store with a task that begins on one thread in the first frame, and ends on another in
 /// the second.
 fn store_of_a_task(given_id: Option<u64>) -> Store {
-    let begin = given_id.map(|given_id| TaskEvent {
-        task: 65_551,
-        site: SiteId(24),
-        start_ticks: 1_000,
-        kind: TaskEventKind::Begin { given_id },
+    let begin = given_id.map(|given_id| {
+        filled!(TaskEvent {
+            task: 65_551,
+            site: SiteId(24),
+            start_ticks: 1_000,
+            kind: TaskEventKind::Begin { given_id },
+        })
     });
-    let end = AsyncSpan {
+    let end = filled!(AsyncSpan {
         id: 65_551,
         site: SiteId(24),
         start_ticks: 1_000,
         duration_ticks: 15_000_000,
-    };
-    let began = ThreadBatch {
+    });
+    let began = filled!(ThreadBatch {
         thread: ThreadId(2),
-        task_events: begin.into_iter().collect(),
-        ..ThreadBatch::default()
-    };
-    let ended = ThreadBatch {
+        task_events: begin.into_iter().collect()
+    });
+    let ended = filled!(ThreadBatch {
         thread: ThreadId(1),
-        async_spans: vec![end],
-        ..ThreadBatch::default()
-    };
+        async_spans: vec![end]
+    });
     let mut store = Store::new(8, usize::MAX);
     for (index, batch) in (0..).zip([began, ended]) {
         let mut trees = TreeBuilder::new(100);
         trees.add(&batch);
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index,
             start_ticks: index * 10_000_000,
             end_ticks: (index + 1) * 10_000_000,
-            threads: trees.finish().threads,
-            ..FrameSnapshot::default()
-        };
+            threads: trees.finish().threads
+        });
         store.push_block(FrameBlock::new(&frame, 0));
     }
     store

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use egui::{Key, vec2};
 use headless::User;
+use vor_capture::filled;
 use vor_recorder::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
 use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
@@ -31,12 +32,11 @@ const SCREENS: [(f32, f32, f32); 5] = [
 const TABS: [Tab; 3] = [Tab::Metrics, Tab::Scopes, Tab::Icicle];
 
 fn site(name: &str) -> Option<Arc<SiteInfo>> {
-    Some(Arc::new(SiteInfo {
+    Some(Arc::new(filled!(SiteInfo {
         name: name.to_owned().into(),
         file: "src/lib.rs".into(),
-        arg_names: vec!["n".into()],
-        ..SiteInfo::default()
-    }))
+        arg_names: vec!["n".into()]
+    })))
 }
 
 /// A catalog of some call sites, threads and metrics, in which a tick is a nanosecond.
@@ -49,10 +49,10 @@ fn catalog(sites: &[&str], threads: usize, columns: &[&str]) -> Catalog {
         wall_ns: 0,
     });
     let thread = |i| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: i as u64,
             name: format!("thread {i}"),
-        }))
+        })))
     };
     let column = |name: &&str| Column {
         metric: MetricColumn {
@@ -61,24 +61,22 @@ fn catalog(sites: &[&str], threads: usize, columns: &[&str]) -> Catalog {
         },
         system: *name == "frame_ms",
     };
-    Catalog {
+    filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(sites.iter().map(|name| site(name)).collect()),
         threads: Arc::new((0..threads).map(thread).collect()),
         columns: Arc::new(columns.iter().map(column).collect()),
-        frame_sets: Arc::new(vec![String::new()]),
-        ..Catalog::default()
-    }
+        frame_sets: Arc::new(vec![String::new()])
+    })
 }
 
 fn span(start_ticks: u64, duration_ticks: u64, site: u32, depth: u32) -> Span {
-    Span {
+    filled!(Span {
         start_ticks,
         duration_ticks,
         site: SiteId(site),
-        depth,
-        ..Span::default()
-    }
+        depth
+    })
 }
 
 fn frame(
@@ -87,22 +85,20 @@ fn frame(
     end_ticks: u64,
     threads: Vec<ThreadTree>,
 ) -> FrameSnapshot {
-    FrameSnapshot {
+    filled!(FrameSnapshot {
         catalog: Arc::clone(catalog),
         start_ticks,
         end_ticks,
         span_count: threads.iter().map(|tree| tree.spans.len() as u64).sum(),
-        threads,
-        ..FrameSnapshot::default()
-    }
+        threads
+    })
 }
 
 fn tree(thread: u32, spans: Vec<Span>) -> ThreadTree {
-    ThreadTree {
+    filled!(ThreadTree {
         thread: ThreadId(thread),
-        spans,
-        ..ThreadTree::default()
-    }
+        spans
+    })
 }
 
 fn store(frames: &[FrameSnapshot], origin_ns: i64) -> Store {
@@ -199,29 +195,31 @@ fn spans_outside_their_frames_overlapping_and_in_disorder() {
         let mut one = tree(0, spans);
         one.spans.push(late);
         one.messages = vec![
-            Message {
+            filled!(Message {
                 ticks: begin + 7,
                 text: "late".into(),
-            },
-            Message {
+            }),
+            filled!(Message {
                 ticks: 3,
                 text: "early".into(),
-            },
+            }),
         ];
         one.async_spans = (0..300)
-            .map(|id| AsyncSpan {
-                id,
-                site: SiteId(2),
-                start_ticks: user.below(60_000_000) as u64,
-                duration_ticks: 1 << user.below(60),
+            .map(|id| {
+                filled!(AsyncSpan {
+                    id,
+                    site: SiteId(2),
+                    start_ticks: user.below(60_000_000) as u64,
+                    duration_ticks: 1 << user.below(60),
+                })
             })
             .collect();
-        one.task_events = vec![TaskEvent {
+        one.task_events = vec![filled!(TaskEvent {
             task: 5,
             site: SiteId(77),
             start_ticks: user.below(60_000_000) as u64,
             kind: TaskEventKind::Step,
-        }];
+        })];
         // Lengths of zero, negative ones, and numbers that go down.
         let mut made = frame(
             &catalog,
@@ -302,22 +300,21 @@ fn names_and_texts_that_are_long_or_strange() {
     ];
     let mut catalog = catalog(&names, names.len(), &names);
     let info = |name: &&str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: 0,
             name: (*name).to_owned(),
-        }))
+        })))
     };
     catalog.threads = Arc::new(names.iter().map(info).collect());
     let with_args = |name: &&str| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: (*name).to_owned().into(),
             module_path: (*name).to_owned().into(),
             file: (*name).to_owned().into(),
             category: (*name).to_owned().into(),
             line: u32::MAX,
-            arg_names: vec![(*name).to_owned().into(); 40],
-            ..SiteInfo::default()
-        }))
+            arg_names: vec![(*name).to_owned().into(); 40]
+        })))
     };
     catalog.sites = Arc::new(names.iter().map(with_args).collect());
     let catalog = Arc::new(catalog);
@@ -335,16 +332,18 @@ fn names_and_texts_that_are_long_or_strange() {
             one.spans.push(own);
         }
         one.messages = (0..20)
-            .map(|i| Message {
-                ticks: 1_000 + i,
-                text: Arc::clone(&text),
+            .map(|i| {
+                filled!(Message {
+                    ticks: 1_000 + i,
+                    text: Arc::clone(&text),
+                })
             })
             .collect();
         one
     });
     let mut frames = [frame(&catalog, 0, 10_000, threads.collect())];
     frames[0].metrics = (0..names.len() as u32)
-        .map(|column| MetricValue { column, value: 1.5 })
+        .map(|column| filled!(MetricValue { column, value: 1.5 }))
         .collect();
     attack(&store(&frames, 0), 8);
 }
@@ -362,11 +361,11 @@ fn values_that_are_no_numbers_are_gaps_and_are_counted() {
             let huge = if i % 2 == 0 { f64::MAX } else { -f64::MAX };
             frame.index = i as u64;
             frame.metrics = vec![
-                MetricValue { column: 1, value },
-                MetricValue {
+                filled!(MetricValue { column: 1, value }),
+                filled!(MetricValue {
                     column: 2,
                     value: huge,
-                },
+                }),
             ];
             frame
         })

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use egui::{Event, Modifiers, PointerButton, Pos2, Rect, pos2};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
+use vor_capture::filled;
 use vor_recorder::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::frame_axis::axis_rect;
@@ -41,7 +42,7 @@ fn store(count: usize, length_ms: impl Fn(usize) -> f64) -> Store {
         ];
         let metrics = values.iter().enumerate().filter_map(|(column, value)| {
             let column = column as u32;
-            value.map(|value| MetricValue { column, value })
+            value.map(|value| filled!(MetricValue { column, value }))
         });
         store.push_frame(FrameEntry {
             number: i as u64,
@@ -372,9 +373,11 @@ fn no_frame_breaks_anything_whatever_its_times() {
     let odd = [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN, -0.0, 1e-310];
     for (i, begin_ns) in ends.into_iter().enumerate() {
         for end_ns in ends {
-            let metric = |column: usize| MetricValue {
-                column: column as u32,
-                value: odd[(i + column) % odd.len()],
+            let metric = |column: usize| {
+                filled!(MetricValue {
+                    column: column as u32,
+                    value: odd[(i + column) % odd.len()],
+                })
             };
             store.push_frame(FrameEntry {
                 begin_ns,
@@ -403,7 +406,7 @@ fn no_frame_breaks_anything_whatever_its_times() {
 /// Returns a frame like those of [`store`], behind the last one.
 fn next_frame(store: &Store, value: f64) -> FrameEntry {
     let begin_ns = store.frames().back().map_or(0, |last| last.end_ns);
-    let metric = |column: u32| MetricValue { column, value };
+    let metric = |column: u32| filled!(MetricValue { column, value });
     FrameEntry {
         number: store.frames().len() as u64,
         begin_ns,

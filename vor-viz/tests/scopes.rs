@@ -13,6 +13,7 @@ use egui::{Key, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
 use scopes_data::{site, store};
+use vor_capture::filled;
 use vor_recorder::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
@@ -416,21 +417,19 @@ fn store_of(batch: &ThreadBatch, cuts: &[u64]) -> Store {
         let to = (from..batch.sites.len())
             .find(|&i| ends(i) > cut)
             .unwrap_or(batch.sites.len());
-        let part = ThreadBatch {
+        let part = filled!(ThreadBatch {
             start_ticks: batch.start_ticks[from..to].to_vec(),
             duration_ticks: batch.duration_ticks[from..to].to_vec(),
-            sites: batch.sites[from..to].to_vec(),
-            ..ThreadBatch::default()
-        };
+            sites: batch.sites[from..to].to_vec()
+        });
         let mut trees = TreeBuilder::new(usize::MAX);
         trees.add(&part);
-        let snapshot = vor_recorder::frame::FrameSnapshot {
+        let snapshot = filled!(vor_recorder::frame::FrameSnapshot {
             index: number as u64,
             start_ticks: begin,
             end_ticks: cut,
-            threads: trees.finish().threads,
-            ..vor_recorder::frame::FrameSnapshot::default()
-        };
+            threads: trees.finish().threads
+        });
         store.push_block(FrameBlock::new(&snapshot, 0));
         (from, begin) = (to, cut);
     }
@@ -503,12 +502,10 @@ proptest! {
         let catalog = Catalog::default();
         let first = (0..batch.sites.len()).find(|&i| batch.start_ticks[i] + batch.duration_ticks[i] > cut);
         let first = first.unwrap_or(batch.sites.len());
-        let part = |from: usize, to: usize| ThreadBatch {
+        let part = |from: usize, to: usize| filled!(ThreadBatch {
             start_ticks: batch.start_ticks[from..to].to_vec(),
             duration_ticks: batch.duration_ticks[from..to].to_vec(),
-            sites: batch.sites[from..to].to_vec(),
-            ..ThreadBatch::default()
-        };
+            sites: batch.sites[from..to].to_vec() });
         let mut builder = StatsBuilder::new();
         builder.add(&catalog.timeline, &part(0, first));
         builder.restart();
@@ -529,21 +526,19 @@ fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
     let site = |name: &'static str, measures: Measures| {
         let own = (name == "load").then_some("file");
         let args = own.into_iter().chain(measures.arg_names());
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: name.into(),
-            arg_names: args.map(Into::into).collect(),
-            ..SiteInfo::default()
-        }))
+            arg_names: args.map(Into::into).collect()
+        })))
     };
     let all = Measures::CPU.and(Measures::ALLOC);
-    let catalog = Arc::new(Catalog {
+    let catalog = Arc::new(filled!(Catalog {
         sites: Arc::new(vec![
             site("load", all),
             site("compute", all),
             site("not measured", Measures::NONE),
-        ]),
-        ..Catalog::default()
-    });
+        ])
+    }));
     let frame = |index: u64| {
         let start = index * 10_000_000;
         let values = |own: Option<&str>, measured: [u64; 5]| {
@@ -551,26 +546,24 @@ fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
             own.into_iter().chain(measured.map(ArgValue::U64)).collect()
         };
         let mut builder = TreeBuilder::new(100);
-        builder.add(&ThreadBatch {
+        builder.add(&filled!(ThreadBatch {
             start_ticks: vec![start + 100_000, start + 4_000_000, start + 6_000_000],
             duration_ticks: vec![3_000_000, 1_000_000, 500_000],
             sites: vec![SiteId(1), SiteId(2), SiteId(3)],
             // Of the second there is nothing to tell: it ran all the time and allocated nothing.
-            args: vec![SpanArgs {
+            args: vec![filled!(SpanArgs {
                 span: 0,
                 values: values(Some("a.bin"), [2_900_000, 10, 4 << 20, 9, 1 << 20]),
-            }],
-            ..ThreadBatch::default()
-        });
-        FrameSnapshot {
+            })]
+        }));
+        filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             start_ticks: start,
             end_ticks: start + 10_000_000,
             span_count: 3,
-            threads: builder.finish().threads,
-            ..FrameSnapshot::default()
-        }
+            threads: builder.finish().threads
+        })
     };
     let mut store = Store::new(10, usize::MAX);
     for index in 0..4 {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use egui::{Color32, ImageData, TextureId, vec2};
 use headless::User;
+use vor_capture::filled;
 use vor_fixtures::Random;
 use vor_fixtures::views::{self, BEGIN, Row};
 use vor_recorder::batch::{AsyncSpan, SpanBatch, ThreadBatch};
@@ -49,9 +50,10 @@ fn program(seed: u64) -> Program {
     let made = views::make(seed, 300 + random.below(3_000));
     let catalog = views::catalog();
     let mut threads: Vec<ThreadBatch> = (0..3)
-        .map(|thread| ThreadBatch {
-            thread: ThreadId(thread),
-            ..ThreadBatch::default()
+        .map(|thread| {
+            filled!(ThreadBatch {
+                thread: ThreadId(thread)
+            })
         })
         .collect();
     for ended in made.batches.iter().flat_map(|batch| &batch.threads) {
@@ -114,40 +116,38 @@ fn program(seed: u64) -> Program {
                 *done += 1;
             }
             span_count += (*done - from) as u64;
-            let mut batch = ThreadBatch {
+            let mut batch = filled!(ThreadBatch {
                 thread: thread.thread,
                 start_ticks: thread.start_ticks[from..*done].to_vec(),
                 duration_ticks: thread.duration_ticks[from..*done].to_vec(),
-                sites: thread.sites[from..*done].to_vec(),
-                ..ThreadBatch::default()
-            };
+                sites: thread.sites[from..*done].to_vec()
+            });
             if random.below(3) == 0 {
                 let end = start_ticks + 1 + random.below((mark - start_ticks) as usize) as u64;
                 let begin = BEGIN + random.below((end - BEGIN) as usize) as u64;
-                let task = AsyncSpan {
+                let task = filled!(AsyncSpan {
                     id: (index * 3) as u64 + u64::from(thread.thread.0),
                     site: SiteId(1 + random.below(6) as u32),
                     start_ticks: begin,
                     duration_ticks: end - begin,
-                };
+                });
                 batch.async_spans.push(task);
                 own_tasks.push(task);
             }
             batch
         });
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: batches.collect(),
-        };
+        });
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index: index as u64,
             start_ticks,
             end_ticks: mark,
-            span_count,
-            ..FrameSnapshot::default()
-        };
+            span_count
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
         tasks.push(own_tasks);
     }

@@ -132,6 +132,9 @@ pub use crate::stats::FrameStats;
 
 /// What a capture holds, and how it is read; sinks are handed the same.
 ///
+/// These structs may get more fields. Who makes one, for a test of a sink, does that with
+/// [`filled!`](capture::filled), or sets the fields of a default.
+///
 /// [`Reader`] streams the frames of a file, [`Capture`](capture::Capture) seeks in
 /// it.
 pub mod capture {
@@ -140,6 +143,7 @@ pub mod capture {
         ThreadBatch,
     };
     pub use vor_recorder::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+    pub use vor_recorder::filled;
     pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
     pub use vor_recorder::measure::Measured;
     pub use vor_recorder::reader::{Capture, Damage, Frame, Info, Loss, Reader, Recovered};

@@ -14,6 +14,8 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod filled;
 pub mod error;
 pub mod model;
 pub mod sink;

@@ -4,6 +4,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef};
 use vor_capture::model::catalog::{Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::FrameSnapshot;
@@ -26,14 +27,13 @@ fn hostile() -> Vec<u8> {
     encoder.header(&mut file);
     for index in 0..6_u64 {
         let name = format!("name {index}");
-        let site = Some(Arc::new(SiteInfo {
-            name: name.clone().into(),
-            ..SiteInfo::default()
-        }));
-        let thread = Some(Arc::new(ThreadInfo {
+        let site = Some(Arc::new(filled!(SiteInfo {
+            name: name.clone().into()
+        })));
+        let thread = Some(Arc::new(filled!(ThreadInfo {
             os_id: index,
             name: name.clone(),
-        }));
+        })));
         let column = Column {
             metric: MetricColumn {
                 name: name.clone(),
@@ -63,12 +63,11 @@ fn hostile() -> Vec<u8> {
             encoder.encode(declaration, &mut file);
         }
         for frame_set in [MAX_FRAME_SETS - 1, 0] {
-            let frame = FrameSnapshot {
+            let frame = filled!(FrameSnapshot {
                 index,
                 frame_set,
-                end_ticks: index,
-                ..FrameSnapshot::default()
-            };
+                end_ticks: index
+            });
             encoder.encode(RecordRef::Frame(&frame), &mut file);
         }
     }

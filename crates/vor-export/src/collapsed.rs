@@ -43,21 +43,21 @@ use super::{push_u64, thread_label};
 /// ```
 /// use std::sync::Arc;
 ///
+/// use vor_capture::filled;
 /// use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 /// use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 /// use vor_export::collapsed::CollapsedExporter;
 /// use vor_capture::sink::FrameSink;
 ///
-/// let site = |name: &'static str| Some(Arc::new(SiteInfo { name: name.into(), ..SiteInfo::default() }));
-/// let catalog = Catalog { sites: Arc::new(vec![site("step"), site("decode")]), ..Catalog::default() };
+/// let site = |name: &'static str| Some(Arc::new(filled!(SiteInfo { name: name.into() })));
+/// let catalog = filled!(Catalog { sites: Arc::new(vec![site("step"), site("decode")]) });
 /// // A span of 100 ns around one of 30 ns, which ended first.
-/// let thread = ThreadBatch {
+/// let thread = filled!(ThreadBatch {
 ///     start_ticks: vec![1_020, 1_000],
 ///     duration_ticks: vec![30, 100],
 ///     sites: vec![SiteId(2), SiteId(1)],
-///     ..ThreadBatch::default()
-/// };
-/// let batch = SpanBatch { catalog: Arc::new(catalog), threads: vec![thread] };
+/// });
+/// let batch = filled!(SpanBatch { catalog: Arc::new(catalog), threads: vec![thread] });
 ///
 /// let mut exporter = CollapsedExporter::new(Vec::new()).without_threads();
 /// exporter.accept_batch(&batch)?;

@@ -105,9 +105,10 @@ pub fn arg_name(site: Option<&SiteInfo>, position: usize) -> Cow<'_, str> {
 /// # Examples
 ///
 /// ```
+/// use vor_capture::filled;
 /// use vor_capture::model::catalog::SiteInfo;
 ///
-/// let site = SiteInfo { arg_names: vec!["size".into(), "size".into()], ..SiteInfo::default() };
+/// let site = filled!(SiteInfo { arg_names: vec!["size".into(), "size".into()] });
 /// assert_eq!(vor_export::arg_keys(Some(&site), 3), ["size", "arg1", "arg2"]);
 /// ```
 #[must_use]

@@ -140,23 +140,24 @@ impl OpenTasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vor_capture::filled;
 
     fn poll(task: u64, start_ticks: u64, duration_ticks: u64) -> TaskEvent {
-        TaskEvent {
+        filled!(TaskEvent {
             task,
             site: SiteId(1),
             start_ticks,
             kind: TaskEventKind::Poll { duration_ticks },
-        }
+        })
     }
 
     fn task(id: u64, start_ticks: u64, duration_ticks: u64) -> AsyncSpan {
-        AsyncSpan {
+        filled!(AsyncSpan {
             id,
             site: SiteId(1),
             start_ticks,
             duration_ticks,
-        }
+        })
     }
 
     #[test]
@@ -182,10 +183,11 @@ mod tests {
 
     #[test]
     fn a_task_begins_with_its_first_poll_on_whichever_thread_that_was() {
-        let batch = |thread, events: &[TaskEvent]| ThreadBatch {
-            thread: ThreadId(thread),
-            task_events: events.to_vec(),
-            ..ThreadBatch::default()
+        let batch = |thread, events: &[TaskEvent]| {
+            filled!(ThreadBatch {
+                thread: ThreadId(thread),
+                task_events: events.to_vec()
+            })
         };
         let threads = [
             batch(0, &[poll(1, 120, 5), poll(1, 140, 5)]),
@@ -210,10 +212,7 @@ mod tests {
         let (open, begins) = tasks.end(&task(9, 5, 5));
         assert!(begins);
         assert_eq!((open.start_ticks, open.lane), (5, 0));
-        let step = TaskEvent {
-            task: 10,
-            ..TaskEvent::default()
-        };
+        let step = filled!(TaskEvent { task: 10 });
         assert_eq!(tasks.event(&step), None);
     }
 }

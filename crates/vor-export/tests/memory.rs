@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
@@ -17,7 +18,7 @@ const SPANS_PER_BATCH: u64 = 50_000;
 
 fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     let first = number * SPANS_PER_BATCH;
-    let thread = ThreadBatch {
+    let thread = filled!(ThreadBatch {
         start_ticks: (first..first + SPANS_PER_BATCH).map(|i| 1000 * i).collect(),
         duration_ticks: (first..first + SPANS_PER_BATCH).map(|i| i * 7919 % 997).collect(),
         sites: (first..first + SPANS_PER_BATCH)
@@ -25,50 +26,48 @@ fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
             .collect(),
         args: (0..SPANS_PER_BATCH as u32)
             .step_by(10)
-            .map(|span| SpanArgs {
+            .map(|span| filled!(SpanArgs {
                 span,
                 values: vec![
                     ArgValue::U64(first + u64::from(span)),
                     ArgValue::Str("some text".into()),
                 ],
-            })
-            .collect(),
-        ..ThreadBatch::default()
-    };
-    SpanBatch {
+            }))
+            .collect()
+    });
+    filled!(SpanBatch {
         catalog: Arc::clone(catalog),
         threads: vec![thread],
-    }
+    })
 }
 
 /// Returns how many bytes more than at its begin a sink held at once, given so many batches with a
 /// frame after every `per_frame`th.
 fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     let site = || {
-        Some(Arc::new(SiteInfo {
-            name: "a_call_site".into(),
-            ..SiteInfo::default()
-        }))
+        Some(Arc::new(filled!(SiteInfo {
+            name: "a_call_site".into()
+        })))
     };
-    let catalog = Arc::new(Catalog {
-        sites: Arc::new(vec![site(), site(), site()]),
-        ..Catalog::default()
-    });
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new(vec![site(), site(), site()])
+    }));
     vor_fixtures::memory::peak_of(|| {
         for number in 0..batches {
             sink.accept_batch(&batch(&catalog, number)).unwrap();
             if (number + 1) % per_frame == 0 {
-                let metrics = (0..20_000).map(|column| MetricValue {
-                    column,
-                    value: number as f64,
+                let metrics = (0..20_000).map(|column| {
+                    filled!(MetricValue {
+                        column,
+                        value: number as f64,
+                    })
                 });
-                let frame = FrameSnapshot {
+                let frame = filled!(FrameSnapshot {
                     catalog: Arc::clone(&catalog),
                     index: number,
                     end_ticks: number * 1_000_000,
-                    metrics: metrics.collect(),
-                    ..FrameSnapshot::default()
-                };
+                    metrics: metrics.collect()
+                });
                 sink.accept_frame(&Arc::new(frame)).unwrap();
             }
         }

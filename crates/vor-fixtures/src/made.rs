@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
 use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{
@@ -35,19 +36,18 @@ pub fn catalog() -> Catalog {
         wall_ns: 1_700_000_000_000_000_000,
     });
     let site = |name: &str| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: name.to_owned().into(),
             file: "src/lib.rs".into(),
             line: 7,
-            arg_names: vec!["n".into()],
-            ..SiteInfo::default()
-        }))
+            arg_names: vec!["n".into()]
+        })))
     };
     let thread = |name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: 11,
             name: name.into(),
-        }))
+        })))
     };
     let column = |name: &str, unit: &str, system| Column {
         metric: MetricColumn {
@@ -56,12 +56,12 @@ pub fn catalog() -> Catalog {
         },
         system,
     };
-    Catalog {
-        process: Arc::new(ProcessInfo {
+    filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 5,
             name: "made".into(),
             recorder: "0.3.0".into(),
-        }),
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new(["outer", "inner", "leaf"].map(site).to_vec()),
         threads: Arc::new(["main", "worker"].map(thread).to_vec()),
@@ -70,9 +70,8 @@ pub fn catalog() -> Catalog {
             column("loss", "nats", false),
             column("memory_mb", "MB", true),
         ]),
-        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
-        ..Catalog::default()
-    }
+        frame_sets: Arc::new(vec![String::new(), "physics".into()])
+    })
 }
 
 /// Begins a capture: the header, and everything that the catalog declares.
@@ -132,23 +131,22 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
                 reach = Some((first.min(start), last.max(end)));
             }
         }
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: threads.into(),
-        };
+        });
         builder.add_batch(&batch);
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
     }
     let trees = builder.finish();
     let (start_ticks, end_ticks) = reach.unwrap();
-    let frame = FrameSnapshot {
+    let frame = filled!(FrameSnapshot {
         catalog: Arc::clone(&catalog),
         start_ticks,
         end_ticks,
         span_count: trees.span_count,
-        threads: trees.threads,
-        ..FrameSnapshot::default()
-    };
+        threads: trees.threads
+    });
     if close {
         encoder.close(&catalog, &mut bytes);
     }
@@ -194,13 +192,13 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
         let start_ticks = now;
         let mut builder = TreeBuilder::new(usize::MAX);
         for _ in 0..1 + random.below(2) {
-            let batch = SpanBatch {
+            let batch = filled!(SpanBatch {
                 catalog: Arc::clone(&catalog),
                 threads: vec![
                     thread_batch(&mut random, 0, spread, &mut now),
                     thread_batch(&mut random, 1, spread, &mut now),
                 ],
-            };
+            });
             builder.add_batch(&batch);
             encoder.encode(RecordRef::Batch(&batch), &mut bytes);
         }
@@ -208,16 +206,16 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
         let trees = builder.finish();
         made.spans += trees.span_count;
         let metrics = vec![
-            MetricValue {
+            filled!(MetricValue {
                 column: 0,
                 value: (now - start_ticks) as f64 / 1e6,
-            },
-            MetricValue {
+            }),
+            filled!(MetricValue {
                 column: 1,
                 value: f64::from_bits(random.next()),
-            },
+            }),
         ];
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             frame_set: 0,
@@ -228,18 +226,17 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
             merged_marks: 0,
             span_count: trees.span_count,
             threads: trees.threads,
-        };
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
         made.frame_ends.push(bytes.len());
         made.frames.push(Arc::new(frame));
         if index % 3 == 0 {
-            let physics = FrameSnapshot {
+            let physics = filled!(FrameSnapshot {
                 index: index / 3,
                 frame_set: 1,
                 start_ticks,
-                end_ticks: now,
-                ..FrameSnapshot::default()
-            };
+                end_ticks: now
+            });
             made.ticks_frames += 1;
             encoder.encode(RecordRef::Frame(&physics), &mut bytes);
         }
@@ -254,10 +251,9 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
 
 /// Spans in order of ending: leaves, now and then one around the last few.
 pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
-    let mut batch = ThreadBatch {
-        thread: ThreadId(thread),
-        ..ThreadBatch::default()
-    };
+    let mut batch = filled!(ThreadBatch {
+        thread: ThreadId(thread)
+    });
     let mut open = *now;
     for span in 0..random.below(spread + 1) as u32 {
         let parent = random.below(4) == 0;
@@ -270,17 +266,17 @@ pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u
             open = *now + 1;
         }
         if span % 5 == 0 {
-            batch.args.push(SpanArgs {
+            batch.args.push(filled!(SpanArgs {
                 span,
                 values: vec![ArgValue::U64(random.next())],
-            });
+            }));
         }
     }
     if random.below(8) == 0 {
-        batch.messages.push(Message {
+        batch.messages.push(filled!(Message {
             ticks: *now,
             text: format!("message {}", random.below(100)).into(),
-        });
+        }));
     }
     batch
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::timeline::{ClockSync, Timeline};
@@ -43,13 +44,16 @@ pub struct Program {
 pub const BEGIN: u64 = 1_000;
 
 pub fn catalog(threads: usize, sites: usize, tick_ps: u64) -> Arc<Catalog> {
-    let site = |i| SiteInfo {
-        name: format!("s{i}").into(),
-        ..SiteInfo::default()
+    let site = |i| {
+        filled!(SiteInfo {
+            name: format!("s{i}").into()
+        })
     };
-    let thread = |i: usize| ThreadInfo {
-        os_id: 100 + i as u64,
-        name: format!("t{i}"),
+    let thread = |i: usize| {
+        filled!(ThreadInfo {
+            os_id: 100 + i as u64,
+            name: format!("t{i}"),
+        })
     };
     let mut timeline = Timeline::default();
     timeline.push(ClockSync {
@@ -58,12 +62,11 @@ pub fn catalog(threads: usize, sites: usize, tick_ps: u64) -> Arc<Catalog> {
         rate: ((u128::from(tick_ps) << 40) / 1_000) as u64,
         wall_ns: 1_700_000_000_000_000_000,
     });
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new((1..=sites).map(|i| Some(Arc::new(site(i)))).collect()),
-        threads: Arc::new((0..threads).map(|i| Some(Arc::new(thread(i)))).collect()),
-        ..Catalog::default()
-    })
+        threads: Arc::new((0..threads).map(|i| Some(Arc::new(thread(i)))).collect())
+    }))
 }
 
 /// A scope that is open; one that will be dropped is as if it were not there.
@@ -197,10 +200,10 @@ pub fn run(seed: u64, shape: Shape) -> Program {
             thread.room = 1 + random.below(shape.most_batch);
             let mut ended = std::mem::take(&mut thread.ended);
             ended.thread = ThreadId(thread.id);
-            program.batches.push(SpanBatch {
+            program.batches.push(filled!(SpanBatch {
                 catalog: Arc::clone(&catalog),
                 threads: vec![ended],
-            });
+            }));
         }
     }
     program.self_ns = model.sums();

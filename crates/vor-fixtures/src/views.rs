@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -30,7 +31,7 @@ pub struct Views {
 
 pub fn catalog() -> Arc<Catalog> {
     let site = |(i, name): (usize, &'static str)| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: Cow::Borrowed(name),
             file: if i == 2 {
                 "".into()
@@ -39,15 +40,14 @@ pub fn catalog() -> Arc<Catalog> {
             },
             line: if i == 2 { 0 } else { 10 + i as u32 },
             category: if i % 2 == 0 { "".into() } else { "io".into() },
-            arg_names: vec!["n".into(), NASTY.into()],
-            ..SiteInfo::default()
-        }))
+            arg_names: vec!["n".into(), NASTY.into()]
+        })))
     };
     let thread = |os_id, name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id,
             name: name.into(),
-        }))
+        })))
     };
     let column = |name: &str, unit: &str| Column {
         metric: MetricColumn {
@@ -66,19 +66,18 @@ pub fn catalog() -> Arc<Catalog> {
     let names = ["step", NASTY, "decode", "größe", "encode", " "];
     let mut sites: Vec<_> = names.into_iter().enumerate().map(site).collect();
     sites.push(None);
-    Arc::new(Catalog {
-        process: Arc::new(ProcessInfo {
+    Arc::new(filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 42,
             name: "app \"x\"".into(),
             recorder: "0.3.0".into(),
-        }),
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new(sites),
         threads: Arc::new(vec![thread(42, "main"), thread(43, NASTY), thread(44, "")]),
         columns: Arc::new(vec![column("memory", "MB"), column("loss", "")]),
-        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
-        ..Catalog::default()
-    })
+        frame_sets: Arc::new(vec![String::new(), "physics".into()])
+    }))
 }
 
 /// Returns the name of a call site of [`catalog`].
@@ -118,7 +117,7 @@ impl Growing<'_> {
         if self.random.below(5) == 0 {
             let span = self.ended.len() as u32;
             let values = vec![ArgValue::U64(u64::from(span)), ArgValue::Str(NASTY.into())];
-            self.ended.args.push(SpanArgs { span, values });
+            self.ended.args.push(filled!(SpanArgs { span, values }));
         }
         self.ended.start_ticks.push(start);
         self.ended.duration_ticks.push(self.now - start);
@@ -136,10 +135,9 @@ pub fn make(seed: u64, spans: usize) -> Views {
             random: &mut random,
             thread,
             now: BEGIN + 5,
-            ended: ThreadBatch {
-                thread: ThreadId(thread),
-                ..ThreadBatch::default()
-            },
+            ended: filled!(ThreadBatch {
+                thread: ThreadId(thread)
+            }),
             rows: Vec::new(),
         };
         while growing.ended.len() < spans / 3 {
@@ -147,10 +145,10 @@ pub fn make(seed: u64, spans: usize) -> Views {
             growing.now += 1 + growing.random.below(30) as u64;
         }
         let (mut ended, made, now) = (growing.ended, growing.rows, growing.now);
-        ended.messages.push(Message {
+        ended.messages.push(filled!(Message {
             ticks: now,
             text: NASTY.into(),
-        });
+        }));
         rows.extend(made);
         threads.push(ended);
     }
@@ -160,10 +158,10 @@ pub fn make(seed: u64, spans: usize) -> Views {
             let count = random.below(2 * thread.len() / 3 + 2).min(thread.len());
             cut_off(thread, count)
         });
-        batches.push(SpanBatch {
+        batches.push(filled!(SpanBatch {
             catalog: catalog(),
             threads: cut.collect(),
-        });
+        }));
     }
     Views { batches, rows }
 }
@@ -171,10 +169,9 @@ pub fn make(seed: u64, spans: usize) -> Views {
 /// Takes the first spans of a thread, and with the last of them everything else.
 fn cut_off(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
     if count == thread.len() {
-        let rest = ThreadBatch {
-            thread: thread.thread,
-            ..ThreadBatch::default()
-        };
+        let rest = filled!(ThreadBatch {
+            thread: thread.thread
+        });
         return std::mem::replace(thread, rest);
     }
     let args_cut = thread.args.partition_point(|args| (args.span as usize) < count);
@@ -183,14 +180,13 @@ fn cut_off(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
     for later in &mut thread.args {
         later.span -= count as u32;
     }
-    ThreadBatch {
+    filled!(ThreadBatch {
         thread: thread.thread,
         start_ticks: thread.start_ticks.drain(..count).collect(),
         duration_ticks: thread.duration_ticks.drain(..count).collect(),
         sites: thread.sites.drain(..count).collect(),
-        args,
-        ..ThreadBatch::default()
-    }
+        args
+    })
 }
 
 /// Returns the self time of each distinct stack of call sites, by thread.
@@ -211,10 +207,9 @@ pub fn self_times(rows: &[Row]) -> BTreeMap<(u32, Vec<u32>), u64> {
 /// Spans that no program recorded, as a damaged capture may claim them.
 pub fn damaged(seed: u64) -> SpanBatch {
     let mut random = Random(seed);
-    let mut thread = ThreadBatch {
-        thread: ThreadId(random.next() as u32),
-        ..ThreadBatch::default()
-    };
+    let mut thread = filled!(ThreadBatch {
+        thread: ThreadId(random.next() as u32)
+    });
     for _ in 0..200 {
         let mut draw = || random.next() >> (random.below(60) as u32);
         let (start, duration, site) = (draw(), draw(), draw());
@@ -222,8 +217,8 @@ pub fn damaged(seed: u64) -> SpanBatch {
         thread.duration_ticks.push(duration);
         thread.sites.push(SiteId(site as u32));
     }
-    SpanBatch {
+    filled!(SpanBatch {
         catalog: catalog(),
         threads: vec![thread],
-    }
+    })
 }

@@ -34,6 +34,7 @@ pub use clock::cpu;
 pub use hot::{args, callsite, flow, future, scope, task, thread};
 pub use os::system;
 pub use setup::{calibrate, config};
+pub use vor_capture::filled;
 pub use vor_capture::model::{batch, catalog, frame, measures as measure};
 pub use vor_capture::{Error, error, format};
 pub use vor_export as export;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use measured::Kept;
 use vor_recorder::alloc::{TrackingAllocator, untracked};
 use vor_recorder::config::Config;
+use vor_recorder::filled;
 use vor_recorder::measure::{Measured, Measures};
 use vor_recorder::{drain, message, profile_scope, scope, setup};
 
@@ -58,12 +59,13 @@ fn a_span_has_what_was_allocated_and_given_back_within_it() {
             span.measured()
         })
     };
-    let allocated = |alloc_objects, alloc_bytes, free_objects, free_bytes| Measured {
-        alloc_objects,
-        alloc_bytes,
-        free_objects,
-        free_bytes,
-        ..Measured::default()
+    let allocated = |alloc_objects, alloc_bytes, free_objects, free_bytes| {
+        filled!(Measured {
+            alloc_objects,
+            alloc_bytes,
+            free_objects,
+            free_bytes
+        })
     };
     assert_eq!(of("inner").collect::<Vec<_>>(), [allocated(2, 350, 3, 414)]);
     assert_eq!(of("outer").collect::<Vec<_>>(), [allocated(3, 1350, 3, 414)]);

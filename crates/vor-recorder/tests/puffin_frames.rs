@@ -13,6 +13,7 @@ use puffin::{FrameData, GlobalFrameView, Reader, ScopeCollection, ScopeDetails, 
 use vor_recorder::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
+use vor_recorder::filled;
 use vor_recorder::frame::{FrameSnapshot, ThreadTree, TreeBuilder};
 use vor_recorder::sink::FrameSink;
 use vor_recorder::sink::puffin::{PuffinSink, frame_bytes};
@@ -26,20 +27,19 @@ static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 /// changes in the middle.
 fn catalog() -> Arc<Catalog> {
     let site = |(i, name): (usize, &&'static str)| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: Cow::Borrowed(name),
             module_path: "app::codec".into(),
             file: format!("src/file{i}.rs").into(),
             line: 10 + i as u32,
-            arg_names: vec!["bytes".into(), "codec".into()],
-            ..SiteInfo::default()
-        }))
+            arg_names: vec!["bytes".into(), "codec".into()]
+        })))
     };
     let thread = |name: &str, os_id| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id,
             name: name.into(),
-        }))
+        })))
     };
     let rate = (1_u64 << RATE_BITS) * 37 / 100;
     let mut timeline = Timeline::default();
@@ -56,7 +56,7 @@ fn catalog() -> Arc<Catalog> {
             wall_ns: unix_ns,
         });
     }
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(SITES.iter().enumerate().map(site).collect()),
         threads: Arc::new(vec![
@@ -64,9 +64,8 @@ fn catalog() -> Arc<Catalog> {
             thread("worker", 8),
             thread("worker", 9),
             thread("", 10),
-        ]),
-        ..Catalog::default()
-    })
+        ])
+    }))
 }
 
 /// Nested spans from a small linear congruential generator, so that every run tests the same ones.
@@ -80,10 +79,9 @@ fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
     let mut end = begin;
     let mut builder = TreeBuilder::new(1 << 20);
     for thread in 0..threads {
-        let mut batch = ThreadBatch {
-            thread: ThreadId(thread),
-            ..ThreadBatch::default()
-        };
+        let mut batch = filled!(ThreadBatch {
+            thread: ThreadId(thread)
+        });
         let mut now = begin + draw(100);
         let mut open = Vec::new();
         for _ in 0..600 {
@@ -94,10 +92,10 @@ fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
                 if draw(4) == 0 {
                     let codec = ["lz4".to_owned(), "zstd, best".into(), "ä".repeat(100)];
                     let codec = codec[draw(3) as usize].as_str();
-                    batch.args.push(SpanArgs {
+                    batch.args.push(filled!(SpanArgs {
                         span: batch.len() as u32,
                         values: vec![ArgValue::U64(draw(1_000)), ArgValue::Str(codec.into())],
-                    });
+                    }));
                 }
                 batch.start_ticks.push(start);
                 batch.duration_ticks.push(now - start);
@@ -109,15 +107,14 @@ fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
         builder.add(&batch);
     }
     let trees = builder.finish();
-    FrameSnapshot {
+    filled!(FrameSnapshot {
         catalog: catalog(),
         index,
         start_ticks: begin,
         end_ticks: end,
         span_count: trees.span_count,
-        threads: trees.threads,
-        ..FrameSnapshot::default()
-    }
+        threads: trees.threads
+    })
 }
 
 /// A scope as puffin's reader sees it: start, duration, depth, details and data.
@@ -241,10 +238,9 @@ fn frame_bytes_are_a_puffin_frame() {
 
 #[test]
 fn a_frame_without_spans_has_no_bytes() {
-    let empty = FrameSnapshot {
-        threads: vec![ThreadTree::default()],
-        ..FrameSnapshot::default()
-    };
+    let empty = filled!(FrameSnapshot {
+        threads: vec![ThreadTree::default()]
+    });
     assert_eq!(frame_bytes(&empty), None);
 }
 
@@ -261,10 +257,9 @@ fn a_clock_that_steps_back_still_gives_a_readable_frame() {
         });
     }
     let mut frame = frame(0, 3, 1);
-    frame.catalog = Arc::new(Catalog {
-        timeline: Arc::new(timeline),
-        ..Catalog::default()
-    });
+    frame.catalog = Arc::new(filled!(Catalog {
+        timeline: Arc::new(timeline)
+    }));
     frame.threads[0].spans.truncate(1);
     frame.threads[0].spans[0].subtree_len = 1;
     frame.threads[0].spans[0].start_ticks = 400;
@@ -290,10 +285,10 @@ fn the_global_frame_view_sees_our_frames_and_puffin_scopes_beside_them() {
         .collect();
     for frame in &frames {
         sink.accept_frame(frame).expect("a sink that cannot fail");
-        let secondary = FrameSnapshot {
+        let secondary = filled!(FrameSnapshot {
             frame_set: 1,
             ..FrameSnapshot::clone(frame)
-        };
+        });
         sink.accept_frame(&Arc::new(secondary))
             .expect("a sink that cannot fail");
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Barrier};
 
 use vor_recorder::batch::{SpanBatch, ThreadBatch};
 use vor_recorder::catalog::SiteId;
+use vor_recorder::filled;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::reader::Reader;
 use vor_recorder::sink::FrameSink;
@@ -69,24 +70,21 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
     let mut sink = CaptureSink::create(&path, options).unwrap();
     for batch in 0..BATCHES {
         let starts = (0..BATCH).map(|i| (batch * BATCH + i) * 10).collect();
-        let thread = ThreadBatch {
+        let thread = filled!(ThreadBatch {
             start_ticks: starts,
             duration_ticks: vec![5; BATCH as usize],
-            sites: vec![SiteId(1); BATCH as usize],
-            ..ThreadBatch::default()
-        };
-        sink.accept_batch(&SpanBatch {
-            threads: vec![thread],
-            ..SpanBatch::default()
-        })
+            sites: vec![SiteId(1); BATCH as usize]
+        });
+        sink.accept_batch(&filled!(SpanBatch {
+            threads: vec![thread]
+        }))
         .unwrap();
     }
     let end_ticks = BATCH * BATCHES * 10;
-    let frame = FrameSnapshot {
+    let frame = filled!(FrameSnapshot {
         end_ticks,
-        span_count: BATCH * BATCHES,
-        ..FrameSnapshot::default()
-    };
+        span_count: BATCH * BATCHES
+    });
     sink.accept_frame(&Arc::new(frame)).unwrap();
     sink.finish().unwrap();
 

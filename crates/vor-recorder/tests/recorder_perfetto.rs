@@ -224,7 +224,10 @@ impl Recorded<'_> {
             let row = json!({ "kind": "message", "tid": tid, "ts": self.ns(message.ticks), "name": &*message.text });
             self.rows.push(row);
         }
-        for FlowPoint { ticks, flow, stage } in &batch.flows {
+        for FlowPoint {
+            ticks, flow, stage, ..
+        } in &batch.flows
+        {
             let row = json!({ "kind": "flow", "tid": tid, "ts": self.ns(*ticks), "flow": flow, "stage": format!("{stage:?}") });
             self.rows.push(row);
         }

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use vor_recorder::Error;
 use vor_recorder::batch::SpanBatch;
 use vor_recorder::catalog::Catalog;
+use vor_recorder::filled;
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
 use vor_recorder::stats::StatsBuilder;
@@ -200,10 +201,10 @@ fn seek(
         };
         let frame = &recovered.frame;
         let batch = if frame.threads.is_empty() {
-            SpanBatch {
+            filled!(SpanBatch {
                 catalog: Arc::clone(&frame.catalog),
                 threads,
-            }
+            })
         } else {
             SpanBatch::of_trees(frame)
         };

@@ -45,17 +45,19 @@ mod tests {
     use vor_capture::model::frame::TreeBuilder;
 
     use super::*;
+    use vor_capture::filled;
 
     /// Splits spans into batches of `len`.
     fn batches(spans: &[(u64, u64)], len: usize) -> Vec<ThreadBatch> {
-        let batch = |spans: &[(u64, u64)]| ThreadBatch {
-            start_ticks: spans.iter().map(|span| span.0).collect(),
-            duration_ticks: spans.iter().map(|span| span.1 - span.0).collect(),
-            sites: spans
-                .iter()
-                .map(|_| vor_capture::model::catalog::SiteId(1))
-                .collect(),
-            ..ThreadBatch::default()
+        let batch = |spans: &[(u64, u64)]| {
+            filled!(ThreadBatch {
+                start_ticks: spans.iter().map(|span| span.0).collect(),
+                duration_ticks: spans.iter().map(|span| span.1 - span.0).collect(),
+                sites: spans
+                    .iter()
+                    .map(|_| vor_capture::model::catalog::SiteId(1))
+                    .collect()
+            })
         };
         spans.chunks(len).map(batch).collect()
     }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_recorder::batch::ArgValue;
 use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_recorder::frame::MetricValue;
@@ -67,20 +68,19 @@ pub fn catalog() -> Arc<Catalog> {
         } else {
             Vec::new()
         };
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: name.into(),
             module_path: "engine".into(),
             file: "src/engine.rs".into(),
             line: 10 + 7 * i as u32,
-            arg_names,
-            ..SiteInfo::default()
-        }))
+            arg_names
+        })))
     });
     let threads = THREADS.iter().enumerate().map(|(i, &name)| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: 4100 + i as u64,
             name: name.to_owned(),
-        }))
+        })))
     });
     let column = |(name, unit): (&str, &str)| Column {
         metric: MetricColumn {
@@ -90,12 +90,11 @@ pub fn catalog() -> Arc<Catalog> {
         system: true,
     };
     let columns = [("frame_ms", "ms"), ("memory_mb", "MB"), ("loss", "")];
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         sites: Arc::new(sites.collect()),
         threads: Arc::new(threads.collect()),
-        columns: Arc::new(columns.map(column).into()),
-        ..Catalog::default()
-    })
+        columns: Arc::new(columns.map(column).into())
+    }))
 }
 
 /// Fills `begin_ns .. end_ns` with spans, one inside the other.
@@ -153,7 +152,7 @@ pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
         let threads: Vec<ThreadBlock> = threads.collect();
         let held = |thread: &ThreadBlock| thread.rows.iter().map(|row| row.len() as u64).sum::<u64>();
         let held_spans = threads.iter().map(held).sum();
-        let metric = |column, value| MetricValue { column, value };
+        let metric = |column, value| filled!(MetricValue { column, value });
         blocks.push(FrameBlock {
             frame: FrameEntry {
                 number,

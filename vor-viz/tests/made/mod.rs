@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_recorder::batch::{SpanBatch, ThreadBatch};
 use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
@@ -31,10 +32,9 @@ pub fn catalog() -> Arc<Catalog> {
         wall_ns: 1_700_000_000_000_000_000,
     });
     let site = |name: &str| {
-        Some(Arc::new(SiteInfo {
-            name: name.to_owned().into(),
-            ..SiteInfo::default()
-        }))
+        Some(Arc::new(filled!(SiteInfo {
+            name: name.to_owned().into()
+        })))
     };
     let column = |name: &str, unit: &str, system| Column {
         metric: MetricColumn {
@@ -43,20 +43,19 @@ pub fn catalog() -> Arc<Catalog> {
         },
         system,
     };
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(["update", "draw"].map(site).to_vec()),
-        threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+        threads: Arc::new(vec![Some(Arc::new(filled!(ThreadInfo {
             os_id: 1,
             name: "main".into(),
-        }))]),
+        })))]),
         columns: Arc::new(vec![
             column("frame_ms", "ms", true),
             column("loss", "nats", false),
         ]),
-        frame_sets: Arc::new(vec![String::new()]),
-        ..Catalog::default()
-    })
+        frame_sets: Arc::new(vec![String::new()])
+    }))
 }
 
 /// Makes a capture of `frames` frames with `spans` spans each, two of them side by side in a third,
@@ -96,11 +95,10 @@ pub fn make(frames: u64, spans: u32, close: bool) -> Made {
     let mut start_ticks = 5_000;
     for frame in 0..frames {
         let length = frame_ns(frame);
-        let mut batch = ThreadBatch {
+        let mut batch = filled!(ThreadBatch {
             thread: ThreadId(0),
-            dropped_spans: if frame % 1000 == 999 { 7 } else { 0 },
-            ..ThreadBatch::default()
-        };
+            dropped_spans: if frame % 1000 == 999 { 7 } else { 0 }
+        });
         let step = length / u64::from(spans + 1);
         for span in 0..u64::from(spans) {
             let (begin, duration, site) = match span % 3 {
@@ -112,26 +110,25 @@ pub fn make(frames: u64, spans: u32, close: bool) -> Made {
             batch.sites.push(SiteId(site));
         }
         let dropped_spans = batch.dropped_spans;
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: vec![batch],
-        };
+        });
         encoder.encode(RecordRef::Batch(&batch), bytes);
-        let value = |column, value| MetricValue { column, value };
+        let value = |column, value| filled!(MetricValue { column, value });
         let mut metrics = vec![value(0, length as f64 / 1e6)];
         if frame % 2 == 0 {
             metrics.push(value(1, frame as f64 / 8.0));
         }
-        let snapshot = FrameSnapshot {
+        let snapshot = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index: frame + 10,
             start_ticks,
             end_ticks: start_ticks + length,
             metrics,
             dropped_spans,
-            span_count: u64::from(spans),
-            ..FrameSnapshot::default()
-        };
+            span_count: u64::from(spans)
+        });
         encoder.encode(RecordRef::Frame(&snapshot), bytes);
         made.frame_ends.push(bytes.len());
         start_ticks += length;

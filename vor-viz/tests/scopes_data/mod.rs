@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
 
@@ -32,25 +33,23 @@ fn within(random: &mut Random, low: u64, high: u64) -> u64 {
 
 pub fn catalog_of(names: &[&str]) -> Arc<Catalog> {
     let site = |(i, name): (usize, &&str)| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: (*name).to_owned().into(),
             module_path: "engine".into(),
             file: "src/engine.rs".into(),
-            line: i as u32 * 10 + 5,
-            ..SiteInfo::default()
-        }))
+            line: i as u32 * 10 + 5
+        })))
     };
     let thread = |name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: 1,
             name: name.to_owned(),
-        }))
+        })))
     };
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         sites: Arc::new(names.iter().enumerate().map(site).collect()),
-        threads: Arc::new(["main", "worker 0", "worker 1"].map(thread).to_vec()),
-        ..Catalog::default()
-    })
+        threads: Arc::new(["main", "worker 0", "worker 1"].map(thread).to_vec())
+    }))
 }
 
 pub fn site(name: &str) -> SiteId {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use vor_recorder::catalog::{Catalog, Column, ThreadId};
 use vor_recorder::export::thread_label;
+use vor_recorder::filled;
 use vor_recorder::format::{OpenScopes, v2};
 use vor_recorder::frame::{FrameSnapshot, MetricValue};
 use vor_recorder::reader::{Capture, Event, Reader, Recovered};
@@ -290,10 +291,9 @@ impl FollowerV2 {
             metric: metric.clone(),
             system: true,
         });
-        let catalog = Catalog {
-            columns: Arc::new(columns.collect()),
-            ..Catalog::default()
-        };
+        let catalog = filled!(Catalog {
+            columns: Arc::new(columns.collect())
+        });
         Ok(Self {
             input,
             decoder,
@@ -337,9 +337,11 @@ impl FollowerV2 {
             .map(|&(index, value)| (system_columns + index, value));
         let mut metrics: Vec<MetricValue> = system
             .chain(user)
-            .map(|(column, value)| MetricValue {
-                column: u32::try_from(column).unwrap_or(u32::MAX),
-                value,
+            .map(|(column, value)| {
+                filled!(MetricValue {
+                    column: u32::try_from(column).unwrap_or(u32::MAX),
+                    value,
+                })
             })
             .collect();
         metrics.sort_by_key(|value| value.column);
@@ -361,14 +363,13 @@ impl FollowerV2 {
         self.flame_index = flame.map(|flame| flame.frame_index).or(self.flame_index);
         let index = self.frames;
         self.frames += 1;
-        Recovered::whole(Arc::new(FrameSnapshot {
+        Recovered::whole(Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&self.catalog),
             index,
             start_ticks,
             end_ticks: self.end_ns,
             metrics,
-            span_count: spans,
-            ..FrameSnapshot::default()
-        }))
+            span_count: spans
+        })))
     }
 }

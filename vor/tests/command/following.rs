@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use vor_recorder::catalog::{MachineInfo, ProcessInfo};
+use vor_recorder::filled;
 
 use crate::made::unclosed;
 use crate::recording::{FRAMES, recording};
@@ -55,21 +56,19 @@ fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     let pid = ended.id();
     ended.wait().unwrap();
-    let process = ProcessInfo {
+    let process = filled!(ProcessInfo {
         pid,
-        name: "true".to_owned(),
-        ..ProcessInfo::default()
-    };
+        name: "true".to_owned()
+    });
     let text = |path: &str| std::fs::read_to_string(path).unwrap().trim().to_owned();
-    let machine = MachineInfo {
+    let machine = filled!(MachineInfo {
         host: text("/proc/sys/kernel/hostname"),
-        boot_id: text("/proc/sys/kernel/random/boot_id"),
-        ..MachineInfo::default()
-    };
-    let elsewhere = MachineInfo {
+        boot_id: text("/proc/sys/kernel/random/boot_id")
+    });
+    let elsewhere = filled!(MachineInfo {
         host: "elsewhere".to_owned(),
         ..machine.clone()
-    };
+    });
     unclosed(&path, process.clone(), machine, 20);
     let shown = tail(&path);
     assert_eq!(shown.code, 0, "{shown:?}");

@@ -10,6 +10,7 @@ use vor_recorder::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_recorder::batch::ThreadBatch;
 use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_recorder::clock::{ClockSync, Timeline};
+use vor_recorder::filled;
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 /// A scope and how long it is in the mean, those inside it left out.
@@ -71,19 +72,18 @@ pub fn capture(path: &Path, scopes: &[Made], frames: u64, requests: u64, seed: u
             end(&mut thread, begin, now - begin, 1);
             now += 100;
         }
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: vec![thread],
-        };
+        });
         sink.accept_batch(&batch).unwrap();
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             start_ticks,
             end_ticks: now,
-            span_count: batch.span_count() as u64,
-            ..FrameSnapshot::default()
-        };
+            span_count: batch.span_count() as u64
+        });
         sink.accept_frame(&Arc::new(frame)).unwrap();
     }
     sink.finish().unwrap();
@@ -96,17 +96,17 @@ pub fn heaps(path: &Path, scopes: &[Made], mode: HeapMode, snapshots: &[&[u64]])
     let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
     let stack = |(site, &objects): (usize, &u64)| {
         let sites = if site == 0 { vec![0] } else { vec![0, site] };
-        let scope = |at: usize| HeapScope {
-            site: SiteId(at as u32 + 1),
-            ..HeapScope::default()
+        let scope = |at: usize| {
+            filled!(HeapScope {
+                site: SiteId(at as u32 + 1)
+            })
         };
-        HeapStack {
+        filled!(HeapStack {
             scopes: sites.into_iter().map(scope).collect(),
             inuse_objects: objects,
             inuse_bytes: 100 * objects,
-            bytes_error: if mode == HeapMode::Exact { 0.0 } else { 10.0 },
-            ..HeapStack::default()
-        }
+            bytes_error: if mode == HeapMode::Exact { 0.0 } else { 10.0 }
+        })
     };
     for (second, objects) in (1..).zip(snapshots) {
         let mut heap = HeapSnapshot::default();
@@ -129,19 +129,18 @@ pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame:
             end(&mut thread, begin, length, site);
         }
         let end_ticks = part.last().map_or(0, |span| span.0 + span.1);
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: vec![thread],
-        };
+        });
         sink.accept_batch(&batch).unwrap();
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             start_ticks,
             end_ticks,
-            span_count: part.len() as u64,
-            ..FrameSnapshot::default()
-        };
+            span_count: part.len() as u64
+        });
         sink.accept_frame(&Arc::new(frame)).unwrap();
         start_ticks = end_ticks;
     }
@@ -151,29 +150,28 @@ pub fn spans(path: &Path, scopes: &[Made], spans: &[(u64, u64, u32)], per_frame:
 /// Writes a capture of so many frames that a process wrote and did not close, with a mark of its
 /// machine.
 pub fn unclosed(path: &Path, process: ProcessInfo, machine: MachineInfo, frames: u64) {
-    let catalog = Arc::new(Catalog {
+    let catalog = Arc::new(filled!(Catalog {
         process: Arc::new(process),
         machine: Arc::new(machine),
         ..Catalog::clone(&catalog(&[scope("work", 1, 10)]))
-    });
+    }));
     let open = path.with_extension("open");
     let mut sink = CaptureSink::create(&open, CaptureOptions::default()).unwrap();
     for index in 0..frames {
         let mut thread = ThreadBatch::default();
         end(&mut thread, 1_000 + index * 100, 50, 1);
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: vec![thread],
-        };
+        });
         sink.accept_batch(&batch).unwrap();
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             start_ticks: 1_000 + index * 100,
             end_ticks: 1_100 + index * 100,
-            span_count: 1,
-            ..FrameSnapshot::default()
-        };
+            span_count: 1
+        });
         sink.accept_frame(&Arc::new(frame)).unwrap();
     }
     sink.commit().unwrap();
@@ -197,22 +195,20 @@ fn catalog(scopes: &[Made]) -> Arc<Catalog> {
         wall_ns: 1_700_000_000_000_000_000,
     });
     let sites = scopes.iter().map(|made| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: made.name.into(),
             file: made.file.into(),
-            line: made.line,
-            ..SiteInfo::default()
-        }))
+            line: made.line
+        })))
     });
-    let main = ThreadInfo {
+    let main = filled!(ThreadInfo {
         os_id: 1,
         name: "main".into(),
-    };
-    Arc::new(Catalog {
+    });
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(sites.collect()),
         threads: Arc::new(vec![Some(Arc::new(main))]),
-        frame_sets: Arc::new(vec![String::new()]),
-        ..Catalog::default()
-    })
+        frame_sets: Arc::new(vec![String::new()])
+    }))
 }

@@ -9,6 +9,7 @@ use vor::sinks::FrameSink;
 use vor_recorder::batch::ThreadBatch;
 use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_recorder::clock::{ClockSnapshot, ClockSync, Timeline};
+use vor_recorder::filled;
 use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
 
 use crate::{Run, vor};
@@ -39,47 +40,41 @@ impl Small {
             monotonic_ns: 40_000,
             boottime_ns: 50_000 + self.off_ns,
         };
-        let site = SiteInfo {
-            name: "work".into(),
-            ..SiteInfo::default()
-        };
-        let catalog = Arc::new(Catalog {
-            process: Arc::new(ProcessInfo {
+        let site = filled!(SiteInfo { name: "work".into() });
+        let catalog = Arc::new(filled!(Catalog {
+            process: Arc::new(filled!(ProcessInfo {
                 pid: self.pid,
                 name: "rank".into(),
                 recorder: "test".into(),
-            }),
-            machine: Arc::new(MachineInfo {
+            })),
+            machine: Arc::new(filled!(MachineInfo {
                 host: self.host.into(),
                 boot_id: self.boot_id.into(),
                 hardware_ticks: self.hardware_ticks,
                 clocks: (!self.boot_id.is_empty()).then_some(clocks),
-            }),
+            })),
             timeline: Arc::new(timeline),
             sites: Arc::new(vec![Some(Arc::new(site))]),
-            threads: Arc::new(vec![Some(Arc::new(ThreadInfo {
+            threads: Arc::new(vec![Some(Arc::new(filled!(ThreadInfo {
                 os_id: u64::from(self.pid),
                 name: "main".into(),
-            }))]),
-            frame_sets: Arc::new(vec![String::new()]),
-            ..Catalog::default()
-        });
-        let batch = SpanBatch {
+            })))]),
+            frame_sets: Arc::new(vec![String::new()])
+        }));
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
-            threads: vec![ThreadBatch {
+            threads: vec![filled!(ThreadBatch {
                 start_ticks: vec![2_000],
                 duration_ticks: vec![500],
-                sites: vec![SiteId(1)],
-                ..ThreadBatch::default()
-            }],
-        };
-        let frame = FrameSnapshot {
+                sites: vec![SiteId(1)]
+            })],
+        });
+        let frame = filled!(FrameSnapshot {
             catalog,
             start_ticks: 1_000,
             end_ticks: 3_000,
-            span_count: 1,
-            ..FrameSnapshot::default()
-        };
+            span_count: 1
+        });
         let mut sink = CaptureSink::create(path, CaptureOptions::default()).unwrap();
         sink.accept_batch(&batch).unwrap();
         sink.accept_frame(&Arc::new(frame)).unwrap();

@@ -19,6 +19,7 @@ pub use super::open_scopes::OpenStarts;
 /// The spans, messages and ended tasks that one drain took from the rings, all of which ended in
 /// the same frame.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SpanBatch {
     /// Resolves the ids and ticks below.
     pub catalog: Arc<Catalog>,
@@ -28,6 +29,7 @@ pub struct SpanBatch {
 
 /// One thread's share of a [`SpanBatch`], in the order in which its scopes ended.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadBatch {
     /// The thread that recorded.
     pub thread: ThreadId,
@@ -55,6 +57,7 @@ pub struct ThreadBatch {
 
 /// The arguments of one span.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SpanArgs {
     /// Index of the span in its [`ThreadBatch`].
     pub span: u32,
@@ -91,7 +94,8 @@ impl fmt::Display for ArgValue {
 }
 
 /// A line of text at a moment of a thread.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Message {
     /// When it was written.
     pub ticks: u64,
@@ -105,6 +109,7 @@ pub struct Message {
 /// The times at which it was polled are ordinary spans of the same call site, on the threads that
 /// polled it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AsyncSpan {
     /// Tells it from all other tasks that of the same process run.
     pub id: u64,
@@ -127,6 +132,7 @@ impl AsyncSpan {
 
 /// Something that happened within an asynchronous task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskEvent {
     /// The task's [`AsyncSpan::id`]. The task itself comes when it has ended.
     pub task: u64,
@@ -177,6 +183,7 @@ impl TaskEvent {
 /// A point of a flow: something that goes from thread to thread passes the innermost scope that is
 /// open on this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FlowPoint {
     /// When it passed.
     pub ticks: u64,

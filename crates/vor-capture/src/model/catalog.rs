@@ -24,6 +24,7 @@ pub struct ThreadId(pub u32);
 
 /// Where a scope stands in the source, and how it is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SiteInfo {
     /// The name that tables and charts show.
     pub name: Cow<'static, str>,
@@ -43,6 +44,7 @@ pub struct SiteInfo {
 
 /// A thread that recorded something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ThreadInfo {
     /// The operating system's number for the thread; 0 when unknown.
     pub os_id: u64,
@@ -61,6 +63,7 @@ pub struct MetricColumn {
 
 /// The program that made the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProcessInfo {
     /// Process id.
     pub pid: u32,
@@ -73,6 +76,7 @@ pub struct ProcessInfo {
 /// The machine on which the numbers were made, as far as it is known; captures of older recorders
 /// do not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MachineInfo {
     /// Its name in the network, empty when unknown.
     pub host: String,
@@ -90,6 +94,7 @@ pub struct MachineInfo {
 ///
 /// Cloning is cheap: each table is shared until it grows.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Catalog {
     /// The program that recorded.
     pub process: Arc<ProcessInfo>,

@@ -27,6 +27,7 @@ pub enum HeapMode {
 
 /// A scope of a stack: its call site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeapScope {
     /// The id of the call site, as in batches and captures of this run.
     pub site: SiteId,
@@ -37,6 +38,7 @@ pub struct HeapScope {
 
 /// The live memory that one stack of scopes has allocated.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct HeapStack {
     /// The scopes that were open at the allocation, outermost first; empty for what was allocated
     /// outside of all scopes.

@@ -114,6 +114,7 @@ impl Measures {
 
 /// The measured values of one span, 0 where nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Measured {
     /// See [`OFF_CPU_NS`].
     pub off_cpu_ns: u64,

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vor_capture::Error;
+use vor_capture::filled;
 use vor_capture::format::{
     Damage, DamageReason, Decoder, Encoder, Event, HEADER_BYTES, Header, Record, RecordHead, RecordRef,
 };
@@ -40,17 +41,17 @@ fn capture(file_id: u64, random: &mut Random) -> Capture {
     let mut encoder = Encoder::new(header);
     let mut bytes = Vec::new();
     encoder.header(&mut bytes);
-    let mut catalog = Catalog {
-        process: Arc::new(ProcessInfo {
+    let mut catalog = filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 1,
             name: "program".into(),
             recorder: "0.3.0".into(),
-        }),
-        ..Catalog::default()
-    };
-    let site = |i| SiteInfo {
-        name: format!("site {i}").into(),
-        ..SiteInfo::default()
+        }))
+    });
+    let site = |i| {
+        filled!(SiteInfo {
+            name: format!("site {i}").into()
+        })
     };
     catalog.sites = Arc::new((0..9).map(|i| Some(Arc::new(site(i)))).collect());
     catalog.threads = Arc::new(vec![Some(Arc::new(ThreadInfo::default())); 2]);
@@ -68,22 +69,21 @@ fn capture(file_id: u64, random: &mut Random) -> Capture {
     encoder.encode(RecordRef::Clock(&ClockSync::default()), &mut bytes);
     for index in 0..30 {
         let threads = (0..2).map(|thread| thread_batch(thread, random)).collect();
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::default(),
             threads,
-        };
+        });
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index,
             start_ticks: index * 1_000_000,
             end_ticks: (index + 1) * 1_000_000,
             span_count: batch.span_count() as u64,
-            metrics: vec![MetricValue {
+            metrics: vec![filled!(MetricValue {
                 column: 0,
                 value: random.next() as f64 / 3.0,
-            }],
-            ..FrameSnapshot::default()
-        };
+            })]
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
     }
     encoder.close(&catalog, &mut bytes);
@@ -107,10 +107,9 @@ fn capture(file_id: u64, random: &mut Random) -> Capture {
 }
 
 fn thread_batch(thread: u32, random: &mut Random) -> ThreadBatch {
-    let mut batch = ThreadBatch {
-        thread: ThreadId(thread),
-        ..ThreadBatch::default()
-    };
+    let mut batch = filled!(ThreadBatch {
+        thread: ThreadId(thread)
+    });
     let mut now = random.next() >> 20;
     for span in 0..random.below(90) as u32 {
         now += random.next() % 50;
@@ -122,13 +121,13 @@ fn thread_batch(thread: u32, random: &mut Random) -> ThreadBatch {
         if span % 17 == 3 {
             let text = format!("argument {}", random.below(4));
             let values = vec![ArgValue::U64(random.next()), ArgValue::Str(text.into())];
-            batch.args.push(SpanArgs { span, values });
+            batch.args.push(filled!(SpanArgs { span, values }));
         }
     }
-    batch.messages.push(Message {
+    batch.messages.push(filled!(Message {
         ticks: now,
         text: format!("at {now}").into(),
-    });
+    }));
     batch
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::format::{
     Decoder, Encoder, Event, FrameRecord, Header, OpenScopes, Record, RecordRef, parse_end,
 };
@@ -28,7 +29,7 @@ const HEADER: Header = Header {
 
 fn catalog() -> Catalog {
     let site = |name: &'static str, line, color| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: Cow::Borrowed(name),
             module_path: Cow::Borrowed("golden::parts"),
             file: Cow::Borrowed("src/parts.rs"),
@@ -36,7 +37,7 @@ fn catalog() -> Catalog {
             category: Cow::Borrowed("io"),
             color,
             arg_names: vec![Cow::Borrowed("bytes"), Cow::Borrowed("codec")],
-        }))
+        })))
     };
     let column = |name: &str, unit: &str, system| Column {
         metric: MetricColumn {
@@ -52,12 +53,12 @@ fn catalog() -> Catalog {
         rate: 422_212_465_066,
         wall_ns: HEADER.start_unix_ns - 17,
     });
-    Catalog {
-        process: Arc::new(ProcessInfo {
+    filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 4321,
             name: "golden".into(),
             recorder: "0.3.0".into(),
-        }),
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new(vec![
             site("read", 10, None),
@@ -65,25 +66,21 @@ fn catalog() -> Catalog {
             site("größe", 30, Some(0)),
         ]),
         threads: Arc::new(vec![
-            Some(Arc::new(ThreadInfo {
+            Some(Arc::new(filled!(ThreadInfo {
                 os_id: 4321,
                 name: "main".into(),
-            })),
+            }))),
             Some(Arc::new(ThreadInfo::default())),
         ]),
         columns: Arc::new(vec![column("frame_ms", "ms", true), column("temp", "°C", false)]),
-        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
-        ..Catalog::default()
-    }
+        frame_sets: Arc::new(vec![String::new(), "physics".into()])
+    })
 }
 
 /// A flat thread of 300 spans over three sites, and a nested one with arguments, messages and
 /// drops.
 fn batch() -> SpanBatch {
-    let mut flat = ThreadBatch {
-        thread: ThreadId(0),
-        ..ThreadBatch::default()
-    };
+    let mut flat = filled!(ThreadBatch { thread: ThreadId(0) });
     let mut now = HEADER.start_ticks;
     for i in 0..300_u64 {
         now += 31 + i * i % 7;
@@ -93,17 +90,17 @@ fn batch() -> SpanBatch {
         flat.sites.push(SiteId(1 + (i * i % 3) as u32));
         now += length;
     }
-    let nested = ThreadBatch {
+    let nested = filled!(ThreadBatch {
         thread: ThreadId(1),
         start_ticks: vec![110, 150, 100, 400, 390, u64::MAX, 5],
         duration_ticks: vec![20, 30, 100, 1, 20, 3, u64::MAX],
         sites: [2, 2, 1, 3, 1, 2, 900_000].map(SiteId).to_vec(),
         args: vec![
-            SpanArgs {
+            filled!(SpanArgs {
                 span: 1,
                 values: vec![ArgValue::U64(4096), ArgValue::Str("lz4".into())],
-            },
-            SpanArgs {
+            }),
+            filled!(SpanArgs {
                 span: 4,
                 values: vec![
                     ArgValue::Bool(true),
@@ -112,47 +109,46 @@ fn batch() -> SpanBatch {
                     ArgValue::F64(0.1),
                     ArgValue::Str("lz4".into()),
                 ],
-            },
+            }),
         ],
         messages: vec![
-            Message {
+            filled!(Message {
                 ticks: 120,
                 text: "checkpoint 1".into(),
-            },
-            Message {
+            }),
+            filled!(Message {
                 ticks: 119,
                 text: "lz4".into(),
-            },
+            }),
         ],
         async_spans: vec![
-            AsyncSpan {
+            filled!(AsyncSpan {
                 id: 1 << 16,
                 site: SiteId(2),
                 start_ticks: 90,
                 duration_ticks: 300,
-            },
-            AsyncSpan {
+            }),
+            filled!(AsyncSpan {
                 id: 7 << 16,
                 site: SiteId(1),
                 start_ticks: 95,
                 duration_ticks: 1 << 40,
-            },
+            }),
         ],
-        dropped_spans: 12,
-        ..ThreadBatch::default()
-    };
-    SpanBatch {
+        dropped_spans: 12
+    });
+    filled!(SpanBatch {
         catalog: Arc::default(),
         threads: vec![flat, nested],
-    }
+    })
 }
 
 fn frame(index: u64, frame_set: u32) -> FrameSnapshot {
     let values = [16.625, -3.0, 0.1];
     let metrics = (0..)
         .zip(values)
-        .map(|(column, value)| MetricValue { column, value });
-    FrameSnapshot {
+        .map(|(column, value)| filled!(MetricValue { column, value }));
+    filled!(FrameSnapshot {
         index,
         frame_set,
         start_ticks: HEADER.start_ticks + index * 50_000_000,
@@ -160,9 +156,8 @@ fn frame(index: u64, frame_set: u32) -> FrameSnapshot {
         metrics: metrics.collect(),
         dropped_spans: 12,
         merged_marks: 1,
-        span_count: 307,
-        ..FrameSnapshot::default()
-    }
+        span_count: 307
+    })
 }
 
 fn open_scopes() -> OpenScopes {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::format::{
     Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS,
     OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
@@ -85,9 +86,9 @@ fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
                 last.task_events.extend(part.task_events);
                 last.flows.extend(part.flows);
                 last.dropped_spans += part.dropped_spans;
-                last.args.extend(part.args.into_iter().map(|args| SpanArgs {
-                    span: args.span + shift,
-                    ..args
+                last.args.extend(part.args.into_iter().map(|mut args| {
+                    args.span += shift;
+                    args
                 }));
             }
             None => joined.push(part),
@@ -97,10 +98,12 @@ fn joined(records: Vec<Record>) -> Vec<ThreadBatch> {
 }
 
 fn without_events(threads: &[ThreadBatch]) -> Vec<ThreadBatch> {
-    let without = |thread: &ThreadBatch| ThreadBatch {
-        task_events: Vec::new(),
-        flows: Vec::new(),
-        ..thread.clone()
+    let without = |thread: &ThreadBatch| {
+        filled!(ThreadBatch {
+            task_events: Vec::new(),
+            flows: Vec::new(),
+            ..thread.clone()
+        })
     };
     threads.iter().map(without).collect()
 }
@@ -119,11 +122,13 @@ fn task_event() -> impl Strategy<Value = TaskEvent> {
         ticks().prop_map(|duration_ticks| TaskEventKind::Poll { duration_ticks }),
         any::<u64>().prop_map(|given_id| TaskEventKind::Begin { given_id }),
     ];
-    (any::<u64>(), kind, any::<u32>(), ticks()).prop_map(|(task, kind, site, start_ticks)| TaskEvent {
-        task,
-        kind,
-        site: SiteId(site),
-        start_ticks,
+    (any::<u64>(), kind, any::<u32>(), ticks()).prop_map(|(task, kind, site, start_ticks)| {
+        filled!(TaskEvent {
+            task,
+            kind,
+            site: SiteId(site),
+            start_ticks,
+        })
     })
 }
 
@@ -133,7 +138,7 @@ fn flow_point() -> impl Strategy<Value = FlowPoint> {
         Just(FlowStage::Step),
         Just(FlowStage::End)
     ];
-    (ticks(), any::<u64>(), stage).prop_map(|(ticks, flow, stage)| FlowPoint { ticks, flow, stage })
+    (ticks(), any::<u64>(), stage).prop_map(|(ticks, flow, stage)| filled!(FlowPoint { ticks, flow, stage }))
 }
 
 fn ticks() -> impl Strategy<Value = u64> {
@@ -209,20 +214,20 @@ prop_compose! {
         let args = args.into_iter().map(|(step, values)| {
             let span = next + step;
             next = span + 1;
-            SpanArgs { span, values }
+            filled!(SpanArgs { span, values })
         });
-        ThreadBatch {
+        filled!(ThreadBatch {
             thread: ThreadId(thread),
             sites: (0..spans.len() as u32).map(|i| SiteId((i * i % site_count).wrapping_mul(site_step))).collect(),
             args: args.take_while(|args| (args.span as usize) < spans.len()).collect(),
-            messages: messages.into_iter().map(|(ticks, text)| Message { ticks, text: text.into() }).collect(),
-            async_spans: tasks.into_iter().map(|(id, site, start_ticks, duration_ticks)| AsyncSpan { id, site: SiteId(site), start_ticks, duration_ticks }).collect(),
+            messages: messages.into_iter().map(|(ticks, text)| filled!(Message { ticks, text: text.into() })).collect(),
+            async_spans: tasks.into_iter().map(|(id, site, start_ticks, duration_ticks)| filled!(AsyncSpan { id, site: SiteId(site), start_ticks, duration_ticks })).collect(),
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
             task_events,
             flows,
             dropped_spans,
-        }
+        })
     }
 }
 
@@ -233,7 +238,7 @@ prop_compose! {
         color: Option<u32>,
         arg_names in vec(text(), 0..4),
     ) -> SiteInfo {
-        SiteInfo {
+        filled!(SiteInfo {
             name: Cow::Owned(names.0),
             module_path: Cow::Owned(names.1),
             file: Cow::Owned(names.2),
@@ -241,7 +246,7 @@ prop_compose! {
             category: Cow::Owned(names.3),
             color,
             arg_names: arg_names.into_iter().map(Cow::Owned).collect(),
-        }
+        })
     }
 }
 
@@ -254,15 +259,15 @@ prop_compose! {
         metrics in vec((any::<u32>(), any::<u64>(), -100..100_i32, any::<f32>(), 0..3_u8), 0..9),
         counts: (u64, u64, u64),
     ) -> FrameSnapshot {
-        let metrics = metrics.into_iter().map(|(column, bits, small, single, shape)| MetricValue {
+        let metrics = metrics.into_iter().map(|(column, bits, small, single, shape)| filled!(MetricValue {
             column,
             value: match shape {
                 0 => f64::from_bits(bits),
                 1 => f64::from(small),
                 _ => f64::from(single),
             },
-        });
-        FrameSnapshot {
+        }));
+        filled!(FrameSnapshot {
             index,
             frame_set,
             start_ticks,
@@ -270,9 +275,7 @@ prop_compose! {
             metrics: metrics.collect(),
             dropped_spans: counts.0,
             merged_marks: counts.1,
-            span_count: counts.2,
-            ..FrameSnapshot::default()
-        }
+            span_count: counts.2 })
     }
 }
 
@@ -307,7 +310,7 @@ fn assert_frame(read: &FrameRecord, written: &FrameSnapshot) {
 proptest! {
     #[test]
     fn batches(threads in vec(thread_batch(), 1..4), piece_bytes in 1..3000_usize) {
-        let batch = SpanBatch { catalog: Arc::default(), threads };
+        let batch = filled!(SpanBatch { catalog: Arc::default(), threads });
         let records = through(RecordRef::Batch(&batch), piece_bytes);
         let read = joined(records.clone());
         let (with_events, has_events) = (batch.event_count() > 0, records.len() > 1);
@@ -346,7 +349,7 @@ proptest! {
         let (mut behind, mut main) = (0_u64, 0_u64);
         for (frame, thread) in &steps {
             if let Some(thread) = thread {
-                let batch = SpanBatch { catalog: Arc::default(), threads: vec![thread.clone()] };
+                let batch = filled!(SpanBatch { catalog: Arc::default(), threads: vec![thread.clone()] });
                 encoder.encode(RecordRef::Batch(&batch), &mut file);
                 expected.spans += thread.len() as u64;
                 expected.messages += thread.messages.len() as u64;
@@ -398,13 +401,13 @@ proptest! {
         machine in (text(), text(), any::<bool>(), proptest::option::of((any::<u64>(), any::<i64>(), any::<i64>()))),
     ) {
         let sites: Vec<_> = sites.into_iter().map(|site| site.map(Arc::new)).collect();
-        let threads: Vec<_> = threads.into_iter().map(|(os_id, name)| Some(Arc::new(ThreadInfo { os_id, name }))).collect();
+        let threads: Vec<_> = threads.into_iter().map(|(os_id, name)| Some(Arc::new(filled!(ThreadInfo { os_id, name })))).collect();
         let columns: Vec<_> = columns.into_iter().map(|(name, unit, system)| Column { metric: MetricColumn { name, unit }, system }).collect();
         let sync = ClockSync { ticks: sync.0, unix_ns: sync.1, rate: sync.2, wall_ns: sync.3 };
-        let process = ProcessInfo { pid: process.0, name: process.1, recorder: process.2 };
+        let process = filled!(ProcessInfo { pid: process.0, name: process.1, recorder: process.2 });
         let (host, boot_id, hardware_ticks, clocks) = machine;
         let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| ClockSnapshot { ticks, monotonic_ns, boottime_ns });
-        let machine = MachineInfo { host, boot_id, hardware_ticks, clocks };
+        let machine = filled!(MachineInfo { host, boot_id, hardware_ticks, clocks });
         let declarations = [
             RecordRef::Process(&process),
             RecordRef::Machine(&machine),
@@ -451,14 +454,14 @@ proptest! {
         stacks in proptest::collection::btree_map(vec(0_u32..4, 0..5), (any::<u64>(), any::<u64>(), any::<u64>(), 0.0..1e18, 0.0..1e18), 0..40),
     ) {
         let is_exact = interval_bytes == 0;
-        let stack = |(sites, (inuse_objects, inuse_bytes, samples, objects_error, bytes_error)): (Vec<u32>, _)| HeapStack {
-            scopes: sites.into_iter().map(|site| HeapScope { site: SiteId(site), ..HeapScope::default() }).collect(),
+        let stack = |(sites, (inuse_objects, inuse_bytes, samples, objects_error, bytes_error)): (Vec<u32>, _)| filled!(HeapStack {
+            scopes: sites.into_iter().map(|site| filled!(HeapScope { site: SiteId(site) })).collect(),
             inuse_objects,
             inuse_bytes,
             samples: if is_exact { 0 } else { samples },
             objects_error: if is_exact { 0.0 } else { objects_error },
             bytes_error: if is_exact { 0.0 } else { bytes_error },
-        };
+        });
         let mut heap = HeapSnapshot::default();
         heap.mode = if is_exact { HeapMode::Exact } else { HeapMode::Sampled { interval_bytes } };
         heap.ticks = at;
@@ -571,21 +574,27 @@ fn a_declaration_beyond_its_table_is_refused() {
 #[test]
 fn a_large_batch_is_split_and_loses_nothing() {
     let count = 600_000_u64;
-    let args = (0..count as u32).step_by(1000).map(|span| SpanArgs {
-        span,
-        values: vec![ArgValue::Str("x".repeat(span as usize / 10).into())],
+    let args = (0..count as u32).step_by(1000).map(|span| {
+        filled!(SpanArgs {
+            span,
+            values: vec![ArgValue::Str("x".repeat(span as usize / 10).into())],
+        })
     });
-    let messages = (0..200_000).map(|i| Message {
-        ticks: i,
-        text: format!("message {i}").into(),
+    let messages = (0..200_000).map(|i| {
+        filled!(Message {
+            ticks: i,
+            text: format!("message {i}").into(),
+        })
     });
-    let tasks = (0..300_000_u64).map(|i| AsyncSpan {
-        id: i * i,
-        site: SiteId(1 + (i % 3) as u32),
-        start_ticks: i * 1000,
-        duration_ticks: i * 7919 % 100_000,
+    let tasks = (0..300_000_u64).map(|i| {
+        filled!(AsyncSpan {
+            id: i * i,
+            site: SiteId(1 + (i % 3) as u32),
+            start_ticks: i * 1000,
+            duration_ticks: i * 7919 % 100_000,
+        })
     });
-    let thread = ThreadBatch {
+    let thread = filled!(ThreadBatch {
         thread: ThreadId(1),
         start_ticks: (0..count).map(|i| i * 1000 + i * i % 97).collect(),
         duration_ticks: (0..count).map(|i| i * 7919 % 900).collect(),
@@ -593,17 +602,16 @@ fn a_large_batch_is_split_and_loses_nothing() {
         args: args.collect(),
         messages: messages.collect(),
         async_spans: tasks.collect(),
-        dropped_spans: 5,
-        ..ThreadBatch::default()
-    };
-    let second = ThreadBatch {
+        dropped_spans: 5
+    });
+    let second = filled!(ThreadBatch {
         thread: ThreadId(9),
         ..thread.clone()
-    };
-    let batch = SpanBatch {
+    });
+    let batch = filled!(SpanBatch {
         catalog: Arc::default(),
         threads: vec![thread, second],
-    };
+    });
     let records = through(RecordRef::Batch(&batch), 1 << 16);
     assert!(records.len() > 4, "{} records", records.len());
     assert!(joined(records) == batch.threads);
@@ -611,15 +619,17 @@ fn a_large_batch_is_split_and_loses_nothing() {
 
 #[test]
 fn a_text_beyond_the_cap_is_cut_at_a_character() {
-    let message = Message {
+    let message = filled!(Message {
         ticks: 1,
         text: "é".repeat(50_000).into(),
+    });
+    let short = |text: &str| {
+        filled!(Message {
+            ticks: 2,
+            text: text.into(),
+        })
     };
-    let short = |text: &str| Message {
-        ticks: 2,
-        text: text.into(),
-    };
-    let thread = ThreadBatch {
+    let thread = filled!(ThreadBatch {
         messages: vec![
             message.clone(),
             short("a"),
@@ -627,13 +637,12 @@ fn a_text_beyond_the_cap_is_cut_at_a_character() {
             short("b"),
             short("a"),
             short("b"),
-        ],
-        ..ThreadBatch::default()
-    };
-    let batch = SpanBatch {
+        ]
+    });
+    let batch = filled!(SpanBatch {
         catalog: Arc::default(),
         threads: vec![thread],
-    };
+    });
     let read = joined(through(RecordRef::Batch(&batch), 4096));
     let cut = "é".repeat(32_768);
     let texts: Vec<_> = read[0].messages.iter().map(|message| &*message.text).collect();
@@ -646,44 +655,37 @@ fn a_closed_file_is_found_through_its_index() {
     let mut file = Vec::new();
     encoder.header(&mut file);
     let site = |i| {
-        Some(Arc::new(SiteInfo {
-            name: format!("site {i}").into(),
-            ..SiteInfo::default()
-        }))
+        Some(Arc::new(filled!(SiteInfo {
+            name: format!("site {i}").into()
+        })))
     };
-    let catalog = Catalog {
+    let catalog = filled!(Catalog {
         frame_sets: Arc::new(vec![String::new(), "physics".into()]),
-        sites: Arc::new((0..30_000).map(site).collect()),
-        ..Catalog::default()
-    };
-    let thread = ThreadBatch {
+        sites: Arc::new((0..30_000).map(site).collect())
+    });
+    let thread = filled!(ThreadBatch {
         start_ticks: vec![10, 20],
         duration_ticks: vec![5, 5],
         sites: vec![SiteId(1), SiteId(2)],
-        async_spans: vec![AsyncSpan {
-            id: 7,
-            ..AsyncSpan::default()
-        }],
-        dropped_spans: 3,
-        ..ThreadBatch::default()
-    };
-    let batch = SpanBatch {
+        async_spans: vec![filled!(AsyncSpan { id: 7 })],
+        dropped_spans: 3
+    });
+    let batch = filled!(SpanBatch {
         catalog: Arc::default(),
         threads: vec![thread],
-    };
+    });
     let frames = 40_000;
     for index in 0..frames {
         encoder.encode(RecordRef::Batch(&batch), &mut file);
         for frame_set in [1, 0] {
-            let frame = FrameSnapshot {
+            let frame = filled!(FrameSnapshot {
                 index,
                 frame_set,
                 start_ticks: index * 100,
                 end_ticks: index * 100 + 100,
                 span_count: 2,
-                dropped_spans: 3,
-                ..FrameSnapshot::default()
-            };
+                dropped_spans: 3
+            });
             encoder.encode(RecordRef::Frame(&frame), &mut file);
         }
     }
@@ -763,15 +765,14 @@ fn metrics_alone_take_tens_of_bytes_per_frame() {
         let values = [16.67 + index as f64 * 0.001, 431.0, 12.5, 0.0, 3.0];
         let metrics = (0..)
             .zip(values)
-            .map(|(column, value)| MetricValue { column, value });
+            .map(|(column, value)| filled!(MetricValue { column, value }));
         let start_ticks = (1 << 50) + index * 50_000_000;
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index,
             start_ticks,
             end_ticks: start_ticks + 50_000_000,
-            metrics: metrics.collect(),
-            ..FrameSnapshot::default()
-        };
+            metrics: metrics.collect()
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut file);
     }
     assert!(file.len() < 65 * 1000, "{} bytes", file.len());
@@ -782,15 +783,13 @@ fn of_a_heap_that_is_too_large_the_stacks_with_most_bytes_are_kept() {
     let mut heap = HeapSnapshot::default();
     assert_eq!(through(RecordRef::Heap(&heap), 99), [], "nothing is known");
     heap.mode = HeapMode::Exact;
-    let scope = |site| HeapScope {
-        site: SiteId(site),
-        ..HeapScope::default()
-    };
-    let stack = |site: u32| HeapStack {
-        scopes: vec![scope(site); 100],
-        inuse_objects: 1,
-        inuse_bytes: u64::from(site),
-        ..HeapStack::default()
+    let scope = |site| filled!(HeapScope { site: SiteId(site) });
+    let stack = |site: u32| {
+        filled!(HeapStack {
+            scopes: vec![scope(site); 100],
+            inuse_objects: 1,
+            inuse_bytes: u64::from(site)
+        })
     };
     heap.stacks = (1..5_000).map(stack).collect();
     let records = through(RecordRef::Heap(&heap), 1 << 16);

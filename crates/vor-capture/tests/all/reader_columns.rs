@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::TreeBuilder;
@@ -15,10 +16,9 @@ use vor_fixtures::{Random, make};
 /// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch
 /// to batch.
 fn batch(random: &mut Random, thread: u32, now: &mut u64, open: &mut Vec<u64>, deep: usize) -> ThreadBatch {
-    let mut batch = ThreadBatch {
-        thread: ThreadId(thread),
-        ..ThreadBatch::default()
-    };
+    let mut batch = filled!(ThreadBatch {
+        thread: ThreadId(thread)
+    });
     for _ in 0..random.below(40) {
         // No step is a scope of no length, or two that end together.
         *now += random.below(3) as u64 * 7;
@@ -65,7 +65,7 @@ proptest! {
                 for thread in 0..2 {
                     threads.push(batch(&mut random, thread as u32, &mut now[thread], &mut open[thread], deep));
                 }
-                let batch = SpanBatch { catalog: Arc::clone(&catalog), threads };
+                let batch = filled!(SpanBatch { catalog: Arc::clone(&catalog), threads });
                 trees.add_batch(&batch);
                 stats.add_batch(&batch);
                 builder.add_batch(batch);

@@ -11,6 +11,7 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::format::{Decoder, Encoder, Event, Header, Record, RecordRef};
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{SiteId, SiteInfo};
@@ -147,30 +148,29 @@ fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
     let mut now = 2000;
     for i in 0..frames {
         let first = SiteId(known.sites.len() as u32 + 1);
-        Arc::make_mut(&mut known.sites).push(Some(Arc::new(SiteInfo {
-            name: format!("site {i}").into(),
-            ..SiteInfo::default()
-        })));
+        Arc::make_mut(&mut known.sites).push(Some(Arc::new(filled!(SiteInfo {
+            name: format!("site {i}").into()
+        }))));
         let sites = &known.sites[first.0 as usize - 1..];
         encoder.encode(RecordRef::Sites { first, sites }, &mut bytes);
         let start_ticks = now;
         let shared = Arc::new(known.clone());
         let mut trees = TreeBuilder::new(usize::MAX);
         for _ in 0..1 + random.below(4) {
-            let mut batch = SpanBatch {
+            let mut batch = filled!(SpanBatch {
                 catalog: Arc::clone(&shared),
                 threads: vec![
                     thread_batch(&mut random, 0, 6, &mut now),
                     thread_batch(&mut random, 1, 3, &mut now),
                 ],
-            };
+            });
             batch.threads[0].sites.iter_mut().for_each(|site| *site = first);
             trees.add_batch(&batch);
             encoder.encode(RecordRef::Batch(&batch), &mut bytes);
         }
         let trees = trees.finish();
         now += 10;
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index: i * number_step
                 + if number_step > 1 {
                     random.below(2) as u64
@@ -179,23 +179,21 @@ fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
                 },
             start_ticks,
             end_ticks: now,
-            metrics: vec![MetricValue {
+            metrics: vec![filled!(MetricValue {
                 column: 1,
                 value: i as f64,
-            }],
+            })],
             dropped_spans: trees.dropped_spans,
-            span_count: trees.span_count,
-            ..FrameSnapshot::default()
-        };
+            span_count: trees.span_count
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
         if i % 4 == 0 {
-            let other = FrameSnapshot {
+            let other = filled!(FrameSnapshot {
                 index: i / 4,
                 frame_set: 1,
                 start_ticks,
-                end_ticks: now,
-                ..FrameSnapshot::default()
-            };
+                end_ticks: now
+            });
             encoder.encode(RecordRef::Frame(&other), &mut bytes);
         }
     }
@@ -581,22 +579,21 @@ fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
     let mut now = 2000;
     for i in 0..frames {
         let (start_ticks, mut trees) = (now, TreeBuilder::new(usize::MAX));
-        let batch = SpanBatch {
+        let batch = filled!(SpanBatch {
             catalog: Arc::clone(&known),
             threads: vec![thread_batch(&mut random, 0, 1, &mut now)],
-        };
+        });
         trees.add_batch(&batch);
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
         now += 10;
         let trees = trees.finish();
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index: i * number_step,
             start_ticks,
             end_ticks: now,
             dropped_spans: trees.dropped_spans,
-            span_count: trees.span_count,
-            ..FrameSnapshot::default()
-        };
+            span_count: trees.span_count
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
     }
     encoder.close(&known, &mut bytes);

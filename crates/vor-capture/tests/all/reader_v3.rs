@@ -8,6 +8,7 @@
 use std::io::{self, Cursor, Read};
 use std::sync::{Arc, Mutex};
 
+use vor_capture::filled;
 use vor_capture::format::{Encoder, Header, RecordRef};
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
@@ -236,24 +237,24 @@ fn dropped_spans_are_the_same_with_and_without_an_index() {
         });
         let mut bytes = Vec::new();
         encoder.header(&mut bytes);
-        let batch = |dropped_spans: u64| SpanBatch {
-            catalog: Arc::clone(&made.catalog),
-            threads: vec![ThreadBatch {
-                thread: ThreadId(0),
-                start_ticks: vec![10, 20],
-                duration_ticks: vec![5, 5],
-                sites: vec![SiteId(1); 2],
-                dropped_spans,
-                ..ThreadBatch::default()
-            }],
+        let batch = |dropped_spans: u64| {
+            filled!(SpanBatch {
+                catalog: Arc::clone(&made.catalog),
+                threads: vec![filled!(ThreadBatch {
+                    thread: ThreadId(0),
+                    start_ticks: vec![10, 20],
+                    duration_ticks: vec![5, 5],
+                    sites: vec![SiteId(1); 2],
+                    dropped_spans
+                })],
+            })
         };
         encoder.encode(RecordRef::Batch(&batch(3)), &mut bytes);
         // A flight recorder may give up spans of a frame, which then no batch has.
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             span_count: 2,
-            dropped_spans: 3 + given_up,
-            ..FrameSnapshot::default()
-        };
+            dropped_spans: 3 + given_up
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut bytes);
         encoder.encode(RecordRef::Batch(&batch(4)), &mut bytes);
         let torn = bytes.clone();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::measures::Measures;
@@ -89,15 +90,13 @@ fn run(thread: u32, steps: &[Step], drop_one_in: u64) -> Vec<Span> {
 fn catalog() -> Catalog {
     let site = |id: u32| {
         let names = Measures::CPU.arg_names().filter(|_| id > 5);
-        Some(Arc::new(SiteInfo {
-            arg_names: names.map(Into::into).collect(),
-            ..SiteInfo::default()
-        }))
+        Some(Arc::new(filled!(SiteInfo {
+            arg_names: names.map(Into::into).collect()
+        })))
     };
-    Catalog {
-        sites: Arc::new((1..10).map(site).collect()),
-        ..Catalog::default()
-    }
+    filled!(Catalog {
+        sites: Arc::new((1..10).map(site).collect())
+    })
 }
 
 fn batch_of(spans: &[Span]) -> SpanBatch {
@@ -106,19 +105,19 @@ fn batch_of(spans: &[Span]) -> SpanBatch {
         let batch = threads.entry(span.thread).or_default();
         batch.thread = ThreadId(span.thread);
         if span.site.0 > 5 && span.off_cpu_ns > 0 {
-            batch.args.push(SpanArgs {
+            batch.args.push(filled!(SpanArgs {
                 span: batch.sites.len() as u32,
                 values: vec![ArgValue::U64(span.off_cpu_ns)],
-            });
+            }));
         }
         batch.start_ticks.push(span.start_ticks);
         batch.duration_ticks.push(span.end_ticks - span.start_ticks);
         batch.sites.push(span.site);
     }
-    SpanBatch {
+    filled!(SpanBatch {
         catalog: Arc::new(catalog()),
         threads: threads.into_values().collect(),
-    }
+    })
 }
 
 /// The time during which each site was open, per thread and added up, and the number of its calls

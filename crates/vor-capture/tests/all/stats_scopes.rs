@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
@@ -58,12 +59,11 @@ fn run(steps: &[Step], mut now_ticks: u64) -> (Vec<Node>, Vec<usize>) {
 
 fn batch_of(nodes: &[Node], ended: &[usize]) -> ThreadBatch {
     let spans = || ended.iter().map(|&i| nodes[i]);
-    ThreadBatch {
+    filled!(ThreadBatch {
         start_ticks: spans().map(|node| node.start_ticks).collect(),
         duration_ticks: spans().map(|node| node.end_ticks - node.start_ticks).collect(),
-        sites: spans().map(|node| node.site).collect(),
-        ..ThreadBatch::default()
-    }
+        sites: spans().map(|node| node.site).collect()
+    })
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -235,7 +235,7 @@ proptest! {
     ) {
         let thread = |steps: &[Step], thread: u32| {
             let (nodes, ended) = run(steps, 7);
-            ThreadBatch { thread: ThreadId(thread), ..batch_of(&nodes, &ended) }
+            filled!(ThreadBatch { thread: ThreadId(thread), ..batch_of(&nodes, &ended) })
         };
         let threads = [thread(&left, 0), thread(&right, 1)];
         let catalog = Catalog::default();
@@ -245,7 +245,7 @@ proptest! {
             stats
         });
         let mut together = StatsBuilder::new();
-        together.add_batch(&SpanBatch { catalog: Arc::new(catalog.clone()), threads: threads.to_vec() });
+        together.add_batch(&filled!(SpanBatch { catalog: Arc::new(catalog.clone()), threads: threads.to_vec() }));
         let (first, second) = parts.split_at_mut(1);
         first[0].merge(&second[0]);
         let rows = together.scope_stats(&catalog);
@@ -266,12 +266,10 @@ proptest! {
         for (ticks, unix_ns, rate) in syncs {
             timeline.push(ClockSync { ticks, unix_ns, rate, wall_ns: unix_ns });
         }
-        let batch = ThreadBatch {
+        let batch = filled!(ThreadBatch {
             start_ticks: spans.iter().map(|span| span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
-            sites: spans.iter().map(|span| SiteId(span.2)).collect(),
-            ..ThreadBatch::default()
-        };
+            sites: spans.iter().map(|span| SiteId(span.2)).collect() });
         let mut stats = StatsBuilder::new();
         stats.add(&timeline, &batch);
         stats.settle(ThreadId(0), u64::MAX / 2, &[(SiteId(3), 1), (SiteId(1), 5)]);
@@ -287,20 +285,17 @@ proptest! {
 
 #[test]
 fn rows_carry_names_and_unknown_sites_a_question_mark() {
-    let site = SiteInfo {
-        name: "decode".into(),
-        ..SiteInfo::default()
-    };
-    let catalog = Catalog {
-        sites: Arc::new(vec![Some(Arc::new(site))]),
-        ..Catalog::default()
-    };
-    let batch = ThreadBatch {
+    let site = filled!(SiteInfo {
+        name: "decode".into()
+    });
+    let catalog = filled!(Catalog {
+        sites: Arc::new(vec![Some(Arc::new(site))])
+    });
+    let batch = filled!(ThreadBatch {
         start_ticks: vec![10, 30, 50],
         duration_ticks: vec![5, 5, 5],
-        sites: vec![SiteId(u32::MAX), SiteId(1), SiteId(2)],
-        ..ThreadBatch::default()
-    };
+        sites: vec![SiteId(u32::MAX), SiteId(1), SiteId(2)]
+    });
     let mut stats = StatsBuilder::new();
     stats.add(&catalog.timeline, &batch);
     let rows = stats.scope_stats(&catalog);
@@ -311,12 +306,11 @@ fn rows_carry_names_and_unknown_sites_a_question_mark() {
 #[test]
 fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
     // A root of 1 000 ns holds 3 scopes of 100 ns, one of which holds one of 40 ns.
-    let batch = ThreadBatch {
+    let batch = filled!(ThreadBatch {
         start_ticks: vec![10, 210, 430, 410, 0],
         duration_ticks: vec![100, 100, 40, 100, 1_000],
-        sites: vec![SiteId(2), SiteId(2), SiteId(3), SiteId(2), SiteId(1)],
-        ..ThreadBatch::default()
-    };
+        sites: vec![SiteId(2), SiteId(2), SiteId(3), SiteId(2), SiteId(1)]
+    });
     let catalog = Catalog::default();
     let mut stats = StatsBuilder::new();
     stats.add(&catalog.timeline, &batch);
@@ -379,12 +373,11 @@ fn many_flat_children_across_batches_belong_to_their_root() {
         for part in 0..30 {
             let starts: Vec<u64> = (0..10_000).map(|i| from + (part * 10_000 + i) * 10).collect();
             let as_of_ticks = starts[starts.len() - 1] + 8;
-            let batch = ThreadBatch {
+            let batch = filled!(ThreadBatch {
                 duration_ticks: vec![7; starts.len()],
                 sites: vec![SiteId(site); starts.len()],
-                start_ticks: starts,
-                ..ThreadBatch::default()
-            };
+                start_ticks: starts
+            });
             stats.add(&timeline, &batch);
             stats.settle(ThreadId(0), as_of_ticks, open);
         }
@@ -392,12 +385,11 @@ fn many_flat_children_across_batches_belong_to_their_root() {
     };
     let root_start = flat(&mut stats, 1, 0, &[]);
     let root_end = flat(&mut stats, 2, root_start + 1, &[(SiteId(3), root_start)]);
-    let root = ThreadBatch {
+    let root = filled!(ThreadBatch {
         start_ticks: vec![root_start],
         duration_ticks: vec![root_end - root_start],
-        sites: vec![SiteId(3)],
-        ..ThreadBatch::default()
-    };
+        sites: vec![SiteId(3)]
+    });
     stats.add(&timeline, &root);
     let rows = stats.scope_stats(&Catalog::default());
     assert_eq!(rows[2].child_spans, 300_000);

@@ -1,6 +1,7 @@
 //! The tree builder against a quadratic one, on random threads with many equal edges.
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::{Span, ThreadTree, TreeBuilder};
@@ -30,20 +31,19 @@ fn run_thread(moves: &[(bool, u8)]) -> Ended {
 /// Site `i + 1` is the span that ended as the `i`-th, so that a mix-up cannot hide behind equal
 /// times. Every third span has arguments.
 fn batch_of(thread: u32, ended: &Ended, range: std::ops::Range<usize>) -> ThreadBatch {
-    let mut batch = ThreadBatch {
-        thread: ThreadId(thread),
-        ..ThreadBatch::default()
-    };
+    let mut batch = filled!(ThreadBatch {
+        thread: ThreadId(thread)
+    });
     for (at, i) in range.enumerate() {
         let (start, end) = ended[i];
         batch.start_ticks.push(start);
         batch.duration_ticks.push(end - start);
         batch.sites.push(SiteId(i as u32 + 1));
         if i.is_multiple_of(3) {
-            batch.args.push(SpanArgs {
+            batch.args.push(filled!(SpanArgs {
                 span: at as u32,
                 values: args_of(i),
-            });
+            }));
         }
     }
     batch
@@ -79,22 +79,23 @@ fn append_children(
 ) {
     for i in (0..ended.len()).filter(|&i| parent[i] == of) {
         let at = spans.len();
-        spans.push(Span {
+        spans.push(filled!(Span {
             start_ticks: ended[i].0,
             duration_ticks: ended[i].1 - ended[i].0,
             site: SiteId(i as u32 + 1),
-            depth,
-            ..Span::default()
-        });
+            depth
+        }));
         append_children(ended, parent, Some(i), depth + 1, spans);
         spans[at].subtree_len = (spans.len() - at) as u32;
     }
 }
 
 fn assert_same(tree: &ThreadTree, expected: &[Span]) {
-    let without_args = |span: &Span| Span {
-        args: (0, 0),
-        ..*span
+    let without_args = |span: &Span| {
+        filled!(Span {
+            args: (0, 0),
+            ..*span
+        })
     };
     let found: Vec<Span> = tree.spans.iter().map(without_args).collect();
     assert_eq!(found, expected);
@@ -142,10 +143,8 @@ proptest! {
                     let to = ended.len().min(from + cut);
                     batch_of(9 - id as u32, ended, from.min(to)..to)
                 };
-                builder.add_batch(&SpanBatch {
-                    threads: threads.iter().enumerate().map(part).collect(),
-                    ..SpanBatch::default()
-                });
+                builder.add_batch(&filled!(SpanBatch {
+                    threads: threads.iter().enumerate().map(part).collect() }));
             }
             let trees = builder.finish();
             let count: usize = threads.iter().map(Vec::len).sum();
@@ -197,12 +196,10 @@ proptest! {
         far in any::<bool>(),
     ) {
         let base = if far { u64::MAX - 20 } else { 0 };
-        let batch = ThreadBatch {
+        let batch = filled!(ThreadBatch {
             start_ticks: spans.iter().map(|span| base + span.0).collect(),
             duration_ticks: spans.iter().map(|span| span.1).collect(),
-            sites: vec![SiteId(1); spans.len()],
-            ..ThreadBatch::default()
-        };
+            sites: vec![SiteId(1); spans.len()] });
         let mut builder = TreeBuilder::new(1 << 20);
         builder.add(&batch);
         for tree in builder.finish().threads {
@@ -266,24 +263,24 @@ fn the_limit_keeps_what_is_open_around_the_first_spans() {
 
 #[test]
 fn messages_and_drops_pass_through() {
-    let message = |ticks: u64, text: &str| Message {
-        ticks,
-        text: text.into(),
+    let message = |ticks: u64, text: &str| {
+        filled!(Message {
+            ticks,
+            text: text.into(),
+        })
     };
     let mut builder = TreeBuilder::new(0);
     for (ticks, text) in [(5, "one"), (6, "two")] {
-        builder.add(&ThreadBatch {
+        builder.add(&filled!(ThreadBatch {
             thread: ThreadId(7),
             messages: vec![message(ticks, text)],
-            dropped_spans: 3,
-            ..ThreadBatch::default()
-        });
+            dropped_spans: 3
+        }));
     }
-    builder.add(&ThreadBatch {
+    builder.add(&filled!(ThreadBatch {
         thread: ThreadId(8),
-        dropped_spans: 1,
-        ..ThreadBatch::default()
-    });
+        dropped_spans: 1
+    }));
     let trees = builder.finish();
     assert_eq!(trees.dropped_spans, 7);
     assert_eq!(trees.threads.len(), 1);

@@ -10,6 +10,7 @@
 //! what lies around it comes later still.
 
 use rustc_hash::FxHashMap;
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::stats::SpanTimes;
@@ -108,10 +109,10 @@ impl EndedInFrame {
         let mut weight = batch.len();
         for args in &batch.args {
             weight += 1 + args.values.iter().map(text_bytes).sum::<usize>() / SPAN_BYTES;
-            self.args.push(SpanArgs {
+            self.args.push(filled!(SpanArgs {
                 span: first as u32 + args.span,
                 values: args.values.clone(),
-            });
+            }));
         }
         weight
     }

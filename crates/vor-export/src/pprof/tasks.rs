@@ -106,48 +106,48 @@ impl Tasks {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use vor_capture::filled;
     use vor_capture::model::batch::{AsyncSpan, TaskEvent, ThreadBatch};
 
     const SITE: SiteId = SiteId(3);
 
     fn polled(task: u64, start_ticks: u64, duration_ticks: u64) -> TaskEvent {
-        TaskEvent {
+        filled!(TaskEvent {
             task,
             site: SITE,
             start_ticks,
             kind: TaskEventKind::Poll { duration_ticks },
-        }
+        })
     }
 
     fn begun(task: u64, start_ticks: u64) -> TaskEvent {
-        TaskEvent {
+        filled!(TaskEvent {
             kind: TaskEventKind::Begin { given_id: 7 },
             ..polled(task, start_ticks, 0)
-        }
+        })
     }
 
     /// A batch in which tasks end on a thread before the one on which they were polled.
     fn batch(events: &[TaskEvent], ended: &[(u64, u64, u64)]) -> SpanBatch {
-        let ended = ended.iter().map(|&(id, start_ticks, duration_ticks)| AsyncSpan {
-            id,
-            site: SITE,
-            start_ticks,
-            duration_ticks,
+        let ended = ended.iter().map(|&(id, start_ticks, duration_ticks)| {
+            filled!(AsyncSpan {
+                id,
+                site: SITE,
+                start_ticks,
+                duration_ticks,
+            })
         });
         let threads = [
-            ThreadBatch {
-                async_spans: ended.collect(),
-                ..ThreadBatch::default()
-            },
-            ThreadBatch {
-                task_events: events.to_vec(),
-                ..ThreadBatch::default()
-            },
+            filled!(ThreadBatch {
+                async_spans: ended.collect()
+            }),
+            filled!(ThreadBatch {
+                task_events: events.to_vec()
+            }),
         ];
-        SpanBatch {
-            threads: threads.into(),
-            ..SpanBatch::default()
-        }
+        filled!(SpanBatch {
+            threads: threads.into()
+        })
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::Value;
+use vor_capture::filled;
 use vor_capture::model::batch::{
     ArgValue, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -27,19 +28,18 @@ const START_NS: i64 = 1_700_000_000_123_456_789;
 /// Three ticks are about one nanosecond; thread 2 got the number of thread 1 after that one ended.
 fn catalog() -> Arc<Catalog> {
     let site = |name: &'static str, category: &'static str| {
-        Some(Arc::new(SiteInfo {
+        Some(Arc::new(filled!(SiteInfo {
             name: Cow::Borrowed(name),
             module_path: "app::codec".into(),
             category: category.into(),
-            arg_names: vec!["a".into(), NASTY.into(), "c".into()],
-            ..SiteInfo::default()
-        }))
+            arg_names: vec!["a".into(), NASTY.into(), "c".into()]
+        })))
     };
     let thread = |os_id, name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id,
             name: name.into(),
-        }))
+        })))
     };
     let column = |name: &str, unit: &str| Column {
         metric: MetricColumn {
@@ -55,36 +55,34 @@ fn catalog() -> Arc<Catalog> {
         rate: (1 << RATE_BITS) / 3,
         wall_ns: START_NS,
     });
-    Arc::new(Catalog {
-        process: Arc::new(ProcessInfo {
+    Arc::new(filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 42,
             name: "app \"x\"".into(),
             recorder: String::new(),
-        }),
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new(vec![site("step", ""), site(NASTY, "io"), None]),
         threads: Arc::new(vec![thread(42, "main"), thread(43, NASTY), thread(43, "")]),
         columns: Arc::new(vec![column("frame_ms", "ms"), column("loss", "")]),
-        frame_sets: Arc::new(vec![String::new(), "physics".into()]),
-        ..Catalog::default()
-    })
+        frame_sets: Arc::new(vec![String::new(), "physics".into()])
+    }))
 }
 
 fn spans(thread: u32, spans: &[(u64, u64, u32)]) -> ThreadBatch {
-    ThreadBatch {
+    filled!(ThreadBatch {
         thread: ThreadId(thread),
         start_ticks: spans.iter().map(|span| span.0).collect(),
         duration_ticks: spans.iter().map(|span| span.1).collect(),
-        sites: spans.iter().map(|span| SiteId(span.2)).collect(),
-        ..ThreadBatch::default()
-    }
+        sites: spans.iter().map(|span| SiteId(span.2)).collect()
+    })
 }
 
 fn batch(threads: Vec<ThreadBatch>) -> SpanBatch {
-    SpanBatch {
+    filled!(SpanBatch {
         catalog: catalog(),
         threads,
-    }
+    })
 }
 
 fn events(json: &[u8]) -> Vec<Value> {
@@ -200,15 +198,15 @@ fn arguments_and_messages_survive_whatever_they_hold() {
         .collect();
     let mut thread = spans(0, &list);
     for (i, values) in lists.into_iter().enumerate() {
-        thread.args.push(SpanArgs {
+        thread.args.push(filled!(SpanArgs {
             span: 2 * i as u32,
             values,
-        });
+        }));
     }
-    thread.messages.push(Message {
+    thread.messages.push(filled!(Message {
         ticks: 3_000 + 3 * 5_001,
         text: NASTY.into(),
-    });
+    }));
     let json = export(&[batch(vec![thread])], Vec::new());
     let events = events(&json);
     let found = of_phase(&events, "X");
@@ -247,22 +245,23 @@ fn arguments_and_messages_survive_whatever_they_hold() {
 
 #[test]
 fn metrics_frames_and_drops_become_counters_and_tracks() {
-    let frame = |index: u64, loss: f64, dropped_spans: u64| FrameSnapshot {
-        catalog: catalog(),
-        index,
-        start_ticks: 3_000 + index * 30_000,
-        end_ticks: 3_000 + (index + 1) * 30_000,
-        metrics: [(0, 16.5), (1, loss), (9, 1.0)]
-            .map(|(column, value)| MetricValue { column, value })
-            .to_vec(),
-        dropped_spans,
-        ..FrameSnapshot::default()
+    let frame = |index: u64, loss: f64, dropped_spans: u64| {
+        filled!(FrameSnapshot {
+            catalog: catalog(),
+            index,
+            start_ticks: 3_000 + index * 30_000,
+            end_ticks: 3_000 + (index + 1) * 30_000,
+            metrics: [(0, 16.5), (1, loss), (9, 1.0)]
+                .map(|(column, value)| filled!(MetricValue { column, value }))
+                .to_vec(),
+            dropped_spans
+        })
     };
-    let secondary = FrameSnapshot {
+    let secondary = filled!(FrameSnapshot {
         frame_set: 1,
         metrics: Vec::new(),
         ..frame(7, 0.0, 0)
-    };
+    });
     let frames = vec![
         frame(0, 0.25, 0),
         frame(1, f64::NAN, 3),
@@ -307,10 +306,10 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
         &[(3_000, 30, 2), (3_001, 30, 3), (3_000, 33, 2), (3_000, 33, 1)],
     );
     for (span, value) in [(0, 10), (2, 12), (3, 13)] {
-        thread.args.push(SpanArgs {
+        thread.args.push(filled!(SpanArgs {
             span,
             values: vec![ArgValue::I64(value)],
-        });
+        }));
     }
     let json = export(&[batch(vec![thread])], Vec::new());
     let events = events(&json);
@@ -427,39 +426,40 @@ fn a_trace_that_was_flushed_but_not_finished_lacks_only_its_bracket() {
 #[test]
 fn a_trace_cut_off_between_any_two_events_lacks_only_its_bracket() {
     let mut thread = spans(0, &[(3_100, 30, 1), (3_000, 300, 2), (3_400, 30, 1)]);
-    thread.args = vec![SpanArgs {
+    thread.args = vec![filled!(SpanArgs {
         span: 1,
         values: vec![ArgValue::Bool(true), ArgValue::Str(NASTY.into())],
-    }];
-    thread.messages = vec![Message {
+    })];
+    thread.messages = vec![filled!(Message {
         ticks: 3_050,
         text: NASTY.into(),
-    }];
+    })];
     thread.task_events = [TaskEventKind::Poll { duration_ticks: 9 }, TaskEventKind::Step]
-        .map(|kind| TaskEvent {
-            task: 7,
-            site: SiteId(2),
-            start_ticks: 3_060,
-            kind,
+        .map(|kind| {
+            filled!(TaskEvent {
+                task: 7,
+                site: SiteId(2),
+                start_ticks: 3_060,
+                kind,
+            })
         })
         .into();
-    thread.flows = vec![FlowPoint {
+    thread.flows = vec![filled!(FlowPoint {
         ticks: 3_070,
         flow: 8,
         stage: FlowStage::Begin,
-    }];
+    })];
     let json = export(
         &[batch(vec![thread])],
-        vec![FrameSnapshot {
+        vec![filled!(FrameSnapshot {
             catalog: catalog(),
             start_ticks: 3_000,
             end_ticks: 4_000,
-            metrics: vec![MetricValue {
+            metrics: vec![filled!(MetricValue {
                 column: 0,
                 value: 1.5,
-            }],
-            ..FrameSnapshot::default()
-        }],
+            })]
+        })],
     );
     let whole = events(&json);
     let ends: Vec<usize> = json
@@ -490,10 +490,10 @@ fn nothing_follows_the_end() {
 #[test]
 fn a_thread_that_gets_its_name_late_keeps_its_track() {
     let mut early = Catalog::clone(&catalog());
-    early.threads = Arc::new(vec![Some(Arc::new(ThreadInfo {
+    early.threads = Arc::new(vec![Some(Arc::new(filled!(ThreadInfo {
         os_id: 42,
         name: String::new(),
-    }))]);
+    })))]);
     let mut first = batch(vec![spans(0, &[(3_000, 30, 1)])]);
     first.catalog = Arc::new(early);
     let second = batch(vec![spans(0, &[(4_000, 30, 2)])]);
@@ -559,9 +559,11 @@ fn nested_spans_are_found_where_they_were_recorded() {
         let mut list = spans(thread, &ended);
         list.args = (0..list.len() as u32)
             .step_by(5)
-            .map(|span| SpanArgs {
-                span,
-                values: vec![ArgValue::U64(u64::from(span)), ArgValue::Str(NASTY.into())],
+            .map(|span| {
+                filled!(SpanArgs {
+                    span,
+                    values: vec![ArgValue::U64(u64::from(span)), ArgValue::Str(NASTY.into())],
+                })
             })
             .collect();
         builder.add(&list);

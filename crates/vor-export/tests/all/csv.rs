@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
 use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -20,10 +21,10 @@ const NASTY: &str = "a,\"b\"\r\nc";
 
 fn catalog() -> Arc<Catalog> {
     let thread = |name: &str| {
-        Some(Arc::new(ThreadInfo {
+        Some(Arc::new(filled!(ThreadInfo {
             os_id: 5,
             name: name.into(),
-        }))
+        })))
     };
     let column = |name: &str| Column {
         metric: MetricColumn {
@@ -32,13 +33,12 @@ fn catalog() -> Arc<Catalog> {
         },
         system: true,
     };
-    let site = SiteInfo {
+    let site = filled!(SiteInfo {
         name: NASTY.into(),
         file: "src/a,b.rs".into(),
         line: 17,
-        arg_names: vec!["n".into(), "text".into()],
-        ..SiteInfo::default()
-    };
+        arg_names: vec!["n".into(), "text".into()]
+    });
     let mut timeline = Timeline::default();
     timeline.push(ClockSync {
         ticks: 100,
@@ -46,17 +46,15 @@ fn catalog() -> Arc<Catalog> {
         rate: 2 << RATE_BITS,
         wall_ns: 0,
     });
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(vec![Some(Arc::new(site)), None]),
         threads: Arc::new(vec![thread("main"), thread("main"), None]),
         columns: Arc::new(vec![column("frame_ms"), column(NASTY)]),
-        process: Arc::new(ProcessInfo {
-            name: "app, 1".into(),
-            ..ProcessInfo::default()
-        }),
-        ..Catalog::default()
-    })
+        process: Arc::new(filled!(ProcessInfo {
+            name: "app, 1".into()
+        }))
+    }))
 }
 
 fn parse(csv: Vec<u8>) -> Vec<Vec<String>> {
@@ -88,24 +86,22 @@ fn spans_have_a_row_each_with_self_times_that_add_up() {
     let mut builder = TreeBuilder::new(100);
     // In `[110, 200)` lie `[120, 150)`, itself around `[125, 130)`, and `[150, 150)`.
     for thread in 0..3 {
-        builder.add(&ThreadBatch {
+        builder.add(&filled!(ThreadBatch {
             thread: ThreadId(thread),
             start_ticks: vec![125, 120, 150, 110],
             duration_ticks: vec![5, 30, 0, 90],
             sites: [1, 2, 1, 1].map(SiteId).to_vec(),
-            args: vec![SpanArgs {
+            args: vec![filled!(SpanArgs {
                 span: 1,
                 values: vec![ArgValue::I64(-3), ArgValue::Str(NASTY.into())],
-            }],
-            ..ThreadBatch::default()
-        });
+            })]
+        }));
     }
-    let frame = Arc::new(FrameSnapshot {
+    let frame = Arc::new(filled!(FrameSnapshot {
         catalog: catalog(),
         index: 12,
-        threads: builder.finish().threads,
-        ..FrameSnapshot::default()
-    });
+        threads: builder.finish().threads
+    }));
     let mut csv = SpanCsv::new(Vec::new());
     assert_eq!(csv.interest(), Interest::FRAMES);
     csv.accept_frame(&frame).expect("a writer that takes all");
@@ -134,12 +130,11 @@ fn spans_have_a_row_each_with_self_times_that_add_up() {
 }
 
 fn metrics_frame(index: u64, metrics: &[(u32, f64)]) -> Arc<FrameSnapshot> {
-    let value = |&(column, value): &(u32, f64)| MetricValue { column, value };
-    Arc::new(FrameSnapshot {
+    let value = |&(column, value): &(u32, f64)| filled!(MetricValue { column, value });
+    Arc::new(filled!(FrameSnapshot {
         index,
-        metrics: metrics.iter().map(value).collect(),
-        ..FrameSnapshot::default()
-    })
+        metrics: metrics.iter().map(value).collect()
+    }))
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
@@ -145,35 +146,34 @@ fn markers(profile: &Value, tid: &str) -> Vec<Found> {
 
 #[test]
 fn arguments_messages_and_tasks_are_markers_with_typed_fields() {
-    let mut batch = ThreadBatch {
+    let mut batch = filled!(ThreadBatch {
         thread: ThreadId(1),
         start_ticks: vec![1_010, 1_020, 1_030],
         duration_ticks: vec![5; 3],
-        sites: [1, 1, 7].map(SiteId).to_vec(),
-        ..ThreadBatch::default()
-    };
+        sites: [1, 1, 7].map(SiteId).to_vec()
+    });
     let values = [
         vec![ArgValue::I64(-5), ArgValue::Str(NASTY.into())],
         vec![ArgValue::F64(f64::NAN), ArgValue::Bool(true)],
         vec![ArgValue::U64(u64::MAX), ArgValue::F64(0.25)],
     ];
     for (span, values) in (0..).zip(values) {
-        batch.args.push(SpanArgs { span, values });
+        batch.args.push(filled!(SpanArgs { span, values }));
     }
-    batch.messages.push(Message {
+    batch.messages.push(filled!(Message {
         ticks: 1_040,
         text: NASTY.into(),
-    });
-    batch.async_spans.push(AsyncSpan {
+    }));
+    batch.async_spans.push(filled!(AsyncSpan {
         id: 9,
         site: SiteId(3),
         start_ticks: 1_001,
         duration_ticks: 60,
-    });
-    let batch = SpanBatch {
+    }));
+    let batch = filled!(SpanBatch {
         catalog: views::catalog(),
         threads: vec![batch],
-    };
+    });
     let profile = export(new(), &[batch], &[]);
     let expected = [
         ("step", 10, Some(15), json!({"n": -5.0, NASTY: NASTY})),
@@ -206,17 +206,16 @@ fn arguments_messages_and_tasks_are_markers_with_typed_fields() {
 }
 
 fn frame(index: u64, memory: f64, loss: f64, dropped_spans: u64) -> FrameSnapshot {
-    FrameSnapshot {
+    filled!(FrameSnapshot {
         catalog: views::catalog(),
         index,
         start_ticks: 1_000 + index * 100,
         end_ticks: 1_100 + index * 100,
         metrics: [(0, memory), (1, loss), (9, 1.0)]
-            .map(|(column, value)| MetricValue { column, value })
+            .map(|(column, value)| filled!(MetricValue { column, value }))
             .to_vec(),
-        dropped_spans,
-        ..FrameSnapshot::default()
-    }
+        dropped_spans
+    })
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
@@ -31,24 +32,25 @@ fn catalog() -> Arc<Catalog> {
         rate: 1 << RATE_BITS,
         wall_ns: BEFORE_MIDNIGHT,
     });
-    Arc::new(Catalog {
+    Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         ..vor_fixtures::catalog()
-    })
+    }))
 }
 
 fn batch(catalog: &Arc<Catalog>, threads: &[&[(u64, u64)]]) -> SpanBatch {
-    let thread = |(i, spans): (usize, &&[(u64, u64)])| ThreadBatch {
-        thread: ThreadId(i as u32),
-        start_ticks: spans.iter().map(|span| span.0).collect(),
-        duration_ticks: spans.iter().map(|span| span.1).collect(),
-        sites: vec![SiteId(1); spans.len()],
-        ..ThreadBatch::default()
+    let thread = |(i, spans): (usize, &&[(u64, u64)])| {
+        filled!(ThreadBatch {
+            thread: ThreadId(i as u32),
+            start_ticks: spans.iter().map(|span| span.0).collect(),
+            duration_ticks: spans.iter().map(|span| span.1).collect(),
+            sites: vec![SiteId(1); spans.len()]
+        })
     };
-    SpanBatch {
+    filled!(SpanBatch {
         catalog: Arc::clone(catalog),
         threads: threads.iter().enumerate().map(thread).collect(),
-    }
+    })
 }
 
 fn origin(host: &str) -> Origin {
@@ -98,16 +100,15 @@ fn midnight_parts_a_capture_by_where_spans_end() {
     let spans: &[(u64, u64)] = &[(10, 5), (SECOND - 20, 19), (SECOND - 10, 10), (SECOND + 5, 5)];
     data.accept_batch(&batch(&catalog, &[spans, spans])).unwrap();
     let frame = |index, end_ticks| {
-        Arc::new(FrameSnapshot {
+        Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             end_ticks,
-            metrics: vec![MetricValue {
+            metrics: vec![filled!(MetricValue {
                 column: 0,
                 value: 1.0,
-            }],
-            ..FrameSnapshot::default()
-        })
+            })]
+        }))
     };
     data.accept_frame(&frame(0, SECOND - 1)).unwrap();
     data.accept_frame(&frame(1, SECOND)).unwrap();
@@ -230,10 +231,9 @@ fn nothing_is_left_of_an_export_that_does_not_end() {
     assert!(!root.exists(), "nothing to write, nothing made");
     let spans: Vec<(u64, u64)> = (0..200_000).map(|i| (100 * i, 50)).collect();
     data.accept_batch(&batch(&catalog, &[&spans])).unwrap();
-    data.accept_frame(&Arc::new(FrameSnapshot {
-        catalog: Arc::clone(&catalog),
-        ..FrameSnapshot::default()
-    }))
+    data.accept_frame(&Arc::new(filled!(FrameSnapshot {
+        catalog: Arc::clone(&catalog)
+    })))
     .unwrap();
     assert!(root.exists(), "a row group is full and written");
     drop(data);

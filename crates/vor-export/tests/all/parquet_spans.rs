@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
@@ -108,10 +109,10 @@ fn bent_catalog(random: &mut Random) -> Catalog {
             wall_ns: 0,
         };
     }
-    Catalog {
+    filled!(Catalog {
         timeline: Arc::new(timeline),
         ..vor_fixtures::catalog()
-    }
+    })
 }
 
 /// Cuts the spans of two threads into batches and frames at random; returns them with the frames'
@@ -126,18 +127,20 @@ fn cut(
     let mut done = vec![0; threads.len()];
     let mut builder = TreeBuilder::new(usize::MAX);
     while done.iter().zip(threads).any(|(&done, spans)| done < spans.len()) {
-        let mut batch = SpanBatch {
+        let mut batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: Vec::new(),
-        };
+        });
         for (thread, (done, spans)) in done.iter_mut().zip(threads).enumerate() {
             let until = spans.len().min(*done + random.below(60));
             let part = &spans[*done..until];
-            let with_args = |(i, span): (usize, &Made)| SpanArgs {
-                span: i as u32,
-                values: span.args.clone(),
+            let with_args = |(i, span): (usize, &Made)| {
+                filled!(SpanArgs {
+                    span: i as u32,
+                    values: span.args.clone(),
+                })
             };
-            batch.threads.push(ThreadBatch {
+            batch.threads.push(filled!(ThreadBatch {
                 thread: ThreadId(thread as u32),
                 start_ticks: part.iter().map(|span| span.start).collect(),
                 duration_ticks: part.iter().map(|span| span.length).collect(),
@@ -147,38 +150,35 @@ fn cut(
                     .enumerate()
                     .filter(|(_, span)| !span.args.is_empty())
                     .map(with_args)
-                    .collect(),
-                ..ThreadBatch::default()
-            });
+                    .collect()
+            }));
             *done = until;
         }
         builder.add_batch(&batch);
         pieces.push(Piece::Batch(batch));
         if random.below(3) == 0 {
             let trees = builder.finish();
-            let frame = FrameSnapshot {
+            let frame = filled!(FrameSnapshot {
                 catalog: Arc::clone(&catalog),
                 index: frames.len() as u64 * 2,
                 span_count: trees.span_count,
-                threads: trees.threads,
-                ..FrameSnapshot::default()
-            };
+                threads: trees.threads
+            });
             let frame = Arc::new(frame);
             frames.push(Arc::clone(&frame));
             // As from a capture that is streamed, the frame has no trees.
-            pieces.push(Piece::Frame(Arc::new(FrameSnapshot {
+            pieces.push(Piece::Frame(Arc::new(filled!(FrameSnapshot {
                 threads: Vec::new(),
                 ..(*frame).clone()
-            })));
+            }))));
         }
     }
     let trees = builder.finish();
-    frames.push(Arc::new(FrameSnapshot {
+    frames.push(Arc::new(filled!(FrameSnapshot {
         catalog,
         index: u64::MAX,
-        threads: trees.threads,
-        ..FrameSnapshot::default()
-    }));
+        threads: trees.threads
+    })));
     (pieces, frames)
 }
 
@@ -251,22 +251,21 @@ proptest! {
 }
 
 fn one_thread(catalog: &Arc<Catalog>, batch: ThreadBatch) -> Piece {
-    Piece::Batch(SpanBatch {
+    Piece::Batch(filled!(SpanBatch {
         catalog: Arc::clone(catalog),
         threads: vec![batch],
-    })
+    }))
 }
 
 #[test]
 fn odd_names_and_values_are_kept() {
     let nasty = "a,\"b\"\r\n\0c 'größe' \u{1f980}";
     let mut catalog = vor_fixtures::catalog();
-    let site = SiteInfo {
+    let site = filled!(SiteInfo {
         name: nasty.into(),
         file: "src\\a b=c.rs".into(),
-        arg_names: vec!["n".into(), "n".into(), "".into(), "arg1".into()],
-        ..SiteInfo::default()
-    };
+        arg_names: vec!["n".into(), "n".into(), "".into(), "arg1".into()]
+    });
     catalog.sites = Arc::new(vec![Some(Arc::new(site)), None]);
     let catalog = Arc::new(catalog);
     let values = [
@@ -280,27 +279,26 @@ fn odd_names_and_values_are_kept() {
     ];
     let rows = span_rows(&[one_thread(
         &catalog,
-        ThreadBatch {
+        filled!(ThreadBatch {
             thread: ThreadId(7),
             start_ticks: vec![1000, 1000, 1000, 1000],
             duration_ticks: vec![0, 1, u64::MAX, 5],
             sites: [1, 2, 3, u32::MAX].map(SiteId).to_vec(),
             args: vec![
-                SpanArgs {
+                filled!(SpanArgs {
                     span: 0,
                     values: values.to_vec(),
-                },
-                SpanArgs {
+                }),
+                filled!(SpanArgs {
                     span: 1,
                     values: Vec::new(),
-                },
-                SpanArgs {
+                }),
+                filled!(SpanArgs {
                     span: 3,
                     values: vec![ArgValue::Bool(false)],
-                },
-            ],
-            ..ThreadBatch::default()
-        },
+                }),
+            ]
+        }),
     )]);
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert_eq!(
@@ -351,11 +349,10 @@ fn a_frame_beyond_all_bounds_keeps_its_spans() {
     const SPANS: u64 = (1 << 20) + 100_000;
     let catalog = Arc::new(vor_fixtures::catalog());
     let frame = |index| {
-        Piece::Frame(Arc::new(FrameSnapshot {
+        Piece::Frame(Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
-            index,
-            ..FrameSnapshot::default()
-        }))
+            index
+        })))
     };
     let mut pieces = vec![frame(40)];
     // Leaves, and around them a span that ends last.
@@ -365,22 +362,20 @@ fn a_frame_beyond_all_bounds_keeps_its_spans() {
             .collect();
         pieces.push(one_thread(
             &catalog,
-            ThreadBatch {
+            filled!(ThreadBatch {
                 duration_ticks: vec![4; starts.len()],
                 sites: vec![SiteId(2); starts.len()],
-                start_ticks: starts,
-                ..ThreadBatch::default()
-            },
+                start_ticks: starts
+            }),
         ));
     }
     pieces.push(one_thread(
         &catalog,
-        ThreadBatch {
+        filled!(ThreadBatch {
             start_ticks: vec![1990],
             duration_ticks: vec![SPANS * 10 + 20],
-            sites: vec![SiteId(1)],
-            ..ThreadBatch::default()
-        },
+            sites: vec![SiteId(1)]
+        }),
     ));
     pieces.push(frame(41));
     let mut sink = SpanParquet::new(Vec::new(), origin()).unwrap();
@@ -412,16 +407,15 @@ fn a_frame_beyond_all_bounds_keeps_its_spans() {
 fn metrics_have_a_row_per_value() {
     let catalog = Arc::new(vor_fixtures::catalog());
     let frame = |index, frame_set, values: &[(u32, f64)]| {
-        let metric = |&(column, value): &(u32, f64)| MetricValue { column, value };
-        Piece::Frame(Arc::new(FrameSnapshot {
+        let metric = |&(column, value): &(u32, f64)| filled!(MetricValue { column, value });
+        Piece::Frame(Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
             index,
             frame_set,
             start_ticks: 1000,
             end_ticks: 1500 + index,
-            metrics: values.iter().map(metric).collect(),
-            ..FrameSnapshot::default()
-        }))
+            metrics: values.iter().map(metric).collect()
+        })))
     };
     let mut sink = MetricsParquet::new(Vec::new(), Origin::default()).unwrap();
     give(
@@ -558,15 +552,14 @@ fn a_writer_that_fails_is_an_error_in_one_line() {
     let made = vor_fixtures::make(3, 20, 200, true);
     let batch = |i: u64| {
         let starts: Vec<u64> = (0..50_000).map(|n| 2000 + i * 1_000_000 + n * 20).collect();
-        SpanBatch {
+        filled!(SpanBatch {
             catalog: Arc::clone(&made.catalog),
-            threads: vec![ThreadBatch {
+            threads: vec![filled!(ThreadBatch {
                 duration_ticks: (0..50_000).map(|n| 1 + n * 7919 % 19).collect(),
                 sites: vec![SiteId(1); starts.len()],
-                start_ticks: starts,
-                ..ThreadBatch::default()
-            }],
-        }
+                start_ticks: starts
+            })],
+        })
     };
     let mut sink = SpanParquet::new(Full(50_000), Origin::default()).unwrap();
     let error = (0..100)

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, OpenStarts, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -247,21 +248,22 @@ const FINE: u64 = NS / 64;
 
 /// A catalog whose ticks have `rate` parts of a nanosecond, of which `NS` are one.
 fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
-    let site = |i: u32| SiteInfo {
-        name: Cow::Owned(format!("site \"{i}\"")),
-        file: if i.is_multiple_of(3) {
-            "".into()
-        } else {
-            "src/a.rs".into()
-        },
-        line: i,
-        category: if i.is_multiple_of(5) {
-            "io".into()
-        } else {
-            "".into()
-        },
-        arg_names: (0..i % 4).map(|n| Cow::Owned(format!("arg {i} {n}"))).collect(),
-        ..SiteInfo::default()
+    let site = |i: u32| {
+        filled!(SiteInfo {
+            name: Cow::Owned(format!("site \"{i}\"")),
+            file: if i.is_multiple_of(3) {
+                "".into()
+            } else {
+                "src/a.rs".into()
+            },
+            line: i,
+            category: if i.is_multiple_of(5) {
+                "io".into()
+            } else {
+                "".into()
+            },
+            arg_names: (0..i % 4).map(|n| Cow::Owned(format!("arg {i} {n}"))).collect()
+        })
     };
     let mut timeline = Timeline::default();
     timeline.push(ClockSync {
@@ -270,34 +272,32 @@ fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
         rate,
         wall_ns: 1_700_000_000_000_000_000,
     });
-    Arc::new(Catalog {
-        process: Arc::new(ProcessInfo {
+    Arc::new(filled!(Catalog {
+        process: Arc::new(filled!(ProcessInfo {
             pid: 77,
             name: "made".into(),
             recorder: "test".into(),
-        }),
-        machine: Arc::new(MachineInfo {
+        })),
+        machine: Arc::new(filled!(MachineInfo {
             clocks: Some(ClockSnapshot {
                 ticks: 1000,
                 monotonic_ns: 4_000_000,
                 boottime_ns: 5_000_000,
-            }),
-            ..MachineInfo::default()
-        }),
+            })
+        })),
         timeline: Arc::new(timeline),
         sites: Arc::new((1..=SITES).map(|i| Some(Arc::new(site(i)))).collect()),
         threads: Arc::new(
             (0..threads)
                 .map(|i| {
-                    Some(Arc::new(ThreadInfo {
+                    Some(Arc::new(filled!(ThreadInfo {
                         os_id: 100 + u64::from(i),
                         name: format!("thread {i}"),
-                    }))
+                    })))
                 })
                 .collect(),
-        ),
-        ..Catalog::default()
-    })
+        )
+    }))
 }
 
 fn ns(ticks: u64, rate: u64) -> u64 {
@@ -371,28 +371,27 @@ fn batches(catalog: &Arc<Catalog>, threads: &[Vec<Made>], cuts: &[usize]) -> Vec
     let mut made = Vec::new();
     let mut cuts = cuts.iter().copied().chain(std::iter::repeat(usize::MAX));
     while done.iter().zip(threads).any(|(done, spans)| *done < spans.len()) {
-        let mut batch = SpanBatch {
+        let mut batch = filled!(SpanBatch {
             catalog: Arc::clone(catalog),
             threads: Vec::new(),
-        };
+        });
         for (thread, spans) in threads.iter().enumerate() {
             let count = cuts.next().unwrap().min(spans.len() - done[thread]);
             let part = &spans[done[thread]..done[thread] + count];
             done[thread] += count;
             let args = part.iter().enumerate().filter(|(_, made)| made.site % 4 > 0);
-            batch.threads.push(ThreadBatch {
+            batch.threads.push(filled!(ThreadBatch {
                 thread: ThreadId(thread as u32),
                 start_ticks: part.iter().map(|made| made.start).collect(),
                 duration_ticks: part.iter().map(|made| made.end - made.start).collect(),
                 sites: part.iter().map(|made| SiteId(made.site)).collect(),
                 args: args
-                    .map(|(i, made)| SpanArgs {
+                    .map(|(i, made)| filled!(SpanArgs {
                         span: i as u32,
                         values: args_of(made).into_iter().map(|arg| arg.1).collect(),
-                    })
-                    .collect(),
-                ..ThreadBatch::default()
-            });
+                    }))
+                    .collect()
+            }));
         }
         made.push(batch);
     }
@@ -529,11 +528,10 @@ fn thousands_of_equal_starts_are_those_of_the_csv() {
     let batches = batches(&catalog, std::slice::from_ref(&spans), &cuts);
     let mut trees = TreeBuilder::new(usize::MAX);
     batches.iter().for_each(|batch| trees.add_batch(batch));
-    let frame = FrameSnapshot {
+    let frame = filled!(FrameSnapshot {
         catalog: Arc::clone(&catalog),
-        threads: trees.finish().threads,
-        ..FrameSnapshot::default()
-    };
+        threads: trees.finish().threads
+    });
     let mut csv = SpanCsv::new(Vec::new());
     csv.accept_frame(&Arc::new(frame)).unwrap();
     csv.finish().unwrap();
@@ -608,16 +606,15 @@ fn csv_row(line: &str) -> (usize, String, u64, u64) {
 #[test]
 fn begins_are_held_back_only_where_a_scope_that_is_open_began_with_them() {
     let catalog = catalog(1, FINE);
-    let thread = ThreadBatch {
+    let thread = filled!(ThreadBatch {
         start_ticks: vec![10_000, 10_700, 12_000],
         duration_ticks: vec![600, 600, 600],
-        sites: vec![SiteId(1), SiteId(2), SiteId(4)],
-        ..ThreadBatch::default()
-    };
-    let batch = SpanBatch {
+        sites: vec![SiteId(1), SiteId(2), SiteId(4)]
+    });
+    let batch = filled!(SpanBatch {
         catalog,
         threads: vec![thread],
-    };
+    });
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.accept_batch(&batch).unwrap();
     let open = |starts: &[u64]| OpenStarts {
@@ -651,42 +648,44 @@ fn long_batches_are_written_in_blocks_and_nothing_is_lost_between() {
 #[test]
 fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
     let catalog = catalog(2, NS);
-    let poll = |task, start_ticks, duration_ticks| TaskEvent {
-        task,
-        site: SiteId(1),
-        start_ticks,
-        kind: TaskEventKind::Poll { duration_ticks },
+    let poll = |task, start_ticks, duration_ticks| {
+        filled!(TaskEvent {
+            task,
+            site: SiteId(1),
+            start_ticks,
+            kind: TaskEventKind::Poll { duration_ticks },
+        })
     };
-    let task = |id, start_ticks, duration_ticks| AsyncSpan {
-        id,
-        site: SiteId(1),
-        start_ticks,
-        duration_ticks,
+    let task = |id, start_ticks, duration_ticks| {
+        filled!(AsyncSpan {
+            id,
+            site: SiteId(1),
+            start_ticks,
+            duration_ticks,
+        })
     };
-    let batch = SpanBatch {
+    let batch = filled!(SpanBatch {
         catalog: Arc::clone(&catalog),
         threads: vec![
-            ThreadBatch {
+            filled!(ThreadBatch {
                 thread: ThreadId(0),
                 task_events: vec![poll(1, 2000, 10), poll(2, 2020, 10), poll(3, 2100, 5)],
-                async_spans: vec![task(1, 2000, 100), task(2, 2020, 30), task(9, 2030, 10)],
-                ..ThreadBatch::default()
-            },
-            ThreadBatch {
+                async_spans: vec![task(1, 2000, 100), task(2, 2020, 30), task(9, 2030, 10)]
+            }),
+            filled!(ThreadBatch {
                 thread: ThreadId(1),
                 task_events: vec![
                     poll(1, 2090, 10),
-                    TaskEvent {
+                    filled!(TaskEvent {
                         task: 2,
                         site: SiteId(2),
                         start_ticks: 2040,
                         kind: TaskEventKind::Step,
-                    },
-                ],
-                ..ThreadBatch::default()
-            },
+                    }),
+                ]
+            }),
         ],
-    };
+    });
     let trace = read(&export(&[batch]));
     let mut slices: Vec<_> = trace
         .slices
@@ -750,17 +749,16 @@ fn metrics_are_counters_with_their_units() {
             .to_vec(),
     );
     let values = [1.5, 2.25, 42.5, 7.0, f64::NAN];
-    let frame = FrameSnapshot {
+    let frame = filled!(FrameSnapshot {
         catalog: Arc::new(catalog),
         start_ticks: 1000,
         end_ticks: 2000,
         metrics: (0..)
             .zip(values)
-            .map(|(column, value)| MetricValue { column, value })
+            .map(|(column, value)| filled!(MetricValue { column, value }))
             .collect(),
-        dropped_spans: 3,
-        ..FrameSnapshot::default()
-    };
+        dropped_spans: 3
+    });
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.accept_frame(&Arc::new(frame)).unwrap();
     let counter = exporter.add_counter("rate", &CounterUnit::Custom("fps".into()), 3, true);
@@ -810,16 +808,15 @@ fn a_trace_of_nothing_is_empty_and_a_finished_one_takes_no_more() {
 #[test]
 fn ids_that_nobody_declared_are_unknown_and_harmless() {
     let catalog = catalog(0, NS);
-    let batch = SpanBatch {
+    let batch = filled!(SpanBatch {
         catalog,
-        threads: vec![ThreadBatch {
+        threads: vec![filled!(ThreadBatch {
             thread: ThreadId(u32::MAX),
             start_ticks: vec![1000, 0, u64::MAX],
             duration_ticks: vec![5, u64::MAX, u64::MAX],
-            sites: vec![SiteId(u32::MAX), SiteId(0), SiteId(SITES + 1)],
-            ..ThreadBatch::default()
-        }],
-    };
+            sites: vec![SiteId(u32::MAX), SiteId(0), SiteId(SITES + 1)]
+        })],
+    });
     let trace = read(&export(&[batch]));
     assert_eq!(trace.slices.len(), 3);
     assert!(trace.slices.iter().all(|slice| slice.name == "?"));

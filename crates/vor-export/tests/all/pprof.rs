@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
 };
@@ -88,13 +89,12 @@ fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
 
 fn site(name: &'static str, own_args: &[&'static str], measures: Measures) -> Option<Arc<SiteInfo>> {
     let own_args = own_args.iter().copied();
-    Some(Arc::new(SiteInfo {
+    Some(Arc::new(filled!(SiteInfo {
         name: name.into(),
         file: "src/work.rs".into(),
         line: 7,
-        arg_names: own_args.chain(measures.arg_names()).map(Into::into).collect(),
-        ..SiteInfo::default()
-    }))
+        arg_names: own_args.chain(measures.arg_names()).map(Into::into).collect()
+    })))
 }
 
 /// A batch of one thread from (site, start, length, arguments), in the order of their ends; a tick
@@ -104,35 +104,33 @@ fn batch(
     spans: &[(u32, u64, u64, &[ArgValue])],
     dropped_spans: u64,
 ) -> SpanBatch {
-    let thread = Some(Arc::new(ThreadInfo {
+    let thread = Some(Arc::new(filled!(ThreadInfo {
         os_id: 5,
         name: "main".into(),
-    }));
-    let catalog = Catalog {
+    })));
+    let catalog = filled!(Catalog {
         sites: Arc::new(sites),
-        threads: Arc::new(vec![thread]),
-        ..Catalog::default()
-    };
-    let mut thread = ThreadBatch {
+        threads: Arc::new(vec![thread])
+    });
+    let mut thread = filled!(ThreadBatch {
         thread: ThreadId(0),
-        dropped_spans,
-        ..ThreadBatch::default()
-    };
+        dropped_spans
+    });
     for (span, &(site, start, length, args)) in (0..).zip(spans) {
         thread.sites.push(SiteId(site));
         thread.start_ticks.push(start);
         thread.duration_ticks.push(length);
         if !args.is_empty() {
-            thread.args.push(SpanArgs {
+            thread.args.push(filled!(SpanArgs {
                 span,
                 values: args.to_vec(),
-            });
+            }));
         }
     }
-    SpanBatch {
+    filled!(SpanBatch {
         catalog: Arc::new(catalog),
         threads: vec![thread],
-    }
+    })
 }
 
 /// A task that is polled twice by `worker` and waits in between: of 100 it runs 30, 10 of them in a
@@ -151,21 +149,25 @@ fn what_tasks_wait_is_told_beside_what_they_run() {
         (1, 0, 200, &[]),
     ];
     let mut batch = batch(sites, spans, 0);
-    let poll = |start_ticks, duration_ticks| TaskEvent {
-        task: 5,
-        site: SiteId(2),
-        start_ticks,
-        kind: TaskEventKind::Poll { duration_ticks },
+    let poll = |start_ticks, duration_ticks| {
+        filled!(TaskEvent {
+            task: 5,
+            site: SiteId(2),
+            start_ticks,
+            kind: TaskEventKind::Poll { duration_ticks },
+        })
     };
     let without = exported(std::slice::from_ref(&batch), &[]);
     assert_eq!(without.type_names(), ["wall"]);
     let thread = &mut batch.threads[0];
     thread.task_events = vec![poll(10, 20), poll(95, 10)];
-    let life = |id, start_ticks| AsyncSpan {
-        id,
-        site: SiteId(2),
-        start_ticks,
-        duration_ticks: 100,
+    let life = |id, start_ticks| {
+        filled!(AsyncSpan {
+            id,
+            site: SiteId(2),
+            start_ticks,
+            duration_ticks: 100,
+        })
     };
     thread.async_spans = vec![life(5, 10), life(6, 0)];
     let bytes = exported_bytes(&[batch], &[]);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::reader::Lookahead;
@@ -217,9 +218,11 @@ fn forty_thousand_leaves_over_two_frames_stay_below_their_parent() {
     let parse_begin = 1_000 + 20_000 * 10 + 250;
     span(1, parse, parse_begin, now + 50);
     span(1, run_all, 1_000, now + 90);
-    let batches = frames.map(|frame| SpanBatch {
-        catalog: Arc::clone(&catalog),
-        threads: vec![frame],
+    let batches = frames.map(|frame| {
+        filled!(SpanBatch {
+            catalog: Arc::clone(&catalog),
+            threads: vec![frame],
+        })
     });
     let expected = Sums::from([
         ((0, vec![1]), 20_000 * 3 + 250 + 40),

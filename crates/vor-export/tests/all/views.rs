@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vor_capture::Error;
+use vor_capture::filled;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
@@ -107,15 +108,14 @@ fn names_have_ordinary_characters_and_stay_apart_from_weights() {
     let names = ["row 17", "row 17; x", "row  2.5", "17", "a\tb"];
     catalog.sites = Arc::new(names.map(site).to_vec());
     let count = names.len() as u64;
-    let batch = SpanBatch {
+    let batch = filled!(SpanBatch {
         catalog: Arc::new(catalog),
-        threads: vec![ThreadBatch {
+        threads: vec![filled!(ThreadBatch {
             start_ticks: (0..count).map(|i| 2_000 + 10 * i).collect(),
             duration_ticks: vec![7; names.len()],
-            sites: (1..).map(SiteId).take(names.len()).collect(),
-            ..ThreadBatch::default()
-        }],
-    };
+            sites: (1..).map(SiteId).take(names.len()).collect()
+        })],
+    });
     let text = collapsed(&[batch]);
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
@@ -130,10 +130,7 @@ fn names_have_ordinary_characters_and_stay_apart_from_weights() {
 }
 
 fn site(name: &'static str) -> Option<Arc<SiteInfo>> {
-    Some(Arc::new(SiteInfo {
-        name: name.into(),
-        ..SiteInfo::default()
-    }))
+    Some(Arc::new(filled!(SiteInfo { name: name.into() })))
 }
 
 #[test]
@@ -229,13 +226,10 @@ fn an_empty_recording_is_an_empty_view() {
 
 #[test]
 fn losses_are_told() {
-    let lossy = SpanBatch {
+    let lossy = filled!(SpanBatch {
         catalog: views::catalog(),
-        threads: vec![ThreadBatch {
-            dropped_spans: 3,
-            ..ThreadBatch::default()
-        }],
-    };
+        threads: vec![filled!(ThreadBatch { dropped_spans: 3 })],
+    });
     assert_eq!(
         speedscope(std::slice::from_ref(&lossy))["name"],
         "app \"x\" (3 spans dropped)"

@@ -14,6 +14,7 @@ use crate::hot::callsite::Words;
 use crate::hot::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
+use vor_capture::filled;
 
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;
@@ -264,16 +265,16 @@ fn take_record(
                     return None;
                 }
                 let text = context.interner.read(more, low as usize);
-                out.messages.push(Message { ticks: word0, text });
+                out.messages.push(filled!(Message { ticks: word0, text }));
             }
             Some(Special::Async) => {
                 let [id, duration_ticks] = more.first().copied().unwrap_or_default();
-                let task = AsyncSpan {
+                let task = filled!(AsyncSpan {
                     id,
                     site: SiteId(low as u32),
                     start_ticks: word0,
                     duration_ticks,
-                };
+                });
                 if task.end_ticks() > limit_ticks {
                     return None;
                 }
@@ -281,7 +282,7 @@ fn take_record(
             }
             Some(special @ (Special::Poll | Special::Step | Special::Begin)) => {
                 let [task, word] = more.first().copied().unwrap_or_default();
-                let event = TaskEvent {
+                let event = filled!(TaskEvent {
                     task,
                     site: SiteId(low as u32),
                     start_ticks: word0,
@@ -290,7 +291,7 @@ fn take_record(
                         Special::Begin => TaskEventKind::Begin { given_id: word },
                         _ => TaskEventKind::Step,
                     },
-                };
+                });
                 if event.end_ticks() > limit_ticks {
                     return None;
                 }
@@ -306,11 +307,11 @@ fn take_record(
                     1 => FlowStage::Step,
                     _ => FlowStage::End,
                 };
-                out.flows.push(FlowPoint {
+                out.flows.push(filled!(FlowPoint {
                     ticks: word0,
                     flow,
                     stage,
-                });
+                }));
             }
             None => {}
         }
@@ -334,14 +335,14 @@ fn take_record(
     if tag & TAG_POLL != 0
         && let Some(([task, of_task], before)) = more.split_last()
     {
-        out.task_events.push(TaskEvent {
+        out.task_events.push(filled!(TaskEvent {
             task: *task,
             site: SiteId(*of_task as u32),
             start_ticks: word0,
             kind: TaskEventKind::Poll {
                 duration_ticks: duration,
             },
-        });
+        }));
         more = before;
     }
     let Words { kinds, measures } = (context.words)(site);
@@ -367,7 +368,7 @@ fn take_record(
     let words = measured.as_flattened().iter().copied();
     values.extend(args::measured_values(measures, words).map(ArgValue::U64));
     if !values.is_empty() {
-        out.args.push(SpanArgs { span, values });
+        out.args.push(filled!(SpanArgs { span, values }));
     }
     Some(len)
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use vor_capture::filled;
 use vor_capture::stats::{ScopeStats, StatsBuilder};
 
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
@@ -110,14 +111,13 @@ impl Engine {
             .into_iter()
             .map(|metric| Column { metric, system: true })
             .collect();
-        let catalog = Catalog {
+        let catalog = filled!(Catalog {
             process: Arc::new(describe_process()),
             machine: Arc::new(machine::describe()),
             timeline: Arc::new(timeline),
             columns: Arc::new(columns),
-            frame_sets: Arc::new(vec![String::new()]),
-            ..Catalog::default()
-        };
+            frame_sets: Arc::new(vec![String::new()])
+        });
         Self {
             catalog: Arc::new(catalog),
             no_catalog: Arc::default(),
@@ -490,7 +490,7 @@ impl Engine {
         if !is_taken {
             return;
         }
-        let frame = Arc::new(FrameSnapshot {
+        let frame = Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&self.catalog),
             index,
             frame_set: mark.set,
@@ -501,7 +501,7 @@ impl Engine {
             merged_marks: mark.merged,
             span_count,
             threads,
-        });
+        }));
         self.outputs.accept_frame(&frame);
         // Where no sink holds on to the frame, the next one has its room.
         if let Some(mut frame) = Arc::into_inner(frame) {
@@ -528,16 +528,20 @@ impl Engine {
         let mut values = std::mem::take(&mut self.spare_metrics);
         self.sampler.sample(frame_ns, taken, &mut values);
         let system = self.sampler.column_count() as u32;
-        let user = taken.values.iter().map(|(column, value)| MetricValue {
-            column: system + column,
-            value: *value,
+        let user = taken.values.iter().map(|(column, value)| {
+            filled!(MetricValue {
+                column: system + column,
+                value: *value,
+            })
         });
         values.extend(user);
         let of_gpus = self.gpu_rows.take(end_ticks);
         if !of_gpus.is_empty() {
-            let value = |(column, value)| MetricValue {
-                column: system + column,
-                value,
+            let value = |(column, value)| {
+                filled!(MetricValue {
+                    column: system + column,
+                    value,
+                })
             };
             values.extend(of_gpus.into_iter().map(value));
             // They were declared as they came, among the program's.
@@ -594,7 +598,7 @@ fn words_of(known: &mut Vec<Words>, site: crate::catalog::SiteId) -> Words {
 fn describe_process() -> ProcessInfo {
     let executable = std::env::current_exe().ok();
     let name = executable.as_deref().and_then(|path| path.file_name());
-    ProcessInfo {
+    filled!(ProcessInfo {
         // A page has no number of its own that it is told.
         pid: if cfg!(target_family = "wasm") {
             0
@@ -605,5 +609,5 @@ fn describe_process() -> ProcessInfo {
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default(),
         recorder: env!("CARGO_PKG_VERSION").to_owned(),
-    }
+    })
 }

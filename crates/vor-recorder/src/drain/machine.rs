@@ -2,15 +2,16 @@
 
 use crate::catalog::MachineInfo;
 use crate::clock;
+use vor_capture::filled;
 
 /// Says which machine this is, and what its clocks say now.
 pub(crate) fn describe() -> MachineInfo {
-    MachineInfo {
+    filled!(MachineInfo {
         host: host(),
         boot_id: text_of("/proc/sys/kernel/random/boot_id"),
         hardware_ticks: clock::is_hardware(),
         clocks: clock::snapshot(),
-    }
+    })
 }
 
 /// Returns the machine's name in the network, empty when it cannot be had.

@@ -5,6 +5,7 @@ use crate::frame::MetricValue;
 use crate::metrics::Taken;
 use crate::os::system::{self, ProcessSample, ProcessSampler, SystemSample};
 use crate::{allocations, clock};
+use vor_capture::filled;
 
 /// Makes the system values of each frame. Owned by the worker.
 ///
@@ -95,7 +96,7 @@ impl FrameSampler {
         ];
         rows.reserve(self.column_count());
         for (column, value) in (0..).zip(sample.values().into_iter().chain(allocations)) {
-            rows.extend(value.map(|value| MetricValue { column, value }));
+            rows.extend(value.map(|value| filled!(MetricValue { column, value })));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::allocations::{EXACT, HEAP};
 use crate::clock;
 use crate::hot::{callsite, thread};
 use crate::sync::Ordering;
+use vor_capture::filled;
 
 pub use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack};
 
@@ -43,11 +44,10 @@ pub(crate) fn keeps_heap() -> bool {
 
 fn exact_stacks() -> Vec<(u32, HeapStack)> {
     let in_use = |(stack, (objects, bytes)): (u32, (u64, u64))| {
-        let in_use = HeapStack {
+        let in_use = filled!(HeapStack {
             inuse_objects: objects,
-            inuse_bytes: bytes,
-            ..HeapStack::default()
-        };
+            inuse_bytes: bytes
+        });
         (objects > 0).then_some((stack, in_use))
     };
     (0..).zip(live_by_stack()).filter_map(in_use).collect()
@@ -86,14 +86,14 @@ fn sampled_stacks(interval_bytes: u64) -> Vec<(u32, HeapStack)> {
             .add(sample, interval_bytes);
     });
     let in_use = |(stack, sums): (u32, Estimate)| {
-        let in_use = HeapStack {
+        let in_use = filled!(HeapStack {
             scopes: Vec::new(),
             inuse_objects: sums.objects.round() as u64,
             inuse_bytes: sums.bytes.round() as u64,
             samples: sums.samples,
             objects_error: sums.objects_variance.sqrt(),
             bytes_error: sums.bytes_variance.sqrt(),
-        };
+        });
         (stack, in_use)
     };
     estimates.into_iter().map(in_use).collect()
@@ -103,16 +103,17 @@ fn sampled_stacks(interval_bytes: u64) -> Vec<(u32, HeapStack)> {
 fn with_scopes(in_use: Vec<(u32, HeapStack)>) -> Vec<HeapStack> {
     let sites = local::inside(|| stacks::sites(in_use.iter().map(|(number, _)| *number)));
     let registry = callsite::lock();
-    let scope = |site| HeapScope {
-        site,
-        info: registry.name_of(site).unwrap_or_default(),
+    let scope = |site| {
+        filled!(HeapScope {
+            site,
+            info: registry.name_of(site).unwrap_or_default(),
+        })
     };
-    let filled = in_use
-        .into_iter()
-        .zip(sites)
-        .map(|((_, stack), sites)| HeapStack {
+    let filled = in_use.into_iter().zip(sites).map(|((_, stack), sites)| {
+        filled!(HeapStack {
             scopes: sites.into_iter().map(scope).collect(),
             ..stack
-        });
+        })
+    });
     filled.collect()
 }

@@ -24,6 +24,7 @@ use crate::hot::tracing_out::TapSite;
 use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+use vor_capture::filled;
 
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
@@ -220,7 +221,7 @@ impl CallSite {
     }
 
     fn info(&self) -> SiteInfo {
-        SiteInfo {
+        filled!(SiteInfo {
             name: Cow::Borrowed(self.name),
             module_path: Cow::Borrowed(self.module_path),
             file: Cow::Borrowed(self.file),
@@ -228,7 +229,7 @@ impl CallSite {
             category: Cow::Borrowed(self.category),
             color: self.color,
             arg_names: self.arg_names.iter().map(|name| Cow::Borrowed(*name)).collect(),
-        }
+        })
     }
 }
 
@@ -316,10 +317,7 @@ impl Registry {
             _ => {
                 if next == MAX_SITE as usize {
                     let name = Cow::Borrowed("(more than 16 million names)");
-                    let info = SiteInfo {
-                        name,
-                        ..SiteInfo::default()
-                    };
+                    let info = filled!(SiteInfo { name });
                     self.sites.push((Arc::new(info), Words::default()));
                 }
                 MAX_SITE
@@ -333,10 +331,9 @@ impl Registry {
         if let Some(id) = self.names.get(&key) {
             return *id;
         }
-        let info = SiteInfo {
-            name: Cow::Owned(name.to_owned()),
-            ..SiteInfo::default()
-        };
+        let info = filled!(SiteInfo {
+            name: Cow::Owned(name.to_owned())
+        });
         let id = self.push(info, 0, measures);
         if id < MAX_SITE {
             self.names.insert(key, id);

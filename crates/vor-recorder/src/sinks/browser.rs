@@ -190,20 +190,22 @@ impl Measures {
 mod tests {
     use super::*;
     use crate::frame::{Span, ThreadTree};
+    use vor_capture::filled;
 
     fn frame(durations: &[&[u64]]) -> FrameSnapshot {
-        let span = |duration_ticks: &u64| Span {
-            duration_ticks: *duration_ticks,
-            ..Span::default()
+        let span = |duration_ticks: &u64| {
+            filled!(Span {
+                duration_ticks: *duration_ticks
+            })
         };
-        let tree = |durations: &&[u64]| ThreadTree {
-            spans: durations.iter().map(span).collect(),
-            ..ThreadTree::default()
+        let tree = |durations: &&[u64]| {
+            filled!(ThreadTree {
+                spans: durations.iter().map(span).collect()
+            })
         };
-        FrameSnapshot {
-            threads: durations.iter().map(tree).collect(),
-            ..FrameSnapshot::default()
-        }
+        filled!(FrameSnapshot {
+            threads: durations.iter().map(tree).collect()
+        })
     }
 
     fn chosen(durations: &[&[u64]], most: usize) -> Vec<(usize, usize)> {

@@ -31,6 +31,7 @@ use crate::os::file::OutputFile;
 use crate::os::report;
 use crate::os::signals;
 use crate::sinks::{FrameSink, Interest};
+use vor_capture::filled;
 
 /// Which spans a capture keeps.
 #[derive(Clone, Copy, Debug)]
@@ -323,10 +324,10 @@ impl CaptureSink {
 
     /// Writes a frame whose spans are not in the file, and says so by their count of zero.
     fn put_frame_without_spans(&mut self, frame: &FrameSnapshot) {
-        self.put_frame(&FrameSnapshot {
+        self.put_frame(&filled!(FrameSnapshot {
             span_count: 0,
             ..frame.clone()
-        });
+        }));
     }
 
     /// Returns whether every frame keeps its spans, so that batches need not wait.
@@ -359,11 +360,11 @@ impl CaptureSink {
                 } else {
                     let span_count = frame.span_count.saturating_sub(given_up);
                     let dropped_spans = frame.dropped_spans + given_up;
-                    self.put_frame(&FrameSnapshot {
+                    self.put_frame(&filled!(FrameSnapshot {
                         span_count,
                         dropped_spans,
                         ..(*frame).clone()
-                    });
+                    }));
                 }
             } else {
                 self.put_frame_without_spans(&frame);
@@ -481,11 +482,11 @@ impl CaptureSink {
             Some((spans, dropped))
                 if self.options.spans && (spans, dropped) != (frame.span_count, frame.dropped_spans) =>
             {
-                Arc::new(FrameSnapshot {
+                Arc::new(filled!(FrameSnapshot {
                     span_count: spans,
                     dropped_spans: dropped,
                     ..(**frame).clone()
-                })
+                }))
             }
             _ => Arc::clone(frame),
         };
@@ -689,15 +690,13 @@ mod tests {
         let path = folder.path().join("run.vor");
         let mut sink = CaptureSink::create(&path, CaptureOptions::default())?;
         sink.take_notes(false);
-        let batch = SpanBatch {
-            threads: vec![ThreadBatch {
+        let batch = filled!(SpanBatch {
+            threads: vec![filled!(ThreadBatch {
                 start_ticks: vec![1, 2, 3],
                 duration_ticks: vec![1, 1, 1],
-                sites: vec![SiteId(1); 3],
-                ..ThreadBatch::default()
-            }],
-            ..SpanBatch::default()
-        };
+                sites: vec![SiteId(1); 3]
+            })]
+        });
         let turn = crash::Turn::try_take();
         assert!(turn.is_some());
         let note = std::thread::spawn(move || {

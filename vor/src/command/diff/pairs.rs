@@ -132,22 +132,21 @@ mod tests {
     use vor_recorder::catalog::{SiteId, SiteInfo};
 
     use super::*;
+    use vor_recorder::filled;
 
     type Sites = [(&'static str, &'static str, u32)];
 
     fn capture(sites: &Sites) -> (Catalog, Vec<ScopeStats>) {
         let infos = sites.iter().map(|&(name, file, line)| {
-            Some(Arc::new(SiteInfo {
+            Some(Arc::new(filled!(SiteInfo {
                 name: name.into(),
                 file: file.into(),
-                line,
-                ..SiteInfo::default()
-            }))
+                line
+            })))
         });
-        let catalog = Catalog {
-            sites: Arc::new(infos.collect()),
-            ..Catalog::default()
-        };
+        let catalog = filled!(Catalog {
+            sites: Arc::new(infos.collect())
+        });
         let rows = (1..).zip(sites).map(|(id, &(name, ..))| {
             let mut row = ScopeStats::default();
             row.site = SiteId(id);

@@ -16,6 +16,7 @@ use vor_recorder::batch::{SpanBatch, TaskEventKind, ThreadBatch};
 use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
 use vor_recorder::clock::Timeline;
 use vor_recorder::export::thread_label;
+use vor_recorder::filled;
 use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
 
 use crate::command::patterns::{Pattern, wanted};
@@ -83,13 +84,18 @@ impl Filter {
         self.retain(&mut batch);
         builder.add_batch(&batch);
         let trees = builder.finish();
-        let head = FrameSnapshot {
+        let head = filled!(FrameSnapshot {
             catalog: Arc::clone(&frame.catalog),
             metrics: frame.metrics.clone(),
             threads: trees.threads,
             span_count: trees.span_count,
-            ..*frame
-        };
+            index: frame.index,
+            frame_set: frame.frame_set,
+            start_ticks: frame.start_ticks,
+            end_ticks: frame.end_ticks,
+            dropped_spans: frame.dropped_spans,
+            merged_marks: frame.merged_marks,
+        });
         (batch, head)
     }
 
@@ -193,23 +199,17 @@ mod tests {
     const THREADS: [&str; 3] = ["main", "worker-1", "worker-2"];
 
     fn catalog() -> Arc<Catalog> {
-        let site = |name: &&'static str| {
-            Some(Arc::new(SiteInfo {
-                name: (*name).into(),
-                ..SiteInfo::default()
-            }))
-        };
+        let site = |name: &&'static str| Some(Arc::new(filled!(SiteInfo { name: (*name).into() })));
         let thread = |name: &&str| {
-            Some(Arc::new(ThreadInfo {
+            Some(Arc::new(filled!(ThreadInfo {
                 os_id: 1,
                 name: (*name).into(),
-            }))
+            })))
         };
-        Arc::new(Catalog {
+        Arc::new(filled!(Catalog {
             sites: Arc::new(SITES.iter().map(site).collect()),
-            threads: Arc::new(THREADS.iter().map(thread).collect()),
-            ..Catalog::default()
-        })
+            threads: Arc::new(THREADS.iter().map(thread).collect())
+        }))
     }
 
     fn alone(batch: &SpanBatch) -> Vec<Alone> {
@@ -239,37 +239,38 @@ mod tests {
             proptest::option::of(0_u64..9),
         );
         let thread = proptest::collection::vec(span, 0..40);
-        proptest::collection::vec(thread, 0..5).prop_map(|threads| SpanBatch {
-            catalog: catalog(),
-            threads: (0..).zip(&threads).map(|(id, spans)| made(id, spans)).collect(),
+        proptest::collection::vec(thread, 0..5).prop_map(|threads| {
+            filled!(SpanBatch {
+                catalog: catalog(),
+                threads: (0..).zip(&threads).map(|(id, spans)| made(id, spans)).collect(),
+            })
         })
     }
 
     fn made(id: u32, spans: &[(u64, u64, u32, Option<u64>)]) -> ThreadBatch {
-        let mut thread = ThreadBatch {
+        let mut thread = filled!(ThreadBatch {
             thread: ThreadId(id),
-            dropped_spans: u64::from(id % 2),
-            ..ThreadBatch::default()
-        };
+            dropped_spans: u64::from(id % 2)
+        });
         for (i, &(start_ticks, duration_ticks, site, arg)) in (0..).zip(spans) {
             thread.start_ticks.push(start_ticks);
             thread.duration_ticks.push(duration_ticks);
             thread.sites.push(SiteId(site));
             if let Some(value) = arg {
                 let values = vec![ArgValue::U64(value)];
-                thread.args.push(SpanArgs { span: i, values });
+                thread.args.push(filled!(SpanArgs { span: i, values }));
             }
-            thread.async_spans.push(AsyncSpan {
+            thread.async_spans.push(filled!(AsyncSpan {
                 id: u64::from(i),
                 site: SiteId(site),
                 start_ticks,
                 duration_ticks,
-            });
+            }));
             let text = SITES[site as usize % SITES.len()].into();
-            thread.messages.push(Message {
+            thread.messages.push(filled!(Message {
                 ticks: start_ticks,
                 text,
-            });
+            }));
         }
         thread
     }
@@ -319,21 +320,19 @@ mod tests {
     fn trees_are_made_of_what_is_left() {
         // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly
         // inside the first.
-        let thread = ThreadBatch {
+        let thread = filled!(ThreadBatch {
             start_ticks: vec![20, 10, 0],
             duration_ticks: vec![10, 40, 100],
-            sites: vec![SiteId(2), SiteId(1), SiteId(3)],
-            ..ThreadBatch::default()
-        };
+            sites: vec![SiteId(2), SiteId(1), SiteId(3)]
+        });
         let mut builder = TreeBuilder::new(100);
         builder.add(&thread);
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             catalog: catalog(),
             threads: builder.finish().threads,
             index: 5,
-            span_count: 3,
-            ..FrameSnapshot::default()
-        };
+            span_count: 3
+        });
         let names = ["sort", "decode row"].map(|name| name.parse().unwrap());
         let mut filter = Filter::new(&[], &names, 0);
         let (batch, left) = filter.rebuild(&frame, &mut builder);

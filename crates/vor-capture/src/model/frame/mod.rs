@@ -17,6 +17,7 @@ use crate::model::catalog::{Catalog, SiteId, ThreadId};
 
 /// A finished frame, immutable and shared as `Arc`.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct FrameSnapshot {
     /// Resolves the ids and ticks below.
     pub catalog: Arc<Catalog>,
@@ -42,7 +43,8 @@ pub struct FrameSnapshot {
 }
 
 /// The value of a metric in a frame.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct MetricValue {
     /// Index into [`Catalog::columns`].
     pub column: u32,
@@ -52,6 +54,7 @@ pub struct MetricValue {
 
 /// One thread's spans in a frame, in pre-order.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ThreadTree {
     /// The thread that recorded.
     pub thread: ThreadId,
@@ -75,6 +78,7 @@ pub struct ThreadTree {
 
 /// A span in a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Span {
     /// When it began.
     pub start_ticks: u64,

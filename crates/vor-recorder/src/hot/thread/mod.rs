@@ -30,6 +30,7 @@ use crate::hot::hooks;
 use crate::hot::nvtx;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
+use vor_capture::filled;
 
 pub(crate) use counted::{LAST_SITE, SiteSums, read_counted};
 pub(crate) use counted::{begin_counting, count, count_without_state};
@@ -431,10 +432,10 @@ pub(crate) fn set_up() -> Option<&'static ThreadState> {
 fn describe() -> ThreadInfo {
     let name = std::thread::current().name().map(str::to_owned);
     let name = name.or_else(|| NAMER.get().and_then(|namer| namer()));
-    ThreadInfo {
+    filled!(ThreadInfo {
         os_id: os_id(),
         name: name.unwrap_or_default(),
-    }
+    })
 }
 
 /// Tells the names of threads that the standard library does not know. Set once, read when a thread

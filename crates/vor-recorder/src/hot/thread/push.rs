@@ -14,6 +14,7 @@ use crate::hot::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
+use vor_capture::filled;
 
 /// Records dropped on threads without a state: that get one, or are ending. Counted by any thread
 /// and taken by the drain, relaxed.
@@ -95,10 +96,10 @@ fn push_late(record: &[Slot]) {
     let mut threads = threads();
     let number = match NUMBER.get() {
         0 => {
-            let number = threads.add_info(ThreadInfo {
+            let number = threads.add_info(filled!(ThreadInfo {
                 os_id: os_id(),
                 name: String::new(),
-            });
+            }));
             NUMBER.set(number + 1);
             number
         }

@@ -176,6 +176,7 @@ pub(super) fn c_string(text: &str) -> CString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vor_capture::filled;
 
     #[test]
     fn zeros_are_shown_and_nothing_else_is_changed() {
@@ -191,10 +192,11 @@ mod tests {
 
     #[test]
     fn a_category_has_one_colour_and_the_sites_own_goes_before() {
-        let info = |category: &'static str, color| SiteInfo {
-            category: category.into(),
-            color,
-            ..SiteInfo::default()
+        let info = |category: &'static str, color| {
+            filled!(SiteInfo {
+                category: category.into(),
+                color
+            })
         };
         assert_eq!(color_argb(&info("", None)), 0);
         assert_eq!(color_argb(&info("io", Some(0x0012_3456))), 0xff12_3456);
