@@ -10,6 +10,7 @@ use vor_benches::spans::{Shape, decode};
 use vor_recorder::Error;
 use vor_recorder::batch::{ArgValue, SpanArgs};
 use vor_recorder::export::parquet::{Origin, SketchParquet, SpanParquet};
+use vor_recorder::filled;
 use vor_recorder::format::{Encoder, Header, RecordRef};
 use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::reader::{Event, Reader};
@@ -36,9 +37,11 @@ fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
         for thread in &mut batch.threads {
             thread.args = (0..thread.len())
                 .step_by(args_every)
-                .map(|span| SpanArgs {
-                    span: span as u32,
-                    values: vec![ArgValue::U64(span as u64)],
+                .map(|span| {
+                    filled!(SpanArgs {
+                        span: span as u32,
+                        values: vec![ArgValue::U64(span as u64)],
+                    })
                 })
                 .collect();
         }
@@ -62,11 +65,10 @@ fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
         }
         spans += batch.span_count() as u64;
         encoder.encode(RecordRef::Batch(&batch), &mut out);
-        let frame = FrameSnapshot {
+        let frame = filled!(FrameSnapshot {
             index,
-            span_count: batch.span_count() as u64,
-            ..FrameSnapshot::default()
-        };
+            span_count: batch.span_count() as u64
+        });
         encoder.encode(RecordRef::Frame(&frame), &mut out);
     }
     (out, spans)

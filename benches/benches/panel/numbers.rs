@@ -6,6 +6,7 @@
 
 use criterion::{BatchSize, Criterion};
 use egui::Ui;
+use vor_recorder::filled;
 use vor_recorder::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::overview::{self, OverviewData, OverviewMark};
@@ -47,9 +48,11 @@ impl Frames {
     fn push(&mut self) {
         let begin_ns = self.end_ns;
         self.end_ns += (12e6 + 9e6 * share(&mut self.random).powi(6)) as i64;
-        let metrics = (0..METRICS).map(|column| MetricValue {
-            column,
-            value: share(&mut self.random) * 100.0,
+        let metrics = (0..METRICS).map(|column| {
+            filled!(MetricValue {
+                column,
+                value: share(&mut self.random) * 100.0,
+            })
         });
         self.store.push_frame(FrameEntry {
             number: self.number,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use criterion::{Criterion, Throughput};
 use egui::Visuals;
 use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_recorder::filled;
 use vor_viz::compare::{Compare, Side};
 use vor_viz::icicle::{Icicle, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable};
@@ -26,15 +27,11 @@ const THREADS: u32 = 4;
 fn store(spans: u64, sites: u32) -> Store {
     let site = |i: u32| {
         let name = format!("module::part_{}::function_{i}", i % 17);
-        Some(Arc::new(SiteInfo {
-            name: name.into(),
-            ..SiteInfo::default()
-        }))
+        Some(Arc::new(filled!(SiteInfo { name: name.into() })))
     };
-    let catalog = Arc::new(Catalog {
-        sites: Arc::new((0..sites).map(site).collect()),
-        ..Catalog::default()
-    });
+    let catalog = Arc::new(filled!(Catalog {
+        sites: Arc::new((0..sites).map(site).collect())
+    }));
     let mut store = Store::new(FRAMES as usize, usize::MAX);
     let mut random = 1_u64;
     let mut next = move || {

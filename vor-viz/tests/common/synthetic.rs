@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use vor_capture::filled;
 use vor_recorder::batch::ArgValue;
 use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::filled;
 use vor_recorder::frame::MetricValue;
 use vor_viz::store::{FrameBlock, FrameEntry, Message, RowBlock, Step, Store, Task, ThreadBlock};
 
