@@ -173,10 +173,11 @@ impl HeapSnapshot {
     /// # Examples
     ///
     /// ```
+    /// use vor_capture::filled;
     /// use vor_capture::model::heap::{HeapMode, HeapSnapshot, HeapStack};
     ///
     /// let at = |ticks, inuse_bytes| {
-    ///     let stack = HeapStack { inuse_bytes, ..HeapStack::default() };
+    ///     let stack = filled!(HeapStack { inuse_bytes });
     ///     HeapSnapshot::new(HeapMode::Exact, ticks, vec![stack])
     /// };
     /// let (before, after) = (at(1, 100), at(2, 164));

@@ -107,19 +107,19 @@ pub struct MessageOf {
 /// # Examples
 ///
 /// ```
+/// use vor_capture::filled;
 /// use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 /// use vor_capture::model::catalog::SiteId;
 /// use vor_capture::reader::ColumnsBuilder;
 ///
 /// // A span of 100 ns around one of 30 ns, which ended first.
-/// let thread = ThreadBatch {
+/// let thread = filled!(ThreadBatch {
 ///     start_ticks: vec![1_020, 1_000],
 ///     duration_ticks: vec![30, 100],
 ///     sites: vec![SiteId(2), SiteId(1)],
-///     ..ThreadBatch::default()
-/// };
+/// });
 /// let mut builder = ColumnsBuilder::with_room(2);
-/// builder.add_batch(SpanBatch { threads: vec![thread], ..SpanBatch::default() });
+/// builder.add_batch(filled!(SpanBatch { threads: vec![thread] }));
 /// builder.end_frame(7);
 /// let columns = builder.finish();
 /// assert_eq!(columns.self_ns, [30, 70]);

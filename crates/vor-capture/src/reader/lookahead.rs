@@ -15,18 +15,18 @@ use crate::model::catalog::ThreadId;
 /// # Examples
 ///
 /// ```
+/// use vor_capture::filled;
 /// use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 /// use vor_capture::model::catalog::SiteId;
 /// use vor_capture::reader::Lookahead;
 ///
-/// let batch = |start_ticks, duration_ticks| SpanBatch {
-///     threads: vec![ThreadBatch {
+/// let batch = |start_ticks, duration_ticks| {
+///     let thread = filled!(ThreadBatch {
 ///         start_ticks: vec![start_ticks],
 ///         duration_ticks: vec![duration_ticks],
 ///         sites: vec![SiteId(1)],
-///         ..ThreadBatch::default()
-///     }],
-///     ..SpanBatch::default()
+///     });
+///     filled!(SpanBatch { threads: vec![thread] })
 /// };
 /// // The span of the second batch is around that of the first.
 /// let batches = [batch(20, 5), batch(10, 40)];

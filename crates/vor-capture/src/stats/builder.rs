@@ -25,17 +25,17 @@ use crate::model::timeline::{RATE_BITS, Timeline};
 /// # Examples
 ///
 /// ```
+/// use vor_capture::filled;
 /// use vor_capture::model::batch::ThreadBatch;
 /// use vor_capture::model::catalog::{Catalog, SiteId};
 /// use vor_capture::stats::StatsBuilder;
 ///
 /// // A span of 100 ns around one of 30 ns, which ended first.
-/// let batch = ThreadBatch {
+/// let batch = filled!(ThreadBatch {
 ///     start_ticks: vec![1_020, 1_000],
 ///     duration_ticks: vec![30, 100],
 ///     sites: vec![SiteId(2), SiteId(1)],
-///     ..ThreadBatch::default()
-/// };
+/// });
 /// let catalog = Catalog::default();
 /// let mut stats = StatsBuilder::new();
 /// stats.add(&catalog.timeline, &batch);
