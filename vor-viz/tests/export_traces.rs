@@ -188,6 +188,7 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
                     tasks.steps.push((event.task, row));
                 }
                 TaskEventKind::Step | TaskEventKind::Poll { .. } => {}
+                kind => panic!("this test does not know {kind:?}"),
             }
         }
         for task in &share.async_spans {

@@ -139,9 +139,9 @@ pub fn push_args_text(out: &mut Vec<u8>, site: Option<&SiteInfo>, values: &[ArgV
             ArgValue::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
             ArgValue::I64(value) => push_i64(out, *value),
             ArgValue::U64(value) => push_u64(out, *value),
-            // Writing to a `Vec` does not fail.
-            ArgValue::F64(value) => drop(write!(out, "{value}")),
             ArgValue::Str(value) => out.extend_from_slice(value.as_bytes()),
+            // Writing to a `Vec` does not fail.
+            other => drop(write!(out, "{other}")),
         }
     }
 }

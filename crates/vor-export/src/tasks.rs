@@ -88,7 +88,7 @@ impl OpenTasks {
         let given_id = match event.kind {
             TaskEventKind::Begin { given_id } => Some(given_id),
             TaskEventKind::Poll { .. } => None,
-            TaskEventKind::Step => return None,
+            _ => return None,
         };
         if self.open.len() >= MAX_OPEN || self.ended.contains(&event.task) {
             return None;

@@ -12,5 +12,6 @@ pub fn arg(value: &ArgValue) -> Value {
         ArgValue::U64(value) => json!(value.to_string()),
         ArgValue::F64(value) => json!(value),
         ArgValue::Str(value) => json!(&**value),
+        other => json!(other.to_string()),
     }
 }

@@ -236,6 +236,7 @@ impl Recorded<'_> {
                 TaskEventKind::Begin { .. } => continue,
                 TaskEventKind::Poll { .. } => ("poll", self.length_ns(event.start_ticks, event.end_ticks())),
                 TaskEventKind::Step => (self.catalog.site_name(event.site), 0),
+                kind => panic!("this test does not know {kind:?}"),
             };
             let row =
                 json!({ "kind": "in task", "name": what, "ts": self.ns(event.start_ticks), "dur": dur });

@@ -67,6 +67,7 @@ pub struct SpanArgs {
 
 /// The value of an argument.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ArgValue {
     /// A truth value.
     Bool(bool),
@@ -146,6 +147,7 @@ pub struct TaskEvent {
 
 /// The kind of a [`TaskEvent`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TaskEventKind {
     /// The task came to a point that the program named.
     #[default]

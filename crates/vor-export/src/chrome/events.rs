@@ -30,7 +30,6 @@ impl<W: Write> ChromeExporter<W> {
                 self.write_task(catalog, b'b', &task, &middle, task.start_ticks);
             }
             match event.kind {
-                TaskEventKind::Begin { .. } => {}
                 TaskEventKind::Poll { .. } => {
                     for (phase, ticks) in [(b'b', event.start_ticks), (b'e', event.end_ticks())] {
                         self.write_in_task(phase, task.id, "poll", &middle, self.ns(catalog, ticks));
@@ -41,6 +40,8 @@ impl<W: Write> ChromeExporter<W> {
                     let ns = self.ns(catalog, event.start_ticks);
                     self.write_in_task(b'n', task.id, name, &middle, ns);
                 }
+                // That it began stands with the task.
+                _ => {}
             }
             self.hand_over(super::PIECE_BYTES)?;
         }

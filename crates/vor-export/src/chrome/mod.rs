@@ -531,6 +531,7 @@ fn push_args(out: &mut Vec<u8>, site: Option<&SiteInfo>, values: &[ArgValue]) {
             ArgValue::F64(value) if value.is_finite() => push_finite(out, *value),
             ArgValue::F64(value) => push_json_str(out, &value.to_string()),
             ArgValue::Str(value) => push_json_str(out, value),
+            other => push_json_str(out, &other.to_string()),
         }
     }
     out.push(b'}');

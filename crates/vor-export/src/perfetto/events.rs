@@ -68,7 +68,6 @@ impl<W: Write> PerfettoExporter<W> {
             let Some(process) = &self.process else { continue };
             let (start_ns, end_ns) = (times.ns(event.start_ticks), times.ns(event.end_ticks()));
             match event.kind {
-                TaskEventKind::Begin { .. } => {}
                 TaskEventKind::Poll { .. } => {
                     process.put_event(&mut self.out, start_ns, |out| {
                         put_u64(out, event::TYPE, event::BEGIN);
@@ -90,6 +89,8 @@ impl<W: Write> PerfettoExporter<W> {
                     put_str(out, event::CATEGORIES, "task");
                     put_str(out, event::NAME, catalog.site_name(event.site));
                 }),
+                // That it began stands with the task.
+                _ => {}
             }
             self.hand_over(super::PIECE_BYTES)?;
         }

@@ -373,6 +373,7 @@ fn put_value(out: &mut Vec<u8>, value: &ArgValue) {
         ArgValue::U64(value) => put_u64(out, annotation::UINT, *value),
         ArgValue::F64(value) => put_f64(out, annotation::DOUBLE, *value),
         ArgValue::Str(value) => put_str(out, annotation::STRING, value),
+        other => put_str(out, annotation::STRING, &other.to_string()),
     }
 }
 

@@ -386,6 +386,7 @@ fn attribute(value: &ArgValue) -> Value {
         },
         ArgValue::F64(value) => Value::F64(*value),
         ArgValue::Str(text) => Value::String(Arc::clone(text).into()),
+        other => Value::String(other.to_string().into()),
     }
 }
 
