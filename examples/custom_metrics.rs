@@ -63,8 +63,13 @@ impl Swarm {
     /// Pulls every bird towards the middle of all.
     fn steer(&mut self) {
         let count = self.birds.len().max(1) as f32;
-        let middle =
-            [0, 1].map(|axis| self.birds.iter().map(|bird| bird.position[axis]).sum::<f32>() / count);
+        let middle = [0, 1].map(|axis| {
+            self.birds
+                .iter()
+                .map(|bird| bird.position[axis])
+                .sum::<f32>()
+                / count
+        });
         for bird in &mut self.birds {
             for (axis, middle) in middle.iter().enumerate() {
                 bird.velocity[axis] += (middle - bird.position[axis]) * 0.02;

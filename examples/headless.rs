@@ -60,7 +60,10 @@ fn train(network: &mut Network, generator: &mut Generator, steps: usize) -> Vec<
         let loss = network.train(&batch);
         losses.push(loss);
         vor::record_metric("loss", f64::from(loss));
-        vor::record_metric("samples_per_s", BATCH as f64 / begin.elapsed().as_secs_f64());
+        vor::record_metric(
+            "samples_per_s",
+            BATCH as f64 / begin.elapsed().as_secs_f64(),
+        );
         vor::frame_mark();
     }
     losses
@@ -213,7 +216,8 @@ impl Network {
     }
 
     fn accuracy(&self, batch: &[Sample]) -> f32 {
-        let right = |sample: &&Sample| (self.forward(sample.point).1 > 0.5) == (sample.inside > 0.5);
+        let right =
+            |sample: &&Sample| (self.forward(sample.point).1 > 0.5) == (sample.inside > 0.5);
         batch.iter().filter(right).count() as f32 / batch.len() as f32
     }
 }
@@ -234,13 +238,21 @@ mod tests {
         let losses = train(&mut network, &mut generator, STEPS);
         vor::disable();
         let after = network.accuracy(&unseen);
-        assert!(before < 0.8 && after > 0.95, "{before} before, {after} after");
+        assert!(
+            before < 0.8 && after > 0.95,
+            "{before} before, {after} after"
+        );
 
         // The capture says the same, step by step and to the bit.
         let mut reader = vor::Reader::open(&path).unwrap();
         let mut read_back = Vec::new();
         while let Some(frame) = reader.next_frame().unwrap() {
-            let loss = frame.user.iter().find(|(name, _)| name == "loss").unwrap().1;
+            let loss = frame
+                .user
+                .iter()
+                .find(|(name, _)| name == "loss")
+                .unwrap()
+                .1;
             assert!(
                 frame
                     .user

@@ -63,7 +63,9 @@ fn main() -> ExitCode {
 fn serve(out: &mut dyn Write) -> Outcome {
     vor::enable();
     let mut server = Server::default();
-    server.sessions.reserve((WARM_UP_REQUESTS + REQUESTS) as usize);
+    server
+        .sessions
+        .reserve((WARM_UP_REQUESTS + REQUESTS) as usize);
     let answer = |server: &mut Server, requests: std::ops::Range<u64>| {
         for request in requests {
             server.answer(request);
@@ -117,7 +119,10 @@ mod tests {
             REQUESTS as i64 * SESSION_BYTES as i64,
             REQUESTS as i64
         );
-        let lines: Vec<&str> = leaks.lines().filter(|line| line.contains("answer")).collect();
+        let lines: Vec<&str> = leaks
+            .lines()
+            .filter(|line| line.contains("answer"))
+            .collect();
         assert_eq!(lines.len(), 1, "{text}");
         assert!(
             lines[0].starts_with(&leak) && lines[0].ends_with("remember"),

@@ -56,7 +56,10 @@ fn measure(out: &mut dyn Write) -> Outcome {
     }
     vor::flush();
     let bare_ns = median(&mut bare);
-    writeln!(out, "\na block of {BLOCK_BYTES} bytes     {bare_ns:>6.1} ns")?;
+    writeln!(
+        out,
+        "\na block of {BLOCK_BYTES} bytes     {bare_ns:>6.1} ns"
+    )?;
     for (what, rounds) in [("a scope", &mut measured), ("two Instants", &mut by_hand)] {
         let more_ns = median(rounds) - bare_ns;
         writeln!(out, "  with {what:<12}     {more_ns:>6.1} ns more")?;
@@ -66,7 +69,10 @@ fn measure(out: &mut dyn Write) -> Outcome {
         counts.spans.load(Ordering::Relaxed),
         counts.dropped.load(Ordering::Relaxed),
     );
-    writeln!(out, "\n{spans} spans reached the sink, {dropped} were dropped.")?;
+    writeln!(
+        out,
+        "\n{spans} spans reached the sink, {dropped} were dropped."
+    )?;
     Ok(())
 }
 
@@ -123,7 +129,9 @@ impl vor::sinks::FrameSink for CountingSink {
 
     fn accept_frame(&mut self, frame: &Arc<vor::capture::FrameSnapshot>) -> Result<(), vor::Error> {
         self.0.spans.fetch_add(frame.span_count, Ordering::Relaxed);
-        self.0.dropped.fetch_add(frame.dropped_spans, Ordering::Relaxed);
+        self.0
+            .dropped
+            .fetch_add(frame.dropped_spans, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -93,7 +93,11 @@ fn main() -> ExitCode {
         viewport: egui::ViewportBuilder::default().with_inner_size([1280.0, 860.0]),
         ..Default::default()
     };
-    match eframe::run_native("vor live panel", options, Box::new(|_| Ok(Box::new(App::new())))) {
+    match eframe::run_native(
+        "vor live panel",
+        options,
+        Box::new(|_| Ok(Box::new(App::new()))),
+    ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("live_panel: no window can be opened: {error}");

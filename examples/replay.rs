@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         viewport: egui::ViewportBuilder::default().with_inner_size([1280.0, 860.0]),
         ..Default::default()
     };
-    match eframe::run_native("vor replay", options, Box::new(|_| Ok(Box::new(App { replay })))) {
+    match eframe::run_native(
+        "vor replay",
+        options,
+        Box::new(|_| Ok(Box::new(App { replay }))),
+    ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("replay: no window can be opened: {error}");

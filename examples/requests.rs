@@ -98,7 +98,11 @@ fn serve(requests: u64) -> Result<Served, Box<dyn std::error::Error>> {
     for number in 1..=THREADS {
         let tasks = tasks.clone();
         let name = format!("executor {number}");
-        threads.push(thread::Builder::new().name(name).spawn(move || execute(&tasks))?);
+        threads.push(
+            thread::Builder::new()
+                .name(name)
+                .spawn(move || execute(&tasks))?,
+        );
     }
     {
         vor::profile_scope!("accept", requests = requests);
@@ -114,7 +118,9 @@ fn serve(requests: u64) -> Result<Served, Box<dyn std::error::Error>> {
         report(&answers, &mut served);
     }
     for thread in threads {
-        thread.join().map_err(|_| "a thread of the server panicked")?;
+        thread
+            .join()
+            .map_err(|_| "a thread of the server panicked")?;
     }
     Ok(served)
 }
@@ -225,7 +231,11 @@ impl Storage {
             vor::profile_scope!("ask", page = page);
             let flow = vor::flow();
             // A storage that is gone never replies, and the request stays open.
-            let storage = if is_urgent { &self.ask_first } else { &self.ask };
+            let storage = if is_urgent {
+                &self.ask_first
+            } else {
+                &self.ask
+            };
             let _ = storage.send(Question {
                 page,
                 flow,
@@ -247,7 +257,9 @@ fn read_pages(questions: &Receiver<Question>, urgent: &Receiver<Question>) {
         // Both ways to ask are gone at once, with the last request.
         let Ok(first) = asked else { return };
         let others = urgent.try_iter().chain(questions.try_iter());
-        let batch: Vec<Question> = std::iter::once(first).chain(others.take(BATCH - 1)).collect();
+        let batch: Vec<Question> = std::iter::once(first)
+            .chain(others.take(BATCH - 1))
+            .collect();
         vor::profile_scope!("read batch", pages = batch.len());
         {
             vor::profile_scope!("disk");

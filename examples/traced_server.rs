@@ -152,9 +152,16 @@ fn render(rows: &[u64]) -> String {
 /// nanoseconds.
 fn cpu_ns() -> String {
     let (mut all, mut of_vor) = (0, 0);
-    for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+    for entry in fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let read = |file| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        let first = read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok());
+        let first = read("schedstat")
+            .split(' ')
+            .next()
+            .and_then(|ns| ns.parse().ok());
         let ns: u64 = first.unwrap_or(0);
         all += ns;
         if read("comm").starts_with("vor-") {
@@ -342,11 +349,14 @@ mod tests {
                     name: site.name.to_string(),
                     start: thread.start_ticks[i],
                     end: thread.end_ticks(i),
-                    args: args.map(|(name, value)| format!("{name}={value}")).collect(),
+                    args: args
+                        .map(|(name, value)| format!("{name}={value}"))
+                        .collect(),
                 });
             }
             for task in &thread.async_spans {
-                self.tasks.push((catalog.site_name(task.site).to_owned(), *task));
+                self.tasks
+                    .push((catalog.site_name(task.site).to_owned(), *task));
             }
             for event in &thread.task_events {
                 if let TaskEventKind::Poll { duration_ticks } = event.kind {
@@ -401,13 +411,18 @@ mod tests {
     const ITEMS: u64 = 300;
 
     #[test]
-    fn each_request_is_a_task_with_its_own_spans_fields_and_messages() -> Result<(), Box<dyn Error>> {
+    fn each_request_is_a_task_with_its_own_spans_fields_and_messages() -> Result<(), Box<dyn Error>>
+    {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("server.vor");
-        tracing::subscriber::set_global_default(registry().with(vor::tracing::TracingLayer::new()))?;
+        tracing::subscriber::set_global_default(
+            registry().with(vor::tracing::TracingLayer::new()),
+        )?;
         vor::Config::new().capture(&path).enable();
         let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || listen(|address| tell.send(address).map_err(io::Error::other)).is_ok());
+        std::thread::spawn(move || {
+            listen(|address| tell.send(address).map_err(io::Error::other)).is_ok()
+        });
         let address = told.recv_timeout(Duration::from_secs(60))?;
         let mut client = Client::connect(&address.to_string())?;
         let paths = (0..ITEMS).map(|i| format!("/items/{i}"));

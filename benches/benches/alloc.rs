@@ -24,7 +24,8 @@ use vor_benches::rounds::{Loop, contest, median};
 
 static BARE: System = System;
 static COUNTING: TrackingAllocator = TrackingAllocator::system();
-static SAMPLED: TrackingAllocator = TrackingAllocator::system().sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
+static SAMPLED: TrackingAllocator =
+    TrackingAllocator::system().sampled(vor::heap::DEFAULT_SAMPLE_BYTES);
 static EXACT: TrackingAllocator = TrackingAllocator::system().exact();
 
 /// Counts what the program holds beside the allocators that are timed: the tables of vor.
@@ -89,7 +90,8 @@ impl RandomSet {
         for _ in 0..OBJECTS {
             let layout = set.layout();
             // SAFETY: the layout is not empty.
-            set.objects.push((unsafe { allocator.alloc(layout) }, layout));
+            set.objects
+                .push((unsafe { allocator.alloc(layout) }, layout));
         }
         set
     }
@@ -205,7 +207,8 @@ mod peers {
 
     use super::*;
 
-    static TRACING_PROF: tracing_prof::TrackingAllocator = tracing_prof::TrackingAllocator::system();
+    static TRACING_PROF: tracing_prof::TrackingAllocator =
+        tracing_prof::TrackingAllocator::system();
     static DHAT: dhat::Alloc = dhat::Alloc;
 
     /// Takes what it is told and does nothing with it.
@@ -215,7 +218,12 @@ mod peers {
 
     fn with_tracing_prof(when: &str) {
         println!("ns per pair, {when}: bare, over it exact, tracing-prof");
-        print_over_bare("hot", 1001, 2000, &mut loops!(hot: BARE, EXACT, TRACING_PROF));
+        print_over_bare(
+            "hot",
+            1001,
+            2000,
+            &mut loops!(hot: BARE, EXACT, TRACING_PROF),
+        );
         let mut random_loops = loops!(random false; BARE, EXACT, TRACING_PROF);
         print_over_bare("random 4096", 101, RANDOM_PAIRS, &mut random_loops);
         let mut filled_loops = loops!(random true; BARE, EXACT, TRACING_PROF);
@@ -226,7 +234,9 @@ mod peers {
     pub(super) fn print() {
         with_tracing_prof("no span is open");
         let layer = ProfileLayer::new(
-            ProfileConfig::new().track_allocations(true).track_heap(true),
+            ProfileConfig::new()
+                .track_allocations(true)
+                .track_heap(true),
             Nobody,
         );
         let subscriber = tracing_subscriber::registry().with(layer);

@@ -53,9 +53,15 @@ fn measure(is_asked: impl Fn(&str) -> bool) -> Result<(), Box<dyn Error>> {
         make(&after, DIFF_SPANS, 10)?;
         for metric in ["mean", "p99"] {
             let run = |vor: &mut Command| {
-                vor.arg("diff").args([&before, &after]).args(["--metric", metric]);
+                vor.arg("diff")
+                    .args([&before, &after])
+                    .args(["--metric", metric]);
             };
-            time(&command, &format!("diff --metric {metric}, 2 x 10 M spans"), run)?;
+            time(
+                &command,
+                &format!("diff --metric {metric}, 2 x 10 M spans"),
+                run,
+            )?;
         }
     }
     if is_asked("export") {
@@ -152,23 +158,37 @@ fn make(path: &Path, spans: u64, slower_percent: u64) -> Result<(), Box<dyn Erro
     let mut batch = Shape::Trees.batch(FRAME_SPANS, 1_000_000);
     let stretch = |ticks: u64| ticks + ticks * slower_percent / 100;
     for thread in &mut batch.threads {
-        for (start, duration) in thread.start_ticks.iter_mut().zip(&mut thread.duration_ticks) {
+        for (start, duration) in thread
+            .start_ticks
+            .iter_mut()
+            .zip(&mut thread.duration_ticks)
+        {
             // Both ends are moved alike, so that spans nest as before.
             let end = stretch(*start + *duration);
             *start = stretch(*start);
             *duration = end - *start;
         }
     }
-    captures::write(path, batch, |frames| Ok(frames * FRAME_SPANS as u64 >= spans))?;
+    captures::write(path, batch, |frames| {
+        Ok(frames * FRAME_SPANS as u64 >= spans)
+    })?;
     Ok(())
 }
 
 /// Runs the command several times and prints the median time, the CPU time and the memory.
-fn time(command: &Path, what: &str, arguments: impl Fn(&mut Command)) -> Result<Took, Box<dyn Error>> {
+fn time(
+    command: &Path,
+    what: &str,
+    arguments: impl Fn(&mut Command),
+) -> Result<Took, Box<dyn Error>> {
     run(command, what, ROUNDS, arguments)
 }
 
-fn run_once(command: &Path, what: &str, arguments: impl Fn(&mut Command)) -> Result<Took, Box<dyn Error>> {
+fn run_once(
+    command: &Path,
+    what: &str,
+    arguments: impl Fn(&mut Command),
+) -> Result<Took, Box<dyn Error>> {
     run(command, what, 1, arguments)
 }
 
@@ -196,7 +216,9 @@ fn run(
         wall_s.push(begin.elapsed().as_secs_f64());
         cpu_s.push((children_cpu_ns().unwrap_or(0) - cpu_before_ns) as f64 / 1e9);
         if !status.success() {
-            return Err(format!("{what}: a run without failure was expected, found {status}").into());
+            return Err(
+                format!("{what}: a run without failure was expected, found {status}").into(),
+            );
         }
     }
     let took = Took {

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use vor_benches::clock::{bare_ticks, thread_cpu_ns};
 use vor_benches::work::chain;
-use vor_recorder::__private::{init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns};
+use vor_recorder::__private::{
+    init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns,
+};
 
 fn reads(criterion: &mut Criterion) {
     println!("source: {:?}", init_cpu());
@@ -26,7 +28,11 @@ fn reads(criterion: &mut Criterion) {
             let start = bare_ticks();
             let before = black_box(off_cpu_ticks_at(start));
             let end = bare_ticks();
-            off_of_span(before, off_cpu_ticks_at(end), end.wrapping_sub(black_box(start)))
+            off_of_span(
+                before,
+                off_cpu_ticks_at(end),
+                end.wrapping_sub(black_box(start)),
+            )
         });
     });
     group.bench_function("two_clock_reads_and_thread_clock_reads", |bencher| {

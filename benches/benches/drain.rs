@@ -68,7 +68,9 @@ fn drain(criterion: &mut Criterion) {
             bencher.iter(|| chrome.accept_batch(&batch).is_ok())
         });
         let mut csv = SpanCsv::new(io::sink());
-        group.bench_function("csv", |bencher| bencher.iter(|| csv.accept_frame(&frame).is_ok()));
+        group.bench_function("csv", |bencher| {
+            bencher.iter(|| csv.accept_frame(&frame).is_ok())
+        });
         let mut samply = SamplyExporter::new(ClockSnapshot::default(), |_, _, lines| {
             black_box(lines.len());
             Ok(())

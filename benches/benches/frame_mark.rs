@@ -11,7 +11,9 @@ fn marks(criterion: &mut Criterion) {
     let Ok(folder) = tempfile::tempdir() else {
         return eprintln!("frame_mark: expected a temporary folder for the capture, found none");
     };
-    vor::Config::new().capture(folder.path().join("run.vor")).enable();
+    vor::Config::new()
+        .capture(folder.path().join("run.vor"))
+        .enable();
     let mut group = criterion.benchmark_group("frame_mark");
     group
         .sampling_mode(SamplingMode::Flat)

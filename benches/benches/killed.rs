@@ -101,7 +101,9 @@ fn lost_ns(threads: usize, kills: usize) -> Result<Vec<f64>, Failure> {
     for kill in 0..kills {
         let path = folder.path().join(format!("{kill}.vor"));
         let mut child = start(&path, threads)?;
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         std::thread::sleep(BEFORE + BEFORE.mul_f64((chance >> 40) as f64 / f64::from(1 << 24)));
         let killed = clock::ticks();
         child.kill()?;

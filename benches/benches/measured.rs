@@ -122,9 +122,17 @@ fn measure_by_the_clock() {
         Box::new(scope_and_clock),
         Box::new(of_itself),
     ];
-    let mut times = contest(SLOW_ROUNDS, SLOW_SCOPES, &mut contestants, 80, &mut vor::flush);
+    let mut times = contest(
+        SLOW_ROUNDS,
+        SLOW_SCOPES,
+        &mut contestants,
+        80,
+        &mut vor::flush,
+    );
     let quiet = keep_quiet(&mut times);
-    println!("processor time by the thread's clock, medians of {quiet} quiet rounds of {SLOW_ROUNDS}:");
+    println!(
+        "processor time by the thread's clock, medians of {quiet} quiet rounds of {SLOW_ROUNDS}:"
+    );
     for (name, times_of) in [
         "two readings of both clocks",
         "empty scope, two readings of the thread's clock",
@@ -147,7 +155,10 @@ fn main() {
         return measure_by_the_clock();
     }
     measure("lengths");
-    vor::Config::new().allocations(false).cpu_time(true).enable();
+    vor::Config::new()
+        .allocations(false)
+        .cpu_time(true)
+        .enable();
     measure("processor time of all scopes");
     vor::Config::new().cpu_time(true).allocations(true).enable();
     measure("processor time and allocations of all scopes");

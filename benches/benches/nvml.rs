@@ -4,7 +4,10 @@
 //! are called without vor between in the same rounds. On a machine with a card, `.ci/gpu` tells
 //! what a poll takes with the real one.
 
-#![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
+#![allow(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up should stop"
+)]
 
 #[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
 mod gpu_support;
@@ -27,7 +30,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
     gpu_support::build("fake_nvml.rs", folder.path(), "libnvidia-ml.so.1");
     for (name, begin) in [("without GPM", ""), ("with GPM", "gpm on")] {
-        let mut command = std::process::Command::new(std::env::current_exe().expect("a bench has a path"));
+        let mut command =
+            std::process::Command::new(std::env::current_exe().expect("a bench has a path"));
         command
             .env(CHILD, "1")
             .env("LD_LIBRARY_PATH", folder.path())
@@ -98,7 +102,11 @@ impl Driver {
         // what they write is no more than there is room for below.
         unsafe {
             let library = Library::new("libnvidia-ml.so.1").expect("the library is there");
-            let of_card = |name: &str| *library.get::<OfCard>(name.as_bytes()).expect("it is exported");
+            let of_card = |name: &str| {
+                *library
+                    .get::<OfCard>(name.as_bytes())
+                    .expect("it is exported")
+            };
             let of_kind = |name: &str| {
                 *library
                     .get::<OfCardAndKind>(name.as_bytes())

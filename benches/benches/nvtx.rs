@@ -8,7 +8,10 @@
 //! A tool is attached for the life of a process, so rounds with and without one are processes in
 //! turn. The tool is that of the tests, without its log.
 
-#![allow(clippy::expect_used, reason = "a bench that cannot be set up should stop")]
+#![allow(
+    clippy::expect_used,
+    reason = "a bench that cannot be set up should stop"
+)]
 
 #[path = "../../crates/vor-recorder/tests/gpu_support/mod.rs"]
 mod gpu_support;
@@ -105,7 +108,9 @@ fn measure() {
     }
     let mut times = contest(ROUNDS, PASSES, &mut contestants, 8, &mut || drain::flush());
     keep_quiet(&mut times);
-    times.iter().for_each(|times| println!("{}", times.median_ns()));
+    times
+        .iter()
+        .for_each(|times| println!("{}", times.median_ns()));
 }
 
 #[expect(unsafe_code, reason = "the tool is a library")]

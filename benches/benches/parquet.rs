@@ -136,7 +136,9 @@ fn parquet(criterion: &mut Criterion) {
             per_span(table),
             per_span(sketches)
         );
-        group.throughput(Throughput::Elements(spans)).sample_size(10);
+        group
+            .throughput(Throughput::Elements(spans))
+            .sample_size(10);
         group.bench_function(format!("{name}_decoded"), |bencher| {
             bencher.iter(|| decode(black_box(&bytes)).map_or(0, |totals| totals.spans))
         });

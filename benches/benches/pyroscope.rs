@@ -64,7 +64,8 @@ fn stretch(to: &To) -> Stretch {
         }
         To::Nothing => {
             // A port that was free a moment ago.
-            let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let address =
+                TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
             address.map_or_else(
                 |_| "http://127.0.0.1:1".to_owned(),
                 |address| format!("http://{address}"),
@@ -120,7 +121,10 @@ fn main() -> ExitCode {
         median(bare)
     );
     for (((name, _), ratios), (sent, lost)) in all.iter().zip(ratios).zip(counts) {
-        println!("  {name:<18} × {:.3}   {sent} sent, {lost} lost", median(ratios));
+        println!(
+            "  {name:<18} × {:.3}   {sent} sent, {lost} lost",
+            median(ratios)
+        );
     }
     ExitCode::SUCCESS
 }

@@ -52,7 +52,9 @@ fn reader(criterion: &mut Criterion) {
             Ok(totals) => totals.spans,
             Err(error) => return eprintln!("reader: {error}"),
         };
-        group.throughput(Throughput::Elements(spans)).sample_size(10);
+        group
+            .throughput(Throughput::Elements(spans))
+            .sample_size(10);
         group.bench_function(name, |bencher| {
             bencher.iter(|| decode(black_box(&bytes)).map_or(0, |totals| totals.spans))
         });
@@ -129,7 +131,9 @@ fn exports(criterion: &mut Criterion) {
             Ok(spans) => spans,
             Err(error) => return eprintln!("reader: {error}"),
         };
-        group.throughput(Throughput::Elements(spans)).sample_size(10);
+        group
+            .throughput(Throughput::Elements(spans))
+            .sample_size(10);
         group.bench_function(name, |bencher| bencher.iter(|| csv(&path).is_ok()));
     }
     group.finish();
@@ -138,7 +142,8 @@ fn exports(criterion: &mut Criterion) {
 /// Writes a capture with frames; returns its spans.
 fn framed(shape: Shape, path: &Path) -> io::Result<u64> {
     const FRAMES: u64 = 64;
-    let mut sink = CaptureSink::create(path, CaptureOptions::default()).map_err(io::Error::other)?;
+    let mut sink =
+        CaptureSink::create(path, CaptureOptions::default()).map_err(io::Error::other)?;
     let mut spans = 0;
     for index in 0..FRAMES {
         let batch = shape.batch(SPANS / 4, 1_000_000 + (index << 32));
@@ -147,7 +152,8 @@ fn framed(shape: Shape, path: &Path) -> io::Result<u64> {
         frame.index = index;
         spans += batch.span_count() as u64;
         sink.accept_batch(&batch).map_err(io::Error::other)?;
-        sink.accept_frame(&Arc::new(frame)).map_err(io::Error::other)?;
+        sink.accept_frame(&Arc::new(frame))
+            .map_err(io::Error::other)?;
     }
     sink.finish().map_err(io::Error::other)?;
     Ok(spans)

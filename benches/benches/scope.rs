@@ -108,7 +108,10 @@ fn scopes(criterion: &mut Criterion) {
     on.finish();
 
     // For good, so it comes last.
-    vor::Config::new().aggregate(true).print_stats(false).enable();
+    vor::Config::new()
+        .aggregate(true)
+        .print_stats(false)
+        .enable();
     let mut counted = criterion.benchmark_group("scope_counted");
     counted.bench_function("two_clock_reads", |bencher| {
         flushed(bencher, |_| {

@@ -64,9 +64,14 @@ impl TwoReads {
     /// Reads the counter; the drop reads it again and stores both.
     #[inline(always)]
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "it begins now, which is no default")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "it begins now, which is no default"
+    )]
     pub fn new() -> Self {
-        Self { begin: bare_ticks() }
+        Self {
+            begin: bare_ticks(),
+        }
     }
 }
 

@@ -115,7 +115,9 @@ pub fn with_tracing_chrome<R>(measure: impl FnOnce(Peer) -> R) -> R {
         discard: || {},
     };
     let result =
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || measure(peer));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            measure(peer)
+        });
     drop(guard);
     result
 }

@@ -32,7 +32,8 @@ pub fn children_cpu_ns() -> Option<u64> {
     // The name in parentheses may hold anything; what follows it is the third field. Fields 16 and
     // 17 are cutime and cstime, in units that Linux fixes at a hundredth of a second for this file.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let hundredths: u64 = fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
+    let hundredths: u64 =
+        fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
     Some(hundredths * 10_000_000)
 }
 

@@ -173,8 +173,14 @@ pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
                     record: Record::Batch(threads),
                     ..
                 } => {
-                    totals.spans += threads.iter().map(|thread| thread.len() as u64).sum::<u64>();
-                    totals.dropped_spans += threads.iter().map(|thread| thread.dropped_spans).sum::<u64>();
+                    totals.spans += threads
+                        .iter()
+                        .map(|thread| thread.len() as u64)
+                        .sum::<u64>();
+                    totals.dropped_spans += threads
+                        .iter()
+                        .map(|thread| thread.dropped_spans)
+                        .sum::<u64>();
                 }
                 Event::Record {
                     record: Record::Frame(frame),

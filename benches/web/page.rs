@@ -45,7 +45,10 @@ impl FrameSink for Frames {
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         let columns = &frame.catalog.columns;
-        let mut seen = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut seen = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let names = frame
             .metrics
             .iter()
@@ -60,7 +63,9 @@ impl FrameSink for Frames {
 /// Measures, and leaves what was found where the page looks for it.
 pub(crate) fn run() {
     let frames = Frames::default();
-    Config::new().sink("what frames hold", frames.clone()).enable();
+    Config::new()
+        .sink("what frames hold", frames.clone())
+        .enable();
     let answer = Object::new();
     let set = |name: &str, value: JsValue| {
         // A plain object takes every property.

@@ -133,7 +133,8 @@ fn export(
 /// percentile, and the statistics' own.
 fn expected(statistics: &Statistics, mut lengths: Lengths) -> Result<String, std::fmt::Error> {
     let catalog = server::catalog(&Process::of_fleet(0, 1));
-    let mut table = String::from("host\tversion\tname\tcount\tsum_ns\tself_sum_ns\texact_p99_ns\tp99_ns\n");
+    let mut table =
+        String::from("host\tversion\tname\tcount\tsum_ns\tself_sum_ns\texact_p99_ns\tp99_ns\n");
     for ((host, version), stats) in statistics {
         for row in stats.scope_stats(&catalog) {
             let key = (host.clone(), version.clone(), row.name.clone());

@@ -207,7 +207,12 @@ impl Requests {
         }
         self.leaf(&mut spans, RENDER, 200_000);
         let route = ["/", "/items", "/items?sort=\"price\""][self.below(3) as usize];
-        self.end(&mut spans, REQUEST, start, Some(ArgValue::Str(route.into())));
+        self.end(
+            &mut spans,
+            REQUEST,
+            start,
+            Some(ArgValue::Str(route.into())),
+        );
         spans
     }
 

@@ -39,7 +39,10 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
     let archive = archive_path(capture.as_deref());
 
     let begin = Instant::now();
-    let recorded: Vec<PathBuf> = capture.iter().flat_map(|path| path.canonicalize()).collect();
+    let recorded: Vec<PathBuf> = capture
+        .iter()
+        .flat_map(|path| path.canonicalize())
+        .collect();
     let totals = pipeline::pack(&folder, &archive, &recorded).map_err(|error| {
         let (folder, archive) = (folder.display(), archive.display());
         format!("cannot pack {folder} into {archive}: {error}")
@@ -110,13 +113,22 @@ fn folder_to_pack() -> Result<PathBuf, String> {
     let mut arguments = std::env::args_os().skip(1);
     let named = arguments.next().map(PathBuf::from);
     if let Some(second) = arguments.next() {
-        return Err(format!("expected one folder, found also `{}`", second.display()));
+        return Err(format!(
+            "expected one folder, found also `{}`",
+            second.display()
+        ));
     }
     let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     match std::fs::canonicalize(&folder) {
         Ok(found) if found.is_dir() => Ok(found),
-        Ok(_) => Err(format!("expected a folder, found a file: {}", folder.display())),
-        Err(error) => Err(format!("expected a folder at {}: {error}", folder.display())),
+        Ok(_) => Err(format!(
+            "expected a folder, found a file: {}",
+            folder.display()
+        )),
+        Err(error) => Err(format!(
+            "expected a folder at {}: {error}",
+            folder.display()
+        )),
     }
 }
 
@@ -164,7 +176,9 @@ mod tests {
                         &args.values[0],
                     ) {
                         ("compress", vor::capture::ArgValue::U64(bytes)) => raw_bytes += bytes,
-                        ("read_file", vor::capture::ArgValue::Str(path)) => paths.push(path.to_string()),
+                        ("read_file", vor::capture::ArgValue::Str(path)) => {
+                            paths.push(path.to_string())
+                        }
                         _ => {}
                     }
                 }
@@ -176,13 +190,18 @@ mod tests {
         paths.sort_by_key(|path| path.parse::<usize>().unwrap());
         assert_eq!(
             paths,
-            (0..FILES).map(|number| number.to_string()).collect::<Vec<_>>()
+            (0..FILES)
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>()
         );
         assert_eq!(raw_bytes, totals.raw_bytes);
 
         // All reading and writing happens before the mark of the last batch.
         let frames: Vec<_> = capture.frames(0..info.frames).map(Result::unwrap).collect();
-        let io_mb: f64 = frames.iter().filter_map(|frame| frame.metric("io_MB")).sum();
+        let io_mb: f64 = frames
+            .iter()
+            .filter_map(|frame| frame.metric("io_MB"))
+            .sum();
         let moved_mb = (totals.raw_bytes + totals.packed_bytes) as f64 / 1e6;
         assert!(
             (io_mb - moved_mb).abs() < 1e-9,

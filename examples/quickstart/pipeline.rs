@@ -61,7 +61,9 @@ pub fn pack(folder: &Path, archive: &Path, without: &[PathBuf]) -> io::Result<To
     without.extend(archive.canonicalize());
     let unreadable = Unreadable::default();
     let files = AtomicU64::new(0);
-    let compressors = thread::available_parallelism().map_or(2, usize::from).clamp(1, 8);
+    let compressors = thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(1, 8);
     let (to_readers, paths) = bounded::<PathBuf>(QUEUE);
     let (to_compressors, blocks) = bounded::<Block>(QUEUE);
     let (to_writer, packed) = bounded::<Block>(QUEUE);
@@ -309,7 +311,10 @@ impl Batch {
     fn end(&self, queues: &Queues, totals: &mut Totals) {
         let seconds = self.begin.elapsed().as_secs_f64().max(1e-9);
         vor::record_metric("throughput", self.raw_bytes as f64 / 1e6 / seconds);
-        vor::record_metric("ratio", self.raw_bytes as f64 / self.packed_bytes.max(1) as f64);
+        vor::record_metric(
+            "ratio",
+            self.raw_bytes as f64 / self.packed_bytes.max(1) as f64,
+        );
         vor::record_metric("queued_blocks", queues.blocks.len() as f64);
         vor::record_metric("queued_packed", queues.packed.len() as f64);
         vor::frame_mark();
@@ -414,7 +419,9 @@ pub mod tests {
         }
         let archive = input.join("out");
         let totals = pack(&input, &archive, &[input.join("run.vor")]).unwrap();
-        let files: Vec<_> = unpack(&std::fs::read(&archive).unwrap()).into_keys().collect();
+        let files: Vec<_> = unpack(&std::fs::read(&archive).unwrap())
+            .into_keys()
+            .collect();
         assert_eq!((files, totals.files), (vec!["a".to_owned()], 1));
     }
 }

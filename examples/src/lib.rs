@@ -221,13 +221,17 @@ mod tests {
 
     #[test]
     fn errors_are_exit_code_2_and_a_closed_pipe_is_none() {
-        let code = |error: Option<Box<dyn Error>>| format!("{:?}", run(|_| error.map_or(Ok(()), Err)));
+        let code =
+            |error: Option<Box<dyn Error>>| format!("{:?}", run(|_| error.map_or(Ok(()), Err)));
         let success = format!("{:?}", ExitCode::SUCCESS);
         assert_eq!(code(None), success);
         let closed = io::Error::from(io::ErrorKind::BrokenPipe);
         assert_eq!(code(Some(Box::new(closed))), success);
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        for error in [Box::from("expected a folder"), Box::new(full) as Box<dyn Error>] {
+        for error in [
+            Box::from("expected a folder"),
+            Box::new(full) as Box<dyn Error>,
+        ] {
             assert_eq!(code(Some(error)), format!("{:?}", ExitCode::from(2)));
         }
     }
@@ -250,7 +254,9 @@ mod tests {
     fn random_numbers_repeat_and_fill_their_range() {
         let draw = |seed| {
             let mut generator = Generator::new(seed);
-            (0..1000).map(|_| generator.signed_unit()).collect::<Vec<_>>()
+            (0..1000)
+                .map(|_| generator.signed_unit())
+                .collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

@@ -16,9 +16,13 @@ pub struct Workload {
 }
 
 const METRICS: &[Metric<Workload>] = &[
-    Metric::new("particles", |workload: &Workload| workload.particles as f64, "")
-        .as_integer()
-        .describe("particles in the air"),
+    Metric::new(
+        "particles",
+        |workload: &Workload| workload.particles as f64,
+        "",
+    )
+    .as_integer()
+    .describe("particles in the air"),
     Metric::new("bounces", |workload: &Workload| workload.bounces as f64, "")
         .as_integer()
         .describe("particles that met the ground or a wall in the frame"),
@@ -54,8 +58,10 @@ impl Stage {
                 .text("particles"),
         );
         let height = (ui.available_height() * 0.25).clamp(60.0, 240.0);
-        let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), height), egui::Sense::hover());
-        ui.painter().rect_filled(rect, 4.0, ui.visuals().extreme_bg_color);
+        let (rect, _) =
+            ui.allocate_exact_size(vec2(ui.available_width(), height), egui::Sense::hover());
+        ui.painter()
+            .rect_filled(rect, 4.0, ui.visuals().extreme_bg_color);
         self.draw(ui, rect);
         // Skip both while the panel is paused, so that all graphs stand still together.
         if !self.state.is_paused() {
@@ -77,9 +83,13 @@ impl Stage {
         self.mesh.clear();
         for particle in &self.particles.all {
             let [x, y] = particle.place;
-            let place = pos2(rect.left() + x * rect.width(), rect.bottom() - y * rect.height());
+            let place = pos2(
+                rect.left() + x * rect.width(),
+                rect.bottom() - y * rect.height(),
+            );
             let heat = (particle.speed[0].abs() + particle.speed[1].abs()).min(1.0);
-            let color = Color32::from_rgb(90 + (150.0 * heat) as u8, 150, 250 - (140.0 * heat) as u8);
+            let color =
+                Color32::from_rgb(90 + (150.0 * heat) as u8, 150, 250 - (140.0 * heat) as u8);
             self.mesh
                 .add_colored_rect(Rect::from_center_size(place, vec2(2.0, 2.0)), color);
         }

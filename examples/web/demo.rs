@@ -26,7 +26,9 @@ pub(crate) fn start() {
 async fn run() -> Result<(), JsValue> {
     let document = web_sys::window().and_then(|window| window.document());
     let canvas = document.and_then(|document| document.get_element_by_id("demo"));
-    let canvas: HtmlCanvasElement = canvas.ok_or("the page has no canvas called `demo`")?.dyn_into()?;
+    let canvas: HtmlCanvasElement = canvas
+        .ok_or("the page has no canvas called `demo`")?
+        .dyn_into()?;
     let runner = eframe::WebRunner::new();
     let create = |_: &eframe::CreationContext<'_>| {
         let app: Box<dyn eframe::App> = Box::new(App::new());

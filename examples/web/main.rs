@@ -33,5 +33,7 @@ fn main() {
 
 #[cfg(not(target_arch = "wasm32"))]
 fn main() {
-    eprintln!("web: this program is a page; build it for wasm32-unknown-unknown, as its first lines say");
+    eprintln!(
+        "web: this program is a page; build it for wasm32-unknown-unknown, as its first lines say"
+    );
 }

@@ -11,8 +11,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Block, Error, Expr, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path, Signature, Stmt,
-    Token, TraitItem, parse_quote,
+    Attribute, Block, Error, Expr, ImplItem, Item, ItemImpl, ItemMod, ItemTrait, Meta, Path,
+    Signature, Stmt, Token, TraitItem, parse_quote,
 };
 
 use crate::options::{self, Options};
@@ -30,7 +30,10 @@ pub(crate) fn expand_skip(options: TokenStream, item: TokenStream) -> TokenStrea
     if options.is_empty() {
         return item;
     }
-    crate::with_error(item, &Error::new_spanned(options, "vor::skip takes no options"))
+    crate::with_error(
+        item,
+        &Error::new_spanned(options, "vor::skip takes no options"),
+    )
 }
 
 fn try_expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
@@ -83,7 +86,9 @@ impl Walk<'_> {
         };
         let prefix = format!("{outer}{}", names::ident_name(&item.ident));
         visit_each(items, attributes_of_item, |item| match item {
-            Item::Fn(function) => self.function(&prefix, &function.attrs, &function.sig, &mut function.block),
+            Item::Fn(function) => {
+                self.function(&prefix, &function.attrs, &function.sig, &mut function.block)
+            }
             Item::Impl(item) => self.impl_block(item),
             Item::Trait(item) => self.trait_block(item),
             Item::Mod(item) => self.module(item, &format!("{prefix}::")),
@@ -91,7 +96,13 @@ impl Walk<'_> {
         });
     }
 
-    fn function(&self, prefix: &str, attributes: &[Attribute], signature: &Signature, block: &mut Block) {
+    fn function(
+        &self,
+        prefix: &str,
+        attributes: &[Attribute],
+        signature: &Signature,
+        block: &mut Block,
+    ) {
         if !instrument::can_be_measured(attributes, signature) {
             return;
         }
@@ -414,10 +425,14 @@ mod tests {
         let item = quote!(
             fn f() {}
         );
-        assert_eq!(expand_skip(quote!(), item.clone()).to_string(), item.to_string());
+        assert_eq!(
+            expand_skip(quote!(), item.clone()).to_string(),
+            item.to_string()
+        );
         let refused = expand_skip(quote!(always), item.clone()).to_string();
         assert!(
-            refused.starts_with(&item.to_string()) && refused.contains("vor::skip takes no options"),
+            refused.starts_with(&item.to_string())
+                && refused.contains("vor::skip takes no options"),
             "{refused}"
         );
     }

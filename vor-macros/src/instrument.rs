@@ -30,9 +30,9 @@ pub(crate) fn can_be_measured(attributes: &[syn::Attribute], signature: &Signatu
 fn is_naked(attribute: &syn::Attribute) -> bool {
     match &attribute.meta {
         Meta::Path(path) => path.is_ident("naked"),
-        Meta::List(list) if list.path.is_ident("unsafe") => {
-            list.parse_args::<Ident>().is_ok_and(|inner| inner == "naked")
-        }
+        Meta::List(list) if list.path.is_ident("unsafe") => list
+            .parse_args::<Ident>()
+            .is_ok_and(|inner| inner == "naked"),
         _ => false,
     }
 }
@@ -87,7 +87,12 @@ impl<'ast> Visit<'ast> for Bindings {
 
 /// Returns the statements that replace `body`, the statements of a function, such that each call is
 /// a scope called `name`.
-pub(crate) fn body(options: &Options, signature: &Signature, name: &str, body: TokenStream) -> TokenStream {
+pub(crate) fn body(
+    options: &Options,
+    signature: &Signature,
+    name: &str,
+    body: TokenStream,
+) -> TokenStream {
     // The compiler gives a scope the position where the path of its macro begins. That has to be
     // the function's name: the attribute of a whole `impl` stands on one line for all its methods.
     let span = signature.ident.span();
@@ -219,7 +224,8 @@ mod tests {
     use syn::parse_quote;
 
     fn expand(options: TokenStream, signature: Signature, statements: TokenStream) -> String {
-        let options = Options::parse(Attribute::Profile, options).unwrap_or_else(|error| panic!("{error}"));
+        let options =
+            Options::parse(Attribute::Profile, options).unwrap_or_else(|error| panic!("{error}"));
         body(&options, &signature, "Type::work", statements).to_string()
     }
 
@@ -263,7 +269,11 @@ mod tests {
             macro_rules! four { () => { LEN } }
         };
         let statements = quote!(let x = four!(); fn late() {} mem::drop(x););
-        let expansion = expand(quote!(), parse_quote!(fn work()), quote!(#items #statements));
+        let expansion = expand(
+            quote!(),
+            parse_quote!(fn work()),
+            quote!(#items #statements),
+        );
         assert_eq!(
             expansion,
             quote!(#items ::vor::profile_scope!("Type::work"); #statements).to_string()
@@ -326,10 +336,14 @@ mod tests {
 
     #[test]
     fn the_output_of_an_async_body_is_hinted_where_it_can_be_named() {
-        let hint = |signature: Signature| output_hint(&signature.output).map(|hint| hint.to_string());
+        let hint =
+            |signature: Signature| output_hint(&signature.output).map(|hint| hint.to_string());
         let hinted = |output: TokenStream| Some(hint_of(&output, Span::call_site()).to_string());
         assert_eq!(hint(parse_quote!(async fn f())), hinted(quote!(())));
-        assert_eq!(hint(parse_quote!(async fn f() -> &str)), hinted(quote!(&str)));
+        assert_eq!(
+            hint(parse_quote!(async fn f() -> &str)),
+            hinted(quote!(&str))
+        );
         assert_eq!(
             hint(parse_quote!(async fn f() -> Result<impl Read, Error>)),
             hinted(quote!(Result<_, Error>))
@@ -342,8 +356,8 @@ mod tests {
     fn parameters_are_found_in_patterns() {
         let signature: Signature = parse_quote!(fn work(&self, (a, Point { x, y: b }): (u8, Point), mut c: [u8; { let d = 1; d }], e @ 1..=2: u8));
         let check = |options: TokenStream| {
-            let options =
-                Options::parse(Attribute::Profile, options).unwrap_or_else(|error| panic!("{error}"));
+            let options = Options::parse(Attribute::Profile, options)
+                .unwrap_or_else(|error| panic!("{error}"));
             check_arguments(&options, &signature).map_err(|error| error.to_string())
         };
         assert_eq!(
@@ -352,8 +366,9 @@ mod tests {
         );
         let message = check(quote!(args(d))).expect_err("a name in a type is no parameter");
         assert!(
-            message
-                .starts_with("`d` is not a parameter of `work`: its parameters are `a`, `x`, `b`, `c`, `e`"),
+            message.starts_with(
+                "`d` is not a parameter of `work`: its parameters are `a`, `x`, `b`, `c`, `e`"
+            ),
             "{message}"
         );
     }

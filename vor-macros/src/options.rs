@@ -102,7 +102,10 @@ impl Options {
             "name" if for_one_function => {
                 let name: LitStr = parse_value(option, input)?;
                 if name.value().is_empty() {
-                    return Err(Error::new(name.span(), "the name of a scope must not be empty"));
+                    return Err(Error::new(
+                        name.span(),
+                        "the name of a scope must not be empty",
+                    ));
                 }
                 self.name = Some(name);
             }
@@ -115,10 +118,16 @@ impl Options {
                 }
                 let list;
                 parenthesized!(list in input);
-                let arguments =
-                    Punctuated::<Argument, Token![,]>::parse_terminated_with(&list, parse_argument)?;
+                let arguments = Punctuated::<Argument, Token![,]>::parse_terminated_with(
+                    &list,
+                    parse_argument,
+                )?;
                 for argument in arguments {
-                    if self.arguments.iter().any(|earlier| earlier.key == argument.key) {
+                    if self
+                        .arguments
+                        .iter()
+                        .any(|earlier| earlier.key == argument.key)
+                    {
                         let message = format!("the argument `{}` is given twice", argument.key);
                         return Err(Error::new(argument.key.span(), message));
                     }
@@ -129,9 +138,12 @@ impl Options {
             "color" => {
                 let color: LitInt = parse_value(option, input)?;
                 if !color.suffix().is_empty()
-                    || !color.base10_parse::<u32>().is_ok_and(|value| value <= MAX_COLOR)
+                    || !color
+                        .base10_parse::<u32>()
+                        .is_ok_and(|value| value <= MAX_COLOR)
                 {
-                    let message = format!("expected a colour from 0x000000 to 0xffffff, found `{color}`");
+                    let message =
+                        format!("expected a colour from 0x000000 to 0xffffff, found `{color}`");
                     return Err(Error::new(color.span(), message));
                 }
                 self.color = Some(color);
@@ -176,8 +188,7 @@ fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
 /// Reads `x` or `key = expression`.
 fn parse_argument(input: ParseStream<'_>) -> syn::Result<Argument> {
     if input.peek(Token![self]) {
-        let message =
-            "`self` is no value to record: give a key and an expression, such as `args(len = self.len())`";
+        let message = "`self` is no value to record: give a key and an expression, such as `args(len = self.len())`";
         return Err(input.error(message));
     }
     let key: Ident = input.parse()?;
@@ -210,7 +221,10 @@ mod tests {
         let options = profile(quote! {
             name = "pack", args(x, bytes = data.len(),), category = "io", color = 0x00ff00, crate = crate::telemetry::vor,
         });
-        assert_eq!(options.name.map(|name| name.value()).as_deref(), Some("pack"));
+        assert_eq!(
+            options.name.map(|name| name.value()).as_deref(),
+            Some("pack")
+        );
         assert_eq!(
             options.category.map(|category| category.value()).as_deref(),
             Some("io")
@@ -227,7 +241,10 @@ mod tests {
             .map(|argument| {
                 (
                     argument.key.to_string(),
-                    argument.value.as_ref().map(|value| quote!(#value).to_string()),
+                    argument
+                        .value
+                        .as_ref()
+                        .map(|value| quote!(#value).to_string()),
                 )
             })
             .collect();

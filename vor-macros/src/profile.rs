@@ -46,12 +46,16 @@ impl Parse for Function {
         if !starts_function(input) {
             return Err(Error::new(Span::call_site(), wrong_item(input)));
         }
-        let default = input.fork().parse::<Ident>().is_ok_and(|word| word == "default");
+        let default = input
+            .fork()
+            .parse::<Ident>()
+            .is_ok_and(|word| word == "default");
         let defaultness = if default { Some(input.parse()?) } else { None };
         let signature: Signature = input.parse()?;
         if input.peek(Token![;]) {
-            let message =
-                format!("{EXPECTED} with a body; put the attribute on the functions that implement this one");
+            let message = format!(
+                "{EXPECTED} with a body; put the attribute on the functions that implement this one"
+            );
             return Err(Error::new(Span::call_site(), message));
         }
         let TokenTree::Group(group) = input.parse()? else {
@@ -86,7 +90,12 @@ impl Function {
             braces,
         } = self;
         let body = if instrument::can_be_measured(&attributes, &signature) {
-            instrument::body(options, &signature, &names::ident_name(&signature.ident), body)
+            instrument::body(
+                options,
+                &signature,
+                &names::ident_name(&signature.ident),
+                body,
+            )
         } else {
             body
         };
@@ -103,9 +112,11 @@ fn starts_function(input: ParseStream<'_>) -> bool {
         match ahead.parse::<TokenTree>() {
             Ok(TokenTree::Ident(word)) if word == "fn" => return true,
             Ok(TokenTree::Ident(word)) => {
-                if !["const", "async", "unsafe", "safe", "extern", "default", "gen"]
-                    .iter()
-                    .any(|known| word == known)
+                if ![
+                    "const", "async", "unsafe", "safe", "extern", "default", "gen",
+                ]
+                .iter()
+                .any(|known| word == known)
                 {
                     return false;
                 }
@@ -119,15 +130,16 @@ fn starts_function(input: ParseStream<'_>) -> bool {
 
 /// What to say of an item that is no function.
 fn wrong_item(input: ParseStream<'_>) -> String {
-    let kind = if input.peek(Token![impl]) || (input.peek(Token![unsafe]) && input.peek2(Token![impl])) {
-        "impl"
-    } else if input.peek(Token![trait]) || input.peek2(Token![trait]) {
-        "trait"
-    } else if input.peek(Token![mod]) {
-        "module"
-    } else {
-        return EXPECTED.to_owned();
-    };
+    let kind =
+        if input.peek(Token![impl]) || (input.peek(Token![unsafe]) && input.peek2(Token![impl])) {
+            "impl"
+        } else if input.peek(Token![trait]) || input.peek2(Token![trait]) {
+            "trait"
+        } else if input.peek(Token![mod]) {
+            "module"
+        } else {
+            return EXPECTED.to_owned();
+        };
     format!("{EXPECTED}; for all the functions of this {kind} use `#[vor::all_functions]`")
 }
 
@@ -275,8 +287,9 @@ mod tests {
                 "module",
             ),
         ] {
-            let expected =
-                format!("{EXPECTED}; for all the functions of this {kind} use `#[vor::all_functions]`");
+            let expected = format!(
+                "{EXPECTED}; for all the functions of this {kind} use `#[vor::all_functions]`"
+            );
             assert_eq!(error(quote!(), item), expected);
         }
         assert!(

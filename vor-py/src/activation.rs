@@ -21,7 +21,9 @@ use pyo3::types::PyTuple;
 use vor_recorder::callsite::CallSite;
 use vor_recorder::scope::manual::{self, ArgWords, LooseScope};
 
-use crate::object::{Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held};
+use crate::object::{
+    Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held,
+};
 use crate::open;
 use crate::values::Value;
 
@@ -52,7 +54,11 @@ pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
         positional(c"send", send, c"Resume with a value."),
         positional(c"throw", throw, c"Resume with an exception."),
         no_args(c"close", close, c"Resume with GeneratorExit."),
-        positional(c"asend", asend, c"Return an awaitable that resumes with a value."),
+        positional(
+            c"asend",
+            asend,
+            c"Return an awaitable that resumes with a value.",
+        ),
         positional(
             c"athrow",
             athrow,
@@ -187,7 +193,11 @@ impl Span {
         // SAFETY: as the caller says.
         let (site, is_first, values) = unsafe {
             let activation = &*object.cast::<Activation>();
-            (activation.site, !activation.was_resumed, take_values(object))
+            (
+                activation.site,
+                !activation.was_resumed,
+                take_values(object),
+            )
         };
         let height = open::height();
         let (scope, args) = match values {
@@ -323,8 +333,9 @@ unsafe fn call_method(
     unsafe {
         let py = Python::assume_attached();
         let given = (0..count.unsigned_abs()).map(|at| Bound::from_borrowed_ptr(py, *args.add(at)));
-        let returned = PyTuple::new(py, given.collect::<Vec<_>>())
-            .and_then(|given| Bound::from_borrowed_ptr(py, inner(object)).call_method1(method, given));
+        let returned = PyTuple::new(py, given.collect::<Vec<_>>()).and_then(|given| {
+            Bound::from_borrowed_ptr(py, inner(object)).call_method1(method, given)
+        });
         returned.map_or_else(raise, Bound::into_ptr)
     }
 }
@@ -370,7 +381,10 @@ unsafe extern "C" fn throw(
     unsafe { activate(object, "throw", args, count) }
 }
 
-unsafe extern "C" fn close(object: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn close(
+    object: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
     unsafe {
         if is_suspended(inner(object)) {
@@ -443,7 +457,10 @@ unsafe extern "C" fn athrow(
     unsafe { awaitable(object, "athrow", args, count) }
 }
 
-unsafe extern "C" fn aclose(object: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn aclose(
+    object: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
     unsafe { awaitable(object, "aclose", ptr::null_mut(), 0) }
 }
@@ -468,8 +485,12 @@ unsafe fn itself_if(object: *mut ffi::PyObject, method: &str, what: &str) -> *mu
             return object;
         }
         let kind = inner.get_type();
-        let kind = kind.name().map_or_else(|_| "?".into(), |name| name.to_string());
-        raise(PyTypeError::new_err(format!("'{kind}' object is not {what}")))
+        let kind = kind
+            .name()
+            .map_or_else(|_| "?".into(), |name| name.to_string());
+        raise(PyTypeError::new_err(format!(
+            "'{kind}' object is not {what}"
+        )))
     }
 }
 
@@ -496,8 +517,8 @@ unsafe extern "C" fn get_attribute(
     unsafe {
         match text(name) {
             Some(
-                "send" | "throw" | "close" | "asend" | "athrow" | "aclose" | "__next__" | "__iter__"
-                | "__await__" | "__aiter__" | "__anext__",
+                "send" | "throw" | "close" | "asend" | "athrow" | "aclose" | "__next__"
+                | "__iter__" | "__await__" | "__aiter__" | "__anext__",
             ) if ffi::PyObject_HasAttr(inner(object), name) != 0 => {
                 ffi::PyObject_GenericGetAttr(object, name)
             }
@@ -551,7 +572,10 @@ unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
     // SAFETY: as for `traverse`; whoever still asks the object from here on is answered by `None`.
     unsafe {
         ffi::Py_INCREF(ffi::Py_None());
-        let inner = ptr::replace(&raw mut (*object.cast::<Activation>()).inner, ffi::Py_None());
+        let inner = ptr::replace(
+            &raw mut (*object.cast::<Activation>()).inner,
+            ffi::Py_None(),
+        );
         ffi::Py_XDECREF(inner);
     }
     0

@@ -98,7 +98,9 @@ unsafe extern "C" fn event(
             // SAFETY: the interpreter gives what is called, on a thread that is attached to it.
             callee::begin(&unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), arg) });
         }
-        ffi::PyTrace_C_RETURN | ffi::PyTrace_C_EXCEPTION if C_CALLS.load(Ordering::Relaxed) => callee::end(),
+        ffi::PyTrace_C_RETURN | ffi::PyTrace_C_EXCEPTION if C_CALLS.load(Ordering::Relaxed) => {
+            callee::end()
+        }
         _ => {}
     }
     0

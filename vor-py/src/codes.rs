@@ -7,7 +7,10 @@
 //! reference, since its address may be another's next. Until then whatever was known of it stays in
 //! memory: a thread may be about to use it.
 
-#![expect(unsafe_code, reason = "a lock at every event would cost more than the rest")]
+#![expect(
+    unsafe_code,
+    reason = "a lock at every event would cost more than the rest"
+)]
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -167,7 +170,9 @@ fn enter(code: &Bound<'_, PyAny>, known: Code, replaces: bool) -> PyResult<()> {
     let gone = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| remove(key);
     let gone = PyCFunction::new_closure(py, None, None, gone)?;
     // Whatever runs code of Python stands before the turn.
-    let weak = PyWeakrefReference::new_with(code, gone)?.into_any().unbind();
+    let weak = PyWeakrefReference::new_with(code, gone)?
+        .into_any()
+        .unbind();
     let known = Box::new(Known {
         code: known,
         _weak: weak,
@@ -241,7 +246,13 @@ impl Table {
     }
 
     /// Enters what is known, in the caller's turn; there is room. Returns what nobody needs.
-    fn put(&self, key: usize, mut known: Box<Known>, replaces: bool, used: &mut usize) -> Option<Box<Known>> {
+    fn put(
+        &self,
+        key: usize,
+        mut known: Box<Known>,
+        replaces: bool,
+        used: &mut usize,
+    ) -> Option<Box<Known>> {
         let Some(entry) = self.at(key) else {
             self.insert(key, Box::into_raw(known), used);
             return None;

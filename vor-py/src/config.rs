@@ -92,7 +92,9 @@ struct Given<'a, 'py> {
 impl Given<'_, '_> {
     fn wrong_type(&self, expected: &str) -> PyErr {
         let found = self.value.get_type();
-        let found = found.name().map_or_else(|_| "?".into(), |name| name.to_string());
+        let found = found
+            .name()
+            .map_or_else(|_| "?".into(), |name| name.to_string());
         PyTypeError::new_err(format!(
             "enable: {}: expected {expected}, found {found}",
             self.name

@@ -39,7 +39,9 @@ pub(crate) fn wants(file: &str, name: &str) -> bool {
 /// Returns whether a file is this one, or in this folder.
 fn is_at(file: &str, place: &str) -> bool {
     match file.strip_prefix(place) {
-        Some(rest) => rest.is_empty() || place.ends_with(['/', '\\']) || rest.starts_with(['/', '\\']),
+        Some(rest) => {
+            rest.is_empty() || place.ends_with(['/', '\\']) || rest.starts_with(['/', '\\'])
+        }
         None => false,
     }
 }

@@ -129,7 +129,9 @@ unsafe fn whole(what: &str, object: *mut ffi::PyObject) -> Option<u64> {
     {
         Ok(value) => Some(value),
         Err(_) => {
-            let found = object.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+            let found = object
+                .repr()
+                .map_or_else(|_| "?".into(), |repr| repr.to_string());
             let error = if object.hasattr("__index__").unwrap_or(false) {
                 PyValueError::new_err(format!(
                     "{what}: expected a whole number from 0 to 2^64 - 1, found {found}"

@@ -36,7 +36,10 @@ pub(crate) fn watch(py: Python<'_>) {
 }
 
 fn wrap_turns(py: Python<'_>) -> PyResult<bool> {
-    let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    let modules = py
+        .import("sys")?
+        .getattr("modules")?
+        .cast_into::<PyDict>()?;
     let Some(events) = modules.get_item("asyncio.events")? else {
         return Ok(false);
     };

@@ -23,8 +23,9 @@ use crate::{activation, config, functions, loops, monitor, open, scope, ticker};
 mod _core {
     #[pymodule_export]
     use super::{
-        calibrate, capture_path, close_capture, command, disable, empty_span_ns, enable, flush, hooks,
-        is_enabled, mark_frames_every, put_code, record_metric_unit, stop_marking_frames, trace, wrap,
+        calibrate, capture_path, close_capture, command, disable, empty_span_ns, enable, flush,
+        hooks, is_enabled, mark_frames_every, put_code, record_metric_unit, stop_marking_frames,
+        trace, wrap,
     };
     #[pymodule_export]
     use crate::reading::{CaptureError, Column, Reading, Table, contents};
@@ -143,7 +144,12 @@ fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResult<Bound<'p
 /// Has the calls of a code object recorded as this.
 #[pyfunction]
 #[pyo3(signature = (code, name, module, args, /))]
-fn put_code(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<String>) -> PyResult<()> {
+fn put_code(
+    code: &Bound<'_, PyAny>,
+    name: String,
+    module: String,
+    args: Vec<String>,
+) -> PyResult<()> {
     let args: Vec<String> = args.into_iter().take(MAX_ARGS).collect();
     let site = sites::intern(place(code, name, module, args.clone())?);
     codes::put(
@@ -157,7 +163,12 @@ fn put_code(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<Str
 }
 
 /// The place of a code object, or of a callable without one.
-fn place(code: &Bound<'_, PyAny>, name: String, module: String, args: Vec<String>) -> PyResult<Place> {
+fn place(
+    code: &Bound<'_, PyAny>,
+    name: String,
+    module: String,
+    args: Vec<String>,
+) -> PyResult<Place> {
     let mut place = Place {
         name,
         module,
@@ -183,12 +194,17 @@ fn wrap<'py>(
     parameters: Vec<(String, Option<usize>, bool, Bound<'py, PyAny>)>,
     is_suspended: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let argument = |(name, place, has_default, default): (String, _, bool, Bound<'py, PyAny>)| Argument {
-        name,
-        place,
-        default: has_default.then(|| Value::of(&default)),
-    };
-    let args: Vec<Argument> = parameters.into_iter().take(MAX_ARGS).map(argument).collect();
+    let argument =
+        |(name, place, has_default, default): (String, _, bool, Bound<'py, PyAny>)| Argument {
+            name,
+            place,
+            default: has_default.then(|| Value::of(&default)),
+        };
+    let args: Vec<Argument> = parameters
+        .into_iter()
+        .take(MAX_ARGS)
+        .map(argument)
+        .collect();
     let names = args.iter().map(|argument| argument.name.clone()).collect();
     let site = sites::intern(place(code, name, module, names)?);
     let is_function = !code.is_none();
@@ -201,7 +217,11 @@ fn wrap<'py>(
 #[pyo3(signature = (on, include, exclude, min_us, c_calls, /))]
 fn trace(on: bool, include: Vec<String>, exclude: Vec<String>, min_us: f64, c_calls: bool) {
     filter::set(Filter { include, exclude });
-    let min_ns = if min_us > 0.0 { (min_us * 1e3) as u64 } else { 0 };
+    let min_ns = if min_us > 0.0 {
+        (min_us * 1e3) as u64
+    } else {
+        0
+    };
     monitor::MIN_TICKS.store(clock::approximate_ticks(min_ns), Ordering::Relaxed);
     codes::trace_all(on);
     #[cfg(not(Py_3_12))]
@@ -266,7 +286,12 @@ fn thread_name() -> Option<String> {
         return found;
     }
     // Before `threading` was imported there is the main thread alone.
-    let modules = py.import("sys").and_then(|sys| sys.getattr("modules")).ok()?;
-    let has_threads = modules.contains(PyString::new(py, "threading")).unwrap_or(true);
+    let modules = py
+        .import("sys")
+        .and_then(|sys| sys.getattr("modules"))
+        .ok()?;
+    let has_threads = modules
+        .contains(PyString::new(py, "threading"))
+        .unwrap_or(true);
     (!has_threads).then(|| "MainThread".to_owned())
 }

@@ -69,7 +69,10 @@ pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Makes the objects to be registered, by the names of their events.
-pub(crate) fn hooks<'py>(py: Python<'py>, disable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn hooks<'py>(
+    py: Python<'py>,
+    disable: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
     let had = DISABLE.swap(disable.clone().into_ptr(), Ordering::Relaxed);
     // SAFETY: what was there before was counted here.
     unsafe { ffi::Py_XDECREF(had) };
@@ -181,7 +184,8 @@ unsafe fn begin_slow(code: *mut ffi::PyObject) -> bool {
                 // Reading them may run code of the program, which may change what is known of this
                 // code.
                 let names = args.to_vec();
-                let values = arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
+                let values =
+                    arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
                 let (begun, words) = manual::begin_with(site, |put| {
                     values.iter().for_each(|value| put(value.word()));
                 });
@@ -335,7 +339,10 @@ unsafe extern "C" fn call(
     // argument.
     unsafe {
         // What is written in Python has events of its own, and no end comes for it here.
-        if matches!(codes::find((*args).addr()), Some(Code { site: Some(_), .. })) {
+        if matches!(
+            codes::find((*args).addr()),
+            Some(Code { site: Some(_), .. })
+        ) {
             let called = Bound::from_borrowed_ptr(Python::assume_attached(), *args.add(2));
             callee::begin(&called);
         }

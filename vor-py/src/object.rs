@@ -72,7 +72,8 @@ impl TypeCell {
         // SAFETY: the specification ends with slot 0 and is copied; what the slots point to are
         // functions and leaked tables, and the name is a literal.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }?;
-        self.0.store(made.clone().into_ptr().cast(), Ordering::Release);
+        self.0
+            .store(made.clone().into_ptr().cast(), Ordering::Release);
         Ok(made)
     }
 
@@ -123,7 +124,8 @@ pub(crate) fn add_functions<const N: usize>(
 
 /// Returns the error that a function of the interpreter has set.
 pub(crate) fn take_error(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("vor: the interpreter failed without an error"))
+    PyErr::take(py)
+        .unwrap_or_else(|| PyRuntimeError::new_err("vor: the interpreter failed without an error"))
 }
 
 /// A function without arguments.
@@ -189,7 +191,10 @@ pub(crate) unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<&'a str> {
     }
     // SAFETY: the interpreter gives so many bytes of UTF-8, which it keeps with the object.
     Some(unsafe {
-        std::str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), bytes.unsigned_abs()))
+        std::str::from_utf8_unchecked(std::slice::from_raw_parts(
+            start.cast(),
+            bytes.unsigned_abs(),
+        ))
     })
 }
 

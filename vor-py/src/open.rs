@@ -174,7 +174,10 @@ pub(crate) fn suspend(key: usize, min_ticks: u64, frame: impl FnOnce() -> usize)
         let frame = frame();
         with(|stack| stack.begin_life(frame, first.scope));
     }
-    end(key | entry.map_or(0, |entry| entry.key & RESUMED), min_ticks);
+    end(
+        key | entry.map_or(0, |entry| entry.key & RESUMED),
+        min_ticks,
+    );
 }
 
 /// Ends the last activation of a coroutine, and its task if it was ever suspended.
@@ -291,7 +294,11 @@ impl Stack {
     fn drop_calls(&mut self) {
         self.switched_off = SWITCHED_OFF.load(Ordering::Relaxed);
         self.lives.clear();
-        let around = self.entries.iter().take_while(|entry| entry.is_block()).count();
+        let around = self
+            .entries
+            .iter()
+            .take_while(|entry| entry.is_block())
+            .count();
         while self.entries.len() > around
             && let Some(top) = self.entries.pop()
         {

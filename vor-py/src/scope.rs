@@ -27,7 +27,8 @@ use vor_recorder::callsite::{CallSite, MAX_ARGS};
 use vor_recorder::scope::manual;
 
 use crate::object::{
-    PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise, text,
+    PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise,
+    text,
 };
 use crate::sites::{self, Place};
 use crate::values::Value;
@@ -147,10 +148,14 @@ impl Known {
 
     /// Returns the site, if these are what the slot holds.
     #[inline(always)]
-    fn get(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
+    fn get(
+        &self,
+        name: *mut ffi::PyObject,
+        keywords: *mut ffi::PyObject,
+    ) -> Option<&'static CallSite> {
         let turn = self.turn.load(Ordering::Acquire);
-        let is_it =
-            self.name.load(Ordering::Relaxed) == name && self.keywords.load(Ordering::Relaxed) == keywords;
+        let is_it = self.name.load(Ordering::Relaxed) == name
+            && self.keywords.load(Ordering::Relaxed) == keywords;
         let site = self.site.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         if !is_it || !turn.is_multiple_of(2) || self.turn.load(Ordering::Relaxed) != turn {
@@ -165,7 +170,12 @@ impl Known {
     /// # Safety
     ///
     /// As for [`site_of`].
-    unsafe fn set(&self, name: *mut ffi::PyObject, keywords: *mut ffi::PyObject, site: &'static CallSite) {
+    unsafe fn set(
+        &self,
+        name: *mut ffi::PyObject,
+        keywords: *mut ffi::PyObject,
+        site: &'static CallSite,
+    ) {
         let turn = self.turn.load(Ordering::Relaxed);
         let mine = turn.is_multiple_of(2)
             && (self.turn)
@@ -181,7 +191,8 @@ impl Known {
             ffi::Py_XINCREF(keywords);
             let name = self.name.swap(name, Ordering::Relaxed);
             let keywords = self.keywords.swap(keywords, Ordering::Relaxed);
-            self.site.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+            self.site
+                .store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
             let object = self.object.swap(ptr::null_mut(), Ordering::Relaxed);
             self.turn.store(turn + 2, Ordering::Release);
             ffi::Py_XDECREF(object);
@@ -237,7 +248,10 @@ impl Known {
 ///
 /// `name` is alive; `keywords` is null or a tuple of `str`.
 #[inline]
-unsafe fn site_of(name: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> Option<&'static CallSite> {
+unsafe fn site_of(
+    name: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> Option<&'static CallSite> {
     let known = Known::of(name, keywords);
     if let Some(site) = known.get(name, keywords) {
         return Some(site);
@@ -382,7 +396,13 @@ unsafe extern "C" fn new(
                     let tuple = PyTuple::new(py, keywords.keys())?;
                     names = tuple.as_ptr();
                     kept = Some(tuple);
-                    values = Some(keywords.values().iter().map(|value| Value::of(&value)).collect());
+                    values = Some(
+                        keywords
+                            .values()
+                            .iter()
+                            .map(|value| Value::of(&value))
+                            .collect(),
+                    );
                 }
             }
             let site = site_of(args.get_item(0)?.as_ptr(), names);
@@ -546,7 +566,12 @@ unsafe fn decorate(object: *mut ffi::PyObject, function: *mut ffi::PyObject) -> 
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter gives objects of the type.
-    let (py, name) = unsafe { (Python::assume_attached(), (*object.cast::<Object>()).site.name()) };
+    let (py, name) = unsafe {
+        (
+            Python::assume_attached(),
+            (*object.cast::<Object>()).site.name(),
+        )
+    };
     let made = PyString::new(py, name)
         .repr()
         .map(|name| PyString::new(py, &format!("vor.Scope({name})")));

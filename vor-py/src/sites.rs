@@ -34,7 +34,12 @@ pub(crate) fn intern(place: Place) -> &'static CallSite {
         kept(&place.file),
         place.line,
     );
-    let names: Vec<&'static str> = place.args.iter().take(MAX_ARGS).map(|name| kept(name)).collect();
+    let names: Vec<&'static str> = place
+        .args
+        .iter()
+        .take(MAX_ARGS)
+        .map(|name| kept(name))
+        .collect();
     let site: &'static CallSite = Box::leak(Box::new(site.with_args(names.leak())));
     sites.insert(place, site);
     site

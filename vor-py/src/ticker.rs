@@ -34,7 +34,12 @@ pub(crate) fn stop() -> bool {
     let is_marking = turn % 2 == 1;
     is_marking
         && (TURN)
-            .compare_exchange(turn, turn.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(
+                turn,
+                turn.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
             .is_ok()
 }
 

@@ -23,8 +23,8 @@ use vor_recorder::setup;
 
 use crate::activation;
 use crate::object::{
-    PyVectorcall_Call, TypeCell, methods, no_args, offsets, positional, positional_count, raise, text,
-    visit_held,
+    PyVectorcall_Call, TypeCell, methods, no_args, offsets, positional, positional_count, raise,
+    text, visit_held,
 };
 use crate::open;
 use crate::values::Value;
@@ -62,7 +62,11 @@ pub(crate) fn make_types(py: Python<'_>) -> PyResult<()> {
     let flags = ffi::Py_TPFLAGS_HAVE_VECTORCALL | ffi::Py_TPFLAGS_HAVE_GC;
     let table = methods([
         no_args(c"__reduce__", reduce, c"Pickle by name, as functions are."),
-        positional(c"__reduce_ex__", reduce_ex, c"Pickle by name, as functions are."),
+        positional(
+            c"__reduce_ex__",
+            reduce_ex,
+            c"Pickle by name, as functions are.",
+        ),
     ]);
     let members = offsets([
         (c"__vectorcalloffset__", offset_of!(Wrapper, vectorcall)),
@@ -292,7 +296,9 @@ unsafe fn arguments(
         };
         let given = |at: usize| Value::of(&Bound::from_borrowed_ptr(py, *args.add(at)));
         let by_keyword = |name: &str| {
-            (0..named).find(|at| text(ffi::PyTuple_GetItem(keywords, *at as ffi::Py_ssize_t)) == Some(name))
+            (0..named).find(|at| {
+                text(ffi::PyTuple_GetItem(keywords, *at as ffi::Py_ssize_t)) == Some(name)
+            })
         };
         let value = |argument: &Argument| match (argument.place, by_keyword(&argument.name)) {
             (Some(place), _) if place < count => given(place),
@@ -334,7 +340,10 @@ unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
     unsafe {
         ffi::Py_INCREF(ffi::Py_None());
         (&raw mut (*object.cast::<Wrapper>()).inner).write(ask);
-        let function = ptr::replace(&raw mut (*object.cast::<Wrapper>()).function, ffi::Py_None());
+        let function = ptr::replace(
+            &raw mut (*object.cast::<Wrapper>()).function,
+            ffi::Py_None(),
+        );
         ffi::Py_XDECREF(function);
     }
     0
@@ -400,7 +409,10 @@ unsafe extern "C" fn bind(
     }
 }
 
-unsafe extern "C" fn reduce(object: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn reduce(
+    object: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     // SAFETY: as for `get_attribute`. A text means: what the module has under this name.
     unsafe { ffi::PyObject_GetAttrString(of(object).function, c"__qualname__".as_ptr()) }
 }

@@ -6,7 +6,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use egui::{Align2, Color32, Mesh, Painter, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{
+    Align2, Color32, Mesh, Painter, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2,
+};
 use rustc_hash::FxHasher;
 
 use crate::frame_axis::{self, FrameAxis, axis_rect};
@@ -241,7 +243,14 @@ impl Picture {
     }
 
     /// Draws lines at the thresholds, and what the heights mean at the left.
-    fn paint(&self, painter: &Painter, rect: Rect, axis: &FrameAxis, thresholds: Thresholds, theme: &Theme) {
+    fn paint(
+        &self,
+        painter: &Painter,
+        rect: Rect,
+        axis: &FrameAxis,
+        thresholds: Thresholds,
+        theme: &Theme,
+    ) {
         let plot = bars_rect(axis);
         self.quads.paint(painter);
         let size = 9.5;
@@ -265,7 +274,11 @@ impl Picture {
                 let text = units::duration(ms * 1e6);
                 let ink = Ink {
                     size,
-                    color: if ms < self.top_ms { color } else { theme.weak_text },
+                    color: if ms < self.top_ms {
+                        color
+                    } else {
+                        theme.weak_text
+                    },
                 };
                 let right = pos2(axis.rect().left() - 4.0, y);
                 sketch::text(painter, right, Align2::RIGHT_CENTER, 60.0, text, ink);
@@ -316,7 +329,14 @@ impl Picture {
         let right = pos2(plot.right() + 8.0, rect.top() + 4.0);
         let room = rect.right() - right.x;
         let duration = units::duration(frame.duration_ms() * 1e6);
-        sketch::text(painter, right, Align2::LEFT_TOP, room, duration, strong(14.0));
+        sketch::text(
+            painter,
+            right,
+            Align2::LEFT_TOP,
+            room,
+            duration,
+            strong(14.0),
+        );
         let lines = [
             format!("frame {}, {which}", units::count(frame.number)),
             format!(
@@ -344,13 +364,31 @@ impl Bar {
 }
 
 /// Returns a number that is another one when the picture must be made anew.
-fn key_of(store: &Store, view: &View, axis: &FrameAxis, theme: &Theme, thresholds: Thresholds) -> u64 {
+fn key_of(
+    store: &Store,
+    view: &View,
+    axis: &FrameAxis,
+    theme: &Theme,
+    thresholds: Thresholds,
+) -> u64 {
     let mut hasher = FxHasher::default();
     let rect = axis.rect();
-    let points = [rect.left(), rect.top(), rect.right(), rect.bottom(), axis.pixel()];
+    let points = [
+        rect.left(),
+        rect.top(),
+        rect.right(),
+        rect.bottom(),
+        axis.pixel(),
+    ];
     let time = view.axis();
     let numbers = [time.begin_ns, time.end_ns, thresholds.good, thresholds.warn];
-    (store.version(), store.id_at(0), store.frames().len(), theme.dark).hash(&mut hasher);
+    (
+        store.version(),
+        store.id_at(0),
+        store.frames().len(),
+        theme.dark,
+    )
+        .hash(&mut hasher);
     points.map(f32::to_bits).hash(&mut hasher);
     numbers.map(f64::to_bits).hash(&mut hasher);
     hasher.finish()
@@ -379,7 +417,9 @@ fn rounded_up(ms: f64) -> f64 {
     }
     let magnitude = 10f64.powf(ms.log10().floor());
     let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
-    let fits = steps.into_iter().find(|step| step * magnitude >= ms * 0.999_999);
+    let fits = steps
+        .into_iter()
+        .find(|step| step * magnitude >= ms * 0.999_999);
     fits.unwrap_or(10.0) * magnitude
 }
 
@@ -416,7 +456,12 @@ fn paint_marks(mesh: &mut Mesh, bar: &Bar, axis: &FrameAxis, marked: &mut [f32; 
     let lane = axis.rect().top();
     if bar.has_drops && middle - marked[0] > 6.0 {
         marked[0] = middle;
-        sketch::triangle(mesh, pos2(middle, lane + MARKS_HEIGHT - 2.0), 3.5, theme.bad);
+        sketch::triangle(
+            mesh,
+            pos2(middle, lane + MARKS_HEIGHT - 2.0),
+            3.5,
+            theme.bad,
+        );
     }
     if bar.is_damaged && middle - marked[1] > 6.0 {
         marked[1] = middle;
@@ -466,7 +511,10 @@ fn tooltip(ui: &mut Ui, frame: &FrameEntry, thresholds: Thresholds, theme: &Them
     ui.label(format!("{} spans", units::count(frame.span_count)));
     let losses = [
         (frame.dropped_spans, "spans dropped because a ring was full"),
-        (frame.merged_marks, "marks came too fast and were merged into it"),
+        (
+            frame.merged_marks,
+            "marks came too fast and were merged into it",
+        ),
         (frame.lost_records, "damaged records are missing of it"),
     ];
     for (count, what) in losses {

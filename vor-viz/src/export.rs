@@ -79,7 +79,11 @@ pub fn export(
     }
 }
 
-fn write(store: &Store, (first, last): (usize, usize), mut sink: impl FrameSink) -> Result<(), Error> {
+fn write(
+    store: &Store,
+    (first, last): (usize, usize),
+    mut sink: impl FrameSink,
+) -> Result<(), Error> {
     // Ticks are nanoseconds here, which an empty timeline says.
     let catalog = Arc::new(filled!(Catalog {
         timeline: Arc::new(Timeline::default()),
@@ -150,7 +154,9 @@ fn thread_batch(
     let mut collect = Collect {
         track,
         zero_ns,
-        batch: filled!(ThreadBatch { thread: track.thread }),
+        batch: filled!(ThreadBatch {
+            thread: track.thread
+        }),
     };
     let mut walk = Walk::new(track, frame.begin_ns, frame.end_ns);
     while walk.go_on(track, usize::MAX, &mut collect) {}
@@ -177,7 +183,8 @@ fn thread_batch(
         // Exporters know the task of a step by what began it.
         for row in &track.rows {
             let begun = row.spans(frame.begin_ns, frame.end_ns);
-            let begun = begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
+            let begun =
+                begun.filter(|task| (frame.begin_ns..frame.end_ns).contains(&task.begin_ns));
             // One without an end would be given a false one.
             let begun = begun.filter(|task| task.end_ns() <= until_ns);
             let begins = begun.filter_map(|task| match row.args(&task).first() {

@@ -82,7 +82,10 @@ impl Feed {
             .waiting
             .partition_point(|delivered| delivered.end_ticks <= until_ticks);
         let others = queue.waiting.split_off(taken);
-        queue.spans = others.iter().map(|other| other.block.frame.held_spans).sum();
+        queue.spans = others
+            .iter()
+            .map(|other| other.block.frame.held_spans)
+            .sum();
         std::mem::replace(&mut queue.waiting, others)
     }
 }

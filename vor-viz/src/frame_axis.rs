@@ -26,8 +26,14 @@ pub fn axis_rect(ui_rect: Rect) -> Rect {
     // Of a narrow panel the plots keep 45 %.
     let share = (ui_rect.width().max(0.0) * 0.55 / (LABELS_WIDTH + VALUES_WIDTH)).min(1.0);
     Rect::from_min_max(
-        pos2((ui_rect.left() + LABELS_WIDTH * share).round(), ui_rect.top()),
-        pos2((ui_rect.right() - VALUES_WIDTH * share).round(), ui_rect.bottom()),
+        pos2(
+            (ui_rect.left() + LABELS_WIDTH * share).round(),
+            ui_rect.top(),
+        ),
+        pos2(
+            (ui_rect.right() - VALUES_WIDTH * share).round(),
+            ui_rect.bottom(),
+        ),
     )
 }
 
@@ -49,7 +55,9 @@ impl FrameAxis {
         let max = pos2(snap(rect.right()), snap(rect.bottom()));
         let rect = Rect::from_min_max(min, max.max(min));
         // What is wider than any screen is a mistake, and must not cost memory.
-        let width = (rect.width() * pixels_per_point).round().clamp(0.0, 65_536.0);
+        let width = (rect.width() * pixels_per_point)
+            .round()
+            .clamp(0.0, 65_536.0);
         Self {
             rect,
             time,
@@ -126,7 +134,11 @@ enum Gesture {
     Scrub,
     /// Frames from the first to the second one are selected when the button is released; not before
     /// the pointer has moved.
-    Select { from: FrameId, to: FrameId, moved: bool },
+    Select {
+        from: FrameId,
+        to: FrameId,
+        moved: bool,
+    },
 }
 
 /// Which part of a panel the pointer is busy in, and with what. All parts of that panel know, so
@@ -157,7 +169,8 @@ pub fn interact(
         (input.pointer.interact_pos(), primary, input.modifiers.shift)
     });
     let own = busy.gesture.filter(|(id, _)| *id == response.id);
-    let is_inside = response.contains_pointer() || response.is_pointer_button_down_on() || own.is_some();
+    let is_inside =
+        response.contains_pointer() || response.is_pointer_button_down_on() || own.is_some();
     let at = pos
         .filter(|_| is_inside)
         .map(|pos| axis.ns(pos.x))
@@ -208,7 +221,9 @@ pub fn interact(
             Some(Gesture::Select { from, moved, .. }) => {
                 let distance = ui.input(|input| {
                     let origin = input.pointer.press_origin();
-                    origin.zip(pos).map(|(origin, pos)| (origin.x - pos.x).abs())
+                    origin
+                        .zip(pos)
+                        .map(|(origin, pos)| (origin.x - pos.x).abs())
                 });
                 let moved = moved || distance.is_some_and(|points| points > DRAG_POINTS);
                 if !primary && moved {
@@ -259,7 +274,13 @@ pub fn told_frame(store: &Store, view: &View) -> Option<(usize, &'static str)> {
 }
 
 /// Draws what goes through all parts: the selection, the pinned frame, and where the pointer is.
-pub fn paint_cursors(painter: &Painter, axis: &FrameAxis, store: &Store, view: &View, theme: &Theme) {
+pub fn paint_cursors(
+    painter: &Painter,
+    axis: &FrameAxis,
+    store: &Store,
+    view: &View,
+    theme: &Theme,
+) {
     let rect = axis.rect();
     let band = |from: f32, to: f32, color: Color32| {
         let band = Rect::from_x_y_ranges(Rangef::new(from, to), rect.y_range());

@@ -124,7 +124,11 @@ pub const SHORTCUTS: &[Shortcut] = &[
         Command::Next,
         "next frame; with a span in focus, next span",
     ),
-    key(Key::ArrowUp, Command::Parent, "the span around the one in focus"),
+    key(
+        Key::ArrowUp,
+        Command::Parent,
+        "the span around the one in focus",
+    ),
     key(
         Key::ArrowDown,
         Command::Child,
@@ -134,7 +138,11 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::Period, Command::NextFrame, "next frame"),
     key(Key::Home, Command::FirstFrame, "first frame"),
     key(Key::End, Command::LastFrame, "last frame"),
-    key(Key::M, Command::SlowestFrame, "slowest frame of those shown"),
+    key(
+        Key::M,
+        Command::SlowestFrame,
+        "slowest frame of those shown",
+    ),
     key(Key::W, Command::ZoomIn, "zoom in"),
     key(Key::S, Command::ZoomOut, "zoom out"),
     key(Key::A, Command::PanLeft, "earlier"),
@@ -150,8 +158,16 @@ pub const SHORTCUTS: &[Shortcut] = &[
     key(Key::F, Command::Search, "search for names"),
     key(Key::Slash, Command::Search, ""),
     key(Key::N, Command::NextMatch, "next span that is searched for"),
-    key(Key::C, Command::NextColors, "colour by scope, thread or duration"),
-    key(Key::E, Command::ToggleTracks, "collapse or expand all tracks"),
+    key(
+        Key::C,
+        Command::NextColors,
+        "colour by scope, thread or duration",
+    ),
+    key(
+        Key::E,
+        Command::ToggleTracks,
+        "collapse or expand all tracks",
+    ),
     key(Key::L, Command::ToggleLoad, "vor's own cost per frame"),
     key(Key::Num1, Command::ShowMetrics, "metrics"),
     key(Key::Num2, Command::ShowScopes, "table of scopes"),
@@ -169,7 +185,10 @@ pub const SHORTCUTS: &[Shortcut] = &[
 
 /// What the mouse does, for the overlay.
 pub const MOUSE: &[(&str, &str)] = &[
-    ("click a bar or plot", "pin that frame and pause; drag to scrub"),
+    (
+        "click a bar or plot",
+        "pin that frame and pause; drag to scrub",
+    ),
     (
         "shift-drag bars or plots",
         "show only those frames, pin the slowest",
@@ -185,7 +204,10 @@ pub const MOUSE: &[(&str, &str)] = &[
         "click a span",
         "focus: details at the right, arrows walk from there",
     ),
-    ("click a track's name", "collapse or expand; right-click moves it"),
+    (
+        "click a track's name",
+        "collapse or expand; right-click moves it",
+    ),
 ];
 
 /// Returns the command of a key that was pressed, and takes the key.

@@ -79,7 +79,10 @@ impl PanelState {
             warn: config.bar_warn_threshold,
         };
         let mut state = Self {
-            panel: Panel::new(Store::new(config.history_capacity, DEFAULT_MAX_SPANS), thresholds),
+            panel: Panel::new(
+                Store::new(config.history_capacity, DEFAULT_MAX_SPANS),
+                thresholds,
+            ),
             began: Instant::now(),
             entry_begin_ns: 0,
             feed: None,
@@ -222,7 +225,10 @@ impl PanelState {
     /// Returns the system's metrics, for when no recorder takes them.
     fn sample_system(&mut self, now_ns: i64) -> Vec<MetricValue> {
         if self.panel.store().catalog().columns.is_empty() {
-            let system = |metric| Column { metric, system: true };
+            let system = |metric| Column {
+                metric,
+                system: true,
+            };
             let columns = columns().into_iter().map(system).collect::<Vec<_>>();
             self.panel
                 .store_mut()
@@ -354,13 +360,16 @@ pub fn show<R>(ui: &mut Ui, state: &mut PanelState, history: &VecDeque<R>, metri
         }
     };
     let values: Vec<_> = metrics.iter().map(|metric| value(metric.get)).collect();
-    let rows = metrics.iter().zip(&values).map(|(metric, values)| MetricRow {
-        name: metric.name,
-        unit: metric.unit,
-        integer: metric.integer,
-        description: metric.description,
-        values,
-    });
+    let rows = metrics
+        .iter()
+        .zip(&values)
+        .map(|(metric, values)| MetricRow {
+            name: metric.name,
+            unit: metric.unit,
+            integer: metric.integer,
+            description: metric.description,
+            values,
+        });
     let rows: Vec<MetricRow<'_>> = rows.collect();
     state.panel.show(ui, &rows);
 }

@@ -128,7 +128,8 @@ fn act(
     if response.drag_started() {
         // Where the box was taken. Beside it, its middle comes to the pointer.
         let origin = ui.input(|input| input.pointer.press_origin());
-        let taken = origin.filter(|pos| window_box.is_some_and(|window_box| window_box.contains(*pos)));
+        let taken =
+            origin.filter(|pos| window_box.is_some_and(|window_box| window_box.contains(*pos)));
         let taken = taken.and_then(|pos| strip.ordinal(pos.x));
         let offset = taken.map_or(length / 2, |taken| taken.saturating_sub(window.start));
         ui.data_mut(|memory| memory.insert_temp(id, Grip { offset }));
@@ -163,7 +164,9 @@ impl Strip {
         let snap = |points: f32| (points * pixels_per_point).round() / pixels_per_point;
         let min = pos2(snap(rect.left()), snap(rect.top()));
         let rect = Rect::from_min_max(min, pos2(snap(rect.right()), snap(rect.bottom())).max(min));
-        let width = (rect.width() * pixels_per_point).round().clamp(0.0, 65_536.0);
+        let width = (rect.width() * pixels_per_point)
+            .round()
+            .clamp(0.0, 65_536.0);
         Self {
             rect,
             width_px: width as usize,
@@ -269,7 +272,13 @@ impl Picture {
         };
     }
 
-    fn draw(&mut self, data: &OverviewData<'_>, strip: &Strip, theme: &Theme, thresholds: Thresholds) {
+    fn draw(
+        &mut self,
+        data: &OverviewData<'_>,
+        strip: &Strip,
+        theme: &Theme,
+        thresholds: Thresholds,
+    ) {
         let heights = Heights::of(data, strip, thresholds);
         let plot = strip.columns_rect();
         let mesh = self.quads.begin();
@@ -294,7 +303,8 @@ impl Picture {
             let Some((shortest, longest)) = data.durations_ms.min_max(frames) else {
                 continue;
             };
-            let ys = [shortest, longest].map(|ms| heights.y(f64::from(ms), plot, strip.pixels_per_point));
+            let ys = [shortest, longest]
+                .map(|ms| heights.y(f64::from(ms), plot, strip.pixels_per_point));
             let colors = [shortest, longest].map(|ms| thresholds.color(f64::from(ms), theme));
             let block = Block {
                 first: column,
@@ -395,7 +405,9 @@ impl Heights {
 
     fn y(&self, ms: f64, plot: Rect, pixels_per_point: f32) -> f32 {
         let share = ((ms.max(1e-9).ln() - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
-        let height = (plot.height() * share as f32 * pixels_per_point).round().max(1.0);
+        let height = (plot.height() * share as f32 * pixels_per_point)
+            .round()
+            .max(1.0);
         plot.bottom() - height / pixels_per_point
     }
 }
@@ -485,8 +497,10 @@ fn write(painter: &Painter, rect: Rect, data: &OverviewData<'_>, theme: &Theme) 
         let percent = data.loaded as f64 / data.total as f64 * 100.0;
         let text = format!("loading, {} %", percent.floor());
         sketch::text(painter, right, Align2::LEFT_TOP, room, text, weak);
-    } else if let Some((shortest, longest)) = data.durations_ms.min_max(0..data.durations_ms.len()) {
-        let [shortest, longest] = [shortest, longest].map(|ms| units::duration(f64::from(ms) * 1e6));
+    } else if let Some((shortest, longest)) = data.durations_ms.min_max(0..data.durations_ms.len())
+    {
+        let [shortest, longest] =
+            [shortest, longest].map(|ms| units::duration(f64::from(ms) * 1e6));
         let text = format!("{shortest} to {longest}");
         sketch::text(painter, right, Align2::LEFT_TOP, room, text, weak);
     }
@@ -514,7 +528,8 @@ fn tooltip(ui: &mut Ui, data: &OverviewData<'_>, strip: &Strip, pointed: u64, ma
             ui.label(units::duration(f64::from(longest) * 1e6));
         }
         Some((shortest, longest)) => {
-            let [shortest, longest] = [shortest, longest].map(|ms| units::duration(f64::from(ms) * 1e6));
+            let [shortest, longest] =
+                [shortest, longest].map(|ms| units::duration(f64::from(ms) * 1e6));
             ui.label(format!("{shortest} to {longest}"));
         }
         None => {

@@ -222,8 +222,14 @@ impl Panel {
             let flame_height = (room * self.split).max(60.0);
             let scopes = &self.scopes;
             let usual = |site, kind| usual(scopes, site, kind);
-            self.chart
-                .show(ui, flame_height, &self.store, &mut self.view, &theme, &usual);
+            self.chart.show(
+                ui,
+                flame_height,
+                &self.store,
+                &mut self.view,
+                &theme,
+                &usual,
+            );
             self.divider(ui, room, &theme);
             self.below(ui, area, &theme, rows);
         });
@@ -321,7 +327,9 @@ impl Panel {
             .id(id)
             .hint_text("search names")
             .desired_width(150.0);
-        let response = ui.add(field).on_hover_text("F; Enter goes to the next match");
+        let response = ui
+            .add(field)
+            .on_hover_text("F; Enter goes to the next match");
         let response = response.accessible_name("search names");
         if std::mem::take(&mut self.wants_search) {
             response.request_focus();
@@ -335,7 +343,14 @@ impl Panel {
                 1 => "1 scope".to_owned(),
                 _ => format!("{} scopes", units::count(found as u64)),
             };
-            ui.colored_label(if found == 0 { theme.bad } else { theme.weak_text }, text);
+            ui.colored_label(
+                if found == 0 {
+                    theme.bad
+                } else {
+                    theme.weak_text
+                },
+                text,
+            );
             if ui.small_button("Clear").clicked() {
                 self.view.search.clear();
             }
@@ -363,7 +378,9 @@ impl Panel {
         let pinned = self.view.pinned().and_then(|id| self.store.frame(id));
         // The newest frames may not have been delivered yet.
         let delivered = |frame: &&FrameEntry| frame.span_count > 0;
-        if let Some(frame) = pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered)) {
+        if let Some(frame) =
+            pinned.or_else(|| self.store.frames().iter().rev().take(16).find(delivered))
+        {
             let cost_ns = frame.span_count as f64 * scope_ns as f64;
             let frame_ns = (frame.duration_ms() * 1e6).max(1.0);
             let text = format!(
@@ -462,7 +479,9 @@ impl Panel {
                 if is_length {
                     return frame.map_or(f64::NAN, FrameEntry::duration_ms);
                 }
-                frame.and_then(|frame| frame.metric(column)).unwrap_or(f64::NAN)
+                frame
+                    .and_then(|frame| frame.metric(column))
+                    .unwrap_or(f64::NAN)
             }
         };
         let values: Vec<_> = (0..catalog.columns.len() as u32).map(value).collect();
@@ -501,7 +520,9 @@ impl Panel {
         let (store, view, chart) = (&self.store, &mut self.view, &mut self.chart);
         match command {
             Command::TogglePause => view.toggle_pause(store),
-            Command::Previous if view.focus.is_some() => _ = chart.go(store, view, Direction::Previous),
+            Command::Previous if view.focus.is_some() => {
+                _ = chart.go(store, view, Direction::Previous)
+            }
             Command::Next if view.focus.is_some() => _ = chart.go(store, view, Direction::Next),
             Command::Parent => _ = chart.go(store, view, Direction::Parent),
             Command::Child => _ = chart.go_in(store, view),

@@ -129,7 +129,11 @@ impl MinMaxPyramid {
             if from >= to {
                 break;
             }
-            let (head, tail) = if i + 1 < LEVELS { edges(from, to) } else { (to, to) };
+            let (head, tail) = if i + 1 < LEVELS {
+                edges(from, to)
+            } else {
+                (to, to)
+            };
             let nodes = level[from..head].iter().chain(&level[tail..to]);
             all = nodes.fold(all, |all, &node| all.with(node));
         }
@@ -147,7 +151,8 @@ impl MinMaxPyramid {
         let from = range.start.min(to);
         let length = (to - from) as u64;
         let width = if length == 0 { 0 } else { width as u64 };
-        let edge = move |column: u64| from + (column.saturating_mul(length) / width.max(1)) as usize;
+        let edge =
+            move |column: u64| from + (column.saturating_mul(length) / width.max(1)) as usize;
         (0..width).map(move |column| {
             let first = edge(column);
             self.min_max(first..edge(column + 1).max(first + 1))

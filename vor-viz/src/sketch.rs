@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
-use egui::{Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, epaint::Vertex, pos2};
+use egui::{
+    Align2, Color32, FontId, Galley, Mesh, Painter, Pos2, Rect, Shape, epaint::Vertex, pos2,
+};
 
 /// A mesh of rectangles that is drawn each pass, and made anew only when it changes.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +70,12 @@ pub(crate) fn cross(mesh: &mut Mesh, middle: Pos2, half: f32, color: Color32) {
     let thick = half * 0.36;
     for direction in [1.0, -1.0] {
         let first = mesh.vertices.len() as u32;
-        for (along, across) in [(-half, -thick), (half, -thick), (half, thick), (-half, thick)] {
+        for (along, across) in [
+            (-half, -thick),
+            (half, -thick),
+            (half, thick),
+            (-half, thick),
+        ] {
             let offset = egui::vec2(along - across, (along + across) * direction);
             mesh.colored_vertex(middle + offset, color);
         }

@@ -166,14 +166,21 @@ impl SiteColors {
         self.made_for = key;
         let sites = std::iter::once(None).chain(catalog.sites.iter().map(|site| site.as_deref()));
         self.colors = sites.map(|site| theme.site(site)).collect();
-        self.dimmed = self.colors.iter().map(|&color| theme.dimmed(color)).collect();
+        self.dimmed = self
+            .colors
+            .iter()
+            .map(|&color| theme.dimmed(color))
+            .collect();
     }
 
     /// Returns the colour of a call site.
     #[inline]
     #[must_use]
     pub fn color(&self, site: SiteId) -> Color32 {
-        self.colors.get(site.0 as usize).copied().unwrap_or(Color32::GRAY)
+        self.colors
+            .get(site.0 as usize)
+            .copied()
+            .unwrap_or(Color32::GRAY)
     }
 
     /// Returns its colour where a search found others.

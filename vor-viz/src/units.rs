@@ -147,7 +147,11 @@ impl<'a> Scale<'a> {
     #[must_use]
     pub fn number(&self, value: f64) -> String {
         let value = value / self.divisor;
-        let text = if self.integer { whole(value) } else { number(value) };
+        let text = if self.integer {
+            whole(value)
+        } else {
+            number(value)
+        };
         match self.suffix {
             "" => text,
             suffix if value.is_finite() => text + suffix,
@@ -289,7 +293,10 @@ mod tests {
         assert_eq!(scale.number(1_073_741_824.0), "1.00");
         assert_eq!(scale.number(107_374_182.4), "0.10");
         let scale = Scale::of(25e6, "items/s", true);
-        assert_eq!((scale.number(25e6).as_str(), scale.unit()), ("25.0M", "items/s"));
+        assert_eq!(
+            (scale.number(25e6).as_str(), scale.unit()),
+            ("25.0M", "items/s")
+        );
         let scale = Scale::of(999.0, "", true);
         assert_eq!(scale.number(3.0), "3");
         assert_eq!(scale.with_decimals().number(3.25), "3.25");

@@ -233,7 +233,9 @@ impl View {
         };
         let from = self.pinned.and_then(|id| store.index_of(id));
         let to = from.map_or(last, |from| {
-            let to = i64::try_from(from).unwrap_or(i64::MAX).saturating_add(frames);
+            let to = i64::try_from(from)
+                .unwrap_or(i64::MAX)
+                .saturating_add(frames);
             usize::try_from(to).unwrap_or(0).min(last)
         });
         self.pin(store.id_at(to));
@@ -275,10 +277,17 @@ impl View {
         let Some(newest) = store.frames().len().checked_sub(1) else {
             return;
         };
-        let pin = self.pinned.and_then(|id| store.index_of(id)).unwrap_or(newest);
+        let pin = self
+            .pinned
+            .and_then(|id| store.index_of(id))
+            .unwrap_or(newest);
         let (first, last) = self.selection_indices(store).unwrap_or((pin, pin));
         let by = usize::try_from(frames.unsigned_abs()).unwrap_or(usize::MAX);
-        let (first, last) = match (frames < 0, first < pin || last == pin, last > pin || first == pin) {
+        let (first, last) = match (
+            frames < 0,
+            first < pin || last == pin,
+            last > pin || first == pin,
+        ) {
             (true, true, _) => (first.saturating_sub(by), last),
             (true, false, _) => (first, last.saturating_sub(by).max(first)),
             (false, _, true) => (first, last.saturating_add(by).min(newest)),
@@ -304,7 +313,10 @@ impl View {
     /// else the pinned one, else all.
     #[must_use]
     pub fn table_frames(&self, store: &Store) -> Option<(usize, usize)> {
-        let pinned = self.pinned.and_then(|id| store.index_of(id)).map(|i| (i, i));
+        let pinned = self
+            .pinned
+            .and_then(|id| store.index_of(id))
+            .map(|i| (i, i));
         self.selection_indices(store)
             .or(pinned)
             .or_else(|| self.shown_frames(store))
@@ -326,7 +338,10 @@ impl View {
 fn slowest(store: &Store, first: usize, last: usize) -> usize {
     let length_ns = |i: &usize| {
         let frame = &store.frames()[*i];
-        (frame.end_ns.saturating_sub(frame.begin_ns), std::cmp::Reverse(*i))
+        (
+            frame.end_ns.saturating_sub(frame.begin_ns),
+            std::cmp::Reverse(*i),
+        )
     };
     (first..=last).max_by_key(length_ns).unwrap_or(first)
 }

@@ -31,8 +31,10 @@ impl Shown {
 
     fn sides(&self) -> [Side<'_>; 2] {
         let side = |name, store: &'_ Store| (name, store.frames().len().saturating_sub(1));
-        let ((left, left_last), (right, right_last)) =
-            (side("before.vor", &self.left), side("after.vor", &self.right));
+        let ((left, left_last), (right, right_last)) = (
+            side("before.vor", &self.left),
+            side("after.vor", &self.right),
+        );
         [
             Side {
                 name: left,
@@ -137,12 +139,18 @@ fn sides_match_by_name_and_are_compared_per_frame() {
         (row("gone").change_ns(), row("gone").relation()),
         (-1_000.0, -1.0)
     );
-    assert_eq!((row("new").change_part(), row("new").relation()), (None, 1.0));
+    assert_eq!(
+        (row("new").change_part(), row("new").relation()),
+        (None, 1.0)
+    );
     // Both stacks of inner scopes are one, whichever their call site.
     let tree = &merged.tree;
     assert_eq!(tree.nodes().len(), 5);
     let outer = tree.children(0).next().unwrap();
-    assert_eq!(tree.node(outer).unwrap().sums.frame_ns, [60_000.0, 90_000.0]);
+    assert_eq!(
+        tree.node(outer).unwrap().sums.frame_ns,
+        [60_000.0, 90_000.0]
+    );
     let inner = tree.children(outer).next().unwrap();
     assert_eq!(tree.node(inner).unwrap().sums.frame_ns, [5_000.0, 15_000.0]);
 }
@@ -174,7 +182,9 @@ fn the_largest_change_stands_first_and_titles_sort() {
     assert_eq!(shown.names()[0], "draw");
     harness.get_by_label("filter compared scopes").focus();
     harness.run();
-    harness.get_by_label("filter compared scopes").type_text("UPD");
+    harness
+        .get_by_label("filter compared scopes")
+        .type_text("UPD");
     harness.run();
     assert_eq!(shown.names(), ["update"]);
     harness.get_by_label("compared scope update").click();
@@ -218,7 +228,10 @@ fn hostile_and_empty_sides_neither_panic_nor_hang() {
         let shown = Shown::new(left, right);
         let mut harness = shown.harness(500.0, 400.0, Shade::Light, 1.0);
         harness.run();
-        let complete = shown.sides().iter().all(|side| !side.store.frames().is_empty());
+        let complete = shown
+            .sides()
+            .iter()
+            .all(|side| !side.store.frames().is_empty());
         assert_eq!(shown.compare.borrow().merged().is_some(), complete);
     }
 }
@@ -240,7 +253,9 @@ fn pictures() {
     renamed(&mut left, "cull", "cull (old)");
     renamed(&mut right, "cull", "cull in clusters");
     let shown = Shown::new(left, right);
-    for (shade, name, pixels_per_point) in [(Shade::Dark, "dark", 1.0), (Shade::Light, "light", 2.0)] {
+    for (shade, name, pixels_per_point) in
+        [(Shade::Dark, "dark", 1.0), (Shade::Light, "light", 2.0)]
+    {
         let mut harness = shown.harness(1240.0, 560.0, shade, pixels_per_point);
         harness.run();
         harness.snapshot(format!("compare_{name}"));

@@ -21,7 +21,9 @@ fn held(store: &Store, (first, last): (usize, usize), kind: TrackKind) -> (usize
         .flat_map(|track| &track.rows)
         .flat_map(|row| row.spans(i64::MIN, i64::MAX));
     let inside = spans.filter(|span| span.end_ns() > time.start && span.end_ns() <= time.end);
-    inside.fold((0, 0), |(count, sum), span| (count + 1, sum + span.duration_ns))
+    inside.fold((0, 0), |(count, sum), span| {
+        (count + 1, sum + span.duration_ns)
+    })
 }
 
 #[test]
@@ -32,7 +34,8 @@ fn a_table_has_every_span_once() {
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().unwrap().split(',').collect();
         let column = header.iter().position(|name| *name == "dur_ns").unwrap();
-        let durations = lines.map(|line| line.split(',').nth(column).unwrap().parse::<u64>().unwrap());
+        let durations =
+            lines.map(|line| line.split(',').nth(column).unwrap().parse::<u64>().unwrap());
         let found = durations.fold((0, 0), |(count, sum), ns| (count + 1, sum + ns));
         assert_eq!(
             found,

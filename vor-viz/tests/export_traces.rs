@@ -82,7 +82,9 @@ fn record(capture: &Path) {
             let (turn, turns) = channel();
             let (done, is_done) = channel();
             let thread = std::thread::Builder::new().name(format!("worker {i}"));
-            thread.spawn_scoped(scope, move || serve(&turns, &done)).unwrap();
+            thread
+                .spawn_scoped(scope, move || serve(&turns, &done))
+                .unwrap();
             (turn, is_done)
         });
         let mut requests = Vec::new();
@@ -160,7 +162,8 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
             let args = share.args.iter().find(|args| args.span as usize == i);
             let values = args.map(|args| args.values.iter().map(arg));
             let names = site.arg_names.iter().map(ToString::to_string);
-            let args: serde_json::Map<String, Value> = names.zip(values.into_iter().flatten()).collect();
+            let args: serde_json::Map<String, Value> =
+                names.zip(values.into_iter().flatten()).collect();
             rows.push(json!({
                 "kind": "span",
                 "name": site.name,
@@ -183,8 +186,7 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
                 TaskEventKind::Begin { .. } => tasks.begun.push(event.task),
                 TaskEventKind::Step if tasks.begun.contains(&event.task) => {
                     let name = catalog.site_name(event.site);
-                    let row =
-                        json!({ "kind": "in task", "name": name, "ts": ns(event.start_ticks), "dur": 0 });
+                    let row = json!({ "kind": "in task", "name": name, "ts": ns(event.start_ticks), "dur": 0 });
                     tasks.steps.push((event.task, row));
                 }
                 TaskEventKind::Step | TaskEventKind::Poll { .. } => {}
@@ -195,7 +197,9 @@ fn add_rows(rows: &mut Vec<Value>, catalog: &Catalog, batches: &[SpanBatch], tas
             tasks.ended.push(task.id);
             let name = catalog.site_name(task.site);
             let dur = ns(task.end_ticks()) - ns(task.start_ticks);
-            rows.push(json!({ "kind": "task", "name": name, "ts": ns(task.start_ticks), "dur": dur }));
+            rows.push(
+                json!({ "kind": "task", "name": name, "ts": ns(task.start_ticks), "dur": dur }),
+            );
         }
     }
 }
@@ -227,7 +231,11 @@ fn recorded(capture: &Path) -> Vec<Value> {
                     rows.push(
                         json!({ "kind": "frame", "set": set, "index": index, "ts": start, "dur": dur }),
                     );
-                    for metric in frame.metrics.iter().filter(|metric| metric.value.is_finite()) {
+                    for metric in frame
+                        .metrics
+                        .iter()
+                        .filter(|metric| metric.value.is_finite())
+                    {
                         let column = &frame.catalog.columns[metric.column as usize].metric;
                         let (name, unit, value) = (&column.name, &column.unit, metric.value);
                         rows.push(json!({ "kind": "counter", "name": name, "unit": unit, "ts": start, "value": value }));
@@ -268,7 +276,11 @@ fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
     let mut found = Vec::new();
     let mut open = std::collections::HashMap::new();
     for event in &events {
-        let key = (event["cat"].to_string(), event["id2"].to_string(), name(event));
+        let key = (
+            event["cat"].to_string(),
+            event["id2"].to_string(),
+            name(event),
+        );
         match event["ph"].as_str().unwrap() {
             "X" => found.push((
                 "span".to_owned(),
@@ -279,9 +291,18 @@ fn in_chrome(trace: &Path) -> Vec<(String, String, i64, i64)> {
             "n" => found.push(("in task".to_owned(), name(event), ns(&event["ts"]), 0)),
             "b" => assert!(open.insert(key, ns(&event["ts"])).is_none(), "{event}"),
             "e" => {
-                let kind = if event["cat"] == "frame" { "frame" } else { "task" };
+                let kind = if event["cat"] == "frame" {
+                    "frame"
+                } else {
+                    "task"
+                };
                 let start = open.remove(&key).unwrap();
-                found.push((kind.to_owned(), name(event), start, ns(&event["ts"]) - start));
+                found.push((
+                    kind.to_owned(),
+                    name(event),
+                    start,
+                    ns(&event["ts"]) - start,
+                ));
             }
             _ => {}
         }
@@ -300,7 +321,11 @@ fn the_selection_has_what_the_capture_has_of_it() {
     export_selected(&capture, &folder);
     let rows = recorded(&capture);
 
-    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
+    let of = |kind: &str| {
+        rows.iter()
+            .filter(|row| row["kind"] == kind)
+            .collect::<Vec<_>>()
+    };
     let first_frame = of("frame").into_iter().map(ts).min().unwrap();
     let across = of("span")
         .into_iter()

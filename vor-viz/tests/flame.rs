@@ -115,7 +115,10 @@ fn a_click_puts_a_span_into_focus_and_tells_of_it() {
     let (span, place) = span_in_first_track(&harness, 1, 1);
     click(&mut harness, place, Modifiers::NONE);
     let focus = harness.state().view.focus.unwrap();
-    assert_eq!((focus.span, focus.row, focus.thread), (span, 1, ThreadId(0)));
+    assert_eq!(
+        (focus.span, focus.row, focus.thread),
+        (span, 1, ThreadId(0))
+    );
     harness.snapshot("flame_focus_dark");
     // Beside all spans there is none.
     let rows = rows(&harness);
@@ -140,7 +143,11 @@ fn a_card_tells_of_the_span_under_the_pointer() {
         harness.query_all_by_label_contains("clip").next().is_some(),
         "arguments are told"
     );
-    assert!(harness.query_by_label_contains("src/engine.rs:115").is_some());
+    assert!(
+        harness
+            .query_by_label_contains("src/engine.rs:115")
+            .is_some()
+    );
     harness.snapshot("flame_card_light");
     hover(&mut harness, pos2(rows.left() + 1.0, rows.top() + 12.0));
     assert!(
@@ -196,17 +203,33 @@ fn a_task_has_the_number_that_the_program_gave_it() {
         let all = harness.state().view.axis();
         assert!(all.len_ns() > 0.0);
         let rows = rows(&harness);
-        hover(&mut harness, rows.left_top() + vec2(rows.width() / 3.0, 12.0));
-        assert!(harness.query_by_label_contains("15.0 ms").is_some(), "no card");
+        hover(
+            &mut harness,
+            rows.left_top() + vec2(rows.width() / 3.0, 12.0),
+        );
+        assert!(
+            harness.query_by_label_contains("15.0 ms").is_some(),
+            "no card"
+        );
         assert_eq!(harness.query_by_label("4711").is_some(), shown);
         assert!(
             harness.query_by_label_contains("65551").is_none(),
             "vor's own id means nothing to the program"
         );
         let mut trace = Vec::new();
-        export(&harness.state().store, (0, 1), ExportFormat::Chrome, &mut trace).unwrap();
+        export(
+            &harness.state().store,
+            (0, 1),
+            ExportFormat::Chrome,
+            &mut trace,
+        )
+        .unwrap();
         let trace = String::from_utf8(trace).unwrap();
-        assert_eq!(trace.contains("\"args\":{\"id\":\"4711\"}"), shown, "{trace}");
+        assert_eq!(
+            trace.contains("\"args\":{\"id\":\"4711\"}"),
+            shown,
+            "{trace}"
+        );
         assert!(!trace.contains("\"args\":{\"id\":\"65551\"}"), "{trace}");
     }
 }
@@ -222,7 +245,10 @@ fn what_is_merged_is_counted() {
     );
     harness.run();
     let rows = rows(&harness);
-    hover(&mut harness, rows.left_top() + vec2(rows.width() / 2.0, 60.0));
+    hover(
+        &mut harness,
+        rows.left_top() + vec2(rows.width() / 2.0, 60.0),
+    );
     assert!(harness.query_by_label_contains("spans here").is_some());
     assert!(harness.query_by_label_contains("the longest").is_some());
 }
@@ -253,7 +279,10 @@ fn scrolling_zooms_around_the_pointer_and_a_double_click_resets() {
     );
     assert!(moved.begin_ns < after.begin_ns);
     double_click(&mut harness, place);
-    assert_eq!(harness.state().view.flame_axis(&harness.state().store), before);
+    assert_eq!(
+        harness.state().view.flame_axis(&harness.state().store),
+        before
+    );
     assert!(!harness.state().view.is_zoomed());
 }
 
@@ -370,7 +399,8 @@ fn directions_lead_to_neighbours() {
     assert!(next.row == 1 && next.span.begin_ns >= inside.span.end_ns());
     assert_eq!(go(Direction::Previous), inside);
     assert!(
-        !app.chart.go(&app.store, &mut View::default(), Direction::Next),
+        !app.chart
+            .go(&app.store, &mut View::default(), Direction::Next),
         "without a focus there is no neighbour"
     );
 }

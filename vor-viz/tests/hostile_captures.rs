@@ -117,10 +117,16 @@ fn attack(seed: u64, originals: &[Original]) -> Tally {
     for case in 0..CASES {
         let original = &originals[case % originals.len()];
         let donor = &originals[(case + 1) % originals.len()];
-        let mutant = mutate_any(&mut random, &original.bytes, &original.records, &donor.bytes);
+        let mutant = mutate_any(
+            &mut random,
+            &original.bytes,
+            &original.records,
+            &donor.bytes,
+        );
         let what = format!("case {case}: {}", mutant.what);
-        let grown =
-            vor_fixtures::memory::peak_of(|| play(&mut users[case % 3], &mutant.bytes, &what, &mut tally));
+        let grown = vor_fixtures::memory::peak_of(|| {
+            play(&mut users[case % 3], &mutant.bytes, &what, &mut tally)
+        });
         assert!(grown < MAX_CASE_BYTES, "{what}: {grown} bytes");
     }
     println!(

@@ -10,7 +10,9 @@ use egui::{Key, vec2};
 use headless::User;
 use vor_capture::filled;
 use vor_recorder::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
-use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::catalog::{
+    Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
 use vor_viz::bars::Thresholds;
@@ -244,7 +246,8 @@ fn spans_outside_their_frames_overlapping_and_in_disorder() {
 fn a_hundred_thousand_levels() {
     const LEVELS: u32 = 100_000;
     let catalog = Arc::new(catalog(&["down"], 1, &["frame_ms"]));
-    let spans = (0..LEVELS).map(|depth| span(u64::from(depth), u64::from(2 * (LEVELS - depth)), 1, depth));
+    let spans =
+        (0..LEVELS).map(|depth| span(u64::from(depth), u64::from(2 * (LEVELS - depth)), 1, depth));
     let frames = [frame(
         &catalog,
         0,
@@ -276,7 +279,12 @@ fn a_hundred_thousand_call_sites() {
     let far = vec![span(5, 5, u32::MAX, 0), span(15, 5, u32::MAX - 1, 0)];
     let frames = [
         frame(&catalog, 0, u64::from(SITES) * 10, vec![tree(0, spans)]),
-        frame(&catalog, 0, u64::from(SITES) * 20, vec![tree(u32::MAX, far)]),
+        frame(
+            &catalog,
+            0,
+            u64::from(SITES) * 20,
+            vec![tree(u32::MAX, far)],
+        ),
     ];
     let grown = vor_fixtures::memory::peak_of(|| attack(&store(&frames, 0), 20));
     println!("{SITES} call sites: {grown} bytes at most");
@@ -351,7 +359,15 @@ fn names_and_texts_that_are_long_or_strange() {
 #[test]
 fn values_that_are_no_numbers_are_gaps_and_are_counted() {
     let catalog = Arc::new(catalog(&["a"], 1, &["frame_ms", "loss", "huge"]));
-    let values = [1.0, f64::NAN, f64::INFINITY, -2.0, f64::NEG_INFINITY, 1e-320, 3.0];
+    let values = [
+        1.0,
+        f64::NAN,
+        f64::INFINITY,
+        -2.0,
+        f64::NEG_INFINITY,
+        1e-320,
+        3.0,
+    ];
     let frames: Vec<FrameSnapshot> = values
         .iter()
         .enumerate()

@@ -59,7 +59,9 @@ fn a_pinned_frame_gets_the_spans_that_were_on_their_way() {
     user.pointer_to(vec2(450.0, 300.0), |ui| {
         show(ui, &mut state, &VecDeque::<()>::new(), &[])
     });
-    user.press(Key::Space, |ui| show(ui, &mut state, &VecDeque::<()>::new(), &[]));
+    user.press(Key::Space, |ui| {
+        show(ui, &mut state, &VecDeque::<()>::new(), &[])
+    });
     assert!(state.is_paused());
     drain::flush();
     // What ends later is not part of any frame that is there.

@@ -43,7 +43,9 @@ impl Shown {
                 let mut view = self.view.borrow_mut();
                 view.begin_pass(&self.store);
                 let theme = Theme::of(ui.visuals());
-                self.icicle.borrow_mut().show(ui, &self.store, &mut view, &theme);
+                self.icicle
+                    .borrow_mut()
+                    .show(ui, &self.store, &mut view, &theme);
             })
     }
 
@@ -59,7 +61,10 @@ fn scope(name: &str) -> StackKey {
 /// Returns a point in row `row` of the boxes, some part of the way from left to right.
 fn point(harness: &Harness<'_>, row: f32, part: f32) -> Pos2 {
     let rect = harness.get_by_label("icicle of merged stacks").rect();
-    Pos2::new(rect.left() + rect.width() * part, rect.top() + 19.0 * row + 9.0)
+    Pos2::new(
+        rect.left() + rect.width() * part,
+        rect.top() + 19.0 * row + 9.0,
+    )
 }
 
 /// Presses and releases the button so many times within one pass.
@@ -125,8 +130,14 @@ fn equal_stacks_are_one_and_threads_apart_on_request() {
         .map(|child| stacks.tree.node(child).unwrap().sums.total_ns)
         .collect();
     assert_eq!(roots.len(), 3);
-    assert!(roots.is_sorted_by(|a, b| a >= b), "the widest stands at the left");
-    assert_eq!(roots.iter().sum::<u64>(), stacks.tree.nodes()[0].sums.total_ns);
+    assert!(
+        roots.is_sorted_by(|a, b| a >= b),
+        "the widest stands at the left"
+    );
+    assert_eq!(
+        roots.iter().sum::<u64>(),
+        stacks.tree.nodes()[0].sums.total_ns
+    );
 }
 
 #[test]
@@ -215,7 +226,10 @@ fn more_stacks_than_fit_are_counted() {
     job.finish(&store, Some((0, 0)), &StackOptions::default());
     let stacks = job.output().unwrap();
     assert_eq!(stacks.tree.nodes().len(), 200_001);
-    let shown: u64 = stacks.tree.nodes()[1..].iter().map(|node| node.sums.count).sum();
+    let shown: u64 = stacks.tree.nodes()[1..]
+        .iter()
+        .map(|node| node.sums.count)
+        .sum();
     assert_eq!(shown + stacks.hidden_spans, 500_000);
     assert_eq!(stacks.tree.nodes()[0].sums.count, 250_000);
     let shown = Shown::new(store);
@@ -237,7 +251,12 @@ fn hostile_times_neither_panic_nor_hang() {
     row.push(0, 0, SiteId(7));
     row.push(i64::MAX, u64::MAX, SiteId(9));
     let mut store = Store::new(10, 1000);
-    store.push_block(block(0, i64::MIN, i64::MAX, vec![row.clone(), row.clone(), row]));
+    store.push_block(block(
+        0,
+        i64::MIN,
+        i64::MAX,
+        vec![row.clone(), row.clone(), row],
+    ));
     let shown = Shown::new(store);
     let mut harness = shown.harness(300.0, 200.0, Shade::Light, 1.0);
     harness.run();

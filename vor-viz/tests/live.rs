@@ -73,8 +73,9 @@ fn spans_and_metrics_arrive_at_the_frame_they_belong_to() {
     for (i, entry) in store.frames().iter().enumerate().skip(1).take(5) {
         assert_eq!(entry.metric(loss), Some(i as f64 - 1.0), "frame {i}");
         assert_eq!((entry.span_count, entry.held_spans), (4, 4), "frame {i}");
-        let inside =
-            |span: &vor_viz::store::Span| entry.begin_ns <= span.begin_ns && span.end_ns() <= entry.end_ns;
+        let inside = |span: &vor_viz::store::Span| {
+            entry.begin_ns <= span.begin_ns && span.end_ns() <= entry.end_ns
+        };
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
         let count = rows
             .flat_map(|row| row.spans(i64::MIN, i64::MAX))
@@ -151,7 +152,9 @@ fn without_recording_there_are_lengths_and_system_metrics() {
     assert!(frame.duration_ms() >= 5.0, "{} ms", frame.duration_ms());
     let column = |name: &str| {
         let columns = state.store().catalog().columns.iter();
-        let at = columns.clone().position(|column| column.metric.name == name)?;
+        let at = columns
+            .clone()
+            .position(|column| column.metric.name == name)?;
         frame.metric(at as u32)
     };
     assert!(column("frame_ms").unwrap() >= 5.0);

@@ -31,7 +31,9 @@ impl FrameSink for Count {
 
 #[test]
 fn a_tick_before_the_first_mark_makes_no_frame_of_its_own() {
-    vor_recorder::config::Config::new().sink("count", Count).enable();
+    vor_recorder::config::Config::new()
+        .sink("count", Count)
+        .enable();
     let frames = || {
         drain::flush();
         FRAMES.load(Ordering::Relaxed)

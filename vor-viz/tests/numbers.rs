@@ -158,7 +158,10 @@ fn button(pos: Pos2, pressed: bool, button: PointerButton, modifiers: Modifiers)
 
 fn press<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
     harness.event_modifiers(Event::PointerMoved(pos), modifiers);
-    harness.event_modifiers(button(pos, true, PointerButton::Primary, modifiers), modifiers);
+    harness.event_modifiers(
+        button(pos, true, PointerButton::Primary, modifiers),
+        modifiers,
+    );
     harness.run();
 }
 
@@ -168,7 +171,10 @@ fn drag<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
 }
 
 fn release<S>(harness: &mut Harness<'_, S>, pos: Pos2, modifiers: Modifiers) {
-    harness.event_modifiers(button(pos, false, PointerButton::Primary, modifiers), modifiers);
+    harness.event_modifiers(
+        button(pos, false, PointerButton::Primary, modifiers),
+        modifiers,
+    );
     harness.run();
 }
 
@@ -211,7 +217,11 @@ fn a_press_pins_and_dragging_moves_the_pin() {
         assert_eq!(harness.state().pinned(), Some(99), "{label}");
         release(&mut harness, to, NONE);
         drag(&mut harness, from, NONE);
-        assert_eq!(harness.state().pinned(), Some(63), "{label}: the button is up");
+        assert_eq!(
+            harness.state().pinned(),
+            Some(63),
+            "{label}: the button is up"
+        );
         assert_eq!(harness.state().view.selection(), None);
     }
 }
@@ -429,7 +439,9 @@ fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
         }),
         ("a frame is known better", |state| {
             let id = state.store.id_at(300);
-            state.store.update_frame(id, |frame| frame.metrics[1].value = 7e9);
+            state
+                .store
+                .update_frame(id, |frame| frame.metrics[1].value = 7e9);
         }),
         ("a frame comes without its metrics", |state| {
             let mut frame = next_frame(&state.store, 0.0);
@@ -441,7 +453,9 @@ fn what_is_kept_from_pass_to_pass_is_what_would_be_read_anew() {
             let metrics = frame.metrics.clone();
             let id = state.store.push_frame(frame);
             let before = vor_viz::store::FrameId(id.0 - 1);
-            state.store.update_frame(before, |frame| frame.metrics = metrics);
+            state
+                .store
+                .update_frame(before, |frame| frame.metrics = metrics);
         }),
         ("rows go away and change places", |state| {
             state.plots.set_pinned("sometimes", true);
@@ -581,7 +595,11 @@ impl Strip {
         let mut durations_ms = MinMaxPyramid::new();
         for i in 0..loaded {
             let monster = if i == loaded / 3 { 2000.0 } else { 0.0 };
-            let phase = if i * 4 / total as usize == 2 { 9.0 } else { 0.0 };
+            let phase = if i * 4 / total as usize == 2 {
+                9.0
+            } else {
+                0.0
+            };
             durations_ms.push((usual_ms(i) + monster + phase) as f32);
         }
         let marks = (0..loaded as u64).filter_map(|i| match i % 3000 {
@@ -650,7 +668,10 @@ fn overview_place(harness: &Harness<'_, Strip>, ordinal: f32) -> Pos2 {
 
 #[test]
 fn the_overview_goes_where_it_is_clicked() {
-    let mut harness = overview_harness(Strip::new(60_000, 60_000, 10_000..20_000), egui::Theme::Dark);
+    let mut harness = overview_harness(
+        Strip::new(60_000, 60_000, 10_000..20_000),
+        egui::Theme::Dark,
+    );
     for ordinal in [40_000.0, 15_000.0, 59_999.0] {
         let at = overview_place(&harness, ordinal);
         press(&mut harness, at, NONE);
@@ -670,7 +691,10 @@ fn the_overview_goes_where_it_is_clicked() {
 
 #[test]
 fn the_window_is_dragged_and_stays_inside() {
-    let mut harness = overview_harness(Strip::new(60_000, 60_000, 10_000..20_000), egui::Theme::Dark);
+    let mut harness = overview_harness(
+        Strip::new(60_000, 60_000, 10_000..20_000),
+        egui::Theme::Dark,
+    );
     let [taken, put] = [12_000.0, 32_000.0].map(|ordinal| overview_place(&harness, ordinal));
     press(&mut harness, taken, NONE);
     drag(&mut harness, put, NONE);
@@ -694,7 +718,11 @@ fn overviews_look_right() {
     let pictures = [
         ("dark", whole, egui::Theme::Dark),
         ("light", light, egui::Theme::Light),
-        ("loading", Strip::new(41_000, 60_000, 0..500), egui::Theme::Dark),
+        (
+            "loading",
+            Strip::new(41_000, 60_000, 0..500),
+            egui::Theme::Dark,
+        ),
         ("few", Strip::new(50, 50, 0..50), egui::Theme::Light),
         ("none", Strip::new(0, 0, 0..0), egui::Theme::Dark),
     ];

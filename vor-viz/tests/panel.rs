@@ -48,7 +48,10 @@ fn press(harness: &mut Harness<'_, Panel>, key: Key) {
 
 fn pinned_index(harness: &Harness<'_, Panel>) -> Option<usize> {
     let panel = harness.state();
-    panel.view().pinned().and_then(|id| panel.store().index_of(id))
+    panel
+        .view()
+        .pinned()
+        .and_then(|id| panel.store().index_of(id))
 }
 
 fn selected(harness: &Harness<'_, Panel>) -> Option<(usize, usize)> {
@@ -242,7 +245,10 @@ fn a_drag_in_one_panel_leaves_the_one_beside_it_alone() {
     let [dragged, other] = harness.state();
     let (first, last) = dragged.view().selection_indices(dragged.store()).unwrap();
     assert!(first < last && last < 47, "{first} to {last}");
-    assert_eq!((other.view().selection(), other.view().pinned()), (None, None));
+    assert_eq!(
+        (other.view().selection(), other.view().pinned()),
+        (None, None)
+    );
 }
 
 #[test]
@@ -373,9 +379,17 @@ fn the_divider_is_dragged() {
     let mut harness = rich(true);
     let chart = harness.get_by_label("flame chart").rect().height();
     let divider = harness.get_by_label("divider").rect().center();
-    drag(&mut harness, divider, divider - vec2(0.0, 120.0), Modifiers::NONE);
+    drag(
+        &mut harness,
+        divider,
+        divider - vec2(0.0, 120.0),
+        Modifiers::NONE,
+    );
     let smaller = harness.get_by_label("flame chart").rect().height();
-    assert!((chart - smaller - 120.0).abs() < 4.0, "from {chart} to {smaller}");
+    assert!(
+        (chart - smaller - 120.0).abs() < 4.0,
+        "from {chart} to {smaller}"
+    );
 }
 
 #[test]
@@ -410,7 +424,10 @@ fn a_small_panel_still_shows_everything() {
     };
     let mut harness = Harness::builder()
         .with_size(vec2(560.0, 380.0))
-        .build_ui_state(show, Panel::new(synthetic::rich_store(), Thresholds::default()));
+        .build_ui_state(
+            show,
+            Panel::new(synthetic::rich_store(), Thresholds::default()),
+        );
     harness.run();
     harness.snapshot("panel_small");
     click(&mut harness, pos2(300.0, 75.0), Modifiers::NONE);

@@ -85,7 +85,9 @@ fn any_of_ten_thousand_frames_is_shown_with_its_neighbours() {
     for frame in [5_000, 9_999, 0, 4_321, 4_322, 20_000, 128] {
         replay.take_arrived();
         replay.go_to(frame);
-        poll_until(&mut replay, |replay| replay.id_of(frame.min(9_999)).is_some());
+        poll_until(&mut replay, |replay| {
+            replay.id_of(frame.min(9_999)).is_some()
+        });
         load(&mut replay);
         let frame = frame.min(9_999);
         assert_eq!(replay.asked(), Some(frame));
@@ -138,7 +140,9 @@ fn all_frames_are_summed_up() {
     let summary = replay.summary();
     assert_eq!((summary.frames(), summary.spans()), (10_000, 60_000));
     assert_eq!(summary.dropped_spans(), 70);
-    let expected: Vec<f32> = (0..10_000).map(|frame| frame_ns(frame) as f32 / 1e6).collect();
+    let expected: Vec<f32> = (0..10_000)
+        .map(|frame| frame_ns(frame) as f32 / 1e6)
+        .collect();
     let durations_ms: Vec<f32> = (0..10_000)
         .map(|frame| summary.durations_ms().get(frame).unwrap())
         .collect();
@@ -163,7 +167,11 @@ fn metrics_are_told_by_frame() {
     assert_eq!(metric(0, 99), Some(3.0));
     assert_eq!(metric(1, 50), Some(50.0 / 8.0));
     for (column, frame) in [(1, 51), (2, 50), (u32::MAX, 50), (0, 299), (0, u64::MAX)] {
-        assert_eq!(metric(column, frame), None, "column {column} of frame {frame}");
+        assert_eq!(
+            metric(column, frame),
+            None,
+            "column {column} of frame {frame}"
+        );
     }
 }
 
@@ -186,7 +194,10 @@ fn a_window_keeps_to_its_limits() {
     assert_eq!(replay.window(), 995..1_005);
     assert_window(&replay, 90);
     // One frame is shown whatever it holds.
-    replay.set_limits(WindowLimits { frames: 64, spans: 1 });
+    replay.set_limits(WindowLimits {
+        frames: 64,
+        spans: 1,
+    });
     load(&mut replay);
     assert_eq!(replay.window(), 1_000..1_001);
     assert_window(&replay, 90);
@@ -274,7 +285,8 @@ fn a_file_without_marks_is_one_frame_until_a_mark_comes() {
     load_all(&mut replay);
     assert_eq!(replay.summary().spans(), 9);
     let mut file = File::options().append(true).open(&path).unwrap();
-    file.write_all(&bytes[frame_ends[0] - 1..frame_ends[1]]).unwrap();
+    file.write_all(&bytes[frame_ends[0] - 1..frame_ends[1]])
+        .unwrap();
     poll_until(&mut replay, |replay| {
         replay.window() == (0..2) && replay.is_settled()
     });
@@ -291,7 +303,10 @@ fn assert_replaced(replay: &mut ReplayState) {
     assert_window(replay, 6);
     let summary = replay.summary();
     assert_eq!((summary.frames(), summary.spans()), (30, 180));
-    assert_eq!(replay.notice().map(|notice| notice.lines().count()), Some(1));
+    assert_eq!(
+        replay.notice().map(|notice| notice.lines().count()),
+        Some(1)
+    );
     assert_eq!(replay.problem(), None);
 }
 
@@ -385,7 +400,10 @@ fn a_torn_file_is_searched_for_its_frames_beside_who_opened_it() {
     assert_eq!((replay.window(), replay.asked()), (872..1_128, Some(1_000)));
     assert_eq!(replay.take_arrived(), replay.id_of(1_000));
     let replay = open(&|replay| replay.go_to(u64::MAX));
-    assert_eq!((replay.window(), replay.asked()), (2_244..2_500, Some(2_499)));
+    assert_eq!(
+        (replay.window(), replay.asked()),
+        (2_244..2_500, Some(2_499))
+    );
     let replay = open(&|replay| replay.move_window(7));
     assert_eq!(replay.window(), 7..263);
     // A closed one is known at once.
@@ -410,7 +428,10 @@ fn a_lost_frame_keeps_its_place() {
     let store = replay.store();
     let entry = |frame| store.frame(replay.id_of(frame).unwrap()).unwrap();
     for frame in [299, 300] {
-        assert_eq!((entry(frame).lost_records, entry(frame).duration_ms()), (1, 0.0));
+        assert_eq!(
+            (entry(frame).lost_records, entry(frame).duration_ms()),
+            (1, 0.0)
+        );
         assert_eq!(entry(frame).begin_ns, entry(298).end_ns);
         assert_eq!(entry(frame).number, frame + 10);
     }
@@ -515,7 +536,9 @@ fn what_is_no_capture_is_refused_in_one_line() {
             .to_string();
         assert!(error.starts_with(&format!("{name}: ")), "{error}");
     }
-    let error = ReplayState::open("/nowhere/run.vor").unwrap_err().to_string();
+    let error = ReplayState::open("/nowhere/run.vor")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/nowhere/run.vor"), "{error}");
     assert!(ReplayState::open(std::env::temp_dir()).is_err());
 }

@@ -59,7 +59,11 @@ impl Shown {
     fn names(&self) -> Vec<String> {
         let table = self.table.borrow();
         let rows = &table.rows().unwrap().rows;
-        table.order().iter().map(|&i| rows[i].name.to_string()).collect()
+        table
+            .order()
+            .iter()
+            .map(|&i| rows[i].name.to_string())
+            .collect()
     }
 }
 
@@ -136,22 +140,42 @@ fn arrow_keys_select_and_enter_opens_the_details() {
         Some((site("physics"), TrackKind::Scopes))
     );
     assert!(harness.query_by_label("histogram of physics").is_some());
-    let at = shown.names().iter().position(|name| name == "physics").unwrap();
+    let at = shown
+        .names()
+        .iter()
+        .position(|name| name == "physics")
+        .unwrap();
     harness.key_press(Key::ArrowUp);
     harness.run();
     let above = shown.names()[at - 1].clone();
-    assert!(harness.query_by_label(&format!("histogram of {above}")).is_some());
+    assert!(
+        harness
+            .query_by_label(&format!("histogram of {above}"))
+            .is_some()
+    );
     harness.key_press(Key::ArrowDown);
     harness.key_press(Key::ArrowDown);
     harness.run();
     let below = shown.names()[at + 1].clone();
-    assert!(harness.query_by_label(&format!("histogram of {below}")).is_some());
+    assert!(
+        harness
+            .query_by_label(&format!("histogram of {below}"))
+            .is_some()
+    );
     harness.key_press(Key::Enter);
     harness.run();
-    assert!(harness.query_by_label(&format!("histogram of {below}")).is_none());
+    assert!(
+        harness
+            .query_by_label(&format!("histogram of {below}"))
+            .is_none()
+    );
     harness.key_press(Key::Enter);
     harness.run();
-    assert!(harness.query_by_label(&format!("histogram of {below}")).is_some());
+    assert!(
+        harness
+            .query_by_label(&format!("histogram of {below}"))
+            .is_some()
+    );
 }
 
 #[test]
@@ -172,7 +196,11 @@ fn a_slowest_call_pins_its_frame_and_is_focused() {
     };
     assert_eq!(slowest.len(), 10);
     assert!(slowest.is_sorted_by(|a, b| a.span.duration_ns >= b.span.duration_ns));
-    let index = shown.store.borrow().frame_at(slowest[1].span.begin_ns).unwrap();
+    let index = shown
+        .store
+        .borrow()
+        .frame_at(slowest[1].span.begin_ns)
+        .unwrap();
     let label = format!("slowest 2: frame {}", 800 + index);
     harness.get_by_label(&label).click();
     harness.run();
@@ -198,16 +226,17 @@ fn another_choice_is_computed_at_once_and_growth_four_times_a_second() {
     let ctx = egui::Context::default();
     let mut job: Job<ScopeSums> = Job::default();
     let mut seconds = 10.0;
-    let mut pass = |store: &Store, frames: (usize, usize), after_s: f64, job: &mut Job<ScopeSums>| {
-        seconds += after_s;
-        let input = egui::RawInput {
-            time: Some(seconds),
-            ..egui::RawInput::default()
+    let mut pass =
+        |store: &Store, frames: (usize, usize), after_s: f64, job: &mut Job<ScopeSums>| {
+            seconds += after_s;
+            let input = egui::RawInput {
+                time: Some(seconds),
+                ..egui::RawInput::default()
+            };
+            ctx.run_ui(input, |ui| job.advance(ui, store, Some(frames), &()))
+                .drop_without_applying_deltas();
+            job.output().map(|rows| (rows.frames, rows.spans))
         };
-        ctx.run_ui(input, |ui| job.advance(ui, store, Some(frames), &()))
-            .drop_without_applying_deltas();
-        job.output().map(|rows| (rows.frames, rows.spans))
-    };
     let all = pass(&data, (0, 59), 0.0, &mut job).unwrap();
     assert_eq!(all.0, 60);
     assert_eq!(pass(&data, (3, 5), 0.01, &mut job).unwrap().0, 3);
@@ -229,7 +258,12 @@ fn old_rows_stay_dimmed_until_those_of_another_choice_are_there() {
         for i in 0..150_000 {
             row.push(begin_ns + 1 + i * 60, 50, SiteId(1));
         }
-        big.push_block(block(frame as u64, begin_ns, begin_ns + 10_000_000, vec![row]));
+        big.push_block(block(
+            frame as u64,
+            begin_ns,
+            begin_ns + 10_000_000,
+            vec![row],
+        ));
     }
     let shown = Shown::new(big);
     let mut harness = shown.harness(900.0, 300.0, Shade::Dark, 1.0);
@@ -329,11 +363,17 @@ fn pictures() {
         harness.snapshot(format!("scopes_{name}"));
         results.extend_harness(&mut harness);
         drop(harness);
-        shown.table.borrow_mut().select(site("draw"), TrackKind::Scopes);
+        shown
+            .table
+            .borrow_mut()
+            .select(site("draw"), TrackKind::Scopes);
         let mut harness = shown.harness(1060.0, 560.0, shade, 2.0);
         harness.run();
         let bar = harness.get_by_label("histogram of draw").rect();
-        harness.hover_at(Pos2::new(bar.left() + bar.width() * 0.45, bar.bottom() - 30.0));
+        harness.hover_at(Pos2::new(
+            bar.left() + bar.width() * 0.45,
+            bar.bottom() - 30.0,
+        ));
         harness.run();
         harness.snapshot(format!("scopes_details_{name}"));
         results.extend_harness(&mut harness);
@@ -575,7 +615,14 @@ fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
     harness.run();
     {
         let table = shown.table.borrow();
-        let row = |name: &str| table.rows().unwrap().rows.iter().find(|row| &*row.name == name);
+        let row = |name: &str| {
+            table
+                .rows()
+                .unwrap()
+                .rows
+                .iter()
+                .find(|row| &*row.name == name)
+        };
         let load = row("load").unwrap();
         assert_eq!(
             (load.cpu_ns(), load.alloc_bytes()),

@@ -88,7 +88,8 @@ impl SpanVisitor for Log {
     fn enter(&mut self, _: &Span, _: usize) {}
 
     fn leave(&mut self, span: &Span, depth: usize, inside_ns: u64) {
-        self.0.push((span.site.0, depth, span.duration_ns - inside_ns));
+        self.0
+            .push((span.site.0, depth, span.duration_ns - inside_ns));
     }
 }
 
@@ -136,7 +137,11 @@ fn row_of_spans() -> impl Strategy<Value = Vec<(i64, u64, u32)>> {
 }
 
 /// Which pixels any part of a span lies in, were none merged.
-fn brute_force(spans: &[(i64, u64, u32)], scale: &PixelScale, shown: impl Fn(u32) -> bool) -> Vec<bool> {
+fn brute_force(
+    spans: &[(i64, u64, u32)],
+    scale: &PixelScale,
+    shown: impl Fn(u32) -> bool,
+) -> Vec<bool> {
     let mut occupied = vec![false; scale.width()];
     for &(begin, length, _) in spans.iter().filter(|span| shown(span.2)) {
         let first = scale.x(begin).floor();

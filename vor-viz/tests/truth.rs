@@ -62,7 +62,8 @@ fn program(seed: u64) -> Program {
         all.duration_ticks.extend(&ended.duration_ticks);
         all.sites.extend(&ended.sites);
     }
-    let end_ticks = |thread: &ThreadBatch, i: usize| thread.start_ticks[i] + thread.duration_ticks[i];
+    let end_ticks =
+        |thread: &ThreadBatch, i: usize| thread.start_ticks[i] + thread.duration_ticks[i];
     let last = threads
         .iter()
         .map(|thread| end_ticks(thread, thread.len() - 1))
@@ -252,7 +253,12 @@ struct Picture {
 }
 
 /// Shows the chart, and takes the picture on its way to the GPU; `None` where nothing was sent.
-fn picture(user: &mut User, chart: &mut FlameChart, store: &Store, view: &mut View) -> Option<Picture> {
+fn picture(
+    user: &mut User,
+    chart: &mut FlameChart,
+    store: &Store,
+    view: &mut View,
+) -> Option<Picture> {
     let mut seen = user.look(|ui| {
         view.begin_pass(store);
         let theme = Theme::of(ui.visuals());
@@ -289,8 +295,9 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
             if case > 0 {
                 let length = whole.len_ns() * 0.5_f64.powi(random.below(26) as i32);
                 let row = program.rows[random.below(program.rows.len())];
-                let begin =
-                    (row.3 as f64 + origin as f64 - length * random.below(100) as f64 / 100.0).floor();
+                let begin = (row.3 as f64 + origin as f64
+                    - length * random.below(100) as f64 / 100.0)
+                    .floor();
                 view.zoom_to(begin, begin + length);
             }
             view.search = ["", "", "decode", "nothing"][random.below(4)].to_owned();
@@ -298,8 +305,9 @@ fn the_picture_shows_spans_where_they_are_and_nowhere_else() {
                 continue;
             };
             let time = view.flame_axis(store);
-            let x =
-                |ns: u64| (ns as f64 + origin as f64 - time.begin_ns) * picture.width as f64 / time.len_ns();
+            let x = |ns: u64| {
+                (ns as f64 + origin as f64 - time.begin_ns) * picture.width as f64 / time.len_ns()
+            };
             let theme = Theme::of(&user.ctx.style_of(user.ctx.theme()).visuals);
             let bright = theme.site(views::catalog().site(SiteId(3)));
             let mut first_row = 0;

@@ -79,7 +79,10 @@ fn a_picture_has_the_size_and_the_colours_that_were_asked_for() {
         means.push(mean(&pixels));
         // Something is written on the ground: names and numbers.
         let ground = &pixels[pixels.len() - 3..];
-        let different = pixels.chunks_exact(3).filter(|pixel| *pixel != ground).count();
+        let different = pixels
+            .chunks_exact(3)
+            .filter(|pixel| *pixel != ground)
+            .count();
         assert!(different > 300, "{different}");
     }
     assert!(
@@ -113,7 +116,12 @@ fn a_picture_shows_the_frame_that_was_asked_for() {
     };
     // The edges of letters differ by a shade, with the order in which they came into the font's
     // texture.
-    let differing = |a: &[u8], b: &[u8]| a.iter().zip(b).filter(|(a, b)| a.abs_diff(**b) > 24).count();
+    let differing = |a: &[u8], b: &[u8]| {
+        a.iter()
+            .zip(b)
+            .filter(|(a, b)| a.abs_diff(**b) > 24)
+            .count()
+    };
     let first = take("7");
     assert_eq!(differing(&first, &take("7")), 0);
     assert!(differing(&first, &take("456")) > 100);

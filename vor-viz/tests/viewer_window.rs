@@ -89,7 +89,9 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
     harness.run();
     harness.key_press(Key::Enter);
     harness.run();
-    let says = harness.get_all_by_label_contains("/nowhere/at-all.vor").count();
+    let says = harness
+        .get_all_by_label_contains("/nowhere/at-all.vor")
+        .count();
     assert!(says > 0);
     assert_eq!(harness.state().title(), "vor");
 
@@ -101,7 +103,10 @@ fn a_typed_path_is_opened_and_kept_for_the_next_time() {
     settle(&mut harness);
     assert_eq!(harness.state().title(), "typed.vor – vor");
     harness.get_by_label("typed.vor");
-    assert_eq!(Recent::in_file(list.clone()).paths(), std::slice::from_ref(&path));
+    assert_eq!(
+        Recent::in_file(list.clone()).paths(),
+        std::slice::from_ref(&path)
+    );
 
     // The next time it is one click away.
     let mut harness = self::harness(
@@ -238,8 +243,8 @@ fn the_selection_is_exported_beside_the_capture() {
 #[test]
 fn two_captures_are_compared() {
     let folder = tempfile::tempdir().unwrap();
-    let shown =
-        ["one.vor", "other.vor"].map(|name| ReplayState::open(capture(folder.path(), name, 50)).unwrap());
+    let shown = ["one.vor", "other.vor"]
+        .map(|name| ReplayState::open(capture(folder.path(), name, 50)).unwrap());
     let viewer = Viewer::new(shown.into(), Chooser::new(Recent::default()));
     let mut harness = harness(viewer, false, 1.0);
     harness.set_size(Vec2::new(1000.0, 640.0));

@@ -93,7 +93,9 @@ impl Profiler for CriterionProfiler {
         }
         match Running::start(benchmark_id, benchmark_dir) {
             Ok(running) => self.running = Some(running),
-            Err(error) => report_line(&format!("{error}; the benchmark {benchmark_id} is not recorded")),
+            Err(error) => report_line(&format!(
+                "{error}; the benchmark {benchmark_id} is not recorded"
+            )),
         }
     }
 
@@ -109,7 +111,8 @@ impl Profiler for CriterionProfiler {
 
 impl Running {
     fn start(benchmark_id: &str, folder: &Path) -> Result<Self, Failure> {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::at("cannot create", folder, error))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::at("cannot create", folder, error))?;
         // One that was cut off would be kept under another name, as captures are.
         let partial = folder.join(PARTIAL_CAPTURE);
         remove(&partial)?;
@@ -193,7 +196,11 @@ fn draw(benchmark_id: &str, info: &Info, capture: &Path, path: &Path) -> io::Res
     // So that a scope looks the same in the graphs of two runs.
     options.deterministic = true;
     let mut file = BufWriter::new(File::create(path)?);
-    inferno::flamegraph::from_lines(&mut options, String::from_utf8_lossy(&stacks).lines(), &mut file)?;
+    inferno::flamegraph::from_lines(
+        &mut options,
+        String::from_utf8_lossy(&stacks).lines(),
+        &mut file,
+    )?;
     file.flush()
 }
 

@@ -139,10 +139,12 @@ pub use crate::stats::FrameStats;
 /// it.
 pub mod capture {
     pub use vor_recorder::batch::{
-        ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
-        ThreadBatch,
+        ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
+        TaskEventKind, ThreadBatch,
     };
-    pub use vor_recorder::catalog::{Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+    pub use vor_recorder::catalog::{
+        Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
+    };
     pub use vor_recorder::filled;
     pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
     pub use vor_recorder::measure::Measured;
@@ -161,8 +163,9 @@ pub mod export {
 /// allocator.
 pub mod heap {
     pub use vor_recorder::alloc::{
-        AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack,
-        TrackingAllocator, heap_snapshot, process_allocations, thread_allocations, untracked,
+        AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot,
+        HeapStack, TrackingAllocator, heap_snapshot, process_allocations, thread_allocations,
+        untracked,
     };
 }
 

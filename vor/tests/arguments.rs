@@ -28,8 +28,9 @@ impl FrameSink for Keep {
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         for thread in &batch.threads {
-            let span =
-                |args: &vor::capture::SpanArgs| (thread.sites[args.span as usize], args.values.clone());
+            let span = |args: &vor::capture::SpanArgs| {
+                (thread.sites[args.span as usize], args.values.clone())
+            };
             self.0.lock().unwrap().extend(thread.args.iter().map(span));
         }
         Ok(())
@@ -119,7 +120,12 @@ fn the_attribute_neither_moves_nor_keeps_a_parameter() {
     });
     let expected = [
         vec![text("a"), ArgValue::U64(1), text("None"), text("b")],
-        vec![text("c"), ArgValue::U64(2), ArgValue::F64(0.5), text("None")],
+        vec![
+            text("c"),
+            ArgValue::U64(2),
+            ArgValue::F64(0.5),
+            text("None"),
+        ],
     ];
     assert_eq!(values(spans), expected);
     assert_eq!(count, 3);

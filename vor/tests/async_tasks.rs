@@ -51,7 +51,8 @@ impl FrameSink for Keep {
         for thread in &batch.threads {
             kept.dropped_spans += thread.dropped_spans;
             let events = thread.task_events.iter();
-            kept.events.extend(events.map(|event| (thread.thread, *event)));
+            kept.events
+                .extend(events.map(|event| (thread.thread, *event)));
             for task in &thread.async_spans {
                 let name = batch.catalog.site_name(task.site).to_owned();
                 kept.tasks.push((name, thread.thread, *task));
@@ -129,7 +130,10 @@ fn a_task_lasts_from_its_first_poll_to_its_completion() {
     };
     assert_eq!((name.as_str(), *thread), ("fetch", kept.polls[0].1));
     assert!(task.start_ticks >= before_first_poll);
-    assert_eq!((task.start_ticks, task.end_ticks()), (polls[0].0, polls[2].1));
+    assert_eq!(
+        (task.start_ticks, task.end_ticks()),
+        (polls[0].0, polls[2].1)
+    );
     assert_ne!(task.id, 0);
 }
 
@@ -241,7 +245,8 @@ fn a_task_that_panics_ends_once() {
     let kept = record(|| {
         let mut future = Box::pin(fail());
         assert!(poll(future.as_mut()).is_pending());
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(future.as_mut())));
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(future.as_mut())));
         assert!(caught.is_err());
         drop(future);
     });
@@ -290,7 +295,9 @@ fn a_task_belongs_to_the_frame_in_which_it_ends() {
         .iter()
         .map(|frame| {
             let tasks = frame.threads.iter().flat_map(|tree| &tree.async_spans);
-            tasks.map(|task| frame.catalog.site_name(task.site)).collect()
+            tasks
+                .map(|task| frame.catalog.site_name(task.site))
+                .collect()
         })
         .collect();
     assert_eq!(frames, [vec!["store"], vec![], vec!["fetch"]]);
@@ -312,7 +319,10 @@ fn a_lost_task_is_counted() {
             assert!(poll(pin!(store(0))).is_ready());
         }
     });
-    let (tasks, polls) = (kept.tasks_called("store").len(), kept.polls_called("store").len());
+    let (tasks, polls) = (
+        kept.tasks_called("store").len(),
+        kept.polls_called("store").len(),
+    );
     assert!(tasks > 100 && tasks < count, "{tasks}");
     assert!(polls > 100 && polls < count, "{polls}");
     let store = kept.tasks_called("store")[0].2.site;
@@ -330,7 +340,10 @@ fn a_lost_task_is_counted() {
 #[test]
 fn captures_and_traces_hold_tasks_as_they_were() {
     let folder = tempfile::tempdir().unwrap();
-    let (capture, trace) = (folder.path().join("run.vor"), folder.path().join("run.json"));
+    let (capture, trace) = (
+        folder.path().join("run.vor"),
+        folder.path().join("run.json"),
+    );
     let kept = record(|| {
         // What was recorded before the sinks came belongs to a frame that they do not get.
         vor::frame_mark();
@@ -339,7 +352,11 @@ fn captures_and_traces_hold_tasks_as_they_were() {
             vor_recorder::sink::capture::CaptureOptions::default(),
         );
         let capture_sink = vor::add_sink("capture", capture_sink.unwrap());
-        let trace_sink = vor::ChromeTraceSink { path: trace.clone() }.build().unwrap();
+        let trace_sink = vor::ChromeTraceSink {
+            path: trace.clone(),
+        }
+        .build()
+        .unwrap();
         let trace_sink = vor::add_sink("trace", trace_sink);
         let mut long = Box::pin(fetch(3));
         for _ in 0..3 {
@@ -375,10 +392,14 @@ fn captures_and_traces_hold_tasks_as_they_were() {
     let mut reader = Reader::open(&capture).unwrap();
     assert!(reader.flame_enabled());
     for live in &live {
-        assert_eq!(reader.next_recovered().unwrap().unwrap().frame.threads, *live);
+        assert_eq!(
+            reader.next_recovered().unwrap().unwrap().frame.threads,
+            *live
+        );
     }
 
-    let events: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
     let mut found: HashMap<String, Vec<&serde_json::Value>> = HashMap::new();
     for event in events
         .as_array()

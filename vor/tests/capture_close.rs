@@ -69,7 +69,12 @@ fn spans_in(path: &Path, name: &str) -> (usize, u64) {
         assert!(recovered.has_all_spans(), "{}, frame {i}", path.display());
     }
     let info = capture.info();
-    assert!(info.damage.is_none(), "{}: {:?}", path.display(), info.damage);
+    assert!(
+        info.damage.is_none(),
+        "{}: {:?}",
+        path.display(),
+        info.damage
+    );
     assert!(info.closed && info.indexed, "{}", path.display());
     (named, info.spans)
 }
@@ -136,7 +141,9 @@ fn the_path_is_that_of_the_file_which_is_written() {
     let path = folder.path().join("run.vor");
     let taken = CaptureSink::create(&path, CaptureOptions::default()).unwrap();
     vor::Config::new().capture(&path).enable();
-    let own = folder.path().join(format!("run.{}.vor", std::process::id()));
+    let own = folder
+        .path()
+        .join(format!("run.{}.vor", std::process::id()));
     assert_eq!(vor::capture_path(), Some(own.clone()));
     frames("here", 1);
     assert_eq!(vor::close_capture(), Some(own.clone()));
@@ -231,11 +238,19 @@ fn io_from_before_recording_is_in_no_frame() {
     vor::frame_mark();
     vor::record_io(16_000_000, 16_000_000);
     let drained = vor::drain_io();
-    assert_eq!((drained.elapsed_ns, drained.bytes), (16_000_000, 16_000_000));
+    assert_eq!(
+        (drained.elapsed_ns, drained.bytes),
+        (16_000_000, 16_000_000)
+    );
     vor::frame_mark();
     vor::close_capture();
     let mut reader = vor::Reader::open(&path).unwrap();
-    let column = |name| reader.columns().iter().position(|column| column.name == name);
+    let column = |name| {
+        reader
+            .columns()
+            .iter()
+            .position(|column| column.name == name)
+    };
     let [ms, mb] = ["io_ms", "io_MB"].map(|name| column(name).unwrap());
     let mut found = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {

@@ -51,7 +51,10 @@ fn program() {
         path: folder().join("trace.json"),
     }
     .install();
-    vor::Config::new().sink("fails", Fails).statistics(true).enable();
+    vor::Config::new()
+        .sink("fails", Fails)
+        .statistics(true)
+        .enable();
     vor::enable();
     let sink = vor::add_sink("fails", Fails);
     for n in 0..10 {
@@ -77,7 +80,9 @@ fn a_program_runs_as_if_vor_were_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let mut command = child(test, "program", folder.path());
-    let output = run(command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1"));
+    let output = run(command
+        .env("VOR_RECORD", &path)
+        .env("VOR_RECORD_FLAME", "1"));
     assert!(output.status.success(), "{output:?}");
     let lines = vor_lines(&output);
     assert_eq!(lines.len(), 2, "{lines:?}");

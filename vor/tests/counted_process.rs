@@ -48,7 +48,10 @@ fn the_end_of_a_process_prints_the_table() {
     let test = "the_end_of_a_process_prints_the_table";
     match role().as_deref() {
         Some("config") => vor::Config::new().aggregate(true).enable(),
-        Some("silent") => vor::Config::new().aggregate(true).print_stats(false).enable(),
+        Some("silent") => vor::Config::new()
+            .aggregate(true)
+            .print_stats(false)
+            .enable(),
         Some(_) => vor::enable(),
         None => {
             for (role, value, printed) in [
@@ -65,7 +68,10 @@ fn the_end_of_a_process_prints_the_table() {
                     assert_eq!(text, "", "{role}");
                     continue;
                 }
-                assert!(text.starts_with("vor: 3 scopes of counted_process"), "{text}");
+                assert!(
+                    text.starts_with("vor: 3 scopes of counted_process"),
+                    "{text}"
+                );
                 assert_eq!(vor_lines(&output).len(), 1, "{text}");
                 assert_eq!(
                     [counts(&text, "outer"), counts(&text, "inner")],
@@ -73,7 +79,10 @@ fn the_end_of_a_process_prints_the_table() {
                     "{text}"
                 );
                 assert_eq!(counts(&text, "made at run time"), [1]);
-                assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+                assert!(
+                    text.lines().all(|line| line.chars().count() <= 100),
+                    "{text}"
+                );
             }
             return;
         }
@@ -101,7 +110,10 @@ fn until(from: &mut impl BufRead, end: &str) -> String {
     let mut all = String::new();
     loop {
         let mut line = String::new();
-        assert!(from.read_line(&mut line).unwrap() > 0, "{end} is missing: {all}");
+        assert!(
+            from.read_line(&mut line).unwrap() > 0,
+            "{end} is missing: {all}"
+        );
         all += &line;
         if line.trim_end().ends_with(end) {
             return all;
@@ -111,7 +123,10 @@ fn until(from: &mut impl BufRead, end: &str) -> String {
 
 fn signal(child: &Child) {
     // SAFETY: the process is a child of this one that has not been waited for.
-    assert_eq!(unsafe { libc::kill(child.id().cast_signed(), libc::SIGUSR1) }, 0);
+    assert_eq!(
+        unsafe { libc::kill(child.id().cast_signed(), libc::SIGUSR1) },
+        0
+    );
 }
 
 static OWN_SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -158,7 +173,11 @@ fn a_signal_prints_the_table() {
     assert!(child.wait().unwrap().success());
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    assert_eq!(counts(&rest, "outer"), [400], "once more at the end: {rest}");
+    assert_eq!(
+        counts(&rest, "outer"),
+        [400],
+        "once more at the end: {rest}"
+    );
 }
 
 #[test]
@@ -264,7 +283,11 @@ fn a_bad_value_is_one_line() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    for (name, value) in [("VOR_STATS", "yes"), ("VOR_STATISTICS", "1"), ("VOR_STATS", "-1")] {
+    for (name, value) in [
+        ("VOR_STATS", "yes"),
+        ("VOR_STATISTICS", "1"),
+        ("VOR_STATS", "-1"),
+    ] {
         let output = run(child(test, "child", folder.path()).env(name, value));
         assert!(output.status.success(), "{output:?}");
         let lines = vor_lines(&output);

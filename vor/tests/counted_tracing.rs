@@ -49,7 +49,10 @@ fn ours(times: usize) {
 
 #[test]
 fn spans_and_scopes_are_counted_once() {
-    vor::Config::new().aggregate(true).print_stats(false).enable();
+    vor::Config::new()
+        .aggregate(true)
+        .print_stats(false)
+        .enable();
     ours(5);
     let new = New::default();
     let layers = registry()
@@ -65,7 +68,11 @@ fn spans_and_scopes_are_counted_once() {
     ours(5);
     assert_eq!(count_of("of tracing"), 3);
     assert_eq!(count_of("ours"), 16);
-    assert_eq!(new.0.load(Ordering::Relaxed), 6, "those under the subscriber");
+    assert_eq!(
+        new.0.load(Ordering::Relaxed),
+        6,
+        "those under the subscriber"
+    );
     let rows = vor::stats();
     let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
     let (around, ours) = (of("of tracing"), of("ours"));

@@ -67,7 +67,10 @@ fn names(path: &Path) -> (BTreeSet<String>, u64) {
     let mut names = BTreeSet::new();
     let mut capture = vor::capture::Capture::open(path).unwrap();
     let info = capture.info();
-    assert!(info.closed && info.indexed && info.damage.is_none(), "{info:?}");
+    assert!(
+        info.closed && info.indexed && info.damage.is_none(),
+        "{info:?}"
+    );
     assert_eq!((info.frames, info.dropped_spans), (1, 0));
     let recovered = capture.recovered(0).unwrap();
     assert!(recovered.has_all_spans());
@@ -125,13 +128,17 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
             .profile_time(Some(Duration::from_millis(1_100)))
             .output_directory(folder);
         assert!(!vor::is_enabled());
-        criterion.bench_function("first", |bencher| bencher.iter(|| work!("parse", "lex <a> & b")));
+        criterion.bench_function("first", |bencher| {
+            bencher.iter(|| work!("parse", "lex <a> & b"))
+        });
         assert!(!vor::is_enabled(), "it is off again");
         work!("between", "between them");
         vor::Config::new().enable();
         work!("before", "before it");
         let mut group = criterion.benchmark_group("group");
-        group.bench_function("second", |bencher| bencher.iter(|| work!("decode", "unpack")));
+        group.bench_function("second", |bencher| {
+            bencher.iter(|| work!("decode", "unpack"))
+        });
         group.finish();
         assert!(vor::is_enabled(), "it was on before");
     }
@@ -141,7 +148,13 @@ fn each_benchmark_has_a_capture_and_a_flame_graph_of_its_own() {
     };
     assert_eq!(lines, [""; 0]);
     let benchmarks = [
-        ("first", "first", "parse", "lex <a> & b", "lex &lt;a&gt; &amp; b"),
+        (
+            "first",
+            "first",
+            "parse",
+            "lex <a> & b",
+            "lex &lt;a&gt; &amp; b",
+        ),
         ("group/second", "group/second", "decode", "unpack", "unpack"),
     ];
     for (path, title, outer, inner, escaped) in benchmarks {
@@ -237,7 +250,11 @@ fn what_cannot_be_written_is_one_line_and_the_benchmark_goes_on() {
     for (line, (benchmark, path)) in lines.iter().zip(expected) {
         assert!(line.contains(benchmark) && line.contains(path), "{line}");
     }
-    assert_eq!(files(&folder.path().join("b")).len(), 2, "the capture is there");
+    assert_eq!(
+        files(&folder.path().join("b")).len(),
+        2,
+        "the capture is there"
+    );
     assert_eq!(names(&folder.path().join("d/run.vor")).1, 3);
     assert!(folder.path().join("d/flamegraph.svg").exists());
 }
@@ -311,5 +328,9 @@ fn compiled_out_it_does_nothing_and_says_so() {
         lines.iter().all(|line| line.contains("compiled out")),
         "{lines:?}"
     );
-    assert!(!files(folder.path()).iter().any(|file| file.ends_with(".vor")));
+    assert!(
+        !files(folder.path())
+            .iter()
+            .any(|file| file.ends_with(".vor"))
+    );
 }

@@ -281,9 +281,16 @@ fn a_call_site_stands_where_its_function_does() {
         lines.push(PACK_LINE);
         pack(0, "", false, 0.0);
     });
-    assert_eq!(spans.iter().map(|span| span.site.line).collect::<Vec<_>>(), lines);
+    assert_eq!(
+        spans.iter().map(|span| span.site.line).collect::<Vec<_>>(),
+        lines
+    );
     for span in &spans {
-        assert!(span.site.file.ends_with("macros_behaviour.rs"), "{:?}", span.site);
+        assert!(
+            span.site.file.ends_with("macros_behaviour.rs"),
+            "{:?}",
+            span.site
+        );
         assert_eq!(span.site.module_path, module_path!());
     }
 }
@@ -346,7 +353,15 @@ fn an_async_scope_is_open_only_while_polled() {
     });
     assert_eq!(
         names(&spans),
-        ["fetch args", "free", "fetch", "free", "method", "loop", "fetch"]
+        [
+            "fetch args",
+            "free",
+            "fetch",
+            "free",
+            "method",
+            "loop",
+            "fetch"
+        ]
     );
     assert_eq!(spans[0].args, [ArgValue::U64(7)]);
     let [first, between, second] = [&spans[2], &spans[4], &spans[6]];
@@ -362,7 +377,10 @@ fn an_async_function_moves_between_threads() {
         let output = thread::spawn(move || poll(future.as_mut())).join().unwrap();
         assert_eq!(output, Poll::Ready(1));
     });
-    let polls: Vec<_> = spans.iter().filter(|span| span.site.name == "fetch").collect();
+    let polls: Vec<_> = spans
+        .iter()
+        .filter(|span| span.site.name == "fetch")
+        .collect();
     assert_eq!(polls.len(), 2);
     assert_ne!(polls[0].thread, polls[1].thread);
 }

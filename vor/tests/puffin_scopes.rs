@@ -28,7 +28,13 @@ fn scopes(frame: &FrameData, names: &ScopeCollection) -> Vec<Scope> {
     all
 }
 
-fn collect(stream: &Stream, offset: u64, depth: usize, names: &ScopeCollection, all: &mut Vec<Scope>) {
+fn collect(
+    stream: &Stream,
+    offset: u64,
+    depth: usize,
+    names: &ScopeCollection,
+    all: &mut Vec<Scope>,
+) {
     for scope in puffin::Reader::with_offset(stream, offset).unwrap() {
         let scope = scope.unwrap();
         let name = names.fetch_by_id(&scope.id).unwrap().name().to_string();
@@ -107,7 +113,13 @@ fn frames_reach_puffin_while_its_scopes_are_on() {
     assert_eq!(frames.len(), 1);
     // Puffin kept its own scope of the frame that was left out.
     let found = read(&frames[0]);
-    assert!(found.iter().filter(|scope| scope.1 == "puffin's own").count() >= 1);
+    assert!(
+        found
+            .iter()
+            .filter(|scope| scope.1 == "puffin's own")
+            .count()
+            >= 1
+    );
     assert_eq!(found.iter().filter(|scope| scope.1 == "step").count(), 1);
 
     // A sink that the program installs takes over, whether the scopes are on or off.

@@ -88,7 +88,9 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     vor::flush();
     vor::disable();
     let (mut allocs, mut frees, mut rounds, mut dropped) = (0_u64, 0_u64, 0, 0);
@@ -114,7 +116,10 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
     // message. Nothing else is: the rings are large enough.
     let inside = |made: &AtomicU64, recorded| made.load(Ordering::Relaxed) - recorded;
     let most = 3 * inside(&ALLOCATIONS, allocs) + 2 * inside(&FREES, frees);
-    assert!(dropped > 0 && dropped <= most, "{dropped} dropped, of {most}");
+    assert!(
+        dropped > 0 && dropped <= most,
+        "{dropped} dropped, of {most}"
+    );
     assert_eq!(rounds, THREADS * ROUNDS);
     // Each round allocates a name and a vector outside vor at least; what vor allocates itself is
     // not recorded.

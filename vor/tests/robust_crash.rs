@@ -26,7 +26,9 @@ const SIGSEGV: i32 = 11;
 /// Records, opens scopes on two threads, and ends in one of them by `end`. The scopes that are open
 /// have never ended before, so nothing in the file names them.
 fn work_and(end: fn()) {
-    vor::Config::new().capture(folder().join("run.vor")).enable();
+    vor::Config::new()
+        .capture(folder().join("run.vor"))
+        .enable();
     {
         vor::profile_scope!("ended");
     }
@@ -58,7 +60,8 @@ fn open_in(path: &Path) -> Vec<(String, Vec<String>)> {
     }
     let catalog = reader.catalog().unwrap();
     let named = |(thread, scopes): (vor::capture::ThreadId, Vec<(vor::capture::SiteId, u64)>)| {
-        let name = |(site, _): (vor::capture::SiteId, u64)| catalog.site(site).unwrap().name.to_string();
+        let name =
+            |(site, _): (vor::capture::SiteId, u64)| catalog.site(site).unwrap().name.to_string();
         let thread = catalog.thread(thread).unwrap().name.clone();
         (thread, scopes.into_iter().map(name).collect())
     };
@@ -104,7 +107,9 @@ fn a_second_crash_waits_for_the_note_of_the_first() {
         }
     }
     if role().is_some() {
-        vor::Config::new().capture(folder().join("run.vor")).enable();
+        vor::Config::new()
+            .capture(folder().join("run.vor"))
+            .enable();
         let (ready, is_ready) = mpsc::channel();
         for _ in 0..THREADS {
             let ready = ready.clone();
@@ -223,13 +228,20 @@ fn a_panic_that_is_caught() {
     let summary = read(path);
     assert_eq!(summary.damage, Vec::<String>::new());
     assert!(summary.closed);
-    assert_eq!((summary.count("after"), summary.count("last thing")), (10, 1));
+    assert_eq!(
+        (summary.count("after"), summary.count("last thing")),
+        (10, 1)
+    );
     let open = open_in(path);
     let last = |(_, scopes): &(String, Vec<String>)| scopes.last().cloned().unwrap();
     // The note of the panic, and what the helper has open when the capture is closed.
     let last: Vec<_> = open.iter().map(last).collect();
     assert!(last.contains(&"last thing".to_owned()), "{open:?}");
-    assert_eq!(last.iter().filter(|name| *name == "waits").count(), 2, "{open:?}");
+    assert_eq!(
+        last.iter().filter(|name| *name == "waits").count(),
+        2,
+        "{open:?}"
+    );
 }
 
 static MINE: [u8; 5] = *b"mine\n";

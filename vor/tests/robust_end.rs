@@ -6,7 +6,10 @@
     clippy::expect_used,
     reason = "a test fails by panicking"
 )]
-#![expect(unsafe_code, reason = "handlers of signals, and programs that wait for them")]
+#![expect(
+    unsafe_code,
+    reason = "handlers of signals, and programs that wait for them"
+)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -47,7 +50,11 @@ fn start(command: &mut Command) -> Running {
     let mut line = String::new();
     while !line.trim_end().ends_with("ready") {
         line.clear();
-        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the child has ended");
+        assert_ne!(
+            stdout.read_line(&mut line).unwrap(),
+            0,
+            "the child has ended"
+        );
     }
     Running { child, stdout }
 }
@@ -243,12 +250,19 @@ fn whatever_the_thread_does_that_takes_the_signal_all_that_ended_is_there() {
             let made = progress.try_into().map_or(0, u64::from_le_bytes);
             running.tell();
             let (status, _) = running.end();
-            assert_eq!(status.signal(), Some(libc::SIGTERM), "{role} {run}: {status:?}");
+            assert_eq!(
+                status.signal(),
+                Some(libc::SIGTERM),
+                "{role} {run}: {status:?}"
+            );
             let summary = read(&folder.path().join("run.vor"));
             assert_eq!(summary.damage, [""; 0], "{role} {run}");
             assert!(summary.closed, "{role} {run}");
             let held = summary.count("work") as u64 + summary.dropped_in_batches;
-            assert!(held >= made, "{role} {run}: {made} had ended, {held} are there");
+            assert!(
+                held >= made,
+                "{role} {run}: {made} had ended, {held} are there"
+            );
         }
     }
 }
@@ -386,5 +400,8 @@ fn a_forked_child_ends_by_the_signal_alone() {
     assert!(status.success(), "{status:?}");
     let summary = read(&folder.path().join("run.vor"));
     assert!(summary.closed);
-    assert_eq!((summary.count("ended"), summary.count("after")), (1_000, 10));
+    assert_eq!(
+        (summary.count("ended"), summary.count("after")),
+        (1_000, 10)
+    );
 }

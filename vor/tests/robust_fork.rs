@@ -271,8 +271,14 @@ fn parent_and_child_write_their_own_spans_each() {
         assert_eq!(inside.closed, part == "exit", "{part}");
         // The scope around the fork ends once in each process that ends it.
         assert_eq!(parent.count("around the fork"), 1);
-        assert_eq!(inside.count("around the fork"), usize::from(part == "_exit"));
-        assert_eq!(inside.count("last words"), if part == "exit" { 10 } else { 0 });
+        assert_eq!(
+            inside.count("around the fork"),
+            usize::from(part == "_exit")
+        );
+        assert_eq!(
+            inside.count("last words"),
+            if part == "exit" { 10 } else { 0 }
+        );
         // What the parent counted before the fork is in the parent's frame only.
         let metric = |of: &Summary, name: &str| of.frames[0].0.metric(name);
         assert_eq!(metric(&parent, "jobs"), Some(1000.0), "{part}");
@@ -294,7 +300,11 @@ fn a_fork_of_a_program_with_busy_threads_neither_hangs_nor_mixes() {
     assert_eq!(children.len(), 20);
     for child in children {
         assert_eq!(
-            (child.count("child"), child.count("parent"), child.count("busy")),
+            (
+                child.count("child"),
+                child.count("parent"),
+                child.count("busy")
+            ),
             (50, 0, 0)
         );
         let frame = &child.frames.first().expect("the child's frame").0;
@@ -326,7 +336,11 @@ fn a_fork_amid_first_uses_leaves_no_lock_behind() {
         assert_eq!((spans.len(), child.count("fetched by nobody")), (2, 3));
         let frame = &child.frames[0].0;
         assert_eq!(frame.metric(&format!("{name}.max")), Some(9.0));
-        assert!(child.closed && child.spans.len() == 2, "{:?}", child.spans.keys());
+        assert!(
+            child.closed && child.spans.len() == 2,
+            "{:?}",
+            child.spans.keys()
+        );
         rounds.push(name["child ".len()..].parse().unwrap());
     }
     rounds.sort_unstable();

@@ -56,7 +56,12 @@ impl Note {
         let stat = read("/proc/stat".as_ref());
         note.stolen_ns = 10_000_000 * number(stat.split_whitespace().nth(8));
         let tasks = std::fs::read_dir("/proc/self/task");
-        for task in tasks.into_iter().flatten().flatten().map(|task| task.path()) {
+        for task in tasks
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|task| task.path())
+        {
             if read(&task.join("comm")).trim_end() == "vor-drain" {
                 let schedule = read(&task.join("schedstat"));
                 let mut words = schedule.split_whitespace();
@@ -147,7 +152,8 @@ impl vor::sinks::FrameSink for Delivered {
     }
 
     fn accept_batch(&mut self, batch: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
-        let held = |thread: &vor_recorder::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
+        let held =
+            |thread: &vor_recorder::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
         self.spans += batch.threads.iter().map(held).sum::<u64>();
         self.notes.write_all(&self.spans.to_le_bytes()).unwrap();
         Ok(())
@@ -261,7 +267,10 @@ fn a_killed_process_loses_one_drain_interval_at_most() {
             .find(|(made, _)| *made > held)
             .map_or(last_ns, |(_, ns)| *ns);
         let stamps = notes_of("witness");
-        let stamps: Vec<Note> = stamps.chunks_exact(NOTE_BYTES).map(Note::from_bytes).collect();
+        let stamps: Vec<Note> = stamps
+            .chunks_exact(NOTE_BYTES)
+            .map(Note::from_bytes)
+            .collect();
         let late_ns = last_ns - missing_since;
         let most_ns = INTERVAL_NS + kept_waiting_ns(&stamps, last_ns);
         assert!(

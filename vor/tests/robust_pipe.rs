@@ -90,7 +90,9 @@ fn a_fifo_that_nobody_reads_is_one_line() {
 /// Returns the number before a word.
 fn number_before(line: &str, word: &str) -> u64 {
     let words: Vec<_> = line.split_whitespace().collect();
-    let at = words.iter().position(|one| one.trim_end_matches(',') == word);
+    let at = words
+        .iter()
+        .position(|one| one.trim_end_matches(',') == word);
     words[at.expect(word) - 1].parse().expect(line)
 }
 

@@ -65,7 +65,10 @@ fn a_path_that_cannot_be_written_is_one_line() {
         );
         let lines = vor_lines(&output);
         assert_eq!(lines.len(), 1, "{path}: {lines:?}");
-        assert!(lines[0].starts_with("vor: VOR_RECORD: "), "{path}: {lines:?}");
+        assert!(
+            lines[0].starts_with("vor: VOR_RECORD: "),
+            "{path}: {lines:?}"
+        );
         assert!(
             lines[0].contains(path) && lines[0].contains(reason),
             "{path}: {lines:?}"
@@ -93,7 +96,17 @@ fn bad_values_are_one_line_each_and_left_out() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let numbers = ["", "x", "-1", "nan", "inf", "1e400", "1.5x", "two\nlines", "0x10"];
+    let numbers = [
+        "",
+        "x",
+        "-1",
+        "nan",
+        "inf",
+        "1e400",
+        "1.5x",
+        "two\nlines",
+        "0x10",
+    ];
     let mut cases = Vec::new();
     for name in [
         "VOR_RING_KIB",
@@ -141,7 +154,9 @@ fn variables_need_not_be_text() {
         return work(3, 10);
     }
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"run \xff\n.vor"));
+    let path = folder
+        .path()
+        .join(std::ffi::OsStr::from_bytes(b"run \xff\n.vor"));
     let no_text = std::ffi::OsStr::from_bytes(b"\xfe\xff");
     let mut command = child(test, "child", folder.path());
     let output = run(command
@@ -151,8 +166,14 @@ fn variables_need_not_be_text() {
     assert!(output.status.success(), "{output:?}");
     let lines = vor_lines(&output);
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("vor: VOR_RECORD_EVERY: `"), "{lines:?}");
-    assert!(lines[1].starts_with("vor: VOR_RECORD_FLAME: `"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("vor: VOR_RECORD_EVERY: `"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("vor: VOR_RECORD_FLAME: `"),
+        "{lines:?}"
+    );
     assert_eq!(read(&path).frames.len(), 3);
 }
 
@@ -173,7 +194,9 @@ fn a_file_size_limit_ends_the_capture_and_not_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
         let mut command = child(test, role, folder.path());
-        let output = run(command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1"));
+        let output = run(command
+            .env("VOR_RECORD", &path)
+            .env("VOR_RECORD_FLAME", "1"));
         assert_eq!(
             output.status.signal(),
             None,
@@ -264,7 +287,10 @@ fn a_closed_stderr_is_no_panic() {
         .env("VOR_RECORD_FLAME", "0")
         .env("VOR_RING_KIB", "none")
         .stderr(writer);
-    let status = command.stdout(std::process::Stdio::null()).status().unwrap();
+    let status = command
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
     assert_eq!(status.code(), Some(7));
 }
 
@@ -284,11 +310,16 @@ fn two_processes_with_one_path_write_two_files() {
     fs::write(&path, "an earlier capture").unwrap();
     let start = || {
         let mut command = child(test, "child", folder.path());
-        command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1");
+        command
+            .env("VOR_RECORD", &path)
+            .env("VOR_RECORD_FLAME", "1");
         command
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped());
-        let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut process = command
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         wait_for(process.stdout.as_mut().unwrap(), "ready");
         process
     };
@@ -395,7 +426,9 @@ fn end(how: &str) {
             })
             .join()
             .unwrap();
-            std::thread::spawn(|| AT_THREAD_END.with(|_| {})).join().unwrap();
+            std::thread::spawn(|| AT_THREAD_END.with(|_| {}))
+                .join()
+                .unwrap();
         }
         other => panic!("{other}"),
     }
@@ -419,14 +452,20 @@ fn a_process_that_ends_without_a_word_loses_nothing() {
         (
             "destructor",
             true,
-            &[("in a thread", 2), ("in a destructor", 3), ("and inside it", 3)],
+            &[
+                ("in a thread", 2),
+                ("in a destructor", 3),
+                ("and inside it", 3),
+            ],
         ),
     ];
     for (how, closed, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
         let mut command = child(test, how, folder.path());
-        let output = run(command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1"));
+        let output = run(command
+            .env("VOR_RECORD", &path)
+            .env("VOR_RECORD_FLAME", "1"));
         assert_eq!(vor_lines(&output), [""; 0], "{how}");
         let summary = read(&path);
         assert_eq!(summary.count("work"), 1000, "{how}: {output:?}");
@@ -475,10 +514,15 @@ fn a_thread_per_task_ten_thousand_times() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let mut command = child(test, "child", folder.path());
-    let output = run(command.env("VOR_RECORD", &path).env("VOR_RECORD_FLAME", "1"));
+    let output = run(command
+        .env("VOR_RECORD", &path)
+        .env("VOR_RECORD_FLAME", "1"));
     assert!(output.status.success(), "{output:?}");
     let summary = read(&path);
-    assert_eq!((summary.count("task"), summary.count("step")), (TASKS, TASKS));
+    assert_eq!(
+        (summary.count("task"), summary.count("step")),
+        (TASKS, TASKS)
+    );
     assert_eq!(summary.dropped_in_batches, 0);
     let mut threads: Vec<_> = summary.spans["task"]
         .iter()

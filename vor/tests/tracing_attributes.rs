@@ -30,7 +30,10 @@ fn run<F: Future>(future: F) -> F::Output {
 
 /// Spans of a name in the order in which they ended, with their arguments.
 fn args(kept: &Kept, name: &str) -> Vec<String> {
-    kept.called(name).iter().map(|span| span.args.join(" ")).collect()
+    kept.called(name)
+        .iter()
+        .map(|span| span.args.join(" "))
+        .collect()
 }
 
 #[instrument]
@@ -147,7 +150,10 @@ fn each_poll_of_an_async_function_is_a_scope_and_its_whole_life_a_task() {
             // Entered once more each where they are dropped, as `Instrumented` does.
             assert_eq!(tasks.len(), 5);
             let of_first = [&polls[..2], &polls[2..4]];
-            assert!(of_first.iter().all(|polls| polls[0] < polls[1]), "{polls:?}");
+            assert!(
+                of_first.iter().all(|polls| polls[0] < polls[1]),
+                "{polls:?}"
+            );
             for task in &tasks {
                 let busy = kept.busy(task.id);
                 assert!(busy > 0 && busy <= task.duration_ticks);

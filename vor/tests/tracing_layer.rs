@@ -47,7 +47,12 @@ fn found(path: &Path) -> (Vec<Found>, u64) {
     for i in 0..frames {
         let frame = capture.frame(i).unwrap();
         for thread in &frame.threads {
-            let name = frame.catalog.thread(thread.thread).unwrap().name.to_string();
+            let name = frame
+                .catalog
+                .thread(thread.thread)
+                .unwrap()
+                .name
+                .to_string();
             for span in &thread.spans {
                 let site = frame.catalog.site(span.site).unwrap();
                 let args = site.arg_names.iter().zip(thread.args(span));
@@ -56,7 +61,13 @@ fn found(path: &Path) -> (Vec<Found>, u64) {
                     assert!(!site.module_path.is_empty() && site.line > 0);
                     assert_eq!(site.file, file!());
                 }
-                found.push((i, name.clone(), span.depth, site.name.to_string(), args.collect()));
+                found.push((
+                    i,
+                    name.clone(),
+                    span.depth,
+                    site.name.to_string(),
+                    args.collect(),
+                ));
             }
         }
     }
@@ -65,7 +76,9 @@ fn found(path: &Path) -> (Vec<Found>, u64) {
 
 /// Names without what tells one run from another.
 fn tree(found: &[Found]) -> Vec<String> {
-    let line = |(frame, _, depth, name, args): &Found| format!("{frame} {depth} {name} {}", args.join(" "));
+    let line = |(frame, _, depth, name, args): &Found| {
+        format!("{frame} {depth} {name} {}", args.join(" "))
+    };
     found
         .iter()
         .map(|found| line(found).trim_end().to_owned())
@@ -76,10 +89,18 @@ fn tree(found: &[Found]) -> Vec<String> {
 fn spans_are_scopes_with_their_places_and_fields() {
     let _turn = turn();
     let (found, frames) = record(vor::tracing::TracingLayer::new(), || {
-        let outer = info_span!("outer", files = 3_u32, path = "a/b", late = tracing::field::Empty).entered();
-        debug_span!("inner", ok = true, ratio = 0.5, what = ?Some(1), delta = -4_i64).in_scope(|| {
-            vor::profile_scope!("a scope of vor's own");
-        });
+        let outer = info_span!(
+            "outer",
+            files = 3_u32,
+            path = "a/b",
+            late = tracing::field::Empty
+        )
+        .entered();
+        debug_span!("inner", ok = true, ratio = 0.5, what = ?Some(1), delta = -4_i64).in_scope(
+            || {
+                vor::profile_scope!("a scope of vor's own");
+            },
+        );
         trace_span!("too detailed").in_scope(|| {});
         info!("not a mark");
         info!(tracy.frame_mark = false);
@@ -123,7 +144,10 @@ fn spans_are_followed_over_threads_and_out_of_order() {
         let moved = polled.clone();
         let work = move || tracing::dispatcher::with_default(&dispatch, || moved.in_scope(|| {}));
         other.spawn(work).unwrap().join().unwrap();
-        let (first, second) = (info_span!("first").entered(), info_span!("second").entered());
+        let (first, second) = (
+            info_span!("first").entered(),
+            info_span!("second").entered(),
+        );
         drop(first);
         drop(second);
         // Entered while recording is off, and left while it is on.
@@ -179,8 +203,15 @@ fn neither_side_sees_a_span_twice_where_another_layer_wants_scopes() {
         vor::frame_mark();
         vor::close_capture();
         vor::disable();
-        assert_eq!(tree(&found(&path).0), ["0 0 span", "0 1 scope", "0 2 inside n=1"]);
-        assert_eq!(*names.0.lock().unwrap(), ["span", "scope", "inside"], "{level}");
+        assert_eq!(
+            tree(&found(&path).0),
+            ["0 0 span", "0 1 scope", "0 2 inside n=1"]
+        );
+        assert_eq!(
+            *names.0.lock().unwrap(),
+            ["span", "scope", "inside"],
+            "{level}"
+        );
     }
 }
 
@@ -245,7 +276,10 @@ fn the_macros_of_profiling_land_in_a_capture() {
         "3 0 stream",
     ];
     assert_eq!(tree(&found), expected);
-    let threads: Vec<&str> = found.iter().map(|(_, thread, ..)| thread.as_str()).collect();
+    let threads: Vec<&str> = found
+        .iter()
+        .map(|(_, thread, ..)| thread.as_str())
+        .collect();
     assert_eq!(threads[8], "streamer");
     assert!(threads[..8].iter().all(|thread| *thread == threads[0]));
 }

@@ -80,7 +80,10 @@ fn a_million_spans_leave_nothing_and_those_of_the_subscriber_allocate_nothing() 
     let (_, left) = measure(&tracing_support::layer(), 1_000_000);
     assert!(left.abs() < 1 << 20, "{left} bytes are left by the layer");
     let (allocations, left) = measure(&tracing_support::subscriber(), 100_000);
-    assert!(left.abs() < 1 << 20, "{left} bytes are left by the subscriber");
+    assert!(
+        left.abs() < 1 << 20,
+        "{left} bytes are left by the subscriber"
+    );
     assert_eq!(allocations, 0);
     vor::disable();
 }

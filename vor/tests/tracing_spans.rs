@@ -85,7 +85,8 @@ fn levels_and_targets_are_chosen_by_the_usual_filters() {
         assert_eq!(kept.names(), ["outer"]);
         assert_eq!(kept.messages, ["INFO tracing_spans: heard"]);
     }
-    let dispatch = Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::WARN));
+    let dispatch =
+        Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::WARN));
     let kept = record(&dispatch, work);
     assert_eq!(kept.names(), [""; 0]);
     assert_eq!(kept.messages, ["ERROR other: other"]);
@@ -111,7 +112,9 @@ fn a_span_that_is_entered_again_is_a_task_whose_busy_time_is_the_sum_of_its_poll
             assert_eq!((scopes.len(), tasks.len()), (9, 3));
             for (nth, task) in tasks.iter().enumerate() {
                 let of_task = &scopes[nth * 3..nth * 3 + 3];
-                let times = of_task.iter().map(|scope| (scope.thread, scope.start, scope.end));
+                let times = of_task
+                    .iter()
+                    .map(|scope| (scope.thread, scope.start, scope.end));
                 let polls = kept.polls(task.id);
                 assert_eq!(polls, times.collect::<Vec<_>>());
                 let (first, last) = (of_task[0].start, of_task[2].end);
@@ -167,7 +170,10 @@ fn a_span_that_waits_is_a_task_once_its_site_is_known_and_any_may_be() {
         assert!(held.duration_ticks >= kept.busy(held.id) + 20_000);
         let never = kept.tasks_called("never entered")[0];
         assert_eq!(
-            (kept.polls(never.id).len(), kept.called("never entered").len()),
+            (
+                kept.polls(never.id).len(),
+                kept.called("never entered").len()
+            ),
             (0, 0)
         );
     }
@@ -231,7 +237,9 @@ fn spans_that_are_left_out_of_order_have_their_own_times() {
         |kept| {
             let [first, second, third, fourth] =
                 ["first", "second", "third", "fourth"].map(|name| kept.the(name));
-            assert!(first.start < second.start && second.start < third.start && third.end > second.end);
+            assert!(
+                first.start < second.start && second.start < third.start && third.end > second.end
+            );
             assert!(first.end <= fourth.start && fourth.end >= second.end);
             assert!(second.end >= first.end + 10_000 && third.end >= fourth.end + 10_000);
             for (span, n) in [(first, 1), (second, 2), (third, 3), (fourth, 4)] {
@@ -255,7 +263,9 @@ fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
             descend(300);
             // Left from the outermost on, which takes each from the bottom of what the thread has
             // entered.
-            let mut spans: Vec<_> = (0..100_u64).map(|i| info_span!("row", i).entered()).collect();
+            let mut spans: Vec<_> = (0..100_u64)
+                .map(|i| info_span!("row", i).entered())
+                .collect();
             while !spans.is_empty() {
                 drop(spans.remove(0));
             }
@@ -268,7 +278,11 @@ fn spans_hundreds_deep_are_all_there_and_lie_in_each_other() {
                 assert!(pair[1].has(pair[0]));
                 assert_eq!(pair[0].args, [format!("left={}", i + 1)]);
             }
-            let row: Vec<String> = kept.called("row").iter().map(|span| span.args.concat()).collect();
+            let row: Vec<String> = kept
+                .called("row")
+                .iter()
+                .map(|span| span.args.concat())
+                .collect();
             assert_eq!(row, (0..100).map(|i| format!("i={i}")).collect::<Vec<_>>());
             assert!(
                 kept.called("row")
@@ -310,7 +324,11 @@ fn what_is_never_closed_or_left_harms_nothing_else() {
                 .iter()
                 .enumerate()
                 .all(|(i, span)| span.args == [format!("i={i}")]);
-            assert!(in_order && kept.called("forgotten").is_empty() && kept.called("never left").is_empty());
+            assert!(
+                in_order
+                    && kept.called("forgotten").is_empty()
+                    && kept.called("never left").is_empty()
+            );
         },
     );
 }
@@ -319,7 +337,13 @@ fn what_is_never_closed_or_left_harms_nothing_else() {
 fn fields_are_those_that_a_span_has_when_it_is_left() {
     both(
         || {
-            let span = info_span!("request", path = "/a", status = Empty, size = Empty, ok = true);
+            let span = info_span!(
+                "request",
+                path = "/a",
+                status = Empty,
+                size = Empty,
+                ok = true
+            );
             span.in_scope(|| {
                 Span::current().record("status", 404_u64);
                 span.record("path", "/another/path/that/is/longer");
@@ -355,7 +379,8 @@ fn texts_of_spans_that_are_entered_again_are_theirs_however_many_there_are() {
     both(
         || {
             let dispatch = tracing::dispatcher::get_default(Clone::clone);
-            let make = |i| info_span!("named", a = %i, n = i, b = format!("text {i}"), late = Empty);
+            let make =
+                |i| info_span!("named", a = %i, n = i, b = format!("text {i}"), late = Empty);
             let spans: Vec<Span> = (0..SPANS).map(make).collect();
             let enter_all = || spans.iter().for_each(|span| span.in_scope(|| {}));
             enter_all();
@@ -458,7 +483,11 @@ fn fields_that_are_recorded_together_are_seen_together() {
             for span in &torn {
                 let of = |arg: &String| arg.split('=').nth(1).unwrap_or_default().to_owned();
                 let value = of(&span.args[0]);
-                assert!(span.args.iter().all(|arg| of(arg) == value), "{:?}", span.args);
+                assert!(
+                    span.args.iter().all(|arg| of(arg) == value),
+                    "{:?}",
+                    span.args
+                );
                 values.insert(value);
             }
             assert!(values.len() > 2, "{values:?}");
@@ -525,9 +554,12 @@ fn traces() {
 fn the_root_decides_for_all_that_is_in_it() {
     let dispatches = [
         Dispatch::new(
-            registry().with(vor::tracing::TracingLayer::new().with_sampler(Named("request", 0.into()))),
+            registry()
+                .with(vor::tracing::TracingLayer::new().with_sampler(Named("request", 0.into()))),
         ),
-        Dispatch::new(vor::tracing::TracingSubscriber::new().with_sampler(Named("request", 0.into()))),
+        Dispatch::new(
+            vor::tracing::TracingSubscriber::new().with_sampler(Named("request", 0.into())),
+        ),
     ];
     for dispatch in dispatches {
         let kept = record(&dispatch, traces);
@@ -637,7 +669,8 @@ fn two_registries_may_give_the_same_ids() {
 
 #[test]
 fn what_the_tap_makes_of_scopes_is_not_recorded_twice_by_the_subscriber() {
-    let dispatch = Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::TRACE));
+    let dispatch =
+        Dispatch::new(vor::tracing::TracingSubscriber::new().with_max_level(LevelFilter::TRACE));
     let kept = record(&dispatch, || {
         let _span = info_span!("span").entered();
         vor::profile_scope!("scope");

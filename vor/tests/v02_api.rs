@@ -22,7 +22,12 @@ use robust_support::{child, read, role, run, vor_lines};
 /// The old signatures, as types: this compiles or the API has changed.
 #[test]
 fn functions_have_their_old_signatures() {
-    let _: [fn(); 4] = [vor::enable, vor::frame_mark, vor::flush_recording, vor::calibrate];
+    let _: [fn(); 4] = [
+        vor::enable,
+        vor::frame_mark,
+        vor::flush_recording,
+        vor::calibrate,
+    ];
     let _: fn(&str, f64) = vor::record_metric;
     let _: fn(&str, &str) = vor::record_metric_unit;
     let _: fn(u64, u64) = vor::record_io;
@@ -104,7 +109,11 @@ fn plain_structs_are_made_and_taken_apart() {
         unit: String::new(),
     };
     assert_eq!((name.as_str(), unit.as_str()), ("loss", ""));
-    let vor::Frame { system, user, flame } = vor::Frame {
+    let vor::Frame {
+        system,
+        user,
+        flame,
+    } = vor::Frame {
         system: vec![1.0],
         user: vec![(name, 2.0)],
         flame: None::<Vec<u8>>,
@@ -217,14 +226,20 @@ fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathB
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let mut command = child(test, "program", folder.path());
-    command.env("VOR_RECORD", &path).envs(variables.iter().copied());
+    command
+        .env("VOR_RECORD", &path)
+        .envs(variables.iter().copied());
     let output = run(&mut command);
     assert!(output.status.success(), "{output:?}");
     let lines = vor_lines(&output);
-    let is_metrics_only = !variables.iter().any(|(name, _)| *name == "VOR_RECORD_FLAME");
+    let is_metrics_only = !variables
+        .iter()
+        .any(|(name, _)| *name == "VOR_RECORD_FLAME");
     assert_eq!(lines.len(), usize::from(is_metrics_only), "{lines:?}");
     assert!(
-        lines.iter().all(|line| line.contains("set VOR_RECORD_FLAME=1")),
+        lines
+            .iter()
+            .all(|line| line.contains("set VOR_RECORD_FLAME=1")),
         "{lines:?}"
     );
     (folder, path)
@@ -259,7 +274,12 @@ fn a_metrics_only_run_reads_back() {
     let (columns, has_flames, frames) = frames(&path);
     assert_eq!(
         columns[..4],
-        ["frame_ms [ms]", "memory_mb [MB]", "io_ms [ms]", "io_MB [MB]"]
+        [
+            "frame_ms [ms]",
+            "memory_mb [MB]",
+            "io_ms [ms]",
+            "io_MB [MB]"
+        ]
     );
     assert_eq!(columns[columns.len() - 2..], ["speed [m/s]", "once []"]);
     assert!(!has_flames);
@@ -301,7 +321,10 @@ fn flames_are_those_that_the_variables_ask_for() {
             &[("VOR_RECORD_FLAME", "1"), ("VOR_RECORD_MAX_FRAMES", "2")],
             &[0, 1],
         ),
-        (&[("VOR_RECORD_FLAME", "1"), ("VOR_RECORD_MAX_FRAMES", "0")], &[]),
+        (
+            &[("VOR_RECORD_FLAME", "1"), ("VOR_RECORD_MAX_FRAMES", "0")],
+            &[],
+        ),
         // The largest values that 0.2.1 took.
         (
             &[
@@ -321,7 +344,9 @@ fn flames_are_those_that_the_variables_ask_for() {
         assert_eq!(with_flames, expected, "{variables:?}");
         for i in with_flames {
             let flame = frames[i].flame.as_deref().unwrap();
-            let data = puffin::FrameData::read_next(&mut &flame[..]).unwrap().unwrap();
+            let data = puffin::FrameData::read_next(&mut &flame[..])
+                .unwrap()
+                .unwrap();
             // Seven scopes in a frame.
             assert_eq!(data.meta().num_scopes, 7, "{variables:?}");
         }
@@ -399,14 +424,23 @@ fn calibration_fills_in_the_cost_of_a_scope() {
 fn manifests_that_name_the_old_features_resolve() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
         .args(["--manifest-path", manifest])
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let vor = packages.iter().find(|package| package["name"] == "vor").unwrap();
+    let vor = packages
+        .iter()
+        .find(|package| package["name"] == "vor")
+        .unwrap();
     for feature in ["viz", "mac", "web", "cuda"] {
         assert!(vor["features"][feature].is_array(), "{feature}");
     }

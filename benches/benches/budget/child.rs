@@ -263,7 +263,10 @@ fn idle(path: &str, length: Duration) {
     let begin = Instant::now();
     std::thread::sleep(length);
     let seconds = begin.elapsed().as_secs_f64();
-    println!("cpu_share {}", (process_cpu_ns() - cpu_ns) as f64 / seconds / 1e9);
+    println!(
+        "cpu_share {}",
+        (process_cpu_ns() - cpu_ns) as f64 / seconds / 1e9
+    );
     if let (Some(before), Some(after)) = (sleeps, process::sleeps_of("vor-drain")) {
         println!("wakeups_per_second {}", (after - before) as f64 / seconds);
     }

@@ -47,7 +47,11 @@ pub fn measure(_: &Options, table: &mut Table) {
 
 /// Returns the time from the first start to the last end.
 fn length_ticks(batch: &SpanBatch) -> u64 {
-    let first = batch.threads.iter().flat_map(|share| &share.start_ticks).min();
+    let first = batch
+        .threads
+        .iter()
+        .flat_map(|share| &share.start_ticks)
+        .min();
     let last = batch
         .threads
         .iter()
@@ -57,7 +61,11 @@ fn length_ticks(batch: &SpanBatch) -> u64 {
     last.zip(first).map_or(0, |(last, first)| last - first)
 }
 
-fn measure_shape(name: &str, shape: Shape, table: &mut Table) -> Result<(), Box<dyn std::error::Error>> {
+fn measure_shape(
+    name: &str,
+    shape: Shape,
+    table: &mut Table,
+) -> Result<(), Box<dyn std::error::Error>> {
     let batch = shape.batch(SPANS, 1_000_000);
     let spans = batch.span_count() as f64;
     let per_span = |mut work: Box<dyn FnMut() + '_>| {

@@ -95,9 +95,18 @@ fn phases(passes: u32) {
 
 /// Measures scopes and phases.
 pub fn measure(_: &Options, table: &mut Table) {
-    assert!(!vor::is_enabled(), "the switched-off scope is measured first");
+    assert!(
+        !vor::is_enabled(),
+        "the switched-off scope is measured first"
+    );
     let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(empty)];
-    let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
+    let times = contest(
+        ROUNDS,
+        20 * SCOPES,
+        &mut contestants,
+        usize::MAX,
+        &mut || {},
+    );
     add_switched_off(table, "scope switched off, over the empty loop", &times);
 
     vor::Config::new().enable();
@@ -167,8 +176,18 @@ pub fn measure(_: &Options, table: &mut Table) {
     vor::disable();
 
     let mut contestants: [Loop<'_>; 2] = [Box::new(nothing), Box::new(self::empty)];
-    let times = contest(ROUNDS, 20 * SCOPES, &mut contestants, usize::MAX, &mut || {});
-    add_switched_off(table, "scope switched off again, over the empty loop", &times);
+    let times = contest(
+        ROUNDS,
+        20 * SCOPES,
+        &mut contestants,
+        usize::MAX,
+        &mut || {},
+    );
+    add_switched_off(
+        table,
+        "scope switched off again, over the empty loop",
+        &times,
+    );
 }
 
 /// Adds what a scope that is switched off costs. Its target is a number of instructions: they take
@@ -203,7 +222,10 @@ fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
 
 /// Measures scopes that are counted and not recorded, which is for good.
 pub fn measure_counted(_: &Options, table: &mut Table) {
-    vor::Config::new().aggregate(true).print_stats(false).enable();
+    vor::Config::new()
+        .aggregate(true)
+        .print_stats(false)
+        .enable();
     let mut contestants: [Loop<'_>; 9] = [
         Box::new(two_ticks),
         Box::new(empty),
@@ -221,7 +243,12 @@ pub fn measure_counted(_: &Options, table: &mut Table) {
         return;
     };
     add_floor(table, floor, quiet);
-    table.add("empty scope, counted", Target::None, empty.median_ns(), "ns");
+    table.add(
+        "empty scope, counted",
+        Target::None,
+        empty.median_ns(),
+        "ns",
+    );
     for (what, times) in [
         ("empty scope, counted / two clock reads", empty),
         ("counted, nested 10 deep / two clock reads", nested),

@@ -59,10 +59,14 @@ impl Options {
                         .parse::<f64>()
                         .ok()
                         .filter(|seconds| (0.1..=3600.0).contains(seconds));
-                    options.seconds =
-                        seconds.ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
+                    options.seconds = seconds
+                        .ok_or_else(|| format!("expected 0.1 to 3600 seconds, found `{text}`"))?;
                 }
-                _ => return Err(format!("expected --seconds S or --only TEXT, found `{arg}`")),
+                _ => {
+                    return Err(format!(
+                        "expected --seconds S or --only TEXT, found `{arg}`"
+                    ));
+                }
             }
         }
         Ok(options)

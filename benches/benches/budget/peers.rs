@@ -77,9 +77,18 @@ pub fn measure(_: &Options, table: &mut Table) {
     }
     vor::disable();
     peers::with_tracing_chrome(|peer| {
-        let mut contestants: [Loop<'_>; 3] =
-            [Box::new(two_ticks), Box::new(peer.empty), Box::new(peer.two_args)];
-        let times = contest(ROUNDS / 10, SCOPES, &mut contestants, usize::MAX, &mut || {});
+        let mut contestants: [Loop<'_>; 3] = [
+            Box::new(two_ticks),
+            Box::new(peer.empty),
+            Box::new(peer.two_args),
+        ];
+        let times = contest(
+            ROUNDS / 10,
+            SCOPES,
+            &mut contestants,
+            usize::MAX,
+            &mut || {},
+        );
         for (kind, theirs) in [("empty", &times[1]), ("2 integers", &times[2])] {
             let question = format!("{} / two clock reads, {kind}", peer.name);
             table.add(question, Target::None, theirs.ratio_to(&times[0]), "x");

@@ -54,7 +54,13 @@ fn try_measure(options: &Options, table: &mut Table) -> Result<(), Box<dyn Error
         bare_ns / 1e6
     );
     let question = "syn over its own sources, capture on / bare";
-    table.add_noted(question, Target::AtMost(1.12), told("ratio")?, "x CPU", note);
+    table.add_noted(
+        question,
+        Target::AtMost(1.12),
+        told("ratio")?,
+        "x CPU",
+        note,
+    );
     table.add(
         "the same with two clock reads and a store / bare (the floor)",
         Target::None,
@@ -204,7 +210,9 @@ fn insert(text: &mut String, line_for: &dyn Fn(&str) -> String) -> usize {
         let function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "]
             .iter()
             .find_map(|start| code.strip_prefix(start));
-        if let (Some(rest), true, true) = (function, code.contains("ParseStream"), code.ends_with('{')) {
+        if let (Some(rest), true, true) =
+            (function, code.contains("ParseStream"), code.ends_with('{'))
+        {
             let name: String = rest
                 .chars()
                 .take_while(|c| c.is_alphanumeric() || *c == '_')

@@ -68,7 +68,11 @@ pub fn measure(options: &Options, table: &mut Table) {
     }
 }
 
-fn measure_one(options: &Options, table: &mut Table, recording: &Recording) -> Result<(), Box<dyn Error>> {
+fn measure_one(
+    options: &Options,
+    table: &mut Table,
+    recording: &Recording,
+) -> Result<(), Box<dyn Error>> {
     let folder = tempdir()?;
     let path = folder.path().join("run.vor");
     let cpu_before = children_cpu_ns();
@@ -207,7 +211,12 @@ pub fn measure_frames(options: &Options, table: &mut Table) {
         let question = format!("{name}: writer per span");
         table.add(question, Target::None, writer, "ns CPU");
         let question = format!("{name}: drain per span");
-        table.add(question, Target::None, of("drain_ns") / of("spans"), "ns CPU");
+        table.add(
+            question,
+            Target::None,
+            of("drain_ns") / of("spans"),
+            "ns CPU",
+        );
         let question = format!("{name}: writer / two clock reads");
         table.add(question, Target::None, writer / of("floor_ns"), "x");
     }

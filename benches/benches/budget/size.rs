@@ -49,7 +49,10 @@ fn measure_both(table: &mut Table) -> Result<(), Box<dyn Error>> {
         Target::AtMost(100.0),
         large["open_ms"],
         "ms",
-        format!("{} frames; 100 MB: {:.2} ms", large["frames"], small["open_ms"]),
+        format!(
+            "{} frames; 100 MB: {:.2} ms",
+            large["frames"], small["open_ms"]
+        ),
     );
     for (what, key) in [
         ("opened at its last frame", "opened_kib"),
@@ -86,11 +89,16 @@ pub fn open(path: &str) -> Result<(), Box<dyn Error>> {
         let begin = Instant::now();
         let mut capture = Capture::open(path)?;
         frames = capture.frame_count();
-        let last = capture.frame(frames.checked_sub(1).ok_or("a frame was expected, found none")?)?;
+        let last = capture.frame(
+            frames
+                .checked_sub(1)
+                .ok_or("a frame was expected, found none")?,
+        )?;
         last_spans = last.threads.iter().map(|tree| tree.spans.len()).sum();
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    let opened_kib = peak_resident_kib().ok_or("the system does not say how much memory is resident")?;
+    let opened_kib =
+        peak_resident_kib().ok_or("the system does not say how much memory is resident")?;
     let begin = Instant::now();
     let mut reader = Reader::open(path)?;
     let mut spans = 0;

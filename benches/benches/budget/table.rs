@@ -40,7 +40,13 @@ pub struct Table {
 
 impl Table {
     /// Adds what was measured, and prints it at once.
-    pub fn add(&mut self, question: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
+    pub fn add(
+        &mut self,
+        question: impl Into<String>,
+        target: Target,
+        measured: f64,
+        unit: &'static str,
+    ) {
         self.add_noted(question, target, measured, unit, String::new());
     }
 

@@ -114,7 +114,11 @@ fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
     vor::frame_mark();
     vor::flush();
     let sink = vor::add_sink("lengths", Lengths(sender));
-    let rate = vor_recorder::drain::catalog()?.timeline.syncs().last()?.rate;
+    let rate = vor_recorder::drain::catalog()?
+        .timeline
+        .syncs()
+        .last()?
+        .rate;
     let ticks_per_ns = (1_u64 << vor_recorder::clock::RATE_BITS) as f64 / rate as f64;
     let length_ticks = (length_ns as f64 * ticks_per_ns) as u64;
     let known: Vec<Known> = (0..repetitions).map(|_| busy(length_ticks)).collect();
@@ -127,7 +131,11 @@ fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
     }
     let error = |(known, (ticks, ns)): (&Known, &(u64, u64))| {
         let by_ticks = ticks.abs_diff(known.ticks) as f64;
-        let by_system = if known.ns > 0 { ns.abs_diff(known.ns) } else { 0 };
+        let by_system = if known.ns > 0 {
+            ns.abs_diff(known.ns)
+        } else {
+            0
+        };
         (by_ticks / ticks_per_ns).max(by_system as f64)
     };
     Some(median(known.iter().zip(&lengths).map(error).collect()))

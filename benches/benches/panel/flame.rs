@@ -49,8 +49,9 @@ pub fn benches(criterion: &mut Criterion) {
                 let all = view.axis();
                 let length = all.len_ns() * share;
                 // Panned by some pixels in each pass.
-                let begin =
-                    all.begin_ns + (all.len_ns() - length) * 0.4 + f64::from(step % 100) * length / 5_000.0;
+                let begin = all.begin_ns
+                    + (all.len_ns() - length) * 0.4
+                    + f64::from(step % 100) * length / 5_000.0;
                 view.zoom_to(begin, begin + length);
                 headless.pass(|ui| {
                     let theme = Theme::of(ui.visuals());

@@ -46,7 +46,8 @@ fn run() -> Vec<Duration> {
     let history: VecDeque<()> = VecDeque::new();
     let metrics: &[Metric<()>] = &[];
     let mut passes = Vec::new();
-    let (mut spans, mut held, mut dropped, mut lowest_mb, mut highest_mb) = (0, 0, 0, f64::MAX, 0.0_f64);
+    let (mut spans, mut held, mut dropped, mut lowest_mb, mut highest_mb) =
+        (0, 0, 0, f64::MAX, 0.0_f64);
     let began = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -119,7 +119,9 @@ fn plots(criterion: &mut Criterion) {
                 let read = |column: u32| {
                     move |index: usize| {
                         let frame = store.frames().get(index);
-                        frame.and_then(|frame| frame.metric(column)).unwrap_or(f64::NAN)
+                        frame
+                            .and_then(|frame| frame.metric(column))
+                            .unwrap_or(f64::NAN)
                     }
                 };
                 let readers: Vec<_> = (0..METRICS).map(read).collect();
@@ -131,7 +133,12 @@ fn plots(criterion: &mut Criterion) {
                     values,
                 };
                 let values = readers.iter().map(|reader| reader as &dyn Fn(usize) -> f64);
-                let rows: Vec<_> = names.iter().map(String::as_str).zip(values).map(row).collect();
+                let rows: Vec<_> = names
+                    .iter()
+                    .map(String::as_str)
+                    .zip(values)
+                    .map(row)
+                    .collect();
                 plots.show(ui, store, view, theme, &rows);
             },
         );
@@ -141,8 +148,11 @@ fn plots(criterion: &mut Criterion) {
 fn overview(criterion: &mut Criterion) {
     let mut random = Random(3);
     let mut durations_ms = MinMaxPyramid::new();
-    (0..10_000_000).for_each(|_| durations_ms.push((12.0 + 30.0 * share(&mut random).powi(8)) as f32));
-    let marks: Vec<_> = (0..100_000).map(|i| (i * 97, OverviewMark::Dropped)).collect();
+    (0..10_000_000)
+        .for_each(|_| durations_ms.push((12.0 + 30.0 * share(&mut random).powi(8)) as f32));
+    let marks: Vec<_> = (0..100_000)
+        .map(|i| (i * 97, OverviewMark::Dropped))
+        .collect();
     let data = OverviewData {
         durations_ms: &durations_ms,
         marks: &marks,
@@ -167,7 +177,9 @@ fn overview(criterion: &mut Criterion) {
             })
         });
     });
-    criterion.bench_function("empty_pass", |bencher| bencher.iter(|| headless.pass(|_| {})));
+    criterion.bench_function("empty_pass", |bencher| {
+        bencher.iter(|| headless.pass(|_| {}))
+    });
     criterion.bench_function("pyramid_push_100k", |bencher| {
         bencher.iter_batched(
             MinMaxPyramid::new,

@@ -73,7 +73,9 @@ fn contest(panel: &mut dyn Contestant) {
     let live = run(panel, |panel, _| Some(panel.feed()));
     panel.pause();
     let paused = run(panel, |_, _| Some(Duration::ZERO));
-    let panned = run(panel, |panel, step| panel.pan(step).then_some(Duration::ZERO));
+    let panned = run(panel, |panel, step| {
+        panel.pan(step).then_some(Duration::ZERO)
+    });
     let ms = |times: Vec<f64>| match times.len() {
         0 => "–".to_owned(),
         _ => format!("{:.2} ms", median(times)),
@@ -152,7 +154,11 @@ impl Contestant for Ours {
         entry.number += 1;
         entry.begin_ns += length_ns;
         entry.end_ns += length_ns;
-        let rows = self.frame.threads.iter_mut().flat_map(|thread| &mut thread.rows);
+        let rows = self
+            .frame
+            .threads
+            .iter_mut()
+            .flat_map(|thread| &mut thread.rows);
         let begins = rows.flat_map(|row| &mut row.begin_ns);
         begins.for_each(|begin_ns| *begin_ns += length_ns);
         let block = self.frame.clone();
@@ -239,7 +245,8 @@ impl PuffinFrame {
         until_ns: i64,
         origin_ns: NanoSecond,
     ) {
-        let (Some((row, below)), Some((at, next))) = (rows.split_first(), next.split_first_mut()) else {
+        let (Some((row, below)), Some((at, next))) = (rows.split_first(), next.split_first_mut())
+        else {
             return;
         };
         while *at < row.len() && row.begin_ns[*at] < until_ns {
@@ -357,7 +364,10 @@ impl Contestant for PuffinEgui {
     }
 
     fn pan(&mut self, step: u32) -> bool {
-        self.ui.profiler_ui.flamegraph_options.sideways_pan_in_points = -((step % 8) as f32);
+        self.ui
+            .profiler_ui
+            .flamegraph_options
+            .sideways_pan_in_points = -((step % 8) as f32);
         true
     }
 

@@ -14,7 +14,9 @@ use vor_recorder::filled;
 use vor_viz::compare::{Compare, Side};
 use vor_viz::icicle::{Icicle, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable};
-use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, SpanVisitor, Store, ThreadBlock, TrackKind, Walk};
+use vor_viz::store::{
+    FrameBlock, FrameEntry, RowBlock, SpanVisitor, Store, ThreadBlock, TrackKind, Walk,
+};
 use vor_viz::theme::Theme;
 use vor_viz::view::View;
 

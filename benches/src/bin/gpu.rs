@@ -69,7 +69,10 @@ fn copies(length: Duration) -> Result<(), Box<dyn Error>> {
         card.copy(&from)?;
         bytes += from.len() as f64;
     }
-    println!("copied_mb_s {:.1}", bytes / 1e6 / begin.elapsed().as_secs_f64());
+    println!(
+        "copied_mb_s {:.1}",
+        bytes / 1e6 / begin.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -144,7 +147,9 @@ fn rows(length: Duration) -> Result<(), Box<dyn Error>> {
         drain::frame_mark();
         std::thread::sleep(Duration::from_millis(50));
     }
-    let took_ns = poller_cpu_ns().zip(busy_ns).map(|(after, before)| after - before);
+    let took_ns = poller_cpu_ns()
+        .zip(busy_ns)
+        .map(|(after, before)| after - before);
     let passed_ns = begin.elapsed().as_nanos() as f64;
     drain::flush();
     for (name, (sum, count)) in &*sums.0.lock().map_err(|_| "the sink panicked")? {
@@ -204,7 +209,9 @@ fn launches() -> Result<(), Box<dyn Error>> {
             wait(&card);
         }),
     ];
-    let times = contest(ROUNDS, LAUNCHES, &mut contestants, 1, &mut || drain::flush());
+    let times = contest(ROUNDS, LAUNCHES, &mut contestants, 1, &mut || {
+        drain::flush()
+    });
     println!("launch_ns {:.1}", times[0].median_ns());
     println!("launch_in_scope_ns {:.1}", times[1].median_ns());
     println!("more_ns {:.1}", times[1].more_than_ns(&times[0]));
@@ -283,17 +290,28 @@ impl Card {
                 *library.get(b"cuDevicePrimaryCtxRetain")?;
             let mut context = null_mut();
             done("cuDevicePrimaryCtxRetain", retain(&mut context, device))?;
-            let set_current: unsafe extern "C" fn(*mut c_void) -> c_int = *library.get(b"cuCtxSetCurrent")?;
+            let set_current: unsafe extern "C" fn(*mut c_void) -> c_int =
+                *library.get(b"cuCtxSetCurrent")?;
             done("cuCtxSetCurrent", set_current(context))?;
             let load: unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int =
                 *library.get(b"cuModuleLoadData")?;
             let mut module = null_mut();
-            done("cuModuleLoadData", load(&mut module, KERNEL.as_ptr().cast()))?;
-            let find: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const std::ffi::c_char) -> c_int =
-                *library.get(b"cuModuleGetFunction")?;
+            done(
+                "cuModuleLoadData",
+                load(&mut module, KERNEL.as_ptr().cast()),
+            )?;
+            let find: unsafe extern "C" fn(
+                *mut *mut c_void,
+                *mut c_void,
+                *const std::ffi::c_char,
+            ) -> c_int = *library.get(b"cuModuleGetFunction")?;
             let mut kernel = null_mut();
-            done("cuModuleGetFunction", find(&mut kernel, module, c"spin".as_ptr()))?;
-            let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = *library.get(b"cuMemAlloc_v2")?;
+            done(
+                "cuModuleGetFunction",
+                find(&mut kernel, module, c"spin".as_ptr()),
+            )?;
+            let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int =
+                *library.get(b"cuMemAlloc_v2")?;
             let mut place = 0;
             done("cuMemAlloc", allocate(&mut place, ROOM))?;
             Ok(Self {

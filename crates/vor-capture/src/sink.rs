@@ -89,7 +89,11 @@ pub trait FrameSink: Send {
     /// # Errors
     ///
     /// Any error switches the sink off.
-    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+    fn accept_heap(
+        &mut self,
+        snapshot: &HeapSnapshot,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
         let _ = (snapshot, catalog);
         Ok(())
     }

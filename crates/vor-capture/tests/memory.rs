@@ -5,7 +5,9 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef};
+use vor_capture::format::{
+    Encoder, Header, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef,
+};
 use vor_capture::model::catalog::{Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Reader};

@@ -139,7 +139,13 @@ impl<W: Write> CollapsedExporter<W> {
         let mut merged = std::mem::take(&mut self.merged);
         let with_threads = self.with_threads;
         let roots = merged.take(|catalog, thread| {
-            with_threads.then(|| self.frame(plain_name(&thread_label(catalog, thread)).into_bytes().into()))
+            with_threads.then(|| {
+                self.frame(
+                    plain_name(&thread_label(catalog, thread))
+                        .into_bytes()
+                        .into(),
+                )
+            })
         })?;
         let mut lines = Vec::new();
         let writer = &mut self.writer;
@@ -232,7 +238,8 @@ fn plain_name(name: &str) -> String {
 /// Returns a name as it can stand before the weight too.
 fn frame_name(name: &str) -> Box<[u8]> {
     let mut name = plain_name(name);
-    let number = name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
+    let number =
+        name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
     if number.len() < name.len() && number.ends_with(' ') {
         let at = number.len() - 1;
         name.replace_range(at..=at, "_");

@@ -100,7 +100,10 @@ impl<W: Write> SpanCsv<W> {
             let columns = columns.and_then(|at| self.site_columns.get(at)?.as_deref());
             row.extend_from_slice(columns.unwrap_or(b"?,,"));
             row.push(b',');
-            push_i64(row, catalog.unix_ns(span.start_ticks).saturating_sub(origin));
+            push_i64(
+                row,
+                catalog.unix_ns(span.start_ticks).saturating_sub(origin),
+            );
             row.push(b',');
             push_u64(row, dur_ns);
             row.push(b',');

@@ -52,7 +52,11 @@ use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId};
 /// Viewers hold times as floating-point numbers, in which nanoseconds since 1970 do not fit.
 #[must_use]
 pub fn origin_ns(catalog: &Catalog) -> i64 {
-    catalog.timeline.syncs().first().map_or(0, |sync| sync.unix_ns)
+    catalog
+        .timeline
+        .syncs()
+        .first()
+        .map_or(0, |sync| sync.unix_ns)
 }
 
 /// Returns what a viewer calls a thread: its name, or one made of its number.

@@ -100,7 +100,16 @@ mod tests {
 
     #[test]
     fn varints_are_the_same_either_way() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+        for value in [
+            0,
+            1,
+            127,
+            128,
+            16_383,
+            16_384,
+            u64::from(u32::MAX),
+            u64::MAX,
+        ] {
             let (mut pushed, mut written) = (Vec::new(), [0; MAX_VARINT_BYTES]);
             put_varint(&mut pushed, value);
             let bytes = write_varint(&mut written, value);

@@ -142,7 +142,9 @@ impl Replay {
         let mut latest = BEGIN - 1;
         while let Some(record) = spans.pop::<SPAN_BYTES>(spill)? {
             let start_ticks = le_u64(&record, 0);
-            let end_ticks = start_ticks.saturating_add(le_u64(&record, 8)).min(BEGIN - 1);
+            let end_ticks = start_ticks
+                .saturating_add(le_u64(&record, 8))
+                .min(BEGIN - 1);
             while let Some(last) = around.last()
                 && (start_ticks < last.start_ticks || end_ticks > last.end_ticks)
             {

@@ -123,7 +123,8 @@ impl<W: Write> SpeedscopeExporter<W> {
     }
 
     fn begin_profile(&mut self, name: &str) {
-        self.out.extend_from_slice(b"\n{\"type\":\"evented\",\"name\":");
+        self.out
+            .extend_from_slice(b"\n{\"type\":\"evented\",\"name\":");
         push_json_str(&mut self.out, name);
         self.out
             .extend_from_slice(b",\"unit\":\"nanoseconds\",\"startValue\":0,\"events\":[");

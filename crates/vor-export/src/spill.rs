@@ -104,7 +104,11 @@ impl Stack {
         let missing = bytes.saturating_sub(self.tail.len()).div_ceil(BLOCK_BYTES);
         let first = self.blocks.len() - missing.min(self.blocks.len());
         let mut tail = vec![0; (self.blocks.len() - first) * BLOCK_BYTES];
-        for (block, into) in self.blocks.drain(first..).zip(tail.chunks_exact_mut(BLOCK_BYTES)) {
+        for (block, into) in self
+            .blocks
+            .drain(first..)
+            .zip(tail.chunks_exact_mut(BLOCK_BYTES))
+        {
             spill.take(block, into)?;
         }
         tail.append(&mut self.tail);
@@ -231,7 +235,10 @@ mod tests {
             stacks[stack].push(&mut spill, &record).unwrap();
             expected[stack].push(record);
         }
-        assert!(spill.file.is_some(), "so much outgrows the memory of a test");
+        assert!(
+            spill.file.is_some(),
+            "so much outgrows the memory of a test"
+        );
         let used = spill.blocks;
         for (stack, mut expected) in stacks.iter_mut().zip(expected) {
             let mut other = Stack::default();

@@ -61,7 +61,12 @@ impl Lanes {
 pub(crate) fn in_order(threads: &[ThreadBatch]) -> Vec<(ThreadId, &TaskEvent)> {
     let mut events: Vec<(ThreadId, &TaskEvent)> = threads
         .iter()
-        .flat_map(|batch| batch.task_events.iter().map(move |event| (batch.thread, event)))
+        .flat_map(|batch| {
+            batch
+                .task_events
+                .iter()
+                .map(move |event| (batch.thread, event))
+        })
         .collect();
     events.sort_by_key(|(_, event)| event.start_ticks);
     events
@@ -98,7 +103,11 @@ impl OpenTasks {
             site: event.site,
             start_ticks: event.start_ticks,
             given_id,
-            lane: self.lanes.entry(event.site).or_default().take(event.start_ticks),
+            lane: self
+                .lanes
+                .entry(event.site)
+                .or_default()
+                .take(event.start_ticks),
         };
         self.open.insert(event.task, open);
         Some((open, true))
@@ -113,7 +122,11 @@ impl OpenTasks {
             site: task.site,
             start_ticks: task.start_ticks,
             given_id: None,
-            lane: self.lanes.entry(task.site).or_default().take(task.start_ticks),
+            lane: self
+                .lanes
+                .entry(task.site)
+                .or_default()
+                .take(task.start_ticks),
         });
         let lanes = self.lanes.entry(open.site).or_default();
         lanes.free.push(Reverse((task.end_ticks(), open.lane)));
@@ -200,7 +213,12 @@ mod tests {
             .collect();
         assert_eq!(
             told,
-            [(1, 100, true), (0, 120, false), (1, 130, false), (0, 140, false)]
+            [
+                (1, 100, true),
+                (0, 120, false),
+                (1, 130, false),
+                (0, 140, false)
+            ]
         );
         // It stands before its task, which is already told of.
         assert_eq!(tasks.event(&poll(1, 99, 1)), None);

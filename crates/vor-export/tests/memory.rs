@@ -20,7 +20,9 @@ fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     let first = number * SPANS_PER_BATCH;
     let thread = filled!(ThreadBatch {
         start_ticks: (first..first + SPANS_PER_BATCH).map(|i| 1000 * i).collect(),
-        duration_ticks: (first..first + SPANS_PER_BATCH).map(|i| i * 7919 % 997).collect(),
+        duration_ticks: (first..first + SPANS_PER_BATCH)
+            .map(|i| i * 7919 % 997)
+            .collect(),
         sites: (first..first + SPANS_PER_BATCH)
             .map(|i| SiteId(1 + (i % 3) as u32))
             .collect(),
@@ -80,15 +82,27 @@ fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
 fn an_export_of_six_times_the_spans_holds_no_more() {
     let writer = std::io::sink;
     let origin = Origin::default;
-    let spans =
-        |batches, per_frame| peak_bytes(SpanParquet::new(writer(), origin()).unwrap(), batches, per_frame);
-    let metrics = |batches| peak_bytes(MetricsParquet::new(writer(), origin()).unwrap(), batches, 1);
-    let sketches = |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
+    let spans = |batches, per_frame| {
+        peak_bytes(
+            SpanParquet::new(writer(), origin()).unwrap(),
+            batches,
+            per_frame,
+        )
+    };
+    let metrics =
+        |batches| peak_bytes(MetricsParquet::new(writer(), origin()).unwrap(), batches, 1);
+    let sketches =
+        |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
     for (what, small, large, most) in [
         ("spans", spans(4, 1), spans(24, 1), 64 << 20),
         // A frame without an end holds as much as it may, whether it has a little more than that or
         // twice as many spans.
-        ("spans of one frame", spans(22, 1000), spans(44, 1000), 160 << 20),
+        (
+            "spans of one frame",
+            spans(22, 1000),
+            spans(44, 1000),
+            160 << 20,
+        ),
         ("metrics", metrics(8), metrics(48), 32 << 20),
         ("sketches", sketches(4), sketches(24), 16 << 20),
     ] {

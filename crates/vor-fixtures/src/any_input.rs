@@ -37,7 +37,9 @@ pub fn reader(bytes: &[u8]) {
     }
     if let Ok(mut reader) = Reader::new(bytes) {
         for _ in 0..MAX_FRAMES {
-            let Ok(Some(_)) = reader.next_event() else { break };
+            let Ok(Some(_)) = reader.next_event() else {
+                break;
+            };
         }
     }
     let mut decoder = Decoder::new();
@@ -125,7 +127,10 @@ pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: 
         let whole = (count - from).min(MAX_FRAMES);
         assert_eq!(summaries.len() as u64, whole, "{what}: summaries");
         for (i, recovered) in given {
-            let Some(found) = i.checked_sub(from).and_then(|at| summaries.get(at as usize)) else {
+            let Some(found) = i
+                .checked_sub(from)
+                .and_then(|at| summaries.get(at as usize))
+            else {
                 continue;
             };
             let Ok(found) = found else {
@@ -166,8 +171,14 @@ pub fn header(bytes: &[u8]) {
         }
     }
     if let Ok(Some(header)) = v2::parse_header(bytes) {
-        assert!(header.len <= bytes.len(), "a header is longer than its file");
-        assert!(header.columns.len() <= bytes.len(), "more columns than bytes");
+        assert!(
+            header.len <= bytes.len(),
+            "a header is longer than its file"
+        );
+        assert!(
+            header.columns.len() <= bytes.len(),
+            "more columns than bytes"
+        );
     }
 }
 

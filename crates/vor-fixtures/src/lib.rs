@@ -12,7 +12,11 @@
 //! | [`memory`], [`cpu_time`] | what a test has used up |
 //! | [`random`] | numbers that look random and are the same in every run |
 
-#![allow(missing_docs, missing_debug_implementations, reason = "only tests call it")]
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "only tests call it"
+)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -126,7 +126,8 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
             let spans = thread.start_ticks.iter().zip(&thread.duration_ticks);
             let spans = spans.map(|(start, duration)| (*start, start + duration));
             let messages = thread.messages.iter();
-            for (start, end) in spans.chain(messages.map(|message| (message.ticks, message.ticks))) {
+            for (start, end) in spans.chain(messages.map(|message| (message.ticks, message.ticks)))
+            {
                 let (first, last) = reach.unwrap_or((start, end));
                 reach = Some((first.min(start), last.max(end)));
             }
@@ -261,7 +262,9 @@ pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u
         *now = *now + 5 + random.below(900) as u64;
         batch.start_ticks.push(start);
         batch.duration_ticks.push(*now - start);
-        batch.sites.push(SiteId(if parent { 1 } else { 2 + span % 2 }));
+        batch
+            .sites
+            .push(SiteId(if parent { 1 } else { 2 + span % 2 }));
         if parent {
             open = *now + 1;
         }

@@ -55,7 +55,13 @@ pub fn mutate_any(random: &mut Random, original: &[u8], records: &[usize], donor
 
 /// Damages `original` behind byte `from`. `records` has where each record begins, and the file's
 /// length.
-pub fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8], from: usize) -> Mutant {
+pub fn mutate(
+    random: &mut Random,
+    original: &[u8],
+    records: &[usize],
+    donor: &[u8],
+    from: usize,
+) -> Mutant {
     use Piece::{Kept, Other};
     let end = original.len();
     let place = from + random.below(end - from);
@@ -75,11 +81,21 @@ pub fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[
             let len = (1 + random.below(200)).min(end - place);
             let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
             let pieces = [Kept(0..place), Other(&noise), Kept(place + len..end)];
-            Mutant::of(&pieces, original, false, format!("noise at {place}, {len} bytes"))
+            Mutant::of(
+                &pieces,
+                original,
+                false,
+                format!("noise at {place}, {len} bytes"),
+            )
         }
         2 => {
             let clean = records.contains(&place);
-            Mutant::of(&[Kept(0..place)], original, clean, format!("cut off at {place}"))
+            Mutant::of(
+                &[Kept(0..place)],
+                original,
+                clean,
+                format!("cut off at {place}"),
+            )
         }
         3 => {
             let at = records[random.below(records.len() - 1)];
@@ -103,17 +119,32 @@ pub fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[
             let block = block(random);
             let to = records[random.below(records.len())];
             let pieces = [Kept(0..to), Other(&original[block.clone()]), Kept(to..end)];
-            Mutant::of(&pieces, original, true, format!("{block:?} repeated at {to}"))
+            Mutant::of(
+                &pieces,
+                original,
+                true,
+                format!("{block:?} repeated at {to}"),
+            )
         }
         5 => {
             let block = block(random);
-            Mutant::of(&cut(block.clone()), original, true, format!("{block:?} removed"))
+            Mutant::of(
+                &cut(block.clone()),
+                original,
+                true,
+                format!("{block:?} removed"),
+            )
         }
         6 => {
             let len = (1 + random.below(300)).min(end - place);
             let range = place..place + len;
             let clean = records.contains(&range.start) && records.contains(&range.end);
-            Mutant::of(&cut(range.clone()), original, clean, format!("{range:?} removed"))
+            Mutant::of(
+                &cut(range.clone()),
+                original,
+                clean,
+                format!("{range:?} removed"),
+            )
         }
         _ => {
             let begin = random.below(donor.len() - 1);
@@ -129,7 +160,9 @@ pub fn mutate(random: &mut Random, original: &[u8], records: &[usize], donor: &[
 
 /// Returns where the records of a version-2 capture begin, and its length.
 pub fn v2_records(bytes: &[u8]) -> Vec<usize> {
-    let header = vor_capture::format::v2::parse_header(bytes).unwrap().unwrap();
+    let header = vor_capture::format::v2::parse_header(bytes)
+        .unwrap()
+        .unwrap();
     let mut records = vec![header.len];
     let mut at = header.len;
     while at < bytes.len() {

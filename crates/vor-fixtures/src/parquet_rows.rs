@@ -36,7 +36,8 @@ pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).expect("a row group");
         let rows = group.metadata().num_rows() as usize;
-        let mut reader = get_typed_column_reader::<Int64Type>(group.get_column_reader(at).expect("a column"));
+        let mut reader =
+            get_typed_column_reader::<Int64Type>(group.get_column_reader(at).expect("a column"));
         let (mut levels, mut values) = (Vec::new(), Vec::new());
         let levels_wanted = (schema.column(at).max_def_level() > 0).then_some(&mut levels);
         reader
@@ -83,7 +84,9 @@ pub fn args(row: &Row) -> Vec<(String, String)> {
         Field::Null => Vec::new(),
         Field::MapInternal(map) => {
             let entries = map.entries().iter();
-            entries.map(|(key, value)| (text(key), text(value))).collect()
+            entries
+                .map(|(key, value)| (text(key), text(value)))
+                .collect()
         }
         other => panic!("a map was expected, found {other:?}"),
     }

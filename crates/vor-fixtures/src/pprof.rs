@@ -41,7 +41,11 @@ impl Profile {
 
     /// Sums a value by the stacks' names.
     pub fn sums(&self, of: &str) -> BTreeMap<Vec<String>, i64> {
-        let at = self.types.iter().position(|(name, _)| name == of).expect(of);
+        let at = self
+            .types
+            .iter()
+            .position(|(name, _)| name == of)
+            .expect(of);
         let mut sums = BTreeMap::new();
         for sample in &self.samples {
             let names = sample.names().into_iter().map(str::to_owned).collect();
@@ -88,7 +92,10 @@ pub fn read(gzipped: &[u8]) -> Profile {
         .map(|location| fields(location.bytes()))
         .map(|location| {
             assert!(mappings.contains_key(&one(&location, 2)));
-            let line = location.iter().find(|(field, _)| *field == 4).expect("a line");
+            let line = location
+                .iter()
+                .find(|(field, _)| *field == 4)
+                .expect("a line");
             let line = fields(line.1.bytes());
             let (name, file) = functions[&one(&line, 1)].clone();
             (one(&location, 1), (name, file, one(&line, 2) as i64))
@@ -122,7 +129,11 @@ pub fn read(gzipped: &[u8]) -> Profile {
                     let label = fields(value.bytes());
                     let (key, value) = (one(&label, 1), one(&label, 2));
                     assert!(key > 0 && value > 0);
-                    assert_eq!(read.labels.insert(text(key), text(value)), None, "a label twice");
+                    assert_eq!(
+                        read.labels.insert(text(key), text(value)),
+                        None,
+                        "a label twice"
+                    );
                 }
                 _ => panic!("field {field} of a sample"),
             }

@@ -182,7 +182,9 @@ pub fn run(seed: u64, shape: Shape) -> Program {
             }
             wait(thread, node, &mut model);
         }
-        let Some(open) = thread.open.pop() else { continue };
+        let Some(open) = thread.open.pop() else {
+            continue;
+        };
         if open.is_dropped {
             thread.ended.dropped_spans += 1;
             program.dropped += 1;

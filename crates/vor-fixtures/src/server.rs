@@ -182,13 +182,19 @@ pub fn form(request: &Request) -> BTreeMap<String, (String, Vec<u8>)> {
     let mut parts = BTreeMap::new();
     for pair in ends.windows(2) {
         let part = &body[pair[0] + delimiter.len() + 2..pair[1]];
-        let head_end = part.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head_end = part
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .unwrap();
         let head = std::str::from_utf8(&part[..head_end]).unwrap();
         let quoted = |name: &str| {
             let from = head.split_once(&format!("; {name}=\"")).expect(name).1;
             from.split_once('"').unwrap().0.to_owned()
         };
-        assert!(head.starts_with("Content-Disposition: form-data;"), "{head}");
+        assert!(
+            head.starts_with("Content-Disposition: form-data;"),
+            "{head}"
+        );
         let content = part[head_end + 4..].to_vec();
         assert!(
             parts

@@ -174,7 +174,9 @@ fn cut_off(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
         });
         return std::mem::replace(thread, rest);
     }
-    let args_cut = thread.args.partition_point(|args| (args.span as usize) < count);
+    let args_cut = thread
+        .args
+        .partition_point(|args| (args.span as usize) < count);
     let mut args = thread.args.split_off(args_cut);
     std::mem::swap(&mut args, &mut thread.args);
     for later in &mut thread.args {

@@ -69,7 +69,8 @@ pub mod sink {
 pub mod __private {
     pub use crate::__vor_call_site as call_site;
     pub use crate::clock::cpu::{
-        init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source, user_sys_ns,
+        init as init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, source as cpu_source,
+        user_sys_ns,
     };
     #[cfg(all(
         any(

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::hint::black_box;
 
 use vor_recorder::alloc::{
-    AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, process_allocations, thread_allocations,
-    untracked,
+    AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, process_allocations,
+    thread_allocations, untracked,
 };
 use vor_recorder::config::Config;
 use vor_recorder::scope::scope;
@@ -58,7 +58,13 @@ fn objects_are_counted_as_they_were_asked_for() {
     assert_eq!(counted(|| vector.shrink_to_fit()), [1, 64, 1, 128]);
     assert_eq!(counted(|| drop(vector)), [0, 0, 1, 64]);
     // An allocation that fails is none.
-    let refused = || black_box(Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).is_err());
+    let refused = || {
+        black_box(
+            Vec::<u8>::new()
+                .try_reserve_exact(isize::MAX as usize)
+                .is_err(),
+        )
+    };
     assert_eq!(counted(|| assert!(refused())), [0, 0, 0, 0]);
     assert_eq!(heap_snapshot().mode, HeapMode::Off);
 }
@@ -75,7 +81,8 @@ fn what_is_untracked_is_not_counted() {
     };
     assert_eq!(counted(all), [0, 0, 0, 0]);
     assert_eq!(counted(|| drop(kept)), [0, 0, 1, 60]);
-    let panicked = std::panic::catch_unwind(|| untracked(|| std::panic::resume_unwind(Box::new(()))));
+    let panicked =
+        std::panic::catch_unwind(|| untracked(|| std::panic::resume_unwind(Box::new(()))));
     assert!(panicked.is_err());
     assert_eq!(counted(|| drop(black_box(Box::new(7_u32)))), [1, 4, 1, 4]);
     // As the first thing that a thread does.
@@ -128,7 +135,11 @@ fn make_and_drop() {
 extern "C" fn very_late(_: *mut std::ffi::c_void) {
     let before = thread_allocations();
     (0..5).for_each(|_| make_and_drop());
-    assert_eq!(thread_allocations(), before, "the thread has been taken leave of");
+    assert_eq!(
+        thread_allocations(),
+        before,
+        "the thread has been taken leave of"
+    );
 }
 
 #[test]
@@ -148,5 +159,8 @@ fn threads_that_have_ended_stay_counted_destructors_included() {
     let (made, freed) = (since.alloc_bytes, since.free_bytes);
     let expected = 20 * 1_000_003 * if cfg!(unix) { 11 } else { 6 };
     assert!((expected..expected + 20_000_000).contains(&made), "{made}");
-    assert!((expected..expected + 20_000_000).contains(&freed), "{freed}");
+    assert!(
+        (expected..expected + 20_000_000).contains(&freed),
+        "{freed}"
+    );
 }

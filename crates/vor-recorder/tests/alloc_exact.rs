@@ -41,7 +41,10 @@ fn in_use_of(snapshot: &HeapSnapshot, name: &str) -> (u64, u64) {
         .iter()
         .filter(|stack| stack.scopes.iter().any(|scope| scope.info.name == name));
     within.fold((0, 0), |(objects, bytes), stack| {
-        assert_eq!(stack.bytes_interval(), stack.inuse_bytes..=stack.inuse_bytes);
+        assert_eq!(
+            stack.bytes_interval(),
+            stack.inuse_bytes..=stack.inuse_bytes
+        );
         (objects + stack.inuse_objects, bytes + stack.inuse_bytes)
     })
 }
@@ -77,7 +80,10 @@ fn a_leak_is_seen_in_the_stack_that_made_it() {
     assert!(leak.scopes[1].info.file.ends_with("alloc_exact.rs"));
     // The other way round it is what is gone.
     let gone = before.difference(&after);
-    let gone = gone.iter().find(|change| change.scopes == leak.scopes).unwrap();
+    let gone = gone
+        .iter()
+        .find(|change| change.scopes == leak.scopes)
+        .unwrap();
     assert_eq!((gone.inuse_objects, gone.inuse_bytes), (-2, -785));
 }
 
@@ -94,7 +100,12 @@ fn bytes_in_use_do_not_drift_when_vectors_grow() {
             plain.shrink_to_fit();
         }
     }
-    assert!(aligned.iter().enumerate().all(|(i, value)| *value == i as u128));
+    assert!(
+        aligned
+            .iter()
+            .enumerate()
+            .all(|(i, value)| *value == i as u128)
+    );
     assert_eq!(
         in_use("growing"),
         (2, (aligned.capacity() * 16 + plain.capacity()) as u64)
@@ -155,7 +166,13 @@ fn phases_deep_stacks_and_closed_scopes_are_told_apart() {
     assert_eq!(in_use("in the second phase"), (1, 300));
     assert_eq!(in_use("around the phases"), (6, 2100));
     let deep: Vec<_> = (0..200)
-        .map(|i| scope(if i == 127 { "the last that is kept" } else { "deep" }))
+        .map(|i| {
+            scope(if i == 127 {
+                "the last that is kept"
+            } else {
+                "deep"
+            })
+        })
         .collect();
     // The guards' vector was made in scopes as well.
     let (objects, bytes) = in_use("the last that is kept");

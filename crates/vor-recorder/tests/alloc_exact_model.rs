@@ -13,7 +13,9 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::prelude::*;
-use vor_recorder::alloc::{AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, thread_allocations};
+use vor_recorder::alloc::{
+    AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, thread_allocations,
+};
 
 #[path = "common/alloc_model.rs"]
 mod alloc_model;
@@ -77,7 +79,10 @@ fn a_size_that_leaves_no_room_for_the_trailer_is_refused() {
         assert!(HUGE.alloc_zeroed(huge).is_null());
         let object = HUGE.alloc(small);
         object.cast::<u64>().write(7);
-        assert!(HUGE.realloc(object, small, isize::MAX as usize - 7).is_null());
+        assert!(
+            HUGE.realloc(object, small, isize::MAX as usize - 7)
+                .is_null()
+        );
         assert_eq!(object.cast::<u64>().read(), 7);
         HUGE.dealloc(object, small);
     }

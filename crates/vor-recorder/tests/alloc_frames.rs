@@ -44,7 +44,10 @@ impl FrameSink for Frames {
             let column = columns
                 .iter()
                 .position(|column| column.metric.name == name && column.system == system)?;
-            let value = frame.metrics.iter().find(|value| value.column as usize == column);
+            let value = frame
+                .metrics
+                .iter()
+                .find(|value| value.column as usize == column);
             Some(value?.value)
         };
         let names = [("alloc_MB", true), ("allocs", true), ("own", false)];
@@ -60,7 +63,9 @@ fn frames_say_what_the_process_allocated_in_them() {
     let frames = Arc::new(Mutex::new(Vec::with_capacity(10)));
     // What was allocated before recording was on is in no frame.
     allocate();
-    Config::new().sink("frames", Frames(Arc::clone(&frames))).enable();
+    Config::new()
+        .sink("frames", Frames(Arc::clone(&frames)))
+        .enable();
     std::thread::spawn(allocate).join().unwrap();
     std::thread::spawn(allocate).join().unwrap();
     allocate();

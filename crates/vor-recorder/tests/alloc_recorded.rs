@@ -35,7 +35,11 @@ impl FrameSink for Keeping {
         Ok(())
     }
 
-    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+    fn accept_heap(
+        &mut self,
+        snapshot: &HeapSnapshot,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
         for scope in snapshot.stacks.iter().flat_map(|stack| &stack.scopes) {
             assert_eq!(
                 catalog.site(scope.site),

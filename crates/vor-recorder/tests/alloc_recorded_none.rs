@@ -17,7 +17,9 @@ const CHILD: &str = "VOR_TEST_HEAP_NONE";
 fn an_allocator_that_does_not_keep_the_heap_is_told_of_once() {
     if std::env::var_os(CHILD).is_some() {
         for _ in 0..3 {
-            Config::new().heap_snapshots(Duration::from_millis(10)).enable();
+            Config::new()
+                .heap_snapshots(Duration::from_millis(10))
+                .enable();
             for _ in 0..5 {
                 profile_scope!("step");
                 drain::flush();
@@ -27,11 +29,16 @@ fn an_allocator_that_does_not_keep_the_heap_is_told_of_once() {
     }
     let mut command = again::again();
     let test = "an_allocator_that_does_not_keep_the_heap_is_told_of_once";
-    command.args([test, "--exact", "--nocapture"]).env(CHILD, "1");
+    command
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, "1");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("vor: ")).collect();
+    let lines: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.starts_with("vor: "))
+        .collect();
     assert_eq!(lines.len(), 1, "{stderr}");
     assert!(lines[0].contains("need a `TrackingAllocator`"), "{stderr}");
 }

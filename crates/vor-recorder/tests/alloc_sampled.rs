@@ -14,7 +14,9 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::prelude::*;
-use vor_recorder::alloc::{HeapMode, HeapStack, TrackingAllocator, heap_snapshot, seed_samples, untracked};
+use vor_recorder::alloc::{
+    HeapMode, HeapStack, TrackingAllocator, heap_snapshot, seed_samples, untracked,
+};
 use vor_recorder::config::Config;
 use vor_recorder::profile_scope;
 
@@ -91,7 +93,10 @@ fn estimates_lie_within_their_interval_in_200_runs() {
             estimated[0] + seen.inuse_bytes as f64,
             estimated[1] + seen.inuse_objects as f64,
         ];
-        expected = [expected[0] + bytes as f64, expected[1] + objects.len() as f64];
+        expected = [
+            expected[0] + bytes as f64,
+            expected[1] + objects.len() as f64,
+        ];
         objects.into_iter().for_each(give_back);
         assert!(stack("sampled run").is_none(), "nothing is left of the run");
     }
@@ -153,9 +158,14 @@ fn what_is_untracked_is_no_sample_and_what_was_sampled_is_forgotten_anywhere() {
     give_back(not_seen);
     let address = make(1_000_000);
     let (object, layout) = (address.0.expose_provenance(), address.1);
-    std::thread::spawn(move || give_back(Object(std::ptr::with_exposed_provenance_mut(object), layout)))
-        .join()
-        .unwrap();
+    std::thread::spawn(move || {
+        give_back(Object(
+            std::ptr::with_exposed_provenance_mut(object),
+            layout,
+        ))
+    })
+    .join()
+    .unwrap();
     assert!(stack("elsewhere").is_none());
     // A request that is refused leaves the object where it is.
     let object = make(1_000_000);

@@ -20,6 +20,11 @@ static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().sampled(256);
 fn a_forks_child_goes_on() {
     Config::new().enable();
     alloc_fork::torture(60, || {
-        assert_eq!(heap_snapshot().mode, HeapMode::Sampled { interval_bytes: 256 });
+        assert_eq!(
+            heap_snapshot().mode,
+            HeapMode::Sampled {
+                interval_bytes: 256
+            }
+        );
     });
 }

@@ -39,7 +39,9 @@ impl FrameSink for Watch {
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         self.0.frames.fetch_add(1, Ordering::Relaxed);
-        self.0.dropped.fetch_add(frame.dropped_spans, Ordering::Relaxed);
+        self.0
+            .dropped
+            .fetch_add(frame.dropped_spans, Ordering::Relaxed);
         Ok(())
     }
 
@@ -47,7 +49,9 @@ impl FrameSink for Watch {
         for thread in &batch.threads {
             let (spans, messages) = (thread.sites.len(), thread.messages.len());
             self.0.spans.fetch_add(spans as u64, Ordering::Relaxed);
-            self.0.messages.fetch_add(messages as u64, Ordering::Relaxed);
+            self.0
+                .messages
+                .fetch_add(messages as u64, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -56,7 +60,9 @@ impl FrameSink for Watch {
 type Rows = BTreeMap<String, ScopeStats>;
 
 fn by_name(rows: Vec<ScopeStats>) -> Rows {
-    rows.into_iter().map(|row| (row.name.clone(), row)).collect()
+    rows.into_iter()
+        .map(|row| (row.name.clone(), row))
+        .collect()
 }
 
 fn rows() -> Rows {
@@ -143,13 +149,19 @@ fn check_tree(rows: &Rows, trees: u64) {
         [root.count, left.count, leaf.count, right.count],
         [1, 2, 6, 1].map(|each| each * trees)
     );
-    assert!(lasted(leaf.min_ns, 10_000) && lasted(right.min_ns, 30_000) && lasted(left.min_ns, 50_000));
+    assert!(
+        lasted(leaf.min_ns, 10_000) && lasted(right.min_ns, 30_000) && lasted(left.min_ns, 50_000)
+    );
     assert!(lasted(left.self_ns, 2 * trees * 20_000));
     // Each self time is what is left of the total, and so all of them add up to the root's.
     assert_adds_up(leaf.self_ns, leaf.total_ns, 0);
     assert_adds_up(right.self_ns, right.total_ns, 0);
     assert_adds_up(left.self_ns + leaf.total_ns, left.total_ns, 3);
-    assert_adds_up(root.self_ns + left.total_ns + right.total_ns, root.total_ns, 4);
+    assert_adds_up(
+        root.self_ns + left.total_ns + right.total_ns,
+        root.total_ns,
+        4,
+    );
     for row in rows.values() {
         assert!(row.min_ns <= row.p50_ns && row.p50_ns <= row.p95_ns && row.p95_ns <= row.p99_ns);
         assert!(row.p99_ns <= row.max_ns && row.max_ns <= row.total_ns);
@@ -171,7 +183,10 @@ fn ten_thousand_short_threads() {
         });
     }
     let rows = rows();
-    assert_eq!((rows["short"].count, rows["inside"].count), (10_000, 1250 * 36));
+    assert_eq!(
+        (rows["short"].count, rows["inside"].count),
+        (10_000, 1250 * 36)
+    );
     assert_adds_up(
         rows["short"].self_ns + rows["inside"].total_ns,
         rows["short"].total_ns,
@@ -267,13 +282,18 @@ fn mutual_recursion() {
 /// More sites inside each other than the set of a level tells apart.
 fn many_sites_inside_each_other() {
     const LEVELS: usize = 200;
-    let open: Vec<_> = (0..LEVELS).map(|i| scope::scope(&format!("level {i}"))).collect();
+    let open: Vec<_> = (0..LEVELS)
+        .map(|i| scope::scope(&format!("level {i}")))
+        .collect();
     burn(Duration::from_millis(1));
     open.into_iter().rev().for_each(drop);
     let rows = rows();
     let totals = (0..LEVELS).map(|i| rows[&format!("level {i}")].total_ns);
     let totals: Vec<u64> = totals.collect();
-    assert!(totals.is_sorted_by(|outer, inner| outer >= inner), "{totals:?}");
+    assert!(
+        totals.is_sorted_by(|outer, inner| outer >= inner),
+        "{totals:?}"
+    );
     assert!(lasted(totals[LEVELS - 1], 1_000_000));
 }
 
@@ -337,7 +357,11 @@ fn phases() {
         .map(|name| of(name).total_ns)
         .iter()
         .sum();
-    assert_adds_up(of("of phases").self_ns + phases_ns, of("of phases").total_ns, 5);
+    assert_adds_up(
+        of("of phases").self_ns + phases_ns,
+        of("of phases").total_ns,
+        5,
+    );
 }
 
 thread_local! {
@@ -371,7 +395,10 @@ struct Twice(u32);
 
 impl std::future::Future for Twice {
     type Output = ();
-    fn poll(mut self: std::pin::Pin<&mut Self>, _: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<()> {
         self.0 += 1;
         match self.0 {
             1 => std::task::Poll::Pending,
@@ -418,7 +445,10 @@ fn counts_and_times_are_exact() {
         let _named = scope::scope(&format!("name {i}"));
     }
     assert_eq!(
-        rows().keys().filter(|name| name.starts_with("name ")).count(),
+        rows()
+            .keys()
+            .filter(|name| name.starts_with("name "))
+            .count(),
         500
     );
 

@@ -5,7 +5,10 @@
 //! with the thread's clock.
 
 #![cfg(not(feature = "off"))]
-#![allow(unsafe_code, reason = "signals, forks and affinities are the C library's")]
+#![allow(
+    unsafe_code,
+    reason = "signals, forks and affinities are the C library's"
+)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/again.rs"]
@@ -106,7 +109,11 @@ fn in_one_round(what: &str, mut round: impl FnMut() -> Result<(), String>) {
 }
 
 fn ensure(holds: bool, what: &impl std::fmt::Debug) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(format!("{what:?}")) }
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("{what:?}"))
+    }
 }
 
 const STEPS: u64 = 2_000_000;
@@ -127,7 +134,10 @@ fn work_counts_and_waiting_does_not() {
         // The system counts the waiting from when it is asked for it, and on a busy machine takes
         // the thread from the processor some microseconds later: then another round tells.
         let has_waited = u128::from(span.off_ns) + 1_000 >= wait.as_nanos();
-        ensure(has_waited && span.agrees() && span.clock_ns > 1_000_000, &span)
+        ensure(
+            has_waited && span.agrees() && span.clock_ns > 1_000_000,
+            &span,
+        )
     });
 }
 
@@ -173,13 +183,19 @@ fn spans_inside_add_up_to_no_more_than_the_span_around() {
         let end = ticks();
         let finish = off_cpu_ticks_at(end);
         let bare = off_cpu_ticks();
-        assert!(last <= begin && begin <= finish && finish <= bare, "{round}");
+        assert!(
+            last <= begin && begin <= finish && finish <= bare,
+            "{round}"
+        );
         last = bare;
         inside += off_of_span(begin, finish, end - start);
     }
     let end = ticks();
     let around = off_of_span(before, off_cpu_ticks_at(end), end - start);
-    assert!(inside <= around && around <= end - start, "{inside} {around}");
+    assert!(
+        inside <= around && around <= end - start,
+        "{inside} {around}"
+    );
     // 20 waits of 50 µs at the least.
     assert!(ns(inside) >= 900_000, "{inside}");
 }
@@ -211,7 +227,11 @@ const FORCED: &str = "VOR_CPU_SOURCE";
 #[test]
 fn all_of_this_holds_without_marks() {
     if std::env::var_os(FORCED).is_some() {
-        let expected = if has_source() { Source::Clock } else { Source::None };
+        let expected = if has_source() {
+            Source::Clock
+        } else {
+            Source::None
+        };
         assert_eq!(cpu_source(), expected);
         return;
     }

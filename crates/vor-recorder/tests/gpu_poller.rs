@@ -36,7 +36,9 @@ fn what_takes_processor_time_is_asked_more_seldom() {
         if cfg!(feature = "tracing") {
             // What is asked once a second takes long by chance where the machine is busy.
             let (events, _) = debug_lines(&output);
-            let seldom = events.iter().filter(|event| event.ends_with("not every 100.0ms"));
+            let seldom = events
+                .iter()
+                .filter(|event| event.ends_with("not every 100.0ms"));
             assert_eq!(seldom.count(), 2, "{events:?}");
         }
         return;
@@ -81,14 +83,20 @@ fn what_takes_long_is_asked_between_polls() {
     let driver = Driver::new();
     let [fast, slow] = ["nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"];
     frames.until(|rows| rows.get("gpu2_pcie").is_some() && driver.calls(slow) >= 6);
-    assert_eq!(driver.calls_in_fast_polls(2, "nvmlDeviceGetPcieThroughput"), 0);
+    assert_eq!(
+        driver.calls_in_fast_polls(2, "nvmlDeviceGetPcieThroughput"),
+        0
+    );
     // The same look finds all of what is asked then, while the thread goes on.
     let (before, found, after) = (
         driver.calls(fast),
         driver.calls_in_fast_polls(2, fast),
         driver.calls(fast),
     );
-    assert!(found + 3 >= before && found <= after, "{before} {found} {after}");
+    assert!(
+        found + 3 >= before && found <= after,
+        "{before} {found} {after}"
+    );
     // One direction of one card at a time.
     let turns = driver.calls("nvmlDeviceGetPcieThroughput");
     let polls = driver.calls(fast).div_ceil(3);
@@ -111,12 +119,15 @@ fn a_driver_that_fails_is_told_of_once_and_asked_again() {
     }
     let frames = begin();
     let driver = Driver::new();
-    let last =
-        frames.until(|rows| rows.get("gpu_util").is_some() && driver.calls("nvmlDeviceGetPowerUsage") > 3);
+    let last = frames.until(|rows| {
+        rows.get("gpu_util").is_some() && driver.calls("nvmlDeviceGetPowerUsage") > 3
+    });
     assert_eq!((last.get("gpu_power"), last.get("gpu_clock")), (None, None));
     driver.tell("error nvmlDeviceGetPowerUsage 0");
     driver.tell("error nvmlDeviceGetClockInfo 0");
-    frames.until(|rows| rows.get("gpu_power") == Some(100.0) && rows.get("gpu_clock") == Some(1000.0));
+    frames.until(|rows| {
+        rows.get("gpu_power") == Some(100.0) && rows.get("gpu_clock") == Some(1000.0)
+    });
 }
 
 #[test]
@@ -148,7 +159,8 @@ fn a_card_that_is_lost_has_no_rows_until_it_is_back() {
     );
     assert_eq!(last.get("gpu0_util"), Some(10.0));
     driver.tell("found 1");
-    let last = frames.until(|rows| rows.get("gpu1_util").is_some() && rows.get("gpu1_energy").is_some());
+    let last =
+        frames.until(|rows| rows.get("gpu1_util").is_some() && rows.get("gpu1_energy").is_some());
     // What was used while nobody looked is no frame's.
     assert!(last.get("gpu1_energy").unwrap() < 60.0, "{last:?}");
 }
@@ -253,8 +265,9 @@ fn a_forked_child_has_no_rows_and_its_parent_keeps_them() {
             std::thread::sleep(Duration::from_millis(10));
         }
         let seen = frames.0.lock().unwrap();
-        let is_right =
-            seen.len() >= 10 && seen.iter().all(|rows| rows.gpu_names().is_empty()) && !has_poller();
+        let is_right = seen.len() >= 10
+            && seen.iter().all(|rows| rows.gpu_names().is_empty())
+            && !has_poller();
         // SAFETY: it ends the process.
         unsafe { libc::_exit(if is_right { 0 } else { 3 }) };
     }

@@ -126,7 +126,10 @@ fn what_is_not_counted_is_asked_for_or_absent() {
     }
     let frames = begin();
     let last = frames.until(|rows| rows.get("pcie").is_some() && rows.get("gpu_sm").is_some());
-    assert_eq!((last.get("pcie"), last.get("gpu_sm")), (Some(30.72), Some(62.5)));
+    assert_eq!(
+        (last.get("pcie"), last.get("gpu_sm")),
+        (Some(30.72), Some(62.5))
+    );
     let driver = Driver::new();
     driver.tell("gpm stuck");
     // The card says that a kernel ran.
@@ -147,13 +150,19 @@ fn counters_that_fail_are_absent_until_they_do_not() {
     let test = "counters_that_fail_are_absent_until_they_do_not";
     if role().is_none() {
         let folder = library();
-        let lines = vor_lines(&run(&mut with_driver(test, "child", folder.path(), "gpm on")));
+        let lines = vor_lines(&run(&mut with_driver(
+            test,
+            "child",
+            folder.path(),
+            "gpm on",
+        )));
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains("could not answer"), "{lines:?}");
         return;
     }
     let frames = begin();
-    let counted = |rows: &Rows| rows.get("pcie") == Some(786.432) && rows.get("gpu_sm") == Some(62.5);
+    let counted =
+        |rows: &Rows| rows.get("pcie") == Some(786.432) && rows.get("gpu_sm") == Some(62.5);
     frames.until(counted);
     let driver = Driver::new();
     driver.tell("error nvmlGpmSampleGet 999");
@@ -181,7 +190,11 @@ fn the_energy_of_frames_is_what_the_counter_says() {
     let from = frames.0.lock().unwrap().len();
     for frame in 0..60_u64 {
         // Shorter and longer than the time between two readings.
-        std::thread::sleep(Duration::from_millis(if frame % 20 == 19 { 250 } else { 10 }));
+        std::thread::sleep(Duration::from_millis(if frame % 20 == 19 {
+            250
+        } else {
+            10
+        }));
         drain::frame_mark();
         drain::flush();
     }
@@ -311,7 +324,10 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
     let functions = [
         ("nvmlDeviceGetUtilizationRates", vec!["gpu_util"]),
         ("nvmlDeviceGetPowerUsage", vec!["gpu_power"]),
-        ("nvmlDeviceGetMemoryInfo_v2", vec!["gpu_mem", "gpu_mem_total"]),
+        (
+            "nvmlDeviceGetMemoryInfo_v2",
+            vec!["gpu_mem", "gpu_mem_total"],
+        ),
         ("nvmlDeviceGetClockInfo", vec!["gpu_clock"]),
         ("nvmlDeviceGetTotalEnergyConsumption", vec!["gpu_energy"]),
         ("nvmlDeviceGetTemperature", vec!["gpu_temp"]),
@@ -322,7 +338,10 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
         ),
         ("nvmlDeviceGetEncoderUtilization", vec!["gpu_encoder"]),
         ("nvmlDeviceGetDecoderUtilization", vec!["gpu_decoder"]),
-        ("nvmlDeviceGetComputeRunningProcesses_v3", vec!["gpu_mem_own"]),
+        (
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            vec!["gpu_mem_own"],
+        ),
         (
             "nvmlDeviceGetPcieThroughput",
             vec!["gpu_pcie_tx", "gpu_pcie_rx", "pcie"],
@@ -338,7 +357,11 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
                 Vec::new()
             }
         };
-        functions.iter().enumerate().flat_map(of).collect::<Vec<_>>()
+        functions
+            .iter()
+            .enumerate()
+            .flat_map(of)
+            .collect::<Vec<_>>()
     };
     let Some(part) = role() else {
         let folder = library();
@@ -355,7 +378,12 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
                 .map(|(function, _)| format!("error {function} {code}"))
                 .collect();
             let part = lacking.to_string();
-            let output = run(&mut with_driver(test, &part, folder.path(), &begin.join(";")));
+            let output = run(&mut with_driver(
+                test,
+                &part,
+                folder.path(),
+                &begin.join(";"),
+            ));
             assert_eq!(vor_lines(&output), Vec::<String>::new());
             if cfg!(feature = "tracing") {
                 let (_, events) = debug_lines(&output);
@@ -364,7 +392,8 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
                     told.0.contains("GPU-00000000-") && events.len() == 1,
                     "{events:?}"
                 );
-                let mut told: BTreeSet<&str> = told.1.split([',', '(', ')']).map(str::trim).collect();
+                let mut told: BTreeSet<&str> =
+                    told.1.split([',', '(', ')']).map(str::trim).collect();
                 let reasons = [
                     why,
                     "the requested operation is not available on the target device",
@@ -380,7 +409,10 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
                     "gpu_nvlink_tx",
                     "gpu_nvlink_rx",
                 ];
-                let expected: BTreeSet<&str> = expected(lacking, true).into_iter().chain(counters).collect();
+                let expected: BTreeSet<&str> = expected(lacking, true)
+                    .into_iter()
+                    .chain(counters)
+                    .collect();
                 assert_eq!(told, expected);
             }
         }
@@ -396,7 +428,9 @@ fn what_a_card_lacks_is_absent_and_not_asked_again() {
         expected(lacking, false)
             .iter()
             .all(|name| rows.get(name).is_some())
-            && driver.calls("nvmlDeviceGetTemperature") + driver.calls("nvmlDeviceGetEncoderUtilization") >= 3
+            && driver.calls("nvmlDeviceGetTemperature")
+                + driver.calls("nvmlDeviceGetEncoderUtilization")
+                >= 3
     });
     for name in expected(lacking, true) {
         assert_eq!(last.get(name), None, "{name}");
@@ -452,10 +486,13 @@ fn functions_that_an_old_driver_does_not_have_are_absent_rows() {
     debug_events::each(|text| println!("\nDEBUG vor {text}"));
     let frames = begin();
     let driver = Driver::new();
-    let last =
-        frames.until(|rows| rows.get("pcie").is_some() && driver.calls("nvmlDeviceGetTemperature") >= 3);
+    let last = frames
+        .until(|rows| rows.get("pcie").is_some() && driver.calls("nvmlDeviceGetTemperature") >= 3);
     let absent = ["gpu_mem", "gpu_mem_total", "gpu_sm", "gpu_dram"];
-    assert!(absent.iter().all(|name| last.get(name).is_none()), "{last:?}");
+    assert!(
+        absent.iter().all(|name| last.get(name).is_none()),
+        "{last:?}"
+    );
     assert_eq!(
         (last.get("gpu_util"), last.get("gpu_mem_own")),
         (Some(10.0), Some(300.0))
@@ -476,7 +513,15 @@ fn rows_reach_a_capture_and_its_readers() {
         frames.0.lock().unwrap().push(Rows::default());
         let begin = Instant::now();
         // The program's own rows and the cards' are declared as they come.
-        while frames.0.lock().unwrap().last().unwrap().get("pcie").is_none() {
+        while frames
+            .0
+            .lock()
+            .unwrap()
+            .last()
+            .unwrap()
+            .get("pcie")
+            .is_none()
+        {
             drain::frame_mark();
             drain::flush();
             std::thread::sleep(Duration::from_millis(5));
@@ -487,7 +532,12 @@ fn rows_reach_a_capture_and_its_readers() {
     }
     let folder = library();
     let path = folder.path().join("run.vor");
-    let mut command = with_driver("rows_reach_a_capture_and_its_readers", "child", folder.path(), "");
+    let mut command = with_driver(
+        "rows_reach_a_capture_and_its_readers",
+        "child",
+        folder.path(),
+        "",
+    );
     let _: Output = run(command.env("VOR_TEST_CAPTURE", &path));
     let mut reader = vor_recorder::reader::Reader::open(&path).unwrap();
     let (mut last, mut losses) = (None, 0);
@@ -503,7 +553,10 @@ fn rows_reach_a_capture_and_its_readers() {
     let (last, columns) = (last.unwrap(), reader.columns());
     assert_eq!(reader.user_columns().len(), 1);
     for (name, value, unit) in ALL.into_iter().chain([("pcie", 30.72, "MB/s")]) {
-        let at = columns.iter().position(|column| column.name == name).unwrap();
+        let at = columns
+            .iter()
+            .position(|column| column.name == name)
+            .unwrap();
         assert_eq!(columns[at].unit, unit);
         assert!(
             (last.system[at] - value).abs() < 1e-9,

@@ -49,7 +49,9 @@ fn a_span_has_what_was_allocated_and_given_back_within_it() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     drain::flush();
     let spans = std::mem::take(&mut *kept.lock().unwrap());
     let of = |name: &'static str| {
@@ -68,7 +70,10 @@ fn a_span_has_what_was_allocated_and_given_back_within_it() {
         })
     };
     assert_eq!(of("inner").collect::<Vec<_>>(), [allocated(2, 350, 3, 414)]);
-    assert_eq!(of("outer").collect::<Vec<_>>(), [allocated(3, 1350, 3, 414)]);
+    assert_eq!(
+        of("outer").collect::<Vec<_>>(),
+        [allocated(3, 1350, 3, 414)]
+    );
     assert_eq!(of("nothing").collect::<Vec<_>>(), [Measured::default()]);
     let on_threads = of("on a thread").fold(Measured::default(), Measured::plus);
     let expected = 1000 * (10 + 11 + 12 + 13);

@@ -90,7 +90,11 @@ fn processor_time_of_some_scopes_and_then_of_all() {
     let spans = take();
     assert_eq!(spans.len(), 2);
     for span in &spans {
-        let expected = if has_source { Measures::CPU } else { Measures::NONE };
+        let expected = if has_source {
+            Measures::CPU
+        } else {
+            Measures::NONE
+        };
         assert_eq!(Measures::of(&span.site), expected, "{}", span.site.name);
         assert!(was_off(span, 4_900_000));
     }

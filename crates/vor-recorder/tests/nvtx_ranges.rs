@@ -93,7 +93,12 @@ fn nest(random: &mut Random, depth: usize, opened: &mut Opened, odd: &[String]) 
                 inner(random, "plain", opened);
             }
             1 => {
-                profile_scope!("with arguments", text = "text", count = opened.len(), share = 0.5);
+                profile_scope!(
+                    "with arguments",
+                    text = "text",
+                    count = opened.len(),
+                    share = 0.5
+                );
                 inner(random, "with arguments", opened);
             }
             2 => {
@@ -200,7 +205,9 @@ fn ranges_are_the_spans_one_to_one() {
         std::thread::Builder::new().name(name).spawn(run).unwrap()
     };
     let threads: Vec<_> = (0..THREADS).map(work).collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     drain::frame_mark();
     drain::flush();
     // The captured spans are what the program noted, so the log can be held against either.
@@ -210,8 +217,9 @@ fn ranges_are_the_spans_one_to_one() {
     for tree in frames.iter().flat_map(|frame| &frame.threads) {
         let catalog = &frames[0].catalog;
         let os_id = catalog.thread(tree.thread).unwrap().os_id;
-        let span =
-            |span: &vor_recorder::frame::Span| (catalog.site_name(span.site).to_owned(), span.depth as usize);
+        let span = |span: &vor_recorder::frame::Span| {
+            (catalog.site_name(span.site).to_owned(), span.depth as usize)
+        };
         assert_eq!(
             tree.spans.iter().map(span).collect::<Opened>(),
             expected[&os_id].1
@@ -247,10 +255,17 @@ fn a_range_says_category_colour_and_payload() {
         ("some", "", Some((1, 7))),
         ("nothing", "", Some((2, 8))),
     ];
-    let expected = expected.map(|(name, category, payload)| (name.to_owned(), category.to_owned(), payload));
-    assert_eq!(thread.ranges.iter().map(shown).collect::<Vec<_>>(), expected);
+    let expected =
+        expected.map(|(name, category, payload)| (name.to_owned(), category.to_owned(), payload));
+    assert_eq!(
+        thread.ranges.iter().map(shown).collect::<Vec<_>>(),
+        expected
+    );
     let colors: Vec<_> = thread.ranges.iter().map(|range| range.color_argb).collect();
-    assert!(colors[1].is_some_and(|color| color >> 24 == 0xff), "{colors:x?}");
+    assert!(
+        colors[1].is_some_and(|color| color >> 24 == 0xff),
+        "{colors:x?}"
+    );
     assert_eq!(
         (colors[0], colors[2], colors[3], colors[4]),
         (None, colors[1], Some(0xff12_3456), None)
@@ -278,7 +293,8 @@ fn guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order() {
         profile_scope!("last");
         return;
     }
-    let (log, _) = with_tool("guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order");
+    let (log, _) =
+        with_tool("guards_that_outlive_others_or_are_forgotten_leave_the_ranges_in_order");
     let expected = [
         ("outer", 0),
         ("inner", 1),
@@ -313,7 +329,13 @@ fn what_a_scope_was_given_is_recorded_beside_its_range() {
                 let name = frames[0].catalog.site_name(span.site);
                 let of_name: &mut Vec<_> = seen.entry(name).or_default();
                 let from = of_name.len() as u64;
-                let args = BTreeMap::from([("none", 0), ("one", 1), ("two", 2), ("three", 3), ("five", 5)]);
+                let args = BTreeMap::from([
+                    ("none", 0),
+                    ("one", 1),
+                    ("two", 2),
+                    ("three", 3),
+                    ("five", 5),
+                ]);
                 let expected: Vec<_> = (from..from + args[name]).map(ArgValue::U64).collect();
                 assert_eq!(tree.args(span), expected, "{name} {from}");
                 of_name.push(span.site);

@@ -63,7 +63,10 @@ fn sink(url: &str) -> OtlpSink {
 }
 
 fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64
 }
 
 #[test]
@@ -134,7 +137,8 @@ type Message<'a> = Vec<(u64, wire::Field<'a>)>;
 
 fn check_spans(spans: &[Message<'_>], begin: u64, end: u64) -> usize {
     let id = |span: &Message<'_>, field| vor_fixtures::wire::bytes(span, field).to_vec();
-    let by_id: BTreeMap<Vec<u8>, &Message<'_>> = spans.iter().map(|span| (id(span, 2), span)).collect();
+    let by_id: BTreeMap<Vec<u8>, &Message<'_>> =
+        spans.iter().map(|span| (id(span, 2), span)).collect();
     assert_eq!(by_id.len(), spans.len(), "no id is there twice");
     for span in spans {
         assert_eq!((id(span, 1).len(), id(span, 2).len()), (16, 8));
@@ -186,7 +190,12 @@ fn a_collector_that_fails_costs_spans_that_are_counted_and_comes_back() {
 #[test]
 fn an_address_that_cannot_be_used_costs_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(|held| held.into_inner());
-    for url in ["localhost:4318", "", "ftp://host", "http://user:secret@host"] {
+    for url in [
+        "localhost:4318",
+        "",
+        "ftp://host",
+        "http://user:secret@host",
+    ] {
         let error = sink(url).build().err().unwrap();
         assert!(error.is_config(), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");

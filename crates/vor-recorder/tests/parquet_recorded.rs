@@ -16,7 +16,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use vor_recorder::config::Config;
-use vor_recorder::export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
+use vor_recorder::export::parquet::{
+    Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet,
+};
 use vor_recorder::profile_scope;
 use vor_recorder::reader::{Capture, Event, Reader};
 use vor_recorder::sink::FrameSink;
@@ -27,7 +29,11 @@ const FRAMES: u64 = 20;
 
 fn descend(levels: u64) -> u64 {
     profile_scope!("descend", levels = levels);
-    if levels == 0 { 1 } else { 1 + descend(levels - 1) }
+    if levels == 0 {
+        1
+    } else {
+        1 + descend(levels - 1)
+    }
 }
 
 fn work() -> u64 {
@@ -44,7 +50,11 @@ fn work() -> u64 {
                 empty = "",
                 text = "a,\"b\"\n'größe'"
             );
-            let _named = scope::scope(if turn % 3 == 0 { "by \"name\"" } else { "größe" });
+            let _named = scope::scope(if turn % 3 == 0 {
+                "by \"name\""
+            } else {
+                "größe"
+            });
             descend(turn % 5)
         })
         .sum()
@@ -61,7 +71,14 @@ fn record(capture: &Path) {
             work();
         });
         metrics::record_metric("loss", 1.0 / (1.0 + frame as f64));
-        metrics::record_metric("gap", if frame % 2 == 0 { f64::NAN } else { f64::INFINITY });
+        metrics::record_metric(
+            "gap",
+            if frame % 2 == 0 {
+                f64::NAN
+            } else {
+                f64::INFINITY
+            },
+        );
         drain::frame_mark();
     }
     drain::flush();
@@ -166,7 +183,8 @@ fn tables_of_a_recording_hold_what_its_capture_holds() {
         Dataset::new(&folder.join("data"), "run", &list, origin()).unwrap(),
     );
 
-    let read = |name: &str| vor_fixtures::parquet_rows::rows(std::fs::read(folder.join(name)).unwrap());
+    let read =
+        |name: &str| vor_fixtures::parquet_rows::rows(std::fs::read(folder.join(name)).unwrap());
     let found = read("spans.parquet");
     assert_eq!(found.len(), spans.len());
     let sum = |column: &str| {
@@ -176,7 +194,10 @@ fn tables_of_a_recording_hold_what_its_capture_holds() {
             .sum::<i64>()
     };
     for column in ["dur_ns", "self_ns", "depth", "frame", "tid"] {
-        let expected: i64 = spans.iter().map(|span| span[column].as_i64().unwrap()).sum();
+        let expected: i64 = spans
+            .iter()
+            .map(|span| span[column].as_i64().unwrap())
+            .sum();
         assert_eq!(sum(column), expected, "{column}");
     }
     assert_eq!(read("metrics.parquet").len(), values.len());

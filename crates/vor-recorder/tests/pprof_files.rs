@@ -134,7 +134,10 @@ fn what_cannot_be_written_is_told_once_and_the_program_runs_on() {
         let output = command.env(CHILD, &path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let stderr = String::from_utf8(output.stderr).unwrap();
-        let lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("vor: ")).collect();
+        let lines: Vec<&str> = stderr
+            .lines()
+            .filter(|line| line.starts_with("vor: "))
+            .collect();
         assert_eq!(lines.len(), expected, "{stderr}");
         assert!(lines[0].contains("run.pb.gz"), "{stderr}");
     }
@@ -165,7 +168,10 @@ fn a_program_that_ends_with_its_guard_still_held_has_its_last_profile() {
     assert!(output.status.success(), "{output:?}");
     let profile = vor_fixtures::pprof::read(&std::fs::read(&path).unwrap());
     assert!(
-        profile.samples.iter().any(|sample| sample.names() == ["step"]),
+        profile
+            .samples
+            .iter()
+            .any(|sample| sample.names() == ["step"]),
         "{profile:?}"
     );
 }

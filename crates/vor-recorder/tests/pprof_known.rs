@@ -45,8 +45,8 @@ fn wait() {
 #[test]
 fn a_program_whose_numbers_are_known() {
     let temporary = untracked(|| tempfile::tempdir().unwrap());
-    let folder =
-        std::env::var_os("VOR_ORACLE_OUT").map_or_else(|| temporary.path().to_owned(), PathBuf::from);
+    let folder = std::env::var_os("VOR_ORACLE_OUT")
+        .map_or_else(|| temporary.path().to_owned(), PathBuf::from);
     let path = |name: &str| folder.join(name);
     Config::new().cpu_time(true).enable();
     let file = fs::File::create(path("program.pb.gz")).unwrap();
@@ -80,14 +80,26 @@ fn a_program_whose_numbers_are_known() {
     });
     setup::disable();
     let read = |name: &str| vor_fixtures::pprof::read(&fs::read(path(name)).unwrap());
-    let stack = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let value = |sums: &BTreeMap<Vec<String>, i64>, names: &[&str]| sums.get(&stack(names)).copied();
+    let stack = |names: &[&str]| {
+        names
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let value =
+        |sums: &BTreeMap<Vec<String>, i64>, names: &[&str]| sums.get(&stack(names)).copied();
 
     let program = read("program.pb.gz");
     let of = |index: &str| program.sums(index);
     assert_eq!(value(&of("alloc_bytes"), &["serve"]), Some(50_000));
-    assert_eq!(value(&of("alloc_bytes"), &["serve", "remember"]), Some(3_000));
-    assert_eq!(value(&of("alloc_objects"), &["serve", "remember"]), Some(10));
+    assert_eq!(
+        value(&of("alloc_bytes"), &["serve", "remember"]),
+        Some(3_000)
+    );
+    assert_eq!(
+        value(&of("alloc_objects"), &["serve", "remember"]),
+        Some(10)
+    );
     assert_eq!(value(&of("alloc_bytes"), &["start"]), Some(1_000));
     // The thread's clock was read outside of the scope: it has at most that, and misses only what
     // the readings took.

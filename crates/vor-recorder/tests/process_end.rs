@@ -217,7 +217,9 @@ fn left_by(how: &str) -> Left {
                     .filter(|site| batch.catalog.site_name(**site) == "work")
                     .count();
             }
-            Event::OpenScopes(open) => left.open = open.threads.iter().map(|(_, open)| open.len()).sum(),
+            Event::OpenScopes(open) => {
+                left.open = open.threads.iter().map(|(_, open)| open.len()).sum()
+            }
             // The tail alone may be missing.
             Event::Loss(loss) => panic!("{how}: {loss:?}"),
             Event::Frame(_) | Event::Heap(_) => {}

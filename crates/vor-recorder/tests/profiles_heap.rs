@@ -52,7 +52,9 @@ fn leak_until(mut is_enough: impl FnMut() -> bool) -> i64 {
 /// Returns objects and bytes that leaked by then.
 fn leaked(heap: &Profile) -> (i64, i64) {
     assert_eq!(heap.type_names(), ["inuse_bytes", "inuse_objects"]);
-    assert!(heap.time_nanos > 0 && heap.duration_nanos > 0 && heap.program.starts_with("profiles_heap"));
+    assert!(
+        heap.time_nanos > 0 && heap.duration_nanos > 0 && heap.program.starts_with("profiles_heap")
+    );
     let of = |name: &str| {
         let stack: Vec<String> = ["request", "remember"].map(str::to_owned).to_vec();
         heap.sums(name).get(&stack).copied().unwrap_or(0)
@@ -93,7 +95,8 @@ fn a_server_is_sent_what_is_in_use() {
     for request in server.requests() {
         assert_eq!(request.query["name"], "shop{}");
         let form = vor_fixtures::server::form(&request);
-        let config: serde_json::Value = serde_json::from_slice(&form["sample_type_config"].1).unwrap();
+        let config: serde_json::Value =
+            serde_json::from_slice(&form["sample_type_config"].1).unwrap();
         assert_eq!(config["inuse_bytes"]["aggregation"], "average");
         assert_eq!(config["inuse_bytes"]["units"], "bytes");
         assert_eq!(config["wall"]["aggregation"], "sum");
@@ -135,7 +138,9 @@ fn files_have_what_is_in_use() {
     let count = |is_heap: bool| {
         let names = std::fs::read_dir(folder.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.contains(".heap.") == is_heap).count()
+        names
+            .filter(|name| name.contains(".heap.") == is_heap)
+            .count()
     };
     assert_eq!((count(true), count(false)), (3, 3));
     let mut before = LEAKED.lock().unwrap();

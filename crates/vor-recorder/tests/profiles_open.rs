@@ -72,7 +72,8 @@ impl Files {
     /// Adds up what has come.
     fn read(&mut self) {
         untracked(|| {
-            while let Ok(file) = std::fs::read(self.folder.join(format!("run.{}.pb.gz", self.read))) {
+            while let Ok(file) = std::fs::read(self.folder.join(format!("run.{}.pb.gz", self.read)))
+            {
                 let profile = vor_fixtures::pprof::read(&file);
                 for value in VALUES {
                     if profile.type_names().contains(&value) {
@@ -162,8 +163,11 @@ fn what_open_scopes_have_used_is_told_before_they_end_and_once() {
             drop(profiles);
             files.read();
             let of = |value| {
-                let stacks: [&[&str]; 3] =
-                    [&["program"], &["program", "phase"], &["program", "phase", "step"]];
+                let stacks: [&[&str]; 3] = [
+                    &["program"],
+                    &["program", "phase"],
+                    &["program", "phase", "step"],
+                ];
                 stacks.map(|stack| files.sum(value, stack))
             };
             assert_eq!(of("alloc_bytes"), [1_020, 307, 500]);
@@ -228,7 +232,11 @@ impl FrameSink for Spans {
             for i in 0..thread.len() {
                 let (start, length) = (thread.start_ticks[i], thread.duration_ticks[i]);
                 let name = batch.catalog.site_name(thread.sites[i]).to_owned();
-                spans.push((name, start, batch.catalog.timeline.duration_ns(start, length)));
+                spans.push((
+                    name,
+                    start,
+                    batch.catalog.timeline.duration_ns(start, length),
+                ));
             }
         }
         Ok(())
@@ -276,7 +284,8 @@ fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
             }
             drop(profiles);
             drop(sink);
-            let profile = vor_fixtures::pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
+            let profile =
+                vor_fixtures::pprof::read(&std::fs::read(folder.join("run.0.pb.gz")).unwrap());
             let spans = spans.0.lock().unwrap();
             let one = |name: &str| {
                 let mut found = spans.iter().filter(|span| span.0 == name);
@@ -290,8 +299,9 @@ fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
                     .map(|span| span.2)
                     .sum()
             };
-            let stack =
-                |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+            let stack = |names: &[&str]| -> Vec<String> {
+                names.iter().map(|&name| name.to_owned()).collect()
+            };
             let expected = BTreeMap::from([
                 (stack(&["run_all"]), run_all.2 - parse.2 - leaves(false)),
                 (stack(&["run_all", "leaf"]), leaves(false)),

@@ -72,7 +72,9 @@ fn catalog() -> Arc<Catalog> {
 fn frame(index: u64, seed: u64, threads: u32) -> FrameSnapshot {
     let mut state = seed;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) % below
     };
     let begin = 2_000 + index * 400_000;
@@ -129,7 +131,13 @@ fn facts(details: &ScopeDetails) -> ScopeFacts {
     )
 }
 
-fn read_scopes(stream: &Stream, offset: u64, depth: u32, scopes: &ScopeCollection, into: &mut Vec<Seen>) {
+fn read_scopes(
+    stream: &Stream,
+    offset: u64,
+    depth: u32,
+    scopes: &ScopeCollection,
+    into: &mut Vec<Seen>,
+) {
     let reader = Reader::with_offset(stream, offset).expect("an offset inside the stream");
     for scope in reader {
         let scope = scope.expect("a valid scope");
@@ -191,7 +199,10 @@ fn assert_shows(data: &FrameData, frame: &FrameSnapshot, scopes: &ScopeCollectio
     // ids.
     let mut trees: Vec<&ThreadTree> = frame.threads.iter().collect();
     let label = |tree: &ThreadTree| match catalog.thread_name(tree.thread) {
-        "" => format!("thread {}", catalog.thread(tree.thread).map_or(0, |t| t.os_id)),
+        "" => format!(
+            "thread {}",
+            catalog.thread(tree.thread).map_or(0, |t| t.os_id)
+        ),
         name => name.to_owned(),
     };
     for (info, stream) in &unpacked.thread_streams {

@@ -90,9 +90,15 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
     let folder = tempfile::tempdir().unwrap();
     let collapsed = folder.path().join("run.collapsed");
     let file = std::fs::File::create(&collapsed).unwrap();
-    let whole = drain::add_sink("collapsed stacks", CollapsedExporter::new(file).without_threads());
+    let whole = drain::add_sink(
+        "collapsed stacks",
+        CollapsedExporter::new(file).without_threads(),
+    );
     let pushing = PyroscopeSink {
-        labels: vec![("env".into(), "test 1".into()), ("region".into(), "eu,1".into())],
+        labels: vec![
+            ("env".into(), "test 1".into()),
+            ("region".into(), "eu,1".into()),
+        ],
         auth: Auth::Basic {
             user: "17".into(),
             password: "geheim".into(),
@@ -129,8 +135,12 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
         assert_eq!(request.headers["authorization"], "Basic MTc6Z2VoZWlt");
         assert_eq!(request.headers["x-scope-orgid"], "team-a");
         let form = vor_fixtures::server::form(request);
-        assert_eq!(form.keys().collect::<Vec<_>>(), ["profile", "sample_type_config"]);
-        let config: serde_json::Value = serde_json::from_slice(&form["sample_type_config"].1).unwrap();
+        assert_eq!(
+            form.keys().collect::<Vec<_>>(),
+            ["profile", "sample_type_config"]
+        );
+        let config: serde_json::Value =
+            serde_json::from_slice(&form["sample_type_config"].1).unwrap();
         let profile = profile(request);
         for (name, _) in &profile.types {
             assert!(config[name]["units"].is_string() && config[name]["cumulative"] == false);
@@ -241,7 +251,10 @@ fn a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end() {
         return;
     }
     // A port on which nobody listens any more.
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let said = child(
         "a_server_that_is_not_there_is_told_once_and_what_was_lost_at_the_end",
         &format!("http://{gone}"),
@@ -328,7 +341,10 @@ fn tls_server(folder: &Path) -> Option<TlsServer> {
     if !is_made {
         return None;
     }
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let mut process = Command::new("openssl")
         .args([
             "s_server", "-quiet", "-cert", "cert.pem", "-key", "key.pem", "-accept",
@@ -340,7 +356,10 @@ fn tls_server(folder: &Path) -> Option<TlsServer> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let (mut answers, mut said) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let (mut answers, mut said) = (
+        process.stdin.take().unwrap(),
+        process.stdout.take().unwrap(),
+    );
     std::thread::spawn(move || {
         let mut request = Vec::new();
         let mut piece = [0; 4_096];
@@ -350,7 +369,10 @@ fn tls_server(folder: &Path) -> Option<TlsServer> {
             if request.starts_with(b"POST /ingest?") && request.ends_with(b"--\r\n") {
                 request.clear();
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                answers.write_all(answer).and_then(|()| answers.flush()).unwrap();
+                answers
+                    .write_all(answer)
+                    .and_then(|()| answers.flush())
+                    .unwrap();
             }
         }
     });

@@ -1,6 +1,9 @@
 //! The frames of a capture as bytes of puffin, read by puffin.
 #![cfg(feature = "puffin")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use vor_fixtures::make;
 use vor_recorder::reader::Reader;
@@ -23,13 +26,24 @@ fn flames_of_version_3_are_read_by_puffin() {
             .unwrap();
         assert_eq!(data.meta().num_scopes as u64, expected.span_count);
         let parsed = vor_recorder::format::v2::flame::parse(flame).unwrap();
-        for tree in expected.threads.iter().filter(|tree| !tree.spans.is_empty()) {
+        for tree in expected
+            .threads
+            .iter()
+            .filter(|tree| !tree.spans.is_empty())
+        {
             let name = expected.catalog.thread_name(tree.thread);
-            let thread = parsed.threads.iter().find(|thread| thread.name == name).unwrap();
+            let thread = parsed
+                .threads
+                .iter()
+                .find(|thread| thread.name == name)
+                .unwrap();
             for (span, found) in tree.spans.iter().zip(&thread.spans) {
                 assert_eq!(found.start_ns, expected.catalog.unix_ns(span.start_ticks));
                 assert_eq!(found.end_ns, expected.catalog.unix_ns(span.end_ticks()));
-                assert_eq!((found.depth, found.subtree_len), (span.depth, span.subtree_len));
+                assert_eq!(
+                    (found.depth, found.subtree_len),
+                    (span.depth, span.subtree_len)
+                );
             }
         }
     }

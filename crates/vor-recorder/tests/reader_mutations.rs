@@ -191,7 +191,12 @@ fn recorded() -> Vec<Made> {
         }
         match record {
             Record::Frame(frame) => after_frame = frame.frame_set == 0,
-            Record::Batch(threads) => spans += threads.iter().map(|thread| thread.len() as u64).sum::<u64>(),
+            Record::Batch(threads) => {
+                spans += threads
+                    .iter()
+                    .map(|thread| thread.len() as u64)
+                    .sum::<u64>()
+            }
             _ => {}
         }
     }
@@ -282,19 +287,33 @@ fn version_3() {
         );
         for (i, early) in &given {
             if let Some((_, again)) = in_order.iter().find(|(j, _)| j == i) {
-                assert_eq!(early.frame.index, again.frame.index, "{}: frame {i}", mutant.what);
+                assert_eq!(
+                    early.frame.index, again.frame.index,
+                    "{}: frame {i}",
+                    mutant.what
+                );
             }
         }
         let told = !capture.info().damage.is_none();
-        assert!(told || !missing, "{}: lost frames and no damage", mutant.what);
+        assert!(
+            told || !missing,
+            "{}: lost frames and no damage",
+            mutant.what
+        );
         judge_summaries(&mut capture, &in_order, &mutant.what);
-        let given: Vec<Recovered> = in_order.into_iter().map(|(_, recovered)| recovered).collect();
+        let given: Vec<Recovered> = in_order
+            .into_iter()
+            .map(|(_, recovered)| recovered)
+            .collect();
         judge(original, &mutant, &given, told, &mut sought);
         let took = cpu_time() - began;
         assert!(took < MAX_CASE_TIME, "{}: took {took:?}", mutant.what);
     }
     for tally in [&streamed, &sought] {
-        println!("version 3: {} of {} whole frames", tally.found, tally.expected);
+        println!(
+            "version 3: {} of {} whole frames",
+            tally.found, tally.expected
+        );
         assert!(tally.expected > 50 * CASES);
         assert!(
             tally.found * 100 >= tally.expected * 99,
@@ -323,7 +342,10 @@ fn old(name: &str) -> Old {
         // The first literal of the block is the record's kind; a long run of literals has its
         // length before it.
         let kind = if bytes[at + 8] >> 4 == 15 {
-            let extra = bytes[at + 9..].iter().take_while(|&&byte| byte == 255).count();
+            let extra = bytes[at + 9..]
+                .iter()
+                .take_while(|&&byte| byte == 255)
+                .count();
             bytes[at + 10 + extra]
         } else {
             bytes[at + 9]
@@ -360,7 +382,9 @@ fn same_old(found: &Frame, expected: &Frame) -> bool {
     let user = found.user.iter().zip(&expected.user);
     (found.system.len(), found.user.len()) == (expected.system.len(), expected.user.len())
         && system.into_iter().all(|(&a, &b)| same_bits(a, b))
-        && user.into_iter().all(|(a, b)| a.0 == b.0 && same_bits(a.1, b.1))
+        && user
+            .into_iter()
+            .all(|(a, b)| a.0 == b.0 && same_bits(a.1, b.1))
         && found.flame == expected.flame
 }
 
@@ -381,7 +405,12 @@ fn version_2() {
         let began = cpu_time();
         let original = &originals[case % originals.len()];
         let donor = &originals[(case + 1) % originals.len()];
-        let mutant = mutate_any(&mut random, &original.bytes, &original.records, &donor.bytes);
+        let mutant = mutate_any(
+            &mut random,
+            &original.bytes,
+            &original.records,
+            &donor.bytes,
+        );
         let intact = mutant.keeps(&(0..original.records[0]));
 
         let reader = Reader::new(mutant.bytes.as_slice());
@@ -419,7 +448,10 @@ fn version_2() {
             );
         }
         // Whole frames must follow in their order.
-        let whole = original.frames.iter().filter(|(range, _)| mutant.keeps(range));
+        let whole = original
+            .frames
+            .iter()
+            .filter(|(range, _)| mutant.keeps(range));
         let mut rest = given.as_slice();
         for (_, frame) in whole {
             tally.expected += 1;
@@ -441,7 +473,10 @@ fn version_2() {
             original.frames.len()
         );
     }
-    println!("version 2: {} of {} whole frames", tally.found, tally.expected);
+    println!(
+        "version 2: {} of {} whole frames",
+        tally.found, tally.expected
+    );
     assert!(tally.expected > 10 * CASES);
     assert!(
         tally.found * 100 >= tally.expected * 97,

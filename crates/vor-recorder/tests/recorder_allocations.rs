@@ -54,7 +54,11 @@ static ALLOCATOR: Counting = Counting;
 static COUNTER: Counter = Counter::new("steps", "");
 static HISTOGRAM: Histogram = Histogram::new("sizes", "B");
 
-const NAMES: [&str; 3] = ["first name", "second name", "a third name, made at run time"];
+const NAMES: [&str; 3] = [
+    "first name",
+    "second name",
+    "a third name, made at run time",
+];
 
 fn record(n: u64) {
     profile_scope!("plain");
@@ -99,7 +103,10 @@ mod gpu_support;
 fn this_holds_with_an_nvtx_tool_attached() {
     let folder = tempfile::tempdir().unwrap();
     let tool = gpu_support::build("nvtx_tool.rs", folder.path(), "libtool.so");
-    let mut command = gpu_support::child("recording_allocates_nothing_once_everything_is_known", "child");
+    let mut command = gpu_support::child(
+        "recording_allocates_nothing_once_everything_is_known",
+        "child",
+    );
     let output = gpu_support::run(command.env("NVTX_INJECTION64_PATH", tool));
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("1 passed"),

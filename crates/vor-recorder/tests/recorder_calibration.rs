@@ -31,17 +31,26 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
         "{too_slow}"
     );
     // A scope reads the clock twice itself, so it never costs next to nothing of that.
-    let ratio = SpanBudget::new().max_ratio(1e-9).check().unwrap_err().to_string();
+    let ratio = SpanBudget::new()
+        .max_ratio(1e-9)
+        .check()
+        .unwrap_err()
+        .to_string();
     assert!(
         ratio.contains("expected at most 0.000000001 times two clock readings, found "),
         "{ratio}"
     );
 
     // What is measured is the real thing: its scopes are recorded where recording is on.
-    vor_recorder::config::Config::new().statistics(true).enable();
+    vor_recorder::config::Config::new()
+        .statistics(true)
+        .enable();
     calibrate();
     assert!(setup::is_enabled());
     let rows = drain::stats();
     let scopes = rows.iter().find(|row| row.name == "vor::calibrate");
-    assert!(scopes.is_some_and(|row| row.count >= 128 * 256), "{scopes:?}");
+    assert!(
+        scopes.is_some_and(|row| row.count >= 128 * 256),
+        "{scopes:?}"
+    );
 }

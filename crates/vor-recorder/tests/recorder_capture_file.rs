@@ -38,7 +38,10 @@ fn many_writers_at_once_never_share_a_file() {
                 })
             })
             .collect();
-        let mut paths: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let mut paths: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
         paths.sort();
         paths.dedup();
         assert_eq!(paths.len(), 8, "round {round}");
@@ -89,7 +92,10 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
     sink.finish().unwrap();
 
     let mut reader = Reader::open(&path).unwrap();
-    let recovered = reader.next_recovered().unwrap().expect("the frame is there");
+    let recovered = reader
+        .next_recovered()
+        .unwrap()
+        .expect("the frame is there");
     assert_eq!(recovered.lost_records, 0, "what was given up is no damage");
     assert!(recovered.has_all_spans());
     assert_eq!(

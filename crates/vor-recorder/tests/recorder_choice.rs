@@ -56,7 +56,10 @@ fn run(options: CaptureOptions) -> Vec<(u64, i64)> {
     while let Some(recovered) = reader.next_recovered().unwrap() {
         assert_eq!(recovered.lost_records, 0);
         assert_eq!(recovered.held_spans(), recovered.frame.span_count);
-        assert!(recovered.frame.metric("frame_ms").is_some(), "metrics go on");
+        assert!(
+            recovered.frame.metric("frame_ms").is_some(),
+            "metrics go on"
+        );
         frames.push((recovered.frame.span_count, recovered.frame.duration_ns()));
     }
     assert!(reader.damage().is_none(), "{:?}", reader.damage());
@@ -76,7 +79,10 @@ fn kept(counts: &[u64]) -> String {
 
 #[test]
 fn all_frames_or_none() {
-    assert_eq!(kept(&frames_with(CaptureOptions::default())), "#".repeat(20));
+    assert_eq!(
+        kept(&frames_with(CaptureOptions::default())),
+        "#".repeat(20)
+    );
     let none = CaptureOptions {
         spans: false,
         ..CaptureOptions::default()
@@ -127,7 +133,11 @@ fn slow_frames_and_those_before() {
             _ => '.',
         });
         let counts: Vec<_> = frames.iter().map(|(spans, _)| *spans).collect();
-        assert_eq!(kept(&counts), expected.collect::<String>(), "{before} before");
+        assert_eq!(
+            kept(&counts),
+            expected.collect::<String>(),
+            "{before} before"
+        );
     }
 }
 
@@ -145,7 +155,8 @@ fn a_frame_of_many_rings_loses_nothing() {
             Interest::BATCHES
         }
         fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
-            self.taken.fetch_add(batch.span_count() as u64, Ordering::Relaxed);
+            self.taken
+                .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
             Ok(())
         }
         fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {

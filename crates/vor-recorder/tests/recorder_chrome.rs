@@ -27,7 +27,11 @@ type Row = (String, u64, i64, i64);
 
 fn descend(levels: u64) -> u64 {
     profile_scope!("descend", levels = levels);
-    if levels == 0 { 1 } else { 1 + descend(levels - 1) }
+    if levels == 0 {
+        1
+    } else {
+        1 + descend(levels - 1)
+    }
 }
 
 fn work(turns: u64) -> u64 {
@@ -35,7 +39,11 @@ fn work(turns: u64) -> u64 {
     (0..turns)
         .map(|turn| {
             profile_scope!("turn", turn = turn, even = turn % 2 == 0);
-            let _named = scope::scope(if turn % 3 == 0 { "by \"name\"" } else { "größe" });
+            let _named = scope::scope(if turn % 3 == 0 {
+                "by \"name\""
+            } else {
+                "größe"
+            });
             descend(turn % 5)
         })
         .sum()
@@ -108,7 +116,10 @@ fn from_trace(path: &Path) -> Vec<Row> {
 #[test]
 fn trace_and_capture_agree() {
     let folder = tempfile::tempdir().unwrap();
-    let (capture, trace) = (folder.path().join("run.vor"), folder.path().join("run.json"));
+    let (capture, trace) = (
+        folder.path().join("run.vor"),
+        folder.path().join("run.json"),
+    );
     record(&capture, &trace);
 
     let expected = from_capture(&capture);

@@ -76,7 +76,10 @@ fn recorded_and_dropped_add_up_to_made() {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| std::thread::spawn(move || flat_out(thread)))
             .collect();
-        let made: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let made: u64 = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum();
         assert_eq!(made, THREADS * SPANS);
         drain::flush();
     }
@@ -98,7 +101,9 @@ fn recorded_and_dropped_add_up_to_made() {
                     ("numbers", [ArgValue::F64(1.5), ArgValue::Bool(true)]) => {}
                     ("text", [ArgValue::Str(text)]) if text.starts_with("(lost") => lost_texts += 1,
                     // Each text stands with its own number.
-                    ("text", [ArgValue::Str(text)]) => assert_eq!(&**text == "short", number % 2 == 0),
+                    ("text", [ArgValue::Str(text)]) => {
+                        assert_eq!(&**text == "short", number % 2 == 0)
+                    }
                     _ => panic!("{name}: {args:?}"),
                 }
             }
@@ -117,7 +122,10 @@ fn recorded_and_dropped_add_up_to_made() {
     println!("{made} made, {dropped} dropped, {lost_texts} texts lost");
     assert!(dropped > 0, "the ring was too small on purpose");
     assert_eq!(spans + messages + dropped, made);
-    assert_eq!(frame_drops, dropped, "drops reach the frames of the capture");
+    assert_eq!(
+        frame_drops, dropped,
+        "drops reach the frames of the capture"
+    );
     assert_eq!(
         IN_FRAMES.load(Ordering::Relaxed) + messages,
         made,

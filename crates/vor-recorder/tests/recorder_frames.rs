@@ -15,7 +15,9 @@ use std::time::Duration;
 use vor_recorder::batch::SpanBatch;
 use vor_recorder::config::Config;
 use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::metrics::{Counter, Histogram, drain_io, record_io, record_metric, record_metric_unit};
+use vor_recorder::metrics::{
+    Counter, Histogram, drain_io, record_io, record_metric, record_metric_unit,
+};
 use vor_recorder::sink::{FrameSink, Interest};
 use vor_recorder::{drain, profile_scope, setup};
 
@@ -131,7 +133,11 @@ fn a_span_belongs_to_the_frame_in_which_it_ended() {
     for (frame, ends) in &frames {
         assert_eq!(frame.span_count, ends.len() as u64);
         assert_eq!(
-            frame.threads.iter().map(|tree| tree.spans.len()).sum::<usize>(),
+            frame
+                .threads
+                .iter()
+                .map(|tree| tree.spans.len())
+                .sum::<usize>(),
             ends.len()
         );
         count += frame.span_count + frame.dropped_spans;
@@ -183,9 +189,16 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
             .map(|(frame, _)| of(frame))
             .sum()
     };
-    let metric = |name: &'static str| move |frame: &FrameSnapshot| frame.metric(name).unwrap_or(0.0) as u64;
-    let main = frames.iter().filter(|(frame, _)| frame.frame_set == 0).count() as u64;
-    assert!(main < MARKS, "the sink holds the worker up, so marks are merged");
+    let metric =
+        |name: &'static str| move |frame: &FrameSnapshot| frame.metric(name).unwrap_or(0.0) as u64;
+    let main = frames
+        .iter()
+        .filter(|(frame, _)| frame.frame_set == 0)
+        .count() as u64;
+    assert!(
+        main < MARKS,
+        "the sink holds the worker up, so marks are merged"
+    );
     assert_eq!(sum(0, &|frame| 1 + frame.merged_marks), MARKS);
     let physics = frames
         .iter()
@@ -193,7 +206,10 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         .unwrap()
         .0
         .clone();
-    assert_eq!(physics.catalog.frame_sets[physics.frame_set as usize], "physics");
+    assert_eq!(
+        physics.catalog.frame_sets[physics.frame_set as usize],
+        "physics"
+    );
     assert_eq!(
         sum(physics.frame_set, &|frame| 1 + frame.merged_marks),
         marks.len() as u64
@@ -204,7 +220,10 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
         2 * MARKS,
         "sums of merged marks are added"
     );
-    let io_mb: f64 = frames.iter().filter_map(|(frame, _)| frame.metric("io_MB")).sum();
+    let io_mb: f64 = frames
+        .iter()
+        .filter_map(|(frame, _)| frame.metric("io_MB"))
+        .sum();
     assert!((io_mb * 1e6 - 5.0 * MARKS as f64).abs() < 1.0, "{io_mb}");
     let max = frames
         .iter()
@@ -213,7 +232,10 @@ fn a_storm_of_marks_merges_them_and_loses_nothing() {
     assert!((max - MARKS as f64).abs() <= MARKS as f64 / 500.0, "{max}");
     // A merged frame's distribution is that of all its marks: the medians of long stretches of
     // growing values lie in the middle.
-    let (widest, _) = frames.iter().max_by_key(|(frame, _)| frame.merged_marks).unwrap();
+    let (widest, _) = frames
+        .iter()
+        .max_by_key(|(frame, _)| frame.merged_marks)
+        .unwrap();
     let [p50, top] = ["sizes.p50", "sizes.max"].map(|name| widest.metric(name).unwrap());
     let width = widest.merged_marks as f64 + 1.0;
     assert!(

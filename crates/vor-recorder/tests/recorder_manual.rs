@@ -54,7 +54,8 @@ static SHORT: CallSite = CallSite::new("short", "", "", 0);
 static LONG: CallSite = CallSite::new("long", "", "", 0);
 static TASK: CallSite = CallSite::new("task", "", "", 0);
 static GONE: CallSite = CallSite::new("gone", "", "", 0);
-static ARGS: CallSite = CallSite::new("args", "", "", 0).with_args(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+static ARGS: CallSite =
+    CallSite::new("args", "", "", 0).with_args(&["a", "b", "c", "d", "e", "f", "g", "h"]);
 
 /// One test, since recording is the process's.
 #[test]
@@ -120,6 +121,10 @@ fn they_leave_the_records_of_guards() {
     // Tasks stand behind the spans of their batch.
     found.sort_by_key(|(name, args)| (name.clone(), args.as_ref().map(Vec::len)));
     expected.sort_by_key(|(name, args)| (name.clone(), args.as_ref().map(Vec::len)));
-    let shown = |rows: &[Row]| rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>();
+    let shown = |rows: &[Row]| {
+        rows.iter()
+            .map(|row| format!("{row:?}"))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(shown(&found), shown(&expected));
 }

@@ -16,7 +16,10 @@ const FRAMES: u64 = 1000;
 /// Returns how many writes this process has asked the system for.
 fn writes() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
-    let line = io.lines().find_map(|line| line.strip_prefix("syscw: ")).unwrap();
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("syscw: "))
+        .unwrap();
     line.parse().unwrap()
 }
 

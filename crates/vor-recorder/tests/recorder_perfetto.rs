@@ -39,7 +39,11 @@ const TASKS: u64 = 300;
 
 fn descend(levels: u64) -> u64 {
     profile_scope!("descend", levels = levels);
-    if levels == 0 { 1 } else { 1 + descend(levels - 1) }
+    if levels == 0 {
+        1
+    } else {
+        1 + descend(levels - 1)
+    }
 }
 
 fn work(turns: u64) -> u64 {
@@ -54,7 +58,11 @@ fn work(turns: u64) -> u64 {
                 ratio = turn as f64 / 3.0,
                 text = if turn % 2 == 0 { "größe \"x\"" } else { "" }
             );
-            let _named = scope::scope(if turn % 3 == 0 { "by \"name\"" } else { "größe" });
+            let _named = scope::scope(if turn % 3 == 0 {
+                "by \"name\""
+            } else {
+                "größe"
+            });
             if turn % 10 == 0 {
                 message!("at turn {turn}");
             }
@@ -83,7 +91,13 @@ impl Future for Wait {
 /// Runs tasks, all at once, on two threads that hand them to each other.
 fn run_tasks() {
     type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-    let name = |i: u64| if i.is_multiple_of(3) { "fetch" } else { "store" };
+    let name = |i: u64| {
+        if i.is_multiple_of(3) {
+            "fetch"
+        } else {
+            "store"
+        }
+    };
     let all: Vec<Task> = (0..TASKS)
         .map(|i| Box::pin(Wait(1 + i % 4).profiled(name(i))) as Task)
         .collect();
@@ -234,12 +248,13 @@ impl Recorded<'_> {
         for event in &batch.task_events {
             let (what, dur) = match event.kind {
                 TaskEventKind::Begin { .. } => continue,
-                TaskEventKind::Poll { .. } => ("poll", self.length_ns(event.start_ticks, event.end_ticks())),
+                TaskEventKind::Poll { .. } => {
+                    ("poll", self.length_ns(event.start_ticks, event.end_ticks()))
+                }
                 TaskEventKind::Step => (self.catalog.site_name(event.site), 0),
                 kind => panic!("this test does not know {kind:?}"),
             };
-            let row =
-                json!({ "kind": "in task", "name": what, "ts": self.ns(event.start_ticks), "dur": dur });
+            let row = json!({ "kind": "in task", "name": what, "ts": self.ns(event.start_ticks), "dur": dur });
             self.rows.push(row);
         }
         for task in &batch.async_spans {
@@ -305,7 +320,11 @@ fn recorded(path: &Path) -> Vec<Value> {
                 recorded.rows.push(
                     json!({ "kind": "frame", "set": set, "index": frame.index, "ts": start, "dur": dur }),
                 );
-                for metric in frame.metrics.iter().filter(|metric| metric.value.is_finite()) {
+                for metric in frame
+                    .metrics
+                    .iter()
+                    .filter(|metric| metric.value.is_finite())
+                {
                     let column = &catalog.columns[metric.column as usize].metric;
                     let row = json!({ "kind": "counter", "name": column.name, "unit": column.unit, "ts": start, "value": metric.value });
                     recorded.rows.push(row);
@@ -341,7 +360,10 @@ fn trace_and_capture_are_of_the_same_program() {
     assert_eq!(count("frame"), FRAMES + 1);
     // Nothing lies before the time from which viewers count.
     let begin = rows.iter().find(|row| row["kind"] == "begin").unwrap();
-    assert!(rows.iter().all(|row| row["ts"].as_i64() >= begin["ts"].as_i64()));
+    assert!(
+        rows.iter()
+            .all(|row| row["ts"].as_i64() >= begin["ts"].as_i64())
+    );
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     std::fs::write(folder.join("rows.jsonl"), lines).unwrap();
 }

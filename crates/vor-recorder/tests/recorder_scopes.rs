@@ -136,7 +136,10 @@ fn names_of_any_length_and_number_are_kept() {
     });
     assert_eq!(spans.len(), NAMES + 3);
     assert!((0..NAMES).all(|i| spans[i].0 == format!("name {i}")));
-    let rest: Vec<_> = spans[NAMES..].iter().map(|(name, _)| name.as_str()).collect();
+    let rest: Vec<_> = spans[NAMES..]
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(rest, ["with \0 and \u{1F980}", "", &long]);
 }
 
@@ -359,8 +362,15 @@ fn open_scopes_have_their_threads_name_their_start_and_their_age() {
     let answered = clock::ticks();
     drop(release);
     other.unwrap().join().unwrap();
-    let thread = open.iter().find(|thread| thread.name == "the other").unwrap();
-    let names: Vec<_> = thread.scopes.iter().map(|scope| scope.name.as_str()).collect();
+    let thread = open
+        .iter()
+        .find(|thread| thread.name == "the other")
+        .unwrap();
+    let names: Vec<_> = thread
+        .scopes
+        .iter()
+        .map(|scope| scope.name.as_str())
+        .collect();
     assert_eq!(names, ["outer", "inner"]);
     let rate = drain::catalog().unwrap().timeline.syncs()[0].rate;
     let ns = |ticks: u64| ticks as f64 * rate as f64 / (1_u64 << clock::RATE_BITS) as f64;
@@ -373,7 +383,11 @@ fn open_scopes_have_their_threads_name_their_start_and_their_age() {
             "{scope:?}"
         );
     }
-    assert!(open_scopes().iter().all(|thread| thread.name != "the other"));
+    assert!(
+        open_scopes()
+            .iter()
+            .all(|thread| thread.name != "the other")
+    );
 }
 
 #[test]
@@ -401,7 +415,8 @@ fn the_sum_of_self_times_is_the_total_of_the_roots() {
         of("root of sums").total_ns,
         "each nanosecond counts once"
     );
-    let [root, branch, leaf] = ["root", "branch", "leaf"].map(|name| of(&format!("{name} of sums")));
+    let [root, branch, leaf] =
+        ["root", "branch", "leaf"].map(|name| of(&format!("{name} of sums")));
     assert_eq!(root.self_ns, root.total_ns - branch.total_ns);
     assert_eq!(branch.self_ns, branch.total_ns - leaf.total_ns);
     assert_eq!(leaf.self_ns, leaf.total_ns);

@@ -97,7 +97,8 @@ impl FrameSink for Keeps {
     }
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        self.spans.fetch_add(batch.span_count() as u64, Ordering::Relaxed);
+        self.spans
+            .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -149,10 +150,16 @@ fn a_sink_that_fails_is_switched_off_and_counted_and_the_others_go_on() {
         match at {
             Place::Finish => {
                 // Every frame came as a batch, a frame and a flush, and some as more batches.
-                assert!(seen >= 15 && at_the_end == 1, "{at:?}: {seen} and {at_the_end}");
+                assert!(
+                    seen >= 15 && at_the_end == 1,
+                    "{at:?}: {seen} and {at_the_end}"
+                );
             }
             // The handle of a sink that is off already has nothing to end.
-            _ => assert!(seen <= 3 && at_the_end == 0, "{at:?}: {seen} and {at_the_end}"),
+            _ => assert!(
+                seen <= 3 && at_the_end == 0,
+                "{at:?}: {seen} and {at_the_end}"
+            ),
         }
     }
     assert_eq!(drain::failed_sinks() - failed_before, 8);

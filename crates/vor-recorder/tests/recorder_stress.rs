@@ -41,7 +41,8 @@ impl FrameSink for Counting {
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         for share in &batch.threads {
             self.spans.fetch_add(share.len() as u64, Ordering::Relaxed);
-            self.dropped.fetch_add(share.dropped_spans, Ordering::Relaxed);
+            self.dropped
+                .fetch_add(share.dropped_spans, Ordering::Relaxed);
             for args in &share.args {
                 let [ArgValue::U64(number), ArgValue::Str(text)] = &args.values[..] else {
                     return Err(Error::sink("other arguments than were given"));
@@ -115,7 +116,10 @@ fn every_span_arrives_or_is_counted() {
     });
     drain::flush();
     assert_eq!(drain::failed_sinks(), 0);
-    let (spans, dropped) = (spans.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed));
+    let (spans, dropped) = (
+        spans.load(Ordering::Relaxed),
+        dropped.load(Ordering::Relaxed),
+    );
     let recorded = 2 * (WRITERS * ROUNDS + SHORT_LIVED);
     // A dropped record may also be a text or a message, so drops can be more than the spans that
     // are missing.

@@ -131,7 +131,10 @@ fn a_second_is_a_second_of_the_systems_clock() {
             let now = Instant::now();
             (clock::ticks() - before, before, now)
         };
-        let (width, before, now) = (0..1000).map(read).min_by_key(|(width, ..)| *width).unwrap();
+        let (width, before, now) = (0..1000)
+            .map(read)
+            .min_by_key(|(width, ..)| *width)
+            .unwrap();
         (before + width / 2, now)
     };
     let mut bounds = None;
@@ -196,7 +199,9 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
             .map(|depth| std::thread::spawn(move || tree(depth + 4)))
             .collect();
         tree(6);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
     drop(chrome);
 
@@ -235,7 +240,8 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
                 scope.record.start_ns,
                 u64::try_from(scope.record.duration_ns).unwrap(),
             ));
-            let children = puffin::Reader::with_offset(stream, scope.child_begin_position).expect("children");
+            let children =
+                puffin::Reader::with_offset(stream, scope.child_begin_position).expect("children");
             walk(stream, children, out);
         }
     }
@@ -263,8 +269,9 @@ fn capture_puffin_and_chrome_agree_to_the_tick() {
 
     let json = json.0.lock().unwrap();
     let events: Vec<serde_json::Value> = serde_json::from_slice(&json).unwrap();
-    let number =
-        |event: &serde_json::Value, key: &str| (event[key].as_f64().unwrap() * 1000.0).round() as i64;
+    let number = |event: &serde_json::Value, key: &str| {
+        (event[key].as_f64().unwrap() * 1000.0).round() as i64
+    };
     let spans = events.iter().filter(|event| event["ph"] == "X");
     let mut in_chrome: Vec<_> = spans
         .map(|event| (number(event, "ts"), number(event, "dur") as u64))

@@ -37,7 +37,11 @@ const TURNS: u64 = 40;
 
 fn descend(levels: u64) -> u64 {
     profile_scope!("descend", levels = levels);
-    if levels == 0 { 1 } else { 1 + descend(levels - 1) }
+    if levels == 0 {
+        1
+    } else {
+        1 + descend(levels - 1)
+    }
 }
 
 fn work(turns: u64) -> u64 {
@@ -45,7 +49,11 @@ fn work(turns: u64) -> u64 {
     (0..turns)
         .map(|turn| {
             profile_scope!("turn");
-            let _named = scope::scope(if turn % 3 == 0 { "by \"name\"" } else { "größe" });
+            let _named = scope::scope(if turn % 3 == 0 {
+                "by \"name\""
+            } else {
+                "größe"
+            });
             descend(turn % 5)
         })
         .sum()
@@ -72,7 +80,10 @@ fn record(folder: &Path) {
         FirefoxExporter::new(create("run.firefox.json")),
     ));
     #[cfg(feature = "pprof")]
-    sinks.push(drain::add_sink("pprof", PprofExporter::new(create("run.pb.gz"))));
+    sinks.push(drain::add_sink(
+        "pprof",
+        PprofExporter::new(create("run.pb.gz")),
+    ));
     {
         // Around all frames: what a frame's own tree cannot show.
         profile_scope!("program");
@@ -146,13 +157,18 @@ fn views_and_capture_agree() {
     assert_eq!(names["turn"], FRAMES * THREADS * TURNS);
 
     let collapsed = std::fs::read_to_string(folder.join("run.collapsed")).unwrap();
-    assert!(collapsed.lines().any(|line| line.contains(";program;work;turn;")));
+    assert!(
+        collapsed
+            .lines()
+            .any(|line| line.contains(";program;work;turn;"))
+    );
     let lines = collapsed.lines().map(|line| line.rsplit_once(' ').unwrap());
     let self_ns: i64 = lines.map(|(_, ns)| ns.parse::<i64>().unwrap()).sum();
     let roots = trees
         .iter()
         .flat_map(|tree| tree.spans.iter().filter(|span| span.depth == 0));
-    let total_ns = roots.map(|span| catalog.unix_ns(span.end_ticks()) - catalog.unix_ns(span.start_ticks));
+    let total_ns =
+        roots.map(|span| catalog.unix_ns(span.end_ticks()) - catalog.unix_ns(span.start_ticks));
     assert_eq!(self_ns, total_ns.sum::<i64>());
 
     if cfg!(target_os = "linux") {
@@ -188,12 +204,20 @@ fn check_markers(folder: &Path, catalog: &Catalog, trees: &[ThreadTree], count: 
         expected.sort_unstable();
         // The system may have given the number of a thread that ended to another one.
         if starts.len() == expected.len() {
-            distances.extend(starts.iter().zip(&expected).map(|(start, unix)| unix - start));
+            distances.extend(
+                starts
+                    .iter()
+                    .zip(&expected)
+                    .map(|(start, unix)| unix - start),
+            );
         }
         found += starts.len();
     }
     assert!(found >= count, "{found} markers of {count} spans");
-    let (least, most) = (distances.iter().min().unwrap(), distances.iter().max().unwrap());
+    let (least, most) = (
+        distances.iter().min().unwrap(),
+        distances.iter().max().unwrap(),
+    );
     // The timeline may bend while it is younger than a second.
     assert!(most - least < 1_000_000, "{least} to {most}");
 }

@@ -106,7 +106,10 @@ fn allocations_of_handlers_are_counted_whatever_they_interrupt() {
         println!("{handled} handlers");
         assert!(handled > 1000);
         let expected = 20 + handled as u64;
-        assert_eq!((made.alloc_objects, made.free_objects), (expected, expected));
+        assert_eq!(
+            (made.alloc_objects, made.free_objects),
+            (expected, expected)
+        );
         assert_eq!(
             (made.alloc_bytes, made.free_bytes),
             (48 * expected, 48 * expected)

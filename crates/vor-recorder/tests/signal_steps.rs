@@ -66,7 +66,10 @@ fn step_through(outer: &[Operation], handlers: &[usize]) -> u64 {
     }
     operations().for_each(|(run, _)| run());
     let once: u64 = outer.iter().map(|(_, records)| records).sum();
-    MADE.fetch_add(operations().map(|(_, records)| records).sum(), Ordering::Relaxed);
+    MADE.fetch_add(
+        operations().map(|(_, records)| records).sum(),
+        Ordering::Relaxed,
+    );
     for handler in handlers {
         NEXT.store(*handler, Ordering::Relaxed);
         for (i, (run, _)) in outer.iter().enumerate() {
@@ -203,10 +206,16 @@ fn first_scopes_of_threads_and_names_survive_handlers() {
         NEXT.store(usize::MAX, Ordering::Relaxed);
         let delivered = adder.read();
         let made = MADE.load(Ordering::Relaxed) + 1;
-        println!("{made} made by handlers, {} of them dropped", delivered.dropped);
+        println!(
+            "{made} made by handlers, {} of them dropped",
+            delivered.dropped
+        );
         assert_eq!(delivered.of("outer"), 2 * threads, "{delivered:?}");
         assert_eq!(delivered.of("handler") + delivered.dropped, made);
-        assert!(delivered.dropped > 0, "some interrupt what is only done once");
+        assert!(
+            delivered.dropped > 0,
+            "some interrupt what is only done once"
+        );
     });
 }
 
@@ -218,7 +227,11 @@ fn open_scopes_are_those_that_are_open() {
         let names = || -> Vec<Vec<String>> {
             let threads = thread::open_scopes();
             let names = |thread: &thread::OpenThread| -> Vec<String> {
-                thread.scopes.iter().map(|scope| scope.name.clone()).collect()
+                thread
+                    .scopes
+                    .iter()
+                    .map(|scope| scope.name.clone())
+                    .collect()
             };
             threads.iter().map(names).collect()
         };

@@ -115,12 +115,16 @@ fn flat_out() {
 
 fn run_threads(config: Config) -> Delivered {
     let seconds = std::env::var("VOR_SIGNAL_SECONDS");
-    let seconds = seconds.map_or(2, |text| text.parse().expect("VOR_SIGNAL_SECONDS is a number"));
+    let seconds = seconds.map_or(2, |text| {
+        text.parse().expect("VOR_SIGNAL_SECONDS is a number")
+    });
     let adder = Adder::enable(config);
     let threads: Vec<_> = (0..THREADS).map(|_| std::thread::spawn(flat_out)).collect();
     std::thread::sleep(Duration::from_secs(seconds));
     IS_OVER.store(true, Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     adder.read()
 }
 

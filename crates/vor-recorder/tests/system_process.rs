@@ -33,7 +33,10 @@ fn columns_have_their_documented_names_order_and_units() {
             ("threads", "")
         ]
     );
-    assert_eq!(columns[8..], [("disk_read_MB", "MB"), ("disk_write_MB", "MB")]);
+    assert_eq!(
+        columns[8..],
+        [("disk_read_MB", "MB"), ("disk_write_MB", "MB")]
+    );
 }
 
 fn sample(memory_bytes: u64, cpu_time_ns: u64, counters: u64) -> ProcessSample {
@@ -54,7 +57,10 @@ fn sample(memory_bytes: u64, cpu_time_ns: u64, counters: u64) -> ProcessSample {
 fn counters_become_differences_and_levels_stay() {
     let (previous, current) = (sample(5, 1_000, 10), sample(123_456_789, 15_001_000, 13));
     let mut frame = SystemSample::between(&previous, &current, 10_000_000);
-    assert_eq!((frame.frame_ns, frame.io_ns, frame.io_bytes), (10_000_000, 0, 0));
+    assert_eq!(
+        (frame.frame_ns, frame.io_ns, frame.io_bytes),
+        (10_000_000, 0, 0)
+    );
     frame.frame_ns = 2_500_000;
     frame.io_ns = 500_000;
     frame.io_bytes = 1_500_000;
@@ -74,7 +80,10 @@ fn what_is_unknown_is_absent_and_never_zero() {
     let known: Vec<usize> = (0..COLUMN_COUNT).filter(|&i| first[i].is_some()).collect();
     assert_eq!(known, [0, 1, 2, 3, 7], "levels need no previous sample");
 
-    assert_eq!(SystemSample::between(&something, &something, 0).cpu_pct, None);
+    assert_eq!(
+        SystemSample::between(&something, &something, 0).cpu_pct,
+        None
+    );
     let fell = SystemSample::between(&sample(1, 9, 9), &something, 1_000);
     assert_eq!(
         (fell.cpu_pct, fell.page_faults, fell.disk_read_bytes),
@@ -98,7 +107,11 @@ mod known_systems {
         let mut value = 1_u64;
         while began.elapsed() < wall {
             for _ in 0..1_000 {
-                value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                value = black_box(
+                    value
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1),
+                );
             }
         }
         value
@@ -107,7 +120,10 @@ mod known_systems {
     #[test]
     fn cpu_time_grows_with_work() {
         let mut sampler = ProcessSampler::new();
-        let before = sampler.sample().cpu_time_ns.expect("CPU time is known here");
+        let before = sampler
+            .sample()
+            .cpu_time_ns
+            .expect("CPU time is known here");
         // Other work on the machine may take the processor away, so the loop runs until it got its
         // share.
         let began = Instant::now();
@@ -117,7 +133,11 @@ mod known_systems {
                 break;
             }
             black_box(burn(Duration::from_millis(20)));
-            used = sampler.sample().cpu_time_ns.expect("CPU time is known here") - before;
+            used = sampler
+                .sample()
+                .cpu_time_ns
+                .expect("CPU time is known here")
+                - before;
         }
         assert!(used >= 50_000_000, "{used} ns of CPU time");
         // The tests of this file run in as many threads as there are processors.
@@ -137,14 +157,15 @@ mod known_systems {
         let after = sampler.sample();
         let now = current_memory_bytes().expect("memory is known here");
         drop(touched);
-        let grown = after.memory_bytes.expect("memory is known here") - before.memory_bytes.expect("and was");
+        let grown = after.memory_bytes.expect("memory is known here")
+            - before.memory_bytes.expect("and was");
         assert!(
             grown >= (BYTES as u64) * 9 / 10 && grown < 4 * BYTES as u64,
             "{grown} bytes"
         );
         assert!(now >= BYTES as u64, "{now} bytes");
-        let faults =
-            after.page_faults().expect("faults are known here") - before.page_faults().expect("and were");
+        let faults = after.page_faults().expect("faults are known here")
+            - before.page_faults().expect("and were");
         // A page may be as large as 2 MiB where the system backs such a block with huge ones.
         assert!(faults >= (BYTES >> 21) as u64, "{faults} page faults");
     }
@@ -178,9 +199,13 @@ mod known_systems {
             "{:?}",
             after.threads
         );
-        let since = |of: fn(&ProcessSample) -> Option<u64>| of(&after).unwrap() - of(&before).unwrap();
+        let since =
+            |of: fn(&ProcessSample) -> Option<u64>| of(&after).unwrap() - of(&before).unwrap();
         assert!(since(|sample| sample.voluntary_context_switches) >= 20);
-        assert!(since(ProcessSample::context_switches) >= since(|sample| sample.voluntary_context_switches));
+        assert!(
+            since(ProcessSample::context_switches)
+                >= since(|sample| sample.voluntary_context_switches)
+        );
     }
 
     #[test]
@@ -197,12 +222,15 @@ mod known_systems {
             );
             return;
         };
-        let mut file =
-            tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory is writable");
+        let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR"))
+            .expect("the target directory is writable");
         file.write_all(&vec![7; 4 << 20])
             .expect("there is room for 4 MiB");
         file.sync_all().expect("the file can be flushed");
-        let after = sampler.sample().disk_write_bytes.expect("it was readable before");
+        let after = sampler
+            .sample()
+            .disk_write_bytes
+            .expect("it was readable before");
         // A file system in memory has no disk to count, and the kernel's own account says so.
         let kernel = std::fs::read_to_string("/proc/self/io").expect("it was readable before");
         let kernel = kernel

@@ -166,10 +166,21 @@ impl Reading {
     /// Return the tables of spans, tasks, messages and metrics: of all, or of frames by their
     /// numbers, the last one included. Without spans, the first three are empty.
     #[pyo3(signature = (frames, with_spans, /))]
-    fn gather(&self, py: Python<'_>, frames: Option<(u64, u64)>, with_spans: bool) -> PyResult<Tables> {
+    fn gather(
+        &self,
+        py: Python<'_>,
+        frames: Option<(u64, u64)>,
+        with_spans: bool,
+    ) -> PyResult<Tables> {
         let tables = self.with(py, |path, open| {
             let all = open.frames()?;
-            let found = gather(path, &mut open.capture, &all, Wanted::new(frames), with_spans)?;
+            let found = gather(
+                path,
+                &mut open.capture,
+                &all,
+                Wanted::new(frames),
+                with_spans,
+            )?;
             let Gathered {
                 mut columns,
                 metrics,
@@ -180,7 +191,12 @@ impl Reading {
             let tasks = make::tasks(&columns.tasks, &catalog);
             let messages = make::messages(&columns.messages, &catalog);
             let metrics = make::metrics(&metrics, &catalog);
-            Ok((make::spans(&mut columns, &catalog), tasks, messages, metrics))
+            Ok((
+                make::spans(&mut columns, &catalog),
+                tasks,
+                messages,
+                metrics,
+            ))
         });
         let (spans, tasks, messages, metrics) = tables?;
         Ok((
@@ -196,7 +212,8 @@ impl Reading {
     #[pyo3(signature = (frames, /))]
     fn stats(&self, py: Python<'_>, frames: Option<(u64, u64)>) -> PyResult<Table> {
         let table = self.with(py, |path, open| {
-            let (builder, catalog, damage) = statistics(path, &mut open.capture, Wanted::new(frames))?;
+            let (builder, catalog, damage) =
+                statistics(path, &mut open.capture, Wanted::new(frames))?;
             open.note(damage);
             let mut rows = builder.scope_stats(&catalog);
             rows.sort_by(|a, b| {

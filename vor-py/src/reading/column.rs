@@ -8,7 +8,9 @@ use std::ptr;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::FFI_ArrowArray;
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{DataType, Field, FieldRef};
@@ -57,7 +59,10 @@ struct Numbers<'a> {
 
 /// Returns the numbers of an array that has such.
 fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
-    fn of<'a, T: ArrowPrimitiveType>(array: &'a ArrayRef, format: &'static CStr) -> Option<Numbers<'a>> {
+    fn of<'a, T: ArrowPrimitiveType>(
+        array: &'a ArrayRef,
+        format: &'static CStr,
+    ) -> Option<Numbers<'a>> {
         let values = array.as_primitive_opt::<T>()?.values();
         Some(Numbers {
             bytes: values.inner().as_slice(),
@@ -76,7 +81,11 @@ fn numbers(array: &ArrayRef) -> Option<Numbers<'_>> {
 }
 
 /// Returns the value of a row of an array, `None` where it is missing.
-pub(super) fn value<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn value<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    row: usize,
+) -> PyResult<Bound<'py, PyAny>> {
     if array.is_null(row) {
         return Ok(py.None().into_bound(py));
     }
@@ -175,7 +184,8 @@ impl Column {
             let message = format!("{}: a column of numbers, not of text", self.name());
             return Err(PyTypeError::new_err(message));
         }
-        let keys: ArrayRef = std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
+        let keys: ArrayRef =
+            std::sync::Arc::new(self.array.as_dictionary::<Int32Type>().keys().clone());
         let field = self.field.as_ref().clone().with_data_type(DataType::Int32);
         Ok(Self::new(field.into(), keys))
     }
@@ -188,7 +198,9 @@ impl Column {
             return Err(PyTypeError::new_err(message));
         }
         let values = self.array.as_dictionary::<Int32Type>().values();
-        let texts: PyResult<Vec<_>> = (0..values.len()).map(|row| value(py, values, row)).collect();
+        let texts: PyResult<Vec<_>> = (0..values.len())
+            .map(|row| value(py, values, row))
+            .collect();
         PyList::new(py, texts?)
     }
 
@@ -219,7 +231,11 @@ impl Column {
         )
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        at: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let length = self.array.len();
         if let Ok(slice) = at.cast::<PySlice>() {
             let rows = contiguous(slice, length)?;
@@ -230,7 +246,9 @@ impl Column {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("vor._tables")?.call_method1("items", (slf,))
+        slf.py()
+            .import("vor._tables")?
+            .call_method1("items", (slf,))
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]
@@ -245,7 +263,10 @@ impl Column {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_capsule(py, FFI_ArrowSchema::try_from(&*self.field).map_err(refused)?)
+        schema_capsule(
+            py,
+            FFI_ArrowSchema::try_from(&*self.field).map_err(refused)?,
+        )
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -264,7 +285,11 @@ impl Column {
     /// # Safety
     ///
     /// `view` is null, or a buffer of the interpreter's to be filled in.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
         if view.is_null() {
             return Err(PyBufferError::new_err("there is no buffer to fill in"));
         }
@@ -325,7 +350,11 @@ impl Column {
     /// `view` was filled in by `__getbuffer__`, and is given back once.
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: as the caller says: `internal` is the box that `__getbuffer__` made.
-        unsafe { drop(Box::from_raw((*view).internal.cast::<[ffi::Py_ssize_t; 2]>())) };
+        unsafe {
+            drop(Box::from_raw(
+                (*view).internal.cast::<[ffi::Py_ssize_t; 2]>(),
+            ))
+        };
     }
 }
 
@@ -350,12 +379,16 @@ pub(super) fn position(at: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> 
     } else {
         usize::try_from(index).ok()
     };
-    row.filter(|&row| row < length)
-        .ok_or_else(|| PyIndexError::new_err(format!("there is no row {index}: the column has {length}")))
+    row.filter(|&row| row < length).ok_or_else(|| {
+        PyIndexError::new_err(format!("there is no row {index}: the column has {length}"))
+    })
 }
 
 /// Returns the rows of a slice, which must be neighbours: a table is not copied.
-pub(super) fn contiguous(slice: &Bound<'_, PySlice>, length: usize) -> PyResult<std::ops::Range<usize>> {
+pub(super) fn contiguous(
+    slice: &Bound<'_, PySlice>,
+    length: usize,
+) -> PyResult<std::ops::Range<usize>> {
     let length = isize::try_from(length).unwrap_or(isize::MAX);
     let indices = slice.indices(length)?;
     if indices.step != 1 {
@@ -379,7 +412,10 @@ pub(super) fn array_capsules<'py>(
 }
 
 /// Makes the capsule of a schema.
-pub(super) fn schema_capsule(py: Python<'_>, schema: FFI_ArrowSchema) -> PyResult<Bound<'_, PyCapsule>> {
+pub(super) fn schema_capsule(
+    py: Python<'_>,
+    schema: FFI_ArrowSchema,
+) -> PyResult<Bound<'_, PyCapsule>> {
     capsule(py, schema, c"arrow_schema")
 }
 

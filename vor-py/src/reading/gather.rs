@@ -131,9 +131,9 @@ pub(super) fn gather(
         return stream(path, capture, wanted, with_spans, room(info.spans));
     };
     let chosen = &frames[frames_within(frames, |(_, frame)| frame.index, first, last)];
-    let spans: u64 = chosen
-        .iter()
-        .fold(0, |sum: u64, (_, frame)| sum.saturating_add(frame.span_count));
+    let spans: u64 = chosen.iter().fold(0, |sum: u64, (_, frame)| {
+        sum.saturating_add(frame.span_count)
+    });
     if spans <= info.spans / 2
         && let Some(gathered) = seek(capture, chosen, room(spans))?
     {
@@ -150,7 +150,8 @@ fn stream(
     with_spans: bool,
     room: usize,
 ) -> Result<Gathered, Stopped> {
-    let mut builder = ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
+    let mut builder =
+        ColumnsBuilder::with_columns(large_columns(if with_spans { room } else { 0 }));
     let mut metrics = Vec::new();
     let (catalog, damage) = visit(path, capture, |piece| {
         match piece {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow_array::builder::StringBuilder;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, MapArray, PrimitiveArray,
-    StringArray, StructArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, MapArray,
+    PrimitiveArray, StringArray, StructArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
@@ -48,10 +48,11 @@ pub(super) fn spans(columns: &mut Columns, catalog: &Arc<Catalog>) -> Table {
         end += run.rows;
         (run.frame, end)
     }));
-    let made = |name: &str, of: DataType, is_nullable, make: fn(&Rows) -> Result<ArrayRef, ArrowError>| {
-        let rows = Arc::clone(&rows);
-        Lazy::made(name, of, is_nullable, move || make(&rows))
-    };
+    let made =
+        |name: &str, of: DataType, is_nullable, make: fn(&Rows) -> Result<ArrayRef, ArrowError>| {
+            let rows = Arc::clone(&rows);
+            Lazy::made(name, of, is_nullable, move || make(&rows))
+        };
     let constant = rows.constants();
     let columns = vec![
         made("thread", coded(), false, Rows::threads).with_constant(constant.thread),
@@ -252,7 +253,11 @@ pub(super) fn tasks(tasks: &[TaskOf], catalog: &Catalog) -> Result<Table, ArrowE
             by_site(catalog, &sites, |site| &site.name, UNKNOWN)?,
             false,
         ),
-        Lazy::ready("file", by_site(catalog, &sites, |site| &site.file, "")?, false),
+        Lazy::ready(
+            "file",
+            by_site(catalog, &sites, |site| &site.file, "")?,
+            false,
+        ),
         Lazy::ready("line", lines(catalog, &sites), true),
         Lazy::ready(
             "start_ns",
@@ -275,11 +280,18 @@ pub(super) fn tasks(tasks: &[TaskOf], catalog: &Catalog) -> Result<Table, ArrowE
 /// Makes the table of messages.
 pub(super) fn messages(messages: &[MessageOf], catalog: &Catalog) -> Result<Table, ArrowError> {
     let count = messages.len();
-    let texts: StringArray = messages.iter().map(|message| Some(&*message.text)).collect();
+    let texts: StringArray = messages
+        .iter()
+        .map(|message| Some(&*message.text))
+        .collect();
     let columns = vec![
         Lazy::ready(
             "thread",
-            threads(catalog, messages.iter().map(|message| (message.thread, 1)), count)?,
+            threads(
+                catalog,
+                messages.iter().map(|message| (message.thread, 1)),
+                count,
+            )?,
             false,
         ),
         Lazy::ready(
@@ -333,7 +345,12 @@ pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, 
     let columns = vec![
         Lazy::ready(
             "frame",
-            numbers::<Int64Array>(metrics.iter().map(|metric| saturated(metric.frame)).collect()),
+            numbers::<Int64Array>(
+                metrics
+                    .iter()
+                    .map(|metric| saturated(metric.frame))
+                    .collect(),
+            ),
             false,
         ),
         Lazy::ready(
@@ -341,7 +358,11 @@ pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, 
             numbers::<Int64Array>(metrics.iter().map(|metric| metric.time_ns).collect()),
             false,
         ),
-        Lazy::ready("name", by_column(|column| &column.metric.name, UNKNOWN)?, false),
+        Lazy::ready(
+            "name",
+            by_column(|column| &column.metric.name, UNKNOWN)?,
+            false,
+        ),
         Lazy::ready("unit", by_column(|column| &column.metric.unit, "")?, false),
         Lazy::ready(
             "value",
@@ -363,15 +384,20 @@ pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, 
 
 /// Makes the table of frames.
 pub(super) fn frame_table(summaries: &[FrameSummary], catalog: &Catalog) -> Table {
-    let ints =
-        |value: &dyn Fn(&FrameSummary) -> i64| numbers::<Int64Array>(summaries.iter().map(value).collect());
+    let ints = |value: &dyn Fn(&FrameSummary) -> i64| {
+        numbers::<Int64Array>(summaries.iter().map(value).collect())
+    };
     let start = |frame: &FrameSummary| catalog.unix_ns(frame.start_ticks);
     let columns = vec![
         Lazy::ready("frame", ints(&|frame| saturated(frame.index)), false),
         Lazy::ready("start_ns", ints(&start), false),
         Lazy::ready(
             "dur_ns",
-            ints(&|frame| catalog.unix_ns(frame.end_ticks).saturating_sub(start(frame))),
+            ints(&|frame| {
+                catalog
+                    .unix_ns(frame.end_ticks)
+                    .saturating_sub(start(frame))
+            }),
             false,
         ),
         Lazy::ready("spans", ints(&|frame| saturated(frame.span_count)), false),
@@ -417,7 +443,11 @@ pub(super) fn stats(rows: &[ScopeStats], catalog: &Catalog) -> Result<Table, Arr
             by_site(catalog, &sites, |site| &site.module_path, "")?,
             false,
         ),
-        Lazy::ready("file", by_site(catalog, &sites, |site| &site.file, "")?, false),
+        Lazy::ready(
+            "file",
+            by_site(catalog, &sites, |site| &site.file, "")?,
+            false,
+        ),
         Lazy::ready("line", lines(catalog, &sites), true),
         Lazy::ready("count", ints(|row| row.count), false),
         Lazy::ready("total_ns", ints(|row| row.total_ns), false),
@@ -484,7 +514,11 @@ fn entry_fields() -> Fields {
 }
 
 fn entries() -> FieldRef {
-    Arc::new(Field::new("entries", DataType::Struct(entry_fields()), false))
+    Arc::new(Field::new(
+        "entries",
+        DataType::Struct(entry_fields()),
+        false,
+    ))
 }
 
 fn args_type() -> DataType {
@@ -555,9 +589,11 @@ fn lines(catalog: &Catalog, sites: &[u32]) -> ArrayRef {
             .iter()
             .map(|&site| by_site.get(site as usize).copied().unwrap_or(0)),
     );
-    let nulls = lines
-        .contains(&0)
-        .then(|| NullBuffer::new(BooleanBuffer::collect_bool(lines.len(), |row| lines[row] != 0)));
+    let nulls = lines.contains(&0).then(|| {
+        NullBuffer::new(BooleanBuffer::collect_bool(lines.len(), |row| {
+            lines[row] != 0
+        }))
+    });
     Arc::new(UInt32Array::new(lines.into(), nulls))
 }
 

@@ -165,11 +165,16 @@ impl Table {
 
     fn arrays(&self, py: Python<'_>) -> PyResult<Vec<ArrayRef>> {
         py.detach(|| self.make_all());
-        self.columns.iter().map(|column| self.array(py, column)).collect()
+        self.columns
+            .iter()
+            .map(|column| self.array(py, column))
+            .collect()
     }
 
     fn convert<'py>(slf: &Bound<'py, Self>, function: &str) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("vor._tables")?.call_method1(function, (slf,))
+        slf.py()
+            .import("vor._tables")?
+            .call_method1(function, (slf,))
     }
 }
 
@@ -221,16 +226,27 @@ impl Table {
         self.rows.len()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        at: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if let Ok(name) = at.cast::<PyString>() {
             let name = name.to_cow()?;
-            let Some(column) = self.columns.iter().find(|column| *column.field.name() == *name) else {
+            let Some(column) = self
+                .columns
+                .iter()
+                .find(|column| *column.field.name() == *name)
+            else {
                 let names: Vec<&str> = self
                     .columns
                     .iter()
                     .map(|column| column.field.name().as_str())
                     .collect();
-                let message = format!("there is no column {name}; the columns are {}", names.join(", "));
+                let message = format!(
+                    "there is no column {name}; the columns are {}",
+                    names.join(", ")
+                );
                 return Err(PyKeyError::new_err(message));
             };
             let column = Column::new(FieldRef::clone(&column.field), self.array(py, column)?);
@@ -254,7 +270,9 @@ impl Table {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("vor._tables")?.call_method1("items", (slf,))
+        slf.py()
+            .import("vor._tables")?
+            .call_method1("items", (slf,))
     }
 
     /// Return the table as a DataFrame of Polars, which must be installed.
@@ -287,7 +305,8 @@ impl Table {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(&DataType::Struct(self.fields())).map_err(refused)?;
+        let schema =
+            FFI_ArrowSchema::try_from(&DataType::Struct(self.fields())).map_err(refused)?;
         column::schema_capsule(py, schema)
     }
 
@@ -299,7 +318,12 @@ impl Table {
     ) -> PyResult<Bound<'py, PyTuple>> {
         // What is there is the only form there is, which the interface allows.
         drop(requested_schema);
-        let rows = StructArray::try_new_with_length(self.fields(), self.arrays(py)?, None, self.rows.len());
+        let rows = StructArray::try_new_with_length(
+            self.fields(),
+            self.arrays(py)?,
+            None,
+            self.rows.len(),
+        );
         let rows: ArrayRef = Arc::new(rows.map_err(refused)?);
         let field = Arc::new(Field::new("", rows.data_type().clone(), false));
         column::array_capsules(py, &field, &rows)
@@ -314,7 +338,8 @@ impl Table {
         drop(requested_schema);
         let schema = Arc::new(Schema::new(self.fields()));
         let rows = RecordBatch::try_new(Arc::clone(&schema), self.arrays(py)?).map_err(refused)?;
-        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(rows)], schema)));
+        let stream =
+            FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(rows)], schema)));
         column::capsule(py, stream, c"arrow_array_stream")
     }
 }

@@ -115,7 +115,9 @@ impl MergedRow {
     /// Returns how much longer its spans take per frame on the right side, in nanoseconds.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
-        let [left, right] = self.sides.map(|side| side.map_or(0.0, |side| side.frame_ns));
+        let [left, right] = self
+            .sides
+            .map(|side| side.map_or(0.0, |side| side.frame_ns));
         right - left
     }
 
@@ -129,7 +131,10 @@ impl MergedRow {
     /// Returns the change as a part of the longer side, from -1 (gone) to 1 (new).
     #[must_use]
     pub fn relation(&self) -> f64 {
-        relation(self.sides.map(|side| side.map_or(0.0, |side| side.frame_ns)))
+        relation(
+            self.sides
+                .map(|side| side.map_or(0.0, |side| side.frame_ns)),
+        )
     }
 }
 
@@ -179,7 +184,9 @@ impl Names {
 
     /// Returns the name of a number.
     pub(super) fn name(&self, number: u32) -> &str {
-        self.names.get(number as usize).map_or("?", |(name, _)| name)
+        self.names
+            .get(number as usize)
+            .map_or("?", |(name, _)| name)
     }
 }
 
@@ -244,7 +251,11 @@ impl Merged {
         self.rows = rows
             .into_iter()
             .map(|((number, kind), by_side)| {
-                let (name, module_path) = names.names.get(number as usize).cloned().unwrap_or_default();
+                let (name, module_path) = names
+                    .names
+                    .get(number as usize)
+                    .cloned()
+                    .unwrap_or_default();
                 let BySide {
                     site,
                     sums: [left, right],
@@ -274,14 +285,18 @@ impl Merged {
                 _ if i == 0 => ROOT,
                 StackKey::Thread(_) => NONE,
                 StackKey::Scope(site) => {
-                    let number = *numbers.entry(site).or_insert_with(|| names.number(catalog, site));
+                    let number = *numbers
+                        .entry(site)
+                        .or_insert_with(|| names.number(catalog, site));
                     let parent = here.get(node.parent as usize).copied().unwrap_or(NONE);
                     self.tree.child(parent, number)
                 }
             };
             here.push(mine);
             if let Some(sums) = self.tree.sums_mut(mine) {
-                let StackSums { count, total_ns, .. } = node.sums;
+                let StackSums {
+                    count, total_ns, ..
+                } = node.sums;
                 sums.frame_ns[side] += total_ns as f64 / frames;
                 sums.frame_count[side] += count as f64 / frames;
             }

@@ -234,14 +234,21 @@ impl Compare {
         };
         let filter = self.filter.trim().to_lowercase();
         let rows = merged.rows.iter().enumerate();
-        let found = rows.filter(|(_, row)| filter.is_empty() || row.name.to_lowercase().contains(&filter));
+        let found =
+            rows.filter(|(_, row)| filter.is_empty() || row.name.to_lowercase().contains(&filter));
         self.order.extend(found.map(|(i, _)| i));
         let sort = self.sort;
         self.order.sort_by(|&a, &b| {
             let (a, b) = (&merged.rows[a], &merged.rows[b]);
             let order = order_of(sort.column, a, b);
-            let order = if sort.descending { order.reverse() } else { order };
-            order.then_with(|| (&a.name, &a.module_path, a.kind).cmp(&(&b.name, &b.module_path, b.kind)))
+            let order = if sort.descending {
+                order.reverse()
+            } else {
+                order
+            };
+            order.then_with(|| {
+                (&a.name, &a.module_path, a.kind).cmp(&(&b.name, &b.module_path, b.kind))
+            })
         });
     }
 
@@ -249,7 +256,11 @@ impl Compare {
         let Some(merged) = &self.merged else {
             return;
         };
-        let rows: Vec<&MergedRow> = self.order.iter().filter_map(|&i| merged.rows.get(i)).collect();
+        let rows: Vec<&MergedRow> = self
+            .order
+            .iter()
+            .filter_map(|&i| merged.rows.get(i))
+            .collect();
         let is_selected = |row: &MergedRow| {
             let selected = self.selected.as_ref();
             selected.is_some_and(|(name, module, kind)| {
@@ -308,7 +319,11 @@ impl Compare {
                 }
             },
         );
-        if let Some(row) = response.clicked.or(response.moved_to).and_then(|i| rows.get(i)) {
+        if let Some(row) = response
+            .clicked
+            .or(response.moved_to)
+            .and_then(|i| rows.get(i))
+        {
             self.selected = Some((row.name.clone(), row.module_path.clone(), row.kind));
         }
     }
@@ -320,7 +335,8 @@ impl Compare {
         let (tree, names) = (&merged.tree, &self.names);
         ui.separator();
         ui.horizontal_wrapped(|ui| {
-            self.zoom.crumbs(ui, |&number| names.name(number).to_owned());
+            self.zoom
+                .crumbs(ui, |&number| names.name(number).to_owned());
             ui.colored_label(theme.bad, "slower in B");
             ui.colored_label(theme.good, "faster in B");
             ui.weak("A box is as wide as both sides together.");
@@ -376,7 +392,10 @@ impl Compare {
 
 /// Tells of a stack on both sides.
 fn describe(ui: &mut Ui, sums: &BothSums) {
-    for (letter, (ns, count)) in ["A", "B"].iter().zip(sums.frame_ns.iter().zip(sums.frame_count)) {
+    for (letter, (ns, count)) in ["A", "B"]
+        .iter()
+        .zip(sums.frame_ns.iter().zip(sums.frame_count))
+    {
         let calls = units::three_digits(count);
         ui.label(format!(
             "{letter}: {} per frame in {calls} calls",
@@ -438,11 +457,19 @@ fn mix(from: Color32, to: Color32, part: f32) -> Color32 {
 /// Returns the colour of a box: grey where nothing changed.
 fn change_color(theme: &Theme, relation: f64) -> Color32 {
     let grey = Color32::from_gray(if theme.dark { 150 } else { 215 });
-    let full = if relation > 0.0 { theme.bad } else { theme.good };
+    let full = if relation > 0.0 {
+        theme.bad
+    } else {
+        theme.good
+    };
     mix(grey, full, intensity(relation))
 }
 
 fn text_color(theme: &Theme, relation: f64) -> Color32 {
-    let full = if relation > 0.0 { theme.bad } else { theme.good };
+    let full = if relation > 0.0 {
+        theme.bad
+    } else {
+        theme.good
+    };
     mix(theme.text, full, intensity(relation))
 }

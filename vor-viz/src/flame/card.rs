@@ -41,7 +41,10 @@ pub(super) struct Merged {
 
 impl Merged {
     /// Adds spans up; `None` where there is none.
-    pub(super) fn new(spans: impl Iterator<Item = Span>, place: impl Fn(Span) -> SpanRef) -> Option<Self> {
+    pub(super) fn new(
+        spans: impl Iterator<Item = Span>,
+        place: impl Fn(Span) -> SpanRef,
+    ) -> Option<Self> {
         let mut count = 0;
         let mut total_ns = 0_u64;
         let mut longest: Option<Span> = None;
@@ -81,7 +84,13 @@ pub struct Usual {
 pub type UsualOf<'a> = &'a dyn Fn(SiteId, TrackKind) -> Option<Usual>;
 
 /// Shows the card.
-pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme, usual: UsualOf<'_>) {
+pub(super) fn show(
+    ui: &mut Ui,
+    pointed: &Pointed,
+    store: &Store,
+    theme: &Theme,
+    usual: UsualOf<'_>,
+) {
     ui.set_max_width(420.0);
     match pointed {
         Pointed::Span(span) => span_card(ui, span, store, theme, usual),
@@ -91,7 +100,10 @@ pub(super) fn show(ui: &mut Ui, pointed: &Pointed, store: &Store, theme: &Theme,
                 ui.label(shortened(text));
             }
             if texts.len() > 12 {
-                ui.weak(format!("and {} more", units::count(texts.len() as u64 - 12)));
+                ui.weak(format!(
+                    "and {} more",
+                    units::count(texts.len() as u64 - 12)
+                ));
             }
         }
     }
@@ -136,7 +148,11 @@ fn span_card(ui: &mut Ui, span: &SpanRef, store: &Store, theme: &Theme, usual: U
                 };
                 line(ui, "self", text);
             }
-            None => line(ui, "self", format!("not summed: over {MOST_INSIDE} spans inside")),
+            None => line(
+                ui,
+                "self",
+                format!("not summed: over {MOST_INSIDE} spans inside"),
+            ),
         }
     }
     if let Some(i) = store.frame_at(span.span.end_ns().saturating_sub(1)) {
@@ -215,7 +231,13 @@ fn args(ui: &mut Ui, span: &SpanRef, store: &Store) {
 
 fn merged_card(ui: &mut Ui, merged: &Merged, store: &Store, theme: &Theme) {
     let more = if merged.more { "over " } else { "" };
-    ui.label(RichText::new(format!("{more}{} spans here", units::count(merged.count as u64))).strong());
+    ui.label(
+        RichText::new(format!(
+            "{more}{} spans here",
+            units::count(merged.count as u64)
+        ))
+        .strong(),
+    );
     line(ui, "together", units::duration(merged.total_ns as f64));
     ui.weak("the longest:");
     title(ui, &merged.longest, store, theme);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use egui::{
-    Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder, Vec2, pos2, vec2,
+    Align2, Color32, FontId, Galley, Mesh, Rect, Shape, Stroke, StrokeKind, Ui, UiBuilder, Vec2,
+    pos2, vec2,
 };
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId};
@@ -94,7 +95,11 @@ impl FlameChart {
                 pos2(frame.rows.left(), snap(top)),
                 pos2(frame.rows.right(), bottom),
             );
-            mesh.add_rect_with_uv(rect, self.picture.uv(i, frame.scale.width()), Color32::WHITE);
+            mesh.add_rect_with_uv(
+                rect,
+                self.picture.uv(i, frame.scale.width()),
+                Color32::WHITE,
+            );
         }
         mesh
     }
@@ -108,7 +113,11 @@ impl FlameChart {
         let font = FontId::proportional((self.row_height - 4.5).clamp(7.0, 12.0));
         let mut names = Names::new(font, theme.label);
         let catalog = store.catalog();
-        for (i, shown) in shown.iter().enumerate().take(self.picture.labelled().rows()) {
+        for (i, shown) in shown
+            .iter()
+            .enumerate()
+            .take(self.picture.labelled().rows())
+        {
             let middle = frame.rows.top() + shown.top - self.scroll + (self.row_height - 1.0) / 2.0;
             for wide in self.picture.labelled().of_row(i) {
                 let left = frame.rows.left() + wide.first as f32 / frame.pixels_per_point;
@@ -136,7 +145,13 @@ impl FlameChart {
             );
             let text = ruler::label(ns - zero_ns, step);
             let place = pos2(x + 3.0, frame.ruler.center().y);
-            painter.text(place, Align2::LEFT_CENTER, text, font.clone(), theme.weak_text);
+            painter.text(
+                place,
+                Align2::LEFT_CENTER,
+                text,
+                font.clone(),
+                theme.weak_text,
+            );
         }
         let (first, last) = (
             store.frame_at(frame.time.begin_ns as i64),
@@ -144,7 +159,10 @@ impl FlameChart {
         );
         let shown = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
         let mut dropped = 0_u64;
-        let mut width = shown.clone().next().map_or(0.0, |i| width_of(store, frame, i));
+        let mut width = shown
+            .clone()
+            .next()
+            .map_or(0.0, |i| width_of(store, frame, i));
         for i in shown {
             let entry = &store.frames()[i];
             dropped = dropped.saturating_add(entry.dropped_spans);
@@ -173,7 +191,14 @@ impl FlameChart {
     }
 
     /// Draws a frame around a span, if its row is in view.
-    pub(super) fn outline(&self, ui: &Ui, theme: &Theme, frame: &Frame, span: &SpanRef, width: f32) {
+    pub(super) fn outline(
+        &self,
+        ui: &Ui,
+        theme: &Theme,
+        frame: &Frame,
+        span: &SpanRef,
+        width: f32,
+    ) {
         let placed = self
             .placed
             .iter()
@@ -190,7 +215,12 @@ impl FlameChart {
         );
         if rect.intersects(frame.rows) {
             let painter = ui.painter_at(frame.rows);
-            painter.rect_stroke(rect, 0.0, Stroke::new(width, theme.pin), StrokeKind::Outside);
+            painter.rect_stroke(
+                rect,
+                0.0,
+                Stroke::new(width, theme.pin),
+                StrokeKind::Outside,
+            );
         }
     }
 
@@ -201,7 +231,8 @@ impl FlameChart {
         for placed in &self.placed {
             let top = column.top() + placed.top - self.scroll;
             let height = (placed.rows as f32 * self.row_height).max(MIN_HEIGHT);
-            let rect = Rect::from_min_size(pos2(column.left(), top), vec2(column.width() - 4.0, height));
+            let rect =
+                Rect::from_min_size(pos2(column.left(), top), vec2(column.width() - 4.0, height));
             if !rect.intersects(column) {
                 continue;
             }
@@ -323,9 +354,15 @@ fn name_of_track(
     rect: Rect,
 ) -> Option<Wish> {
     let name = name_of(id, store.catalog());
-    let response = ui.interact(rect, ui.scope_id().with(("track", id)), egui::Sense::click());
+    let response = ui.interact(
+        rect,
+        ui.scope_id().with(("track", id)),
+        egui::Sense::click(),
+    );
     let verb = if collapsed { "expand" } else { "collapse" };
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}")));
+    response.widget_info(|| {
+        egui::WidgetInfo::labeled(egui::Role::Button, true, format!("{verb} {name}"))
+    });
     let painter = ui.painter_at(rect);
     let color = if response.hovered() || response.has_focus() {
         theme.text
@@ -406,12 +443,16 @@ fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Fra
         }
         mesh.add_triangle(first, first + 1, first + 2);
     };
-    let first = track.messages.partition_point(|message| message.ns < begin_ns);
+    let first = track
+        .messages
+        .partition_point(|message| message.ns < begin_ns);
     let messages = track
         .messages
         .range(first..)
         .take_while(|message| message.ns <= end_ns);
-    messages.take(MOST_MARKS).for_each(|message| mark(message.ns));
+    messages
+        .take(MOST_MARKS)
+        .for_each(|message| mark(message.ns));
     let steps = track
         .steps
         .iter()
@@ -424,8 +465,13 @@ fn draw_marks(painter: &egui::Painter, track: &Track, theme: &Theme, frame: &Fra
 
 /// Returns the texts of the messages and steps of a track at most `reach_ns` away.
 pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f64) -> Vec<String> {
-    let (begin_ns, end_ns) = ((ns - reach_ns).floor() as i64, (ns + reach_ns).ceil() as i64);
-    let first = track.messages.partition_point(|message| message.ns < begin_ns);
+    let (begin_ns, end_ns) = (
+        (ns - reach_ns).floor() as i64,
+        (ns + reach_ns).ceil() as i64,
+    );
+    let first = track
+        .messages
+        .partition_point(|message| message.ns < begin_ns);
     let messages = track
         .messages
         .range(first..)
@@ -448,7 +494,8 @@ pub(super) fn texts_near(track: &Track, catalog: &Catalog, ns: f64, reach_ns: f6
 
 /// Draws a red note at the right end of a line.
 fn badge(painter: &egui::Painter, theme: &Theme, line: Rect, text: &str) {
-    let galley = painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.0), Color32::WHITE);
+    let galley =
+        painter.layout_no_wrap(text.to_owned(), FontId::proportional(11.0), Color32::WHITE);
     let size = galley.size() + Vec2::new(10.0, 0.0);
     let rect = Rect::from_min_size(
         pos2(line.right() - size.x - 4.0, line.top() + 1.0),
@@ -503,7 +550,10 @@ impl Names {
     ) -> Option<Arc<Galley>> {
         let name = catalog.site_name(site);
         let layout = |text: String| painter.layout_no_wrap(text, self.font.clone(), self.color);
-        let whole = self.whole.entry(site).or_insert_with(|| layout(name.to_owned()));
+        let whole = self
+            .whole
+            .entry(site)
+            .or_insert_with(|| layout(name.to_owned()));
         let needed = whole.size().x;
         if needed <= width {
             return Some(Arc::clone(whole));
@@ -530,7 +580,10 @@ mod tests {
         assert_eq!(strengths, [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]);
         assert!(border_strength(f32::NAN).is_nan() || border_strength(f32::NAN) <= 1.0);
         assert_eq!(
-            (border_strength(f32::NEG_INFINITY), border_strength(f32::INFINITY)),
+            (
+                border_strength(f32::NEG_INFINITY),
+                border_strength(f32::INFINITY)
+            ),
             (0.0, 1.0)
         );
     }

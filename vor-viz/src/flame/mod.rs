@@ -181,7 +181,8 @@ impl FlameChart {
     /// Shows only the first row of every track, or all of all.
     pub fn set_all_collapsed(&mut self, store: &Store, collapsed: bool) {
         for track in store.tracks() {
-            self.arrangement.set_collapsed(layout::id_of(track), collapsed);
+            self.arrangement
+                .set_collapsed(layout::id_of(track), collapsed);
         }
     }
 
@@ -205,7 +206,9 @@ impl FlameChart {
     /// Goes to the span before, behind, around or inside the one in focus. Returns whether there
     /// was one.
     pub fn go(&mut self, store: &Store, view: &mut View, direction: Direction) -> bool {
-        let found = view.focus.and_then(|from| neighbour(store, &from, direction));
+        let found = view
+            .focus
+            .and_then(|from| neighbour(store, &from, direction));
         self.go_to(store, view, found)
     }
 
@@ -236,7 +239,8 @@ impl FlameChart {
     pub fn go_to_match(&mut self, store: &Store, view: &mut View) -> bool {
         self.search.update(&view.search, store.catalog());
         let wanted = self.search.wanted();
-        let found = wanted.and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref()));
+        let found =
+            wanted.and_then(|wanted| navigate::next_match(store, wanted, view.focus.as_ref()));
         self.go_to(store, view, found)
     }
 
@@ -377,7 +381,8 @@ impl FlameChart {
                 changed = true;
             }
         }
-        if response.dragged_by(PointerButton::Primary) || response.dragged_by(PointerButton::Middle) {
+        if response.dragged_by(PointerButton::Primary) || response.dragged_by(PointerButton::Middle)
+        {
             let Vec2 { x, y } = response.drag_delta();
             if x != 0.0 {
                 view.pan_by(store, -f64::from(x) * ns_per_point);
@@ -432,8 +437,9 @@ impl FlameChart {
     fn shown_rows(&self, height: f32) -> Vec<Shown> {
         let (from, to) = (self.scroll, self.scroll + height);
         let row_height = self.row_height;
-        let in_view =
-            |placed: &&Placed| placed.top < to && placed.top + placed.rows as f32 * row_height > from;
+        let in_view = |placed: &&Placed| {
+            placed.top < to && placed.top + placed.rows as f32 * row_height > from
+        };
         let rows = self.placed.iter().filter(in_view).flat_map(|placed| {
             let first = ((from - placed.top) / row_height).floor().max(0.0) as usize;
             let end = (((to - placed.top) / row_height).ceil().max(0.0) as usize).min(placed.rows);
@@ -469,8 +475,11 @@ impl FlameChart {
         };
         let (colors, color_by, wanted) = (&self.colors, self.color_by, self.search.wanted());
         let durations = DurationColors::new(theme, color_by);
-        self.picture
-            .update(ui.ctx(), key, [frame.scale.width(), rows], |i, pixels, wide| {
+        self.picture.update(
+            ui.ctx(),
+            key,
+            [frame.scale.width(), rows],
+            |i, pixels, wide| {
                 let track = &store.tracks()[shown[i].track];
                 let Some(row) = track.rows.get(shown[i].row) else {
                     return;
@@ -486,7 +495,15 @@ impl FlameChart {
                         ColorBy::Scope => colors.dimmed(site),
                         _ => theme.dimmed(color(site, duration_ns)),
                     };
-                    row.paint(&frame.scale, None, dimmed, RowPixels { colors: pixels, wide });
+                    row.paint(
+                        &frame.scale,
+                        None,
+                        dimmed,
+                        RowPixels {
+                            colors: pixels,
+                            wide,
+                        },
+                    );
                     // The spans that are found are wide as well as the others: they are in the list
                     // already.
                     let found = &mut Vec::new();
@@ -500,9 +517,18 @@ impl FlameChart {
                         },
                     );
                 } else {
-                    row.paint(&frame.scale, None, color, RowPixels { colors: pixels, wide });
+                    row.paint(
+                        &frame.scale,
+                        None,
+                        color,
+                        RowPixels {
+                            colors: pixels,
+                            wide,
+                        },
+                    );
                 }
-            });
+            },
+        );
     }
 
     /// Returns the number of a row among all rows.
@@ -515,7 +541,13 @@ impl FlameChart {
     }
 
     /// Returns what is at a place.
-    fn at(&self, store: &Store, frame: &Frame, shown: &[Shown], place: egui::Pos2) -> Option<Pointed> {
+    fn at(
+        &self,
+        store: &Store,
+        frame: &Frame,
+        shown: &[Shown],
+        place: egui::Pos2,
+    ) -> Option<Pointed> {
         let y = place.y - frame.rows.top() + self.scroll;
         let shown = shown
             .iter()
@@ -570,7 +602,10 @@ impl FlameChart {
         frame: &Frame,
         usual: UsualOf<'_>,
     ) {
-        let Some(place) = response.hover_pos().filter(|place| frame.rows.contains(*place)) else {
+        let Some(place) = response
+            .hover_pos()
+            .filter(|place| frame.rows.contains(*place))
+        else {
             self.pointed = None;
             return;
         };
@@ -579,11 +614,18 @@ impl FlameChart {
             return;
         }
         let key = (place.x, place.y, store.version());
-        if self.pointed.as_ref().is_none_or(|(made_for, _)| *made_for != key) {
+        if self
+            .pointed
+            .as_ref()
+            .is_none_or(|(made_for, _)| *made_for != key)
+        {
             let shown = self.shown_rows(frame.rows.height());
             self.pointed = Some((key, self.at(store, frame, &shown, place)));
         }
-        let pointed = self.pointed.as_ref().and_then(|(_, pointed)| pointed.as_ref());
+        let pointed = self
+            .pointed
+            .as_ref()
+            .and_then(|(_, pointed)| pointed.as_ref());
         if response.clicked() {
             view.focus = match pointed {
                 Some(Pointed::Span(span)) => Some(*span),
@@ -598,9 +640,14 @@ impl FlameChart {
             && !response.context_menu_opened()
         {
             let id = response.id.with("card");
-            egui::Tooltip::always_open(ui.ctx().clone(), ui.layer_id(), id, egui::PopupAnchor::Pointer)
-                .gap(14.0)
-                .show(|ui| card::show(ui, pointed, store, theme, usual));
+            egui::Tooltip::always_open(
+                ui.ctx().clone(),
+                ui.layer_id(),
+                id,
+                egui::PopupAnchor::Pointer,
+            )
+            .gap(14.0)
+            .show(|ui| card::show(ui, pointed, store, theme, usual));
         }
     }
 }

@@ -86,8 +86,8 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
         return Some((0, 0));
     };
     let spans = row.spans(from.span.begin_ns, from.span.end_ns());
-    let spans =
-        spans.filter(|span| span.begin_ns >= from.span.begin_ns && span.end_ns() <= from.span.end_ns());
+    let spans = spans
+        .filter(|span| span.begin_ns >= from.span.begin_ns && span.end_ns() <= from.span.end_ns());
     let mut sum = (0, 0);
     for span in spans {
         sum.0 += span.duration_ns;
@@ -103,7 +103,9 @@ pub fn inside(store: &Store, from: &SpanRef, most: usize) -> Option<(u64, usize)
 #[must_use]
 pub fn track_of<'a>(store: &'a Store, span: &SpanRef) -> Option<&'a Track> {
     let tracks = store.tracks();
-    let at = tracks.binary_search_by_key(&(span.thread, span.kind), |track| (track.thread, track.kind));
+    let at = tracks.binary_search_by_key(&(span.thread, span.kind), |track| {
+        (track.thread, track.kind)
+    });
     tracks.get(at.ok()?)
 }
 

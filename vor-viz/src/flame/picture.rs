@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use egui::{
-    Color32, ColorImage, Context, ImageData, Pos2, Rect, TextureHandle, TextureId, TextureOptions, pos2,
+    Color32, ColorImage, Context, ImageData, Pos2, Rect, TextureHandle, TextureId, TextureOptions,
+    pos2,
 };
 
 use crate::store::WideSpan;

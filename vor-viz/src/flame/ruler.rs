@@ -13,7 +13,8 @@ pub(super) fn marks(range: &TimeRange, zero_ns: f64, width: f32) -> (Vec<f64>, f
     let step = round_step(range.len_ns() / f64::from(most));
     let first = ((range.begin_ns - zero_ns) / step).ceil();
     let count = ((range.end_ns - zero_ns) / step).floor() - first;
-    let marks = (0..=(count.clamp(-1.0, 100.0) as i64)).map(|i| zero_ns + (first + i as f64) * step);
+    let marks =
+        (0..=(count.clamp(-1.0, 100.0) as i64)).map(|i| zero_ns + (first + i as f64) * step);
     (marks.collect(), step)
 }
 

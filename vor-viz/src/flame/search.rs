@@ -30,7 +30,10 @@ impl Search {
         let sites = (1..).zip(catalog.sites.iter());
         let matching = sites.filter_map(|(id, site)| {
             let site = site.as_deref()?;
-            site.name.to_lowercase().contains(&text).then_some(SiteId(id))
+            site.name
+                .to_lowercase()
+                .contains(&text)
+                .then_some(SiteId(id))
         });
         let matching: Vec<SiteId> = matching.collect();
         self.found = matching.len();

@@ -268,7 +268,11 @@ impl Boxes {
 pub(crate) fn area(rect: Rect, place: &Place) -> Rect {
     let left = rect.left() + (place.from * f64::from(rect.width())) as f32;
     let right = rect.left() + (place.to * f64::from(rect.width())) as f32;
-    let right = if right - left > 3.0 { right - 1.0 } else { right };
+    let right = if right - left > 3.0 {
+        right - 1.0
+    } else {
+        right
+    };
     let top = rect.top() + place.row as f32 * ROW_HEIGHT;
     Rect::from_min_max(pos2(left, top), pos2(right, top + ROW_HEIGHT - 1.0))
 }

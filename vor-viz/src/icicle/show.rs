@@ -3,7 +3,8 @@
 use std::hash::{Hash, Hasher};
 
 use egui::{
-    Color32, CursorIcon, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui, WidgetInfo, vec2,
+    Color32, CursorIcon, Rect, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui,
+    WidgetInfo, vec2,
 };
 use rustc_hash::FxHasher;
 use vor_capture::model::catalog::Catalog;
@@ -147,7 +148,8 @@ impl Icicle {
 
     /// Merges all stacks at once: for pictures and tests.
     pub fn finish(&mut self, store: &Store, view: &View) {
-        self.job.finish(store, view.table_frames(store), &self.options);
+        self.job
+            .finish(store, view.table_frames(store), &self.options);
     }
 
     /// Shows the icicle in all the room there is.
@@ -188,29 +190,49 @@ impl Icicle {
         ui.horizontal_wrapped(|ui| self.zoom.crumbs(ui, |key| name(catalog, *key)));
         let top = stacks.tree.follow(&self.zoom.path);
         let found = &self.found;
-        let is_found = |place: &Place| found.nodes.get(place.node as usize).copied().unwrap_or(false);
+        let is_found = |place: &Place| {
+            found
+                .nodes
+                .get(place.node as usize)
+                .copied()
+                .unwrap_or(false)
+        };
         let dimmed = self.job.is_dimmed();
         // What is dimmed has the colour of the ground.
         let is_dim = |place: &Place| dimmed || (found.made_for.is_some() && !is_found(place));
         let color = |place: &Place| {
             let color = match stacks.tree.node(place.node) {
                 None => theme.grid,
-                Some(_) if place.node == ROOT => Color32::from_gray(if theme.dark { 150 } else { 205 }),
+                Some(_) if place.node == ROOT => {
+                    Color32::from_gray(if theme.dark { 150 } else { 205 })
+                }
                 Some(node) => match node.key {
                     StackKey::Thread(thread) => theme.thread(catalog, thread),
                     StackKey::Scope(site) => theme.site(catalog.site(site)),
                 },
             };
-            if is_dim(place) { theme.dimmed(color) } else { color }
+            if is_dim(place) {
+                theme.dimmed(color)
+            } else {
+                color
+            }
         };
-        let whole_ns = stacks.tree.nodes().first().map_or(0, |root| root.sums.total_ns);
+        let whole_ns = stacks
+            .tree
+            .nodes()
+            .first()
+            .map_or(0, |root| root.sums.total_ns);
         let label = |place: &Place| {
             let Some(node) = stacks.tree.node(place.node) else {
                 return (String::new(), theme.label);
             };
             let share = crate::scopes::percent(node.sums.total_ns as f64 / whole_ns.max(1) as f64);
             let on_ground = Color32::from_gray(if theme.dark { 225 } else { 90 });
-            let color = if is_dim(place) { on_ground } else { theme.label };
+            let color = if is_dim(place) {
+                on_ground
+            } else {
+                theme.label
+            };
             if place.node == ROOT {
                 return (format!("all {share}"), color);
             }
@@ -267,7 +289,11 @@ impl Icicle {
                 found_ns = found_ns.saturating_add(node.sums.total_ns);
             }
         }
-        let whole_ns = stacks.tree.nodes().first().map_or(0, |root| root.sums.total_ns);
+        let whole_ns = stacks
+            .tree
+            .nodes()
+            .first()
+            .map_or(0, |root| root.sums.total_ns);
         self.found = Found {
             made_for: Some(made_for),
             nodes,
@@ -310,7 +336,12 @@ fn name(catalog: &Catalog, key: StackKey) -> String {
 }
 
 /// Returns a number that is another one whenever boxes have other colours.
-fn color_number(theme: &Theme, dimmed: bool, found: &Option<(u64, String)>, catalog: &Catalog) -> u64 {
+fn color_number(
+    theme: &Theme,
+    dimmed: bool,
+    found: &Option<(u64, String)>,
+    catalog: &Catalog,
+) -> u64 {
     let mut hasher = FxHasher::default();
     (
         theme.dark,
@@ -327,7 +358,10 @@ fn color_number(theme: &Theme, dimmed: bool, found: &Option<(u64, String)>, cata
 fn describe(ui: &mut Ui, catalog: &Catalog, stacks: &Stacks, place: &Place, whole_ns: u64) {
     let part = |ns: u64| crate::scopes::percent(ns as f64 / whole_ns.max(1) as f64);
     if place.node == NONE {
-        let of = stacks.tree.node(place.parent).map(|node| name(catalog, node.key));
+        let of = stacks
+            .tree
+            .node(place.parent)
+            .map(|node| name(catalog, node.key));
         ui.strong("others");
         ui.label(format!(
             "{} stacks in {}, too narrow to be shown",
@@ -444,7 +478,12 @@ impl<K: Copy + Eq + Hash, W: super::tree::Weight> Shown<'_, K, W> {
             }
             if let Some(place) = response.hover_pos().and_then(under) {
                 let outline: Rect = area(rect, &place);
-                painter.rect_stroke(outline, 0.0, Stroke::new(1.5, theme.text), StrokeKind::Inside);
+                painter.rect_stroke(
+                    outline,
+                    0.0,
+                    Stroke::new(1.5, theme.text),
+                    StrokeKind::Inside,
+                );
                 response
                     .on_hover_cursor(CursorIcon::PointingHand)
                     .on_hover_ui_at_pointer(|ui| describe(&place, ui));

@@ -291,7 +291,11 @@ fn reduce<const ROWS: usize>(rows: &mut [Reduced; ROWS], groups: &[Group]) {
                 extent.take(values[i]);
             }
         }
-        frames += if group.repeats { 0 } else { group.to - group.from };
+        frames += if group.repeats {
+            0
+        } else {
+            group.to - group.from
+        };
         for (reduced, extent) in rows.iter_mut().zip(extents) {
             if !group.repeats {
                 reduced.all.add(&extent);

@@ -133,7 +133,10 @@ impl Plots {
         let (_, area) = ui.allocate_space(vec2(width, stride * order.len() as f32));
         let row_rect = |slot: usize| {
             let top = area.top() + stride * slot as f32;
-            Rect::from_min_max(pos2(area.left(), top), pos2(area.right(), top + stride - SPACING))
+            Rect::from_min_max(
+                pos2(area.left(), top),
+                pos2(area.right(), top + stride - SPACING),
+            )
         };
         // Rows that are scrolled out of sight are neither read nor drawn.
         let in_sight = |slot: &usize| ui.is_rect_visible(row_rect(*slot));
@@ -146,7 +149,9 @@ impl Plots {
             let axis = FrameAxis::new(axis_rect(rect), view.axis(), ui.pixels_per_point());
             let id = ui.make_persistent_id(("metric", order[slot], row.name));
             let plot = ui.interact(axis.rect(), id, Sense::click_and_drag());
-            plot.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("plot {}", row.name)));
+            plot.widget_info(|| {
+                WidgetInfo::labeled(Role::Canvas, true, format!("plot {}", row.name))
+            });
             ui.painter().rect_filled(axis.rect(), 0.0, theme.ground);
             if let Some(index) = frame_axis::interact(ui, &plot, &axis, store, view) {
                 tooltip = Some((plot, index, row));
@@ -160,7 +165,9 @@ impl Plots {
         self.draw(view, &whole, &rects, theme);
         let told = frame_axis::told_frame(store, view);
         let places = rects.iter().zip(signs);
-        for ((row, reduced), (rect, signs_width)) in shown.iter().zip(self.columns.rows()).zip(places) {
+        for ((row, reduced), (rect, signs_width)) in
+            shown.iter().zip(self.columns.rows()).zip(places)
+        {
             let cells = Cells {
                 row,
                 reduced,
@@ -219,7 +226,14 @@ impl Plots {
         let titles = [which, "min", "mean", "max"];
         for (cell, title) in row::value_cells(rect).into_iter().zip(titles) {
             let (right, align) = (cell.right_center(), egui::Align2::RIGHT_CENTER);
-            sketch::text(ui.painter(), right, align, cell.width(), title.to_owned(), ink);
+            sketch::text(
+                ui.painter(),
+                right,
+                align,
+                cell.width(),
+                title.to_owned(),
+                ink,
+            );
         }
     }
 
@@ -247,7 +261,13 @@ impl Plots {
         } else {
             "to the top"
         };
-        let pin = button(ui, pin_rect, id.with("pin"), || format!("pin {}", row.name), hint);
+        let pin = button(
+            ui,
+            pin_rect,
+            id.with("pin"),
+            || format!("pin {}", row.name),
+            hint,
+        );
         let hide = button(
             ui,
             hide_rect,
@@ -275,7 +295,9 @@ impl Plots {
             pos2(name_rect.right(), rect.bottom() + SPACING),
         );
         let edge = ui.interact(edge, id.with("edge"), Sense::drag());
-        edge.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, format!("height of {}", row.name)));
+        edge.widget_info(|| {
+            WidgetInfo::labeled(Role::Splitter, true, format!("height of {}", row.name))
+        });
         let dragged_points = edge.drag_delta().y;
         if edge.dragged() && dragged_points != 0.0 {
             done.push(Done::Resize(dragged_points));
@@ -299,7 +321,9 @@ impl Plots {
             axis.width_px(),
         )
             .hash(&mut hasher);
-        [time.begin_ns, time.end_ns].map(f64::to_bits).hash(&mut hasher);
+        [time.begin_ns, time.end_ns]
+            .map(f64::to_bits)
+            .hash(&mut hasher);
         for row in shown {
             row.name.hash(&mut hasher);
         }
@@ -323,7 +347,9 @@ impl Plots {
             .map(f32::to_bits)
             .hash(&mut hasher);
         for rect in rects {
-            [rect.top(), rect.bottom()].map(f32::to_bits).hash(&mut hasher);
+            [rect.top(), rect.bottom()]
+                .map(f32::to_bits)
+                .hash(&mut hasher);
         }
         let key = Some(hasher.finish());
         if self.drawn != key {

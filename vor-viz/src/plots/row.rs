@@ -28,7 +28,11 @@ pub(super) fn name_rect(rect: Rect) -> Rect {
 /// Returns how much of the column of names the numbers at the plot's edges take, in points: in a
 /// narrow panel, names need it more.
 fn edges_width(name: Rect) -> f32 {
-    if name.width() < 120.0 { 0.0 } else { EDGES_WIDTH }
+    if name.width() < 120.0 {
+        0.0
+    } else {
+        EDGES_WIDTH
+    }
 }
 
 /// Returns the places of the signs for pinning and hiding.
@@ -50,7 +54,9 @@ pub(super) fn value_cells(rect: Rect) -> [Rect; 4] {
     };
     let mut left = column.left();
     shares.map(|share| {
-        let cell = column.with_min_x(left).with_max_x(left + share * column.width());
+        let cell = column
+            .with_min_x(left)
+            .with_max_x(left + share * column.width());
         left = cell.right();
         // Numbers of neighbours must not touch.
         cell.with_min_x(cell.left() + 5.0)
@@ -111,13 +117,22 @@ impl Edges {
 
 /// Appends the rectangles of a plot: a band from least to most where several frames share a column
 /// of pixels, and a line at the mean.
-pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: Rect, theme: &Theme) {
+pub(super) fn draw(
+    mesh: &mut Mesh,
+    reduced: &Reduced,
+    axis: &FrameAxis,
+    rect: Rect,
+    theme: &Theme,
+) {
     let pixel = axis.pixel();
     // A line of more than a point looks heavy where it goes up and down in each column.
     let thick = (1.25 / pixel).round().max(1.0) * pixel;
     let snap = |y: f32| (y / pixel).round() * pixel;
     let edges = Edges::of(&reduced.all);
-    let (top, bottom) = (snap(rect.top() + MARGIN), snap(rect.bottom() - MARGIN) - thick);
+    let (top, bottom) = (
+        snap(rect.top() + MARGIN),
+        snap(rect.bottom() - MARGIN) - thick,
+    );
     let height_px = ((bottom - top) / pixel).round();
     let y_of = |value: f64| {
         // Added and taken away again, a number this large leaves whole pixels, where `round` would
@@ -146,7 +161,10 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
             continue;
         }
         rest = behind;
-        let (left, right) = (axis.column_x(run.first as usize), axis.column_x(run.end as usize));
+        let (left, right) = (
+            axis.column_x(run.first as usize),
+            axis.column_x(run.end as usize),
+        );
         let extent = &run.extent;
         let y = if extent.min == extent.max {
             y_of(extent.min)
@@ -174,7 +192,14 @@ pub(super) fn draw(mesh: &mut Mesh, reduced: &Reduced, axis: &FrameAxis, rect: R
                 if is_alone && right - left < 3.0 {
                     // A value between gaps would be hard to see.
                     let middle = f32::midpoint(left, right);
-                    sketch::quad(mesh, middle - 1.5, y - 1.0, middle + 1.5, y + 2.0, theme.line);
+                    sketch::quad(
+                        mesh,
+                        middle - 1.5,
+                        y - 1.0,
+                        middle + 1.5,
+                        y + 2.0,
+                        theme.line,
+                    );
                 } else {
                     sketch::quad(mesh, left, y, right, y + thick, theme.line);
                 }
@@ -226,10 +251,11 @@ fn draw_columns(
     let end = columns.last().map_or(0, |run| run.end);
     mesh.vertices
         .extend_from_slice(&corners(axis.column_x(end as usize), ys));
-    mesh.indices.extend((0..columns.len() as u32).flat_map(|column| {
-        let at = first + 4 * column;
-        [0, 1, 4, 4, 1, 5, 2, 3, 6, 6, 3, 7].map(|corner| at + corner)
-    }));
+    mesh.indices
+        .extend((0..columns.len() as u32).flat_map(|column| {
+            let at = first + 4 * column;
+            [0, 1, 4, 4, 1, 5, 2, 3, 6, 6, 3, 7].map(|corner| at + corner)
+        }));
     y
 }
 
@@ -248,7 +274,11 @@ pub(super) struct Cells<'a> {
 impl Cells<'_> {
     pub(super) fn write(&self, painter: &Painter, rect: Rect, theme: &Theme) {
         let (row, all) = (self.row, &self.reduced.all);
-        let greatest = all.min.abs().max(all.max.abs()).max(finite(self.value).abs());
+        let greatest = all
+            .min
+            .abs()
+            .max(all.max.abs())
+            .max(finite(self.value).abs());
         let scale = Scale::of(greatest, row.unit, row.integer);
         let weak = |size| Ink {
             size,
@@ -274,7 +304,11 @@ impl Cells<'_> {
         if !is_low {
             let mut text = scale.unit().to_owned();
             if self.reduced.gaps > 0 {
-                let noun = if self.reduced.gaps == 1 { "gap" } else { "gaps" };
+                let noun = if self.reduced.gaps == 1 {
+                    "gap"
+                } else {
+                    "gaps"
+                };
                 let separator = if text.is_empty() { "" } else { ", " };
                 text = format!(
                     "{text}{separator}{} {noun}",

@@ -78,7 +78,9 @@ impl Driver {
         let (sender, deliveries) = mpsc::sync_channel(WAITING);
         // A loader that goes to a thread which cannot be started is lost, so it travels in a slot.
         let slot = Arc::new(Mutex::new(Some(loader)));
-        let take = |slot: &Mutex<Option<Loader>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |slot: &Mutex<Option<Loader>>| {
+            slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
         let (its_shared, its_slot) = (Arc::clone(&shared), Arc::clone(&slot));
         let builder = thread::Builder::new().name("vor-replay".to_owned());
         let started = builder.spawn(move || {
@@ -104,7 +106,9 @@ impl Driver {
     pub(crate) fn ask(&mut self, new: Request) {
         match self {
             Self::Thread { shared, .. } => shared.tell(|mail| mail.request = Some(new)),
-            Self::Inline { loader, is_idle, .. } => {
+            Self::Inline {
+                loader, is_idle, ..
+            } => {
                 loader.ask(new);
                 *is_idle = false;
             }
@@ -160,7 +164,10 @@ impl Driver {
                         Step::Idle => {
                             *until = None;
                             *is_idle = true;
-                            return loader.is_following().then(|| loader.look_for_more()).flatten();
+                            return loader
+                                .is_following()
+                                .then(|| loader.look_for_more())
+                                .flatten();
                         }
                     }
                 }

@@ -34,7 +34,8 @@ impl Header {
         });
         if let Some(problem) = replay.problem() {
             let text = RichText::new(problem).color(theme.bad);
-            ui.add(egui::Label::new(text).truncate()).on_hover_text(problem);
+            ui.add(egui::Label::new(text).truncate())
+                .on_hover_text(problem);
         } else if let Some(notice) = replay.notice() {
             let text = RichText::new(notice).color(theme.weak_text);
             ui.add(egui::Label::new(text).truncate());
@@ -114,7 +115,9 @@ fn facts(replay: &ReplayState, ui: &mut Ui, theme: &Theme) {
     if dropped > 0 {
         let text = format!("{} spans dropped", units::count(dropped));
         ui.add(egui::Label::new(RichText::new(text).color(theme.bad)).truncate())
-            .on_hover_text("Their rings were full when they ended: record less, or drain more often.");
+            .on_hover_text(
+                "Their rings were full when they ended: record less, or drain more often.",
+            );
     }
 }
 

@@ -92,7 +92,10 @@ pub(crate) enum Delivery {
     /// The next frames at a glance.
     Glances(Vec<Glance>),
     /// The file has grown, or was passed over for the first time.
-    Grown { info: Box<Info>, catalog: Arc<Catalog> },
+    Grown {
+        info: Box<Info>,
+        catalog: Arc<Catalog>,
+    },
     /// Another capture is read from now on, for a reason in words; nothing of the former one
     /// comes after this.
     Replaced {
@@ -360,7 +363,11 @@ impl Loader {
         }
     }
 
-    fn measure_on(&mut self, request: &Request, stage: Stage) -> Result<(Step, Option<Stage>), Error> {
+    fn measure_on(
+        &mut self,
+        request: &Request,
+        stage: Stage,
+    ) -> Result<(Step, Option<Stage>), Error> {
         let Stage::Measure {
             mut scan,
             first,
@@ -469,7 +476,12 @@ impl Loader {
     }
 
     fn append(&mut self, request: &Request, stage: Stage) -> Result<(Step, Option<Stage>), Error> {
-        let Stage::Append { next, end, previous } = stage else {
+        let Stage::Append {
+            next,
+            end,
+            previous,
+        } = stage
+        else {
             return Ok((Step::Idle, None));
         };
         let block = self.block(next, previous.as_ref())?;
@@ -534,7 +546,11 @@ impl Loader {
         if let Some(origin_ns) = self.origin_ns {
             return origin_ns;
         }
-        let first = self.capture.summaries(0).take(NEIGHBOURS).find_map(Result::ok);
+        let first = self
+            .capture
+            .summaries(0)
+            .take(NEIGHBOURS)
+            .find_map(Result::ok);
         let ticks = first.map_or(otherwise_ticks, |first| first.start_ticks);
         let origin_ns = self.capture.catalog().unix_ns(ticks);
         self.origin_ns = Some(origin_ns);
@@ -620,7 +636,8 @@ fn choose(request: &Request, first: u64, spans: &[u64]) -> (u64, u64) {
     let Some(last) = count.checked_sub(1) else {
         return (first, first);
     };
-    let asked = usize::try_from(request.frame.saturating_sub(first)).map_or(last, |asked| asked.min(last));
+    let asked =
+        usize::try_from(request.frame.saturating_sub(first)).map_or(last, |asked| asked.min(last));
     let (mut begin, mut end) = (asked, asked + 1);
     let mut sum = spans[asked];
     let most = request.limits.spans as u64;

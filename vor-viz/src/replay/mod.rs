@@ -249,7 +249,11 @@ impl ReplayState {
         self.limits = limits;
         let frame = self.asked.unwrap_or_else(|| self.window().start);
         self.put(Box::new(loader::store(limits)), 0);
-        let side = if self.following { Side::Before } else { Side::Both };
+        let side = if self.following {
+            Side::Before
+        } else {
+            Side::Both
+        };
         self.ask(frame, side, true);
     }
 
@@ -510,7 +514,11 @@ impl ReplayState {
 
     fn note_lost(&mut self, frame: u64, entry: &FrameEntry) {
         if entry.lost_records > 0 && self.problem.is_none() {
-            let of = if entry.held_spans == 0 { "" } else { "a part of " };
+            let of = if entry.held_spans == 0 {
+                ""
+            } else {
+                "a part of "
+            };
             self.problem = Some(format!("damaged: {of}frame {frame} cannot be read"));
         }
     }

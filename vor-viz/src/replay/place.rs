@@ -47,7 +47,8 @@ impl Place {
         let Ok(now) = Self::new(&self.path) else {
             return false;
         };
-        let is_replaced = now.node != self.node || now.len < self.len || !now.head.starts_with(&self.head);
+        let is_replaced =
+            now.node != self.node || now.len < self.len || !now.head.starts_with(&self.head);
         if !is_replaced {
             self.len = now.len;
         }

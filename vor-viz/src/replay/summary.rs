@@ -43,7 +43,9 @@ impl Summary {
         self.spans = self.spans.saturating_add(glance.spans);
         self.dropped_spans = self.dropped_spans.saturating_add(glance.dropped_spans);
         let trouble = match glance {
-            Glance { is_damaged: true, .. } => OverviewMark::Damaged,
+            Glance {
+                is_damaged: true, ..
+            } => OverviewMark::Damaged,
             Glance {
                 dropped_spans: 1.., ..
             } => OverviewMark::Dropped,

@@ -37,8 +37,13 @@ pub(super) fn show(
             .small_button("close")
             .on_hover_text("Closes the details of this scope")
             .clicked();
-        let percentiles = [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)];
-        let [p50, p95, p99] = percentiles.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64)));
+        let percentiles = [
+            ("p50", row.p50_ns),
+            ("p95", row.p95_ns),
+            ("p99", row.p99_ns),
+        ];
+        let [p50, p95, p99] =
+            percentiles.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64)));
         let calls = if row.is_task() { "tasks" } else { "calls" };
         ui.strong(shortened(&row.name));
         let text = format!("{} {calls}, {p50}, {p95}, {p99}", units::count(row.count));

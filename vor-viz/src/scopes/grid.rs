@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use egui::{
-    Align, Color32, CursorIcon, EventFilter, FontId, Id, Key, Modifiers, Painter, Pos2, Rangef, Rect, Role,
-    ScrollArea, Sense, Shape, Stroke, StrokeKind, TextStyle, Ui, WidgetInfo, pos2,
+    Align, Color32, CursorIcon, EventFilter, FontId, Id, Key, Modifiers, Painter, Pos2, Rangef,
+    Rect, Role, ScrollArea, Sense, Shape, Stroke, StrokeKind, TextStyle, Ui, WidgetInfo, pos2,
     text::{LayoutJob, TextWrapping},
     vec2,
 };
@@ -84,7 +84,11 @@ pub(crate) struct RowPainter<'a> {
 
 impl RowPainter<'_> {
     fn cell(&mut self) -> Rect {
-        let x = self.cells.get(self.next).copied().unwrap_or(Rangef::NOTHING);
+        let x = self
+            .cells
+            .get(self.next)
+            .copied()
+            .unwrap_or(Rangef::NOTHING);
         self.next += 1;
         Rect::from_x_y_ranges(x, self.y)
     }
@@ -130,8 +134,14 @@ impl RowPainter<'_> {
         let cell = self.cell().shrink2(vec2(MARGIN, 3.0));
         let label = cell.width().min(52.0);
         let x = Rangef::new(cell.left(), cell.left() + label);
-        self.text(text, Align::Max, x, self.theme.text.gamma_multiply(self.opacity));
-        let track = Rect::from_x_y_ranges(Rangef::new(x.max + MARGIN, cell.right()), cell.y_range());
+        self.text(
+            text,
+            Align::Max,
+            x,
+            self.theme.text.gamma_multiply(self.opacity),
+        );
+        let track =
+            Rect::from_x_y_ranges(Rangef::new(x.max + MARGIN, cell.right()), cell.y_range());
         if track.width() <= 0.0 {
             return;
         }
@@ -156,7 +166,11 @@ impl RowPainter<'_> {
         job.wrap = TextWrapping::truncate_at_width(x.max - x.min);
         let galley = self.painter.layout_job(job);
         let width = galley.size().x;
-        let left = if align == Align::Min { x.min } else { x.max - width };
+        let left = if align == Align::Min {
+            x.min
+        } else {
+            x.max - width
+        };
         let top = self.y.center() - galley.size().y / 2.0;
         self.painter.galley(pos2(left, top), galley, color);
         width
@@ -227,7 +241,8 @@ impl Grid<'_> {
                         ui.painter()
                             .rect_filled(rect, 0.0, theme.selection.gamma_multiply(0.5));
                     } else if i % 2 == 1 {
-                        ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
+                        ui.painter()
+                            .rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
                     }
                     answer.widget_info(|| {
                         let label = format!("{} {}", self.row_role, name(i));
@@ -268,12 +283,17 @@ impl Grid<'_> {
         for (i, (column, x)) in self.columns.iter().zip(cells).enumerate() {
             let rect = Rect::from_x_y_ranges(*x, y);
             let answer = ui.interact(rect, self.id.with(("title", i)), Sense::click());
-            answer
-                .widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("sort by {}", column.title)));
+            answer.widget_info(|| {
+                WidgetInfo::labeled(Role::Button, true, format!("sort by {}", column.title))
+            });
             if answer.clicked() {
                 // Numbers from the largest, names from a to z; a second click turns the order
                 // around.
-                let descending = if sort.column == i { !sort.descending } else { i > 0 };
+                let descending = if sort.column == i {
+                    !sort.descending
+                } else {
+                    i > 0
+                };
                 *sort = Sort {
                     column: i,
                     descending,
@@ -298,7 +318,11 @@ impl Grid<'_> {
             let top = y.center() - galley.size().y / 2.0;
             ui.painter().galley(pos2(left, top), galley, color);
             if is_sorted {
-                let middle = if i == 0 { left + width + 7.0 } else { left - 7.0 };
+                let middle = if i == 0 {
+                    left + width + 7.0
+                } else {
+                    left - 7.0
+                };
                 ui.painter()
                     .add(arrow(pos2(middle, y.center()), sort.descending, color));
             }
@@ -310,7 +334,8 @@ impl Grid<'_> {
             cells.first().map_or(0.0, |x| x.min),
             cells.last().map_or(0.0, |x| x.max),
         );
-        ui.painter().hline(line, y.max, Stroke::new(1.0, theme.grid));
+        ui.painter()
+            .hline(line, y.max, Stroke::new(1.0, theme.grid));
         sorted
     }
 
@@ -329,7 +354,8 @@ impl Grid<'_> {
         };
         ui.memory_mut(|memory| memory.set_focus_lock_filter(self.id, filter));
         let stroke = Stroke::new(1.0, theme_focus(ui));
-        ui.painter().rect_stroke(rect, 0.0, stroke, StrokeKind::Inside);
+        ui.painter()
+            .rect_stroke(rect, 0.0, stroke, StrokeKind::Inside);
         let (mut down, mut up) = (0, 0);
         ui.input_mut(|input| {
             down = input.count_and_consume_key(Modifiers::NONE, Key::ArrowDown);

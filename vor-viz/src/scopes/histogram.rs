@@ -44,7 +44,9 @@ impl Axis {
         // Some room at both ends, at least a factor of two in all.
         let low = log(row.min_ns.max(1) as f64);
         let high = log(row.max_ns.max(1) as f64 + 1.0);
-        let room = ((high - low) * 0.04).max(0.15 - (high - low) / 2.0).max(0.01);
+        let room = ((high - low) * 0.04)
+            .max(0.15 - (high - low) / 2.0)
+            .max(0.01);
         Self {
             low: (low - room).max(-0.3),
             high: high + room,
@@ -70,7 +72,8 @@ impl Axis {
         let every = ((decades / room).ceil() as i32).max(1);
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let decades = (first..=last).filter(|decade| decade.rem_euclid(every) == 0);
-        let marks = decades.flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)));
+        let marks =
+            decades.flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)));
         marks
             .filter(|ns| *ns >= 1.0 && (self.low..=self.high).contains(&log(*ns)))
             .collect()
@@ -101,7 +104,9 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
     };
     // The names of lines are as wide as each other.
     let font = TextStyle::Small.resolve(ui.style());
-    let name = ui.painter().layout_no_wrap("p99".to_owned(), font, theme.text);
+    let name = ui
+        .painter()
+        .layout_no_wrap("p99".to_owned(), font, theme.text);
     let name_width = f64::from(name.size().x) + 5.0;
     let shown = Plot::new("vor histogram")
         .width(size.x)
@@ -126,12 +131,16 @@ pub(super) fn show(ui: &mut Ui, theme: &Theme, row: &ScopeRow, size: Vec2) {
             plot.set_plot_bounds(PlotBounds::from_min_max([axis.low, 0.0], [axis.high, top]));
             let is_over = plot.response().hovered();
             let pointer = plot.pointer_coordinate().filter(|_| is_over);
-            let pointed = bars
-                .iter()
-                .find(|bar| pointer.is_some_and(|at| (log(bar.low_ns)..log(bar.end_ns)).contains(&at.x)));
+            let pointed = bars.iter().find(|bar| {
+                pointer.is_some_and(|at| (log(bar.low_ns)..log(bar.end_ns)).contains(&at.x))
+            });
             plot.bar_chart(chart(&axis, &bars, pointed, most, theme));
             let mut free_from = axis.low;
-            for (name, ns) in [("p50", row.p50_ns), ("p95", row.p95_ns), ("p99", row.p99_ns)] {
+            for (name, ns) in [
+                ("p50", row.p50_ns),
+                ("p95", row.p95_ns),
+                ("p99", row.p99_ns),
+            ] {
                 let x = log(ns as f64 + 0.5);
                 plot.vline(VLine::new(name, x).stroke(Stroke::new(1.0, theme.warn)));
                 // Where they are close to each other, one name would cover the next.

@@ -193,7 +193,8 @@ impl<G: Gather> Job<G> {
             self.forget();
             return None;
         };
-        let asked_for = |choice: &Wanted, of: &G::Options| choice.is_same_choice(&wanted) && of == options;
+        let asked_for =
+            |choice: &Wanted, of: &G::Options| choice.is_same_choice(&wanted) && of == options;
         let goes_on = match &self.running {
             Some(running) => asked_for(&running.wanted, &running.options),
             None => false,
@@ -266,7 +267,10 @@ impl<G: Gather> Running<G> {
         let (first, last) = (store.index_of(wanted.first)?, store.index_of(wanted.last)?);
         let time = store.time_of(first..last + 1)?;
         let rows = store.tracks().iter().flat_map(|track| &track.rows);
-        let tracks = store.tracks().iter().map(|track| (track.thread, track.kind));
+        let tracks = store
+            .tracks()
+            .iter()
+            .map(|track| (track.thread, track.kind));
         let mut gather = G::new(&options);
         gather.begin_frames(store, first..last + 1);
         Some(Self {
@@ -288,7 +292,8 @@ impl<G: Gather> Running<G> {
     fn walk_on(&mut self, store: &Store, most: usize) -> bool {
         let track = |thread, kind| {
             let tracks = store.tracks();
-            let at = tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
+            let at =
+                tracks.binary_search_by_key(&(thread, kind), |track| (track.thread, track.kind));
             at.ok().and_then(|at| tracks.get(at))
         };
         let cost = |running: &Self| running.seen.saturating_add(running.gather.extra_cost());

@@ -198,7 +198,10 @@ impl Sums {
         self.max_ns = self.max_ns.max(ns);
         self.histogram.add(ns);
         if self.slow_above_ns.is_none_or(|above_ns| ns > above_ns) {
-            self.add_slow(SlowCall { thread, span: *span });
+            self.add_slow(SlowCall {
+                thread,
+                span: *span,
+            });
         }
     }
 
@@ -209,7 +212,11 @@ impl Sums {
                 self.slowest.reserve_exact(SLOWEST);
             }
             self.slowest.push(call);
-        } else if let Some(fastest) = self.slowest.iter_mut().min_by_key(|call| call.span.duration_ns) {
+        } else if let Some(fastest) = self
+            .slowest
+            .iter_mut()
+            .min_by_key(|call| call.span.duration_ns)
+        {
             *fastest = call;
         }
         if self.slowest.len() == SLOWEST {
@@ -226,7 +233,11 @@ impl Sums {
                 call.thread,
             )
         });
-        let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
+        let percentile = |quantile| {
+            self.histogram
+                .value_at(quantile)
+                .clamp(self.min_ns, self.max_ns)
+        };
         ScopeRow {
             site,
             kind,
@@ -314,7 +325,11 @@ impl Gather for ScopeSums {
     }
 
     fn begin_frames(&mut self, store: &Store, frames: Range<usize>) {
-        for (site, measured) in store.frames().range(frames).flat_map(|frame| &frame.measured) {
+        for (site, measured) in store
+            .frames()
+            .range(frames)
+            .flat_map(|frame| &frame.measured)
+        {
             let sum = self.measured.entry(*site).or_default();
             *sum = sum.plus(*measured);
         }

@@ -200,7 +200,11 @@ impl ScopeTable {
             ui.weak(text);
             return;
         };
-        let rows: Vec<&ScopeRow> = self.order.iter().filter_map(|&i| result.rows.get(i)).collect();
+        let rows: Vec<&ScopeRow> = self
+            .order
+            .iter()
+            .filter_map(|&i| result.rows.get(i))
+            .collect();
         if rows.is_empty() {
             let text = if result.rows.is_empty() {
                 "No spans ended in these frames."
@@ -212,7 +216,8 @@ impl ScopeTable {
         }
         let key = |row: &ScopeRow| (row.site, row.kind);
         let details = self.selected.filter(|_| self.details_open);
-        let details = details.and_then(|selected| result.rows.iter().find(|row| key(row) == selected));
+        let details =
+            details.and_then(|selected| result.rows.iter().find(|row| key(row) == selected));
         let available = ui.available_height();
         let below = if details.is_some() {
             DETAILS_HEIGHT.min(available * 0.6)
@@ -262,7 +267,9 @@ impl ScopeTable {
                 };
                 let cpu = row.cpu_ns().map(|ns| units::duration(ns as f64));
                 measured(shown.cpu, cpu);
-                let alloc = row.alloc_bytes().map(|bytes| units::scaled(bytes as f64, "B"));
+                let alloc = row
+                    .alloc_bytes()
+                    .map(|bytes| units::scaled(bytes as f64, "B"));
                 measured(shown.alloc, alloc);
             },
             |i, ui| describe(ui, catalog, rows[i]),
@@ -296,7 +303,13 @@ impl ScopeTable {
     }
 
     /// Shows what stands above the table.
-    fn tools(&mut self, ui: &mut Ui, store: &Store, view: &mut View, frames: Option<(usize, usize)>) {
+    fn tools(
+        &mut self,
+        ui: &mut Ui,
+        store: &Store,
+        view: &mut View,
+        frames: Option<(usize, usize)>,
+    ) {
         ui.horizontal_wrapped(|ui| {
             ui.strong(frames_caption(store, frames));
             let one_pinned = view.pinned().is_some() && view.selection().is_none();
@@ -306,7 +319,10 @@ impl ScopeTable {
             }
             if let Some(result) = self.job.output() {
                 let scopes = units::count(result.rows.len() as u64);
-                ui.weak(format!("{scopes} scopes, {} spans", units::count(result.spans)));
+                ui.weak(format!(
+                    "{scopes} scopes, {} spans",
+                    units::count(result.spans)
+                ));
             }
             if let Some(progress) = self.job.progress().filter(|_| self.job.is_dimmed()) {
                 ui.weak(format!("counting {:.0} %", progress * 100.0));
@@ -356,7 +372,11 @@ impl ScopeTable {
                 Some(0) if shown.cpu => a.cpu_ns().cmp(&b.cpu_ns()),
                 Some(_) => a.alloc_bytes().cmp(&b.alloc_bytes()),
             };
-            let order = if sort.descending { order.reverse() } else { order };
+            let order = if sort.descending {
+                order.reverse()
+            } else {
+                order
+            };
             // The same order in every pass, even among equals.
             order
                 .then_with(|| a.lower_name.cmp(&b.lower_name))

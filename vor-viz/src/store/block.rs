@@ -63,7 +63,9 @@ impl FrameEntry {
     /// Returns the value of a column, if the frame has it.
     #[must_use]
     pub fn metric(&self, column: u32) -> Option<f64> {
-        let at = self.metrics.binary_search_by_key(&column, |value| value.column);
+        let at = self
+            .metrics
+            .binary_search_by_key(&column, |value| value.column);
         Some(self.metrics.get(at.ok()?)?.value)
     }
 }
@@ -229,7 +231,10 @@ impl FrameBlock {
             metrics: snapshot.metrics.clone(),
             measured: measured(snapshot, &batches),
         };
-        let trees = snapshot.threads.iter().map(|tree| thread_block(tree, &mut clock));
+        let trees = snapshot
+            .threads
+            .iter()
+            .map(|tree| thread_block(tree, &mut clock));
         let mut threads: Vec<ThreadBlock> = trees.collect();
         batches.sort_by_key(|batch| batch.thread);
         let mut depths = Vec::new();
@@ -273,7 +278,11 @@ impl Clock<'_> {
 /// Returns what the scopes of a frame measured, whose spans are in its trees or in batches.
 fn measured(snapshot: &FrameSnapshot, batches: &[ThreadBatch]) -> Vec<(SiteId, Measured)> {
     let mut sums = FrameSums::new(&snapshot.catalog);
-    for tree in snapshot.threads.iter().filter(|tree| !tree.arg_values.is_empty()) {
+    for tree in snapshot
+        .threads
+        .iter()
+        .filter(|tree| !tree.arg_values.is_empty())
+    {
         sums.begin_thread();
         // From the last to the first, what is inside a span comes before it.
         for span in tree.spans.iter().rev() {
@@ -342,7 +351,9 @@ fn block_of_columns(
     clock: &mut Clock<'_>,
 ) -> Option<ThreadBlock> {
     let mut counts = [0_usize; 1 << u8::BITS];
-    depths.iter().for_each(|&depth| counts[usize::from(depth)] += 1);
+    depths
+        .iter()
+        .for_each(|&depth| counts[usize::from(depth)] += 1);
     let mut block = ThreadBlock {
         thread: batches.first()?.thread,
         rows: counts
@@ -362,7 +373,9 @@ fn block_of_columns(
             .iter()
             .zip(&batch.duration_ticks)
             .zip(&batch.sites);
-        for (i, (((&start_ticks, &duration_ticks), &site), &depth)) in columns.zip(&mut depths).enumerate() {
+        for (i, (((&start_ticks, &duration_ticks), &site), &depth)) in
+            columns.zip(&mut depths).enumerate()
+        {
             let Some(row) = block.rows.get_mut(usize::from(depth)) else {
                 continue;
             };
@@ -371,11 +384,17 @@ fn block_of_columns(
             if let Some(args) = args.next_if(|args| args.span as usize == i)
                 && !args.values.is_empty()
             {
-                row.args.push((row.len() as u32, args.values.as_slice().into()));
+                row.args
+                    .push((row.len() as u32, args.values.as_slice().into()));
             }
             row.push(begin_ns, duration_ns, site);
         }
-        block.add_moments(&batch.messages, &batch.async_spans, &batch.task_events, clock);
+        block.add_moments(
+            &batch.messages,
+            &batch.async_spans,
+            &batch.task_events,
+            clock,
+        );
     }
     block.rows.iter_mut().for_each(RowBlock::put_in_order);
     has_content.then_some(block)
@@ -403,7 +422,9 @@ impl ThreadBlock {
                 duration_ns,
             }
         }));
-        let steps = events.iter().filter(|event| event.kind == TaskEventKind::Step);
+        let steps = events
+            .iter()
+            .filter(|event| event.kind == TaskEventKind::Step);
         self.steps.extend(steps.map(|event| Step {
             task: event.task,
             site: event.site,

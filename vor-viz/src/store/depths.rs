@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn very_deep_spans_are_left_to_the_tree() {
-        let chain = |depth: u64| -> Vec<(u64, u64)> { (0..depth).rev().map(|i| (i, 1000 - i)).collect() };
+        let chain =
+            |depth: u64| -> Vec<(u64, u64)> { (0..depth).rev().map(|i| (i, 1000 - i)).collect() };
         let mut depths = Vec::new();
         assert_eq!(find(&batches(&chain(8), 3), &mut depths), Some(8));
         assert_eq!(depths, [7, 6, 5, 4, 3, 2, 1, 0]);

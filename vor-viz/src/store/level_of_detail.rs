@@ -198,7 +198,8 @@ fn next_in(
             ),
             None => {
                 let mut spans = from..to.min(chunk.begin_ns.len());
-                let found = spans.find(|&i| chunk.begin_ns[i] >= from_ns && wanted.has(chunk.sites[i]));
+                let found =
+                    spans.find(|&i| chunk.begin_ns[i] >= from_ns && wanted.has(chunk.sites[i]));
                 found.map(|i| chunk.span(i))
             }
         }
@@ -242,7 +243,9 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
             if !self.may_show(node) {
                 continue;
             }
-            if node.end_ns.wrapping_sub(node.begin_ns) < self.merged_below_ns && self.shows(node.site) {
+            if node.end_ns.wrapping_sub(node.begin_ns) < self.merged_below_ns
+                && self.shows(node.site)
+            {
                 self.merge(node.begin_ns, node.longest_ns, node.site);
                 continue;
             }
@@ -281,7 +284,8 @@ impl<C: Fn(SiteId, u32) -> Color32> Painter<'_, C> {
 
     #[inline]
     fn may_show(&self, node: &Node) -> bool {
-        self.wanted.is_none_or(|wanted| wanted.bits & node.sites != 0)
+        self.wanted
+            .is_none_or(|wanted| wanted.bits & node.sites != 0)
     }
 
     #[inline]

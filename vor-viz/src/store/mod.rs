@@ -189,7 +189,10 @@ impl Store {
 
     /// Changes what is known of a frame, unless it has left.
     pub fn update_frame(&mut self, id: FrameId, update: impl FnOnce(&mut FrameEntry)) {
-        if let Some(frame) = self.index_of(id).and_then(|index| self.frames.get_mut(index)) {
+        if let Some(frame) = self
+            .index_of(id)
+            .and_then(|index| self.frames.get_mut(index))
+        {
             update(frame);
             self.version += 1;
         }

@@ -119,7 +119,9 @@ impl Chunk {
     pub(super) fn duration_ns(&self, i: usize) -> u64 {
         match self.duration_ns[i] {
             u32::MAX => {
-                let at = self.long_ns.binary_search_by_key(&(i as u32), |long| long.0);
+                let at = self
+                    .long_ns
+                    .binary_search_by_key(&(i as u32), |long| long.0);
                 at.map_or(u64::from(u32::MAX), |at| self.long_ns[at].1)
             }
             short => u64::from(short),
@@ -139,11 +141,13 @@ impl Chunk {
         make_room(&mut self.duration_ns, len);
         make_room(&mut self.sites, len);
         self.begin_ns.extend_from_slice(&block.begin_ns[from..to]);
-        self.duration_ns.extend_from_slice(&block.duration_ns[from..to]);
+        self.duration_ns
+            .extend_from_slice(&block.duration_ns[from..to]);
         self.sites.extend_from_slice(&block.sites[from..to]);
         let here = |i: u32| (i as usize - from + first) as u32;
         let range = within(&block.long_ns, from, to);
-        self.long_ns.extend(range.iter().map(|&(i, ns)| (here(i), ns)));
+        self.long_ns
+            .extend(range.iter().map(|&(i, ns)| (here(i), ns)));
         let range = within(&block.args, from, to);
         self.args
             .extend(range.iter().map(|(i, args)| (here(*i), args.clone())));
@@ -209,7 +213,9 @@ impl Chunk {
             args: self.args.split_off(args_at),
             levels: Default::default(),
         };
-        tail.long_ns.iter_mut().for_each(|long| long.0 = shift(long.0));
+        tail.long_ns
+            .iter_mut()
+            .for_each(|long| long.0 = shift(long.0));
         tail.args.iter_mut().for_each(|args| args.0 = shift(args.0));
         tail.sum_up(0);
         self.sum_up(at.saturating_sub(1));
@@ -256,14 +262,19 @@ impl Row {
     /// Returns when the last span ended; `i64::MIN` where there is none.
     #[must_use]
     pub fn end_ns(&self) -> i64 {
-        self.chunks.back().map_or(i64::MIN, |chunk| chunk.whole().end_ns)
+        self.chunks
+            .back()
+            .map_or(i64::MIN, |chunk| chunk.whole().end_ns)
     }
 
     /// Appends spans, none of which begins before [`end_ns`](Self::end_ns).
     pub(super) fn extend(&mut self, block: &RowBlock) {
         let mut from = 0;
         while from < block.len() {
-            let room = self.chunks.back().map_or(0, |chunk| CHUNK_SPANS - chunk.len());
+            let room = self
+                .chunks
+                .back()
+                .map_or(0, |chunk| CHUNK_SPANS - chunk.len());
             if room == 0 {
                 self.chunks.push_back(Chunk {
                     first_number: self.next_number + from as u64,
@@ -347,7 +358,9 @@ impl Row {
 
     /// Returns the number of the first span that ends after a moment.
     pub(super) fn number_ending_after(&self, ns: i64) -> u64 {
-        let at = self.chunks.partition_point(|chunk| chunk.whole().end_ns <= ns);
+        let at = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns <= ns);
         self.chunks.get(at).map_or(self.next_number, |chunk| {
             chunk.first_number + chunk.first_ending_after(ns) as u64
         })
@@ -357,7 +370,9 @@ impl Row {
     /// no length just there.
     #[must_use]
     pub fn span_at(&self, ns: i64) -> Option<Span> {
-        let after = self.chunks.partition_point(|chunk| chunk.whole().begin_ns <= ns);
+        let after = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().begin_ns <= ns);
         let chunk = self.chunks.get(after.checked_sub(1)?)?;
         let i = chunk
             .begin_ns
@@ -370,7 +385,9 @@ impl Row {
     /// Returns the last span that ended at or before a moment.
     #[must_use]
     pub fn span_before(&self, ns: i64) -> Option<Span> {
-        let after = self.chunks.partition_point(|chunk| chunk.whole().begin_ns < ns);
+        let after = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().begin_ns < ns);
         let mut chunks = self.chunks.range(..after).rev();
         chunks.find_map(|chunk| {
             let after = chunk.begin_ns.partition_point(|&begin| begin < ns);
@@ -385,7 +402,9 @@ impl Row {
     /// Returns the first span that began at or after a moment.
     #[must_use]
     pub fn span_after(&self, ns: i64) -> Option<Span> {
-        let first = self.chunks.partition_point(|chunk| chunk.whole().end_ns < ns);
+        let first = self
+            .chunks
+            .partition_point(|chunk| chunk.whole().end_ns < ns);
         self.chunks.range(first..).find_map(|chunk| {
             let i = chunk.begin_ns.partition_point(|&begin| begin < ns);
             (i < chunk.len()).then(|| chunk.span(i))
@@ -407,7 +426,9 @@ impl Row {
         let Some(chunk) = after.checked_sub(1).and_then(|at| self.chunks.get(at)) else {
             return &[];
         };
-        let first = chunk.begin_ns.partition_point(|&begin| begin < span.begin_ns);
+        let first = chunk
+            .begin_ns
+            .partition_point(|&begin| begin < span.begin_ns);
         // Spans of no length may begin at the same moment.
         let alike = (first..chunk.len()).take_while(|&i| chunk.begin_ns[i] == span.begin_ns);
         let found = alike.filter(|&i| chunk.span(i) == *span).find_map(|i| {

@@ -90,7 +90,10 @@ impl Track {
     pub(super) fn add_tasks(&mut self, block: &ThreadBlock, given_ids: &mut GivenIds) {
         for task in &block.tasks {
             let given_id = given_ids.end(task.id);
-            let free = self.rows.iter().position(|row| row.end_ns() <= task.begin_ns);
+            let free = self
+                .rows
+                .iter()
+                .position(|row| row.end_ns() <= task.begin_ns);
             let lane = free.unwrap_or(self.rows.len());
             if lane == MAX_LANES {
                 self.hidden_tasks += 1;
@@ -106,7 +109,11 @@ impl Track {
 
     /// Lets go what ended by `ns`; returns how many spans those were.
     pub(super) fn evict(&mut self, ns: i64) -> usize {
-        while self.messages.front().is_some_and(|message| message.ns <= ns) {
+        while self
+            .messages
+            .front()
+            .is_some_and(|message| message.ns <= ns)
+        {
             self.messages.pop_front();
         }
         while self.steps.front().is_some_and(|step| step.ns <= ns) {

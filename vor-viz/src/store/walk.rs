@@ -44,7 +44,10 @@ impl Walk {
     /// Makes a walk over the spans that end after `begin_ns`, and by `end_ns`.
     #[must_use]
     pub fn new(track: &Track, begin_ns: i64, end_ns: i64) -> Self {
-        let next = track.rows.iter().map(|row| row.number_ending_after(begin_ns));
+        let next = track
+            .rows
+            .iter()
+            .map(|row| row.number_ending_after(begin_ns));
         Self {
             begin_ns,
             end_ns,
@@ -119,7 +122,10 @@ impl Walk {
     /// Leaves the innermost open span; returns whether there was one.
     #[inline]
     fn leave(&mut self, visitor: &mut impl SpanVisitor) -> bool {
-        let Some(Open { span, inside_ns, .. }) = self.open.pop() else {
+        let Some(Open {
+            span, inside_ns, ..
+        }) = self.open.pop()
+        else {
             return false;
         };
         visitor.leave(&span, self.open.len(), inside_ns);
@@ -158,8 +164,9 @@ impl<'a> Cursor<'a> {
 
     /// Returns the number of the next span.
     fn number(&self) -> u64 {
-        self.chunk
-            .map_or(self.row.next_number, |chunk| chunk.first_number + self.at as u64)
+        self.chunk.map_or(self.row.next_number, |chunk| {
+            chunk.first_number + self.at as u64
+        })
     }
 
     /// Returns the next span that ends after a moment, and when it ends, unless it ends after
@@ -206,7 +213,10 @@ fn sum_ns(row: &Row, begin_ns: i64, end_ns: i64) -> u64 {
     let chunks = chunks.take_while(|chunk| chunk.whole().begin_ns <= end_ns);
     let sum = |chunk: &Chunk| {
         let from = chunk.begin_ns.partition_point(|&begin| begin < begin_ns);
-        let mut to = chunk.begin_ns.partition_point(|&begin| begin <= end_ns).max(from);
+        let mut to = chunk
+            .begin_ns
+            .partition_point(|&begin| begin <= end_ns)
+            .max(from);
         // Spans of a row do not overlap, so that only the last one can end too late.
         if to > from && chunk.end_ns(to - 1) > end_ns {
             to -= 1;

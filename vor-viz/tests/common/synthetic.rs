@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::catalog::{
+    Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
 use vor_recorder::filled;
 use vor_recorder::frame::MetricValue;
 use vor_viz::store::{FrameBlock, FrameEntry, Message, RowBlock, Step, Store, Task, ThreadBlock};
@@ -137,11 +139,19 @@ pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
     let mut blocks = Vec::new();
     for number in 0..frames as u64 {
         let slow = number % 40 == 33;
-        let end_ns =
-            begin_ns + 14_000_000 + random.below(4_000_000) as i64 + if slow { 30_000_000 } else { 0 };
+        let end_ns = begin_ns
+            + 14_000_000
+            + random.below(4_000_000) as i64
+            + if slow { 30_000_000 } else { 0 };
         let threads = (0..THREADS.len() as u32).map(|thread| {
             let mut rows = vec![RowBlock::default(); depth];
-            fill(&mut rows, begin_ns + 1_000, end_ns - 1_000, tops, &mut random);
+            fill(
+                &mut rows,
+                begin_ns + 1_000,
+                end_ns - 1_000,
+                tops,
+                &mut random,
+            );
             rows.retain(|row| !row.is_empty());
             ThreadBlock {
                 thread: ThreadId(thread),
@@ -150,7 +160,8 @@ pub fn blocks(frames: usize, spans: usize, depth: usize) -> Vec<FrameBlock> {
             }
         });
         let threads: Vec<ThreadBlock> = threads.collect();
-        let held = |thread: &ThreadBlock| thread.rows.iter().map(|row| row.len() as u64).sum::<u64>();
+        let held =
+            |thread: &ThreadBlock| thread.rows.iter().map(|row| row.len() as u64).sum::<u64>();
         let held_spans = threads.iter().map(held).sum();
         let metric = |column, value| filled!(MetricValue { column, value });
         blocks.push(FrameBlock {

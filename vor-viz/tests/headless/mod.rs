@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use egui::epaint::{ClippedShape, ImageDelta, TextureId};
 use egui::{
-    Context, Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2, RawInput, Rect,
-    Shape, TouchPhase, Ui, Vec2, ViewportId, ViewportInfo, pos2, vec2,
+    Context, Event, Key, Modifiers, MouseWheelSource, MouseWheelUnit, PointerButton, Pos2,
+    RawInput, Rect, Shape, TouchPhase, Ui, Vec2, ViewportId, ViewportInfo, pos2, vec2,
 };
 
 use vor_fixtures::random::Random;
@@ -74,11 +74,20 @@ impl User {
     /// Moves the pointer there.
     pub fn pointer_to(&mut self, place: Vec2, show: impl FnMut(&mut Ui)) -> Seen {
         self.pointer = place.to_pos2();
-        self.pass(Modifiers::NONE, vec![Event::PointerMoved(self.pointer)], show)
+        self.pass(
+            Modifiers::NONE,
+            vec![Event::PointerMoved(self.pointer)],
+            show,
+        )
     }
 
     /// Runs a pass and tessellates what it drew: every vertex must be somewhere.
-    pub fn pass(&mut self, modifiers: Modifiers, events: Vec<Event>, show: impl FnMut(&mut Ui)) -> Seen {
+    pub fn pass(
+        &mut self,
+        modifiers: Modifiers,
+        events: Vec<Event>,
+        show: impl FnMut(&mut Ui),
+    ) -> Seen {
         self.time += 1.0 / 20.0;
         let viewport = ViewportInfo {
             native_pixels_per_point: Some(self.pixels_per_point),
@@ -103,11 +112,15 @@ impl User {
         for primitive in &primitives {
             if let egui::epaint::Primitive::Mesh(mesh) = &primitive.primitive {
                 let is_somewhere = |vertex: &egui::epaint::Vertex| vertex.pos.is_finite();
-                assert!(mesh.vertices.iter().all(is_somewhere), "a vertex is nowhere");
+                assert!(
+                    mesh.vertices.iter().all(is_somewhere),
+                    "a vertex is nowhere"
+                );
             }
         }
         let textures = output.textures_delta.set.drain();
-        let textures = textures.flat_map(|(id, deltas)| deltas.into_iter().map(move |delta| (id, delta)));
+        let textures =
+            textures.flat_map(|(id, deltas)| deltas.into_iter().map(move |delta| (id, delta)));
         let textures = textures.collect();
         output.textures_delta.clear();
         Seen {
@@ -139,7 +152,10 @@ impl User {
         ][[0, 0, 0, 1, 2][self.below(5)]];
         match self.below(12) {
             0..=2 => {
-                self.pointer = pos2(self.within(-5.0, width + 5.0), self.within(-5.0, height + 5.0));
+                self.pointer = pos2(
+                    self.within(-5.0, width + 5.0),
+                    self.within(-5.0, height + 5.0),
+                );
                 events.push(Event::PointerMoved(self.pointer));
             }
             3..=5 => {

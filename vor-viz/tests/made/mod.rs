@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use vor_capture::filled;
 use vor_recorder::batch::{SpanBatch, ThreadBatch};
-use vor_recorder::catalog::{Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_recorder::catalog::{
+    Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
+};
 use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
 use vor_recorder::format::{Encoder, Header, RecordRef};
 use vor_recorder::frame::{FrameSnapshot, MetricValue};
@@ -14,7 +16,11 @@ use vor_recorder::frame::{FrameSnapshot, MetricValue};
 /// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth
 /// frame three.
 pub fn frame_ns(frame: u64) -> u64 {
-    if frame % 100 == 99 { 3_000_000 } else { 1_000_000 }
+    if frame % 100 == 99 {
+        3_000_000
+    } else {
+        1_000_000
+    }
 }
 
 /// A capture's bytes, and where its frames end.

@@ -103,7 +103,12 @@ pub fn frame(
     main.span(2, at, within(random, 90_000, 190_000), "cull");
     at += 200_000;
     for _ in 0..20 {
-        let length = within(random, 4_000, 30_000) + if within(random, 0, 40) == 0 { 300_000 } else { 0 };
+        let length = within(random, 4_000, 30_000)
+            + if within(random, 0, 40) == 0 {
+                300_000
+            } else {
+                0
+            };
         main.span(2, at, length, "draw");
         at += length as i64 + 300;
     }

@@ -101,7 +101,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             text = format!("{text}  and {}\n", units::counted(untold, "more place"));
         }
         if source.is_v2() {
-            text.push_str("  version 2 has no checksums: values that are wrong but possible are not found\n");
+            text.push_str(
+                "  version 2 has no checksums: values that are wrong but possible are not found\n",
+            );
         }
         out.write_all(text.as_bytes()).map_err(Failure::output)?;
     }

@@ -144,7 +144,10 @@ impl FrameTable {
             cells.push(top_scope.map_or_else(String::new, |top| top.describe(duration_ns)));
         }
         for &column in &self.metrics {
-            let value = frame.metrics.iter().find(|value| value.column as usize == column);
+            let value = frame
+                .metrics
+                .iter()
+                .find(|value| value.column as usize == column);
             cells.push(value.map_or_else(String::new, |value| units::metric(value.value)));
         }
         self.layout.write_row(out, &cells)?;
@@ -156,7 +159,10 @@ impl FrameTable {
         let frame = &recovered.frame;
         let mut notes = Vec::new();
         if frame.dropped_spans > 0 {
-            notes.push(format!("{} dropped", units::counted(frame.dropped_spans, "span")));
+            notes.push(format!(
+                "{} dropped",
+                units::counted(frame.dropped_spans, "span")
+            ));
         }
         if frame.merged_marks > 0 {
             notes.push(format!(

@@ -62,16 +62,27 @@ fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
     if let Some((set, _)) = found {
         return Ok(set);
     }
-    let known: Vec<String> = sets.iter().skip(1).map(|known| format!("`{known}`")).collect();
+    let known: Vec<String> = sets
+        .iter()
+        .skip(1)
+        .map(|known| format!("`{known}`"))
+        .collect();
     let known = if known.is_empty() {
         "none".into()
     } else {
         known.join(", ")
     };
-    Err(source.failure(format!("no frame set is called `{name}`; there are {known}")))
+    Err(source.failure(format!(
+        "no frame set is called `{name}`; there are {known}"
+    )))
 }
 
-fn all(args: &Args, source: &mut Source, set: u32, out: &mut impl Write) -> Result<Outcome, Failure> {
+fn all(
+    args: &Args,
+    source: &mut Source,
+    set: u32,
+    out: &mut impl Write,
+) -> Result<Outcome, Failure> {
     let mut listing = Listing::new(args);
     // Rows and a bar on one terminal would overwrite each other.
     let mut progress = Progress::new("reading", std::io::stdout().is_terminal());

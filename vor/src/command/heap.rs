@@ -86,7 +86,8 @@ struct ChangeJson<'a> {
 type Numbered = (u64, HeapSnapshot);
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
-    let mut reader = Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
+    let mut reader =
+        Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
     let refused = |what: String| Err(Failure::in_file(&args.path, what));
     if reader.version() == 2 {
         return refused("no heap snapshots: captures of version 2 have none".into());
@@ -139,7 +140,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 || format!("no snapshot later than {}", args.from),
                 |to| format!("no snapshots {} and, later, {to}", args.from),
             );
-            return refused(format!("{asked}; the capture has {found}, from number 0 on"));
+            return refused(format!(
+                "{asked}; the capture has {found}, from number 0 on"
+            ));
         }
     };
     let changes = later.difference(&earlier);
@@ -236,7 +239,11 @@ fn print_table(changes: &[HeapChange], top: usize, out: &mut impl Write) -> Resu
         columns.insert(1, Column::new("±", Kind::Number, 1));
     }
     let row = |change: &HeapChange| {
-        let stack: Vec<String> = change.scopes.iter().map(|scope| printable(name(scope))).collect();
+        let stack: Vec<String> = change
+            .scopes
+            .iter()
+            .map(|scope| printable(name(scope)))
+            .collect();
         let stack = if stack.is_empty() {
             "(outside of scopes)".to_owned()
         } else {

@@ -144,7 +144,10 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         _ => "not closed: the program still records, or it was killed",
     };
     let size = units::bytes(info.file_bytes);
-    line("file", &format!("version {}, {size}, {state}", info.version))?;
+    line(
+        "file",
+        &format!("version {}, {size}, {state}", info.version),
+    )?;
     let mut program = printable(&info.process.name);
     if info.process.name.is_empty() {
         program = "not known".into();
@@ -171,7 +174,10 @@ fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Res
         &names(info.threads.iter().map(|thread| thread.name.as_str())),
     )?;
     let of_kind = |system| {
-        let columns = info.columns.iter().filter(move |column| column.system == system);
+        let columns = info
+            .columns
+            .iter()
+            .filter(move |column| column.system == system);
         names(columns.map(|column| column.name.as_str()))
     };
     line("sampled", &of_kind(true))?;

@@ -151,7 +151,10 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
     };
     if let Some(metadata) = &metadata {
         if metadata.is_dir() {
-            return Err(Failure::in_file(path, "a directory; name a file for the output"));
+            return Err(Failure::in_file(
+                path,
+                "a directory; name a file for the output",
+            ));
         }
         if !metadata.is_file() {
             return OpenOptions::new()
@@ -230,6 +233,9 @@ fn heed_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
     }
     // The write that went beyond the limit tells by itself.
     #[cfg(unix)]
-    register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    register(
+        signal_hook::consts::SIGXFSZ,
+        Arc::new(AtomicBool::new(false)),
+    )?;
     Ok(())
 }

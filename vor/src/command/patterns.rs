@@ -70,17 +70,30 @@ pub(crate) fn expect_matches<'a>(
 }
 
 /// Refuses patterns of threads and of scopes that match nothing in a capture.
-pub(crate) fn expect_known(source: &Source, threads: &[Pattern], names: &[Pattern]) -> Result<(), Failure> {
+pub(crate) fn expect_known(
+    source: &Source,
+    threads: &[Pattern],
+    names: &[Pattern],
+) -> Result<(), Failure> {
     let failure = |what: String| source.failure(what);
     let labels = source.thread_labels();
-    expect_matches(threads, labels.iter().map(String::as_str), "thread", failure)?;
+    expect_matches(
+        threads,
+        labels.iter().map(String::as_str),
+        "thread",
+        failure,
+    )?;
     let sites = source.capture.catalog().sites.iter().flatten();
     expect_matches(names, sites.map(|site| &*site.name), "scope", failure)
 }
 
 /// Lists names for an error, the first few of many.
 pub(crate) fn listed(names: &[String]) -> String {
-    let mut text: Vec<String> = names.iter().take(8).map(|name| format!("`{name}`")).collect();
+    let mut text: Vec<String> = names
+        .iter()
+        .take(8)
+        .map(|name| format!("`{name}`"))
+        .collect();
     if names.len() > text.len() {
         text.push(format!("{} more", names.len() - text.len()));
     }
@@ -99,7 +112,9 @@ mod tests {
     fn stars_and_question_marks_stand_for_text_and_nothing_else_is_special() {
         let matches = |pattern: &str, name: &str| pattern.parse::<Pattern>().unwrap().matches(name);
         assert!(matches("decode", "decode") && !matches("decode", "decoder"));
-        assert!(matches("*code*", "decoder") && matches("*", "x") && matches("Tile::*", "Tile::sort"));
+        assert!(
+            matches("*code*", "decoder") && matches("*", "x") && matches("Tile::*", "Tile::sort")
+        );
         assert!(matches("worker-?", "worker-1") && !matches("worker-?", "worker-12"));
         assert!(matches("tile [1]", "tile [1]") && !matches("tile [1]", "tile 1"));
         assert!(!matches("Decode", "decode"));

@@ -85,7 +85,9 @@ impl Shared {
         if !self.shown {
             self.shown = true;
             // A template without a mistake in it is always taken; the default style does as well.
-            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:24} {percent:>3} %  {msg}") {
+            if let Ok(style) =
+                ProgressStyle::with_template("{prefix} {bar:24} {percent:>3} %  {msg}")
+            {
                 bar.set_style(style);
             }
             bar.set_prefix(self.what);

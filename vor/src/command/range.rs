@@ -35,7 +35,11 @@ impl FromStr for FrameRange {
         let parsed = match text.split_once("..") {
             None => number(text).and_then(|from| Some((from, Some(from.checked_add(1)?)))),
             Some((from, to)) => (|| {
-                let from = if from.trim().is_empty() { 0 } else { number(from)? };
+                let from = if from.trim().is_empty() {
+                    0
+                } else {
+                    number(from)?
+                };
                 let to = match to.strip_prefix('=') {
                     Some(last) => Some(number(last)?.checked_add(1)?),
                     None if to.trim().is_empty() => None,

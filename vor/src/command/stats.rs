@@ -231,7 +231,10 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             dropped_spans: gathered.dropped_spans,
             corrected_ns,
             estimated_self_times: gathered.builder.estimated_self_times(),
-            scopes: rows.iter().map(|row| scope_json(&walked.catalog, row)).collect(),
+            scopes: rows
+                .iter()
+                .map(|row| scope_json(&walked.catalog, row))
+                .collect(),
             damage: DamageJson::new(&walked.damage),
         };
         json::write_pretty(out, &stats)?;
@@ -278,7 +281,9 @@ fn gather_once(
         match piece {
             Piece::Batch(batch) => {
                 for thread in &batch.threads {
-                    let wanted = |name: &String| thread_label(&batch.catalog, thread.thread) == name.as_str();
+                    let wanted = |name: &String| {
+                        thread_label(&batch.catalog, thread.thread) == name.as_str()
+                    };
                     if args.thread.as_ref().is_none_or(wanted) {
                         gathered.builder.add_thread(&batch.catalog, thread);
                     }
@@ -356,7 +361,10 @@ fn order(sort: Sort, a: &ScopeStats, b: &ScopeStats) -> Ordering {
         Sort::Max => b.max_ns.cmp(&a.max_ns),
         Sort::Count => b.count.cmp(&a.count),
         Sort::Cpu => b.self_cpu_ns().cmp(&a.self_cpu_ns()),
-        Sort::Alloc => b.self_measured.alloc_bytes.cmp(&a.self_measured.alloc_bytes),
+        Sort::Alloc => b
+            .self_measured
+            .alloc_bytes
+            .cmp(&a.self_measured.alloc_bytes),
         Sort::Name => Ordering::Equal,
     };
     by.then_with(|| a.name.cmp(&b.name))
@@ -393,14 +401,17 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
                 cpu_user_ns: row.measured.cpu_user_ns,
                 cpu_sys_ns: row.measured.cpu_sys_ns,
             }),
-        allocations: row.measures.has(Measures::ALLOC).then_some(AllocationsJson {
-            alloc_objects: row.measured.alloc_objects,
-            alloc_bytes: row.measured.alloc_bytes,
-            free_objects: row.measured.free_objects,
-            free_bytes: row.measured.free_bytes,
-            self_alloc_objects: row.self_measured.alloc_objects,
-            self_alloc_bytes: row.self_measured.alloc_bytes,
-        }),
+        allocations: row
+            .measures
+            .has(Measures::ALLOC)
+            .then_some(AllocationsJson {
+                alloc_objects: row.measured.alloc_objects,
+                alloc_bytes: row.measured.alloc_bytes,
+                free_objects: row.measured.free_objects,
+                free_bytes: row.measured.free_bytes,
+                self_alloc_objects: row.self_measured.alloc_objects,
+                self_alloc_bytes: row.self_measured.alloc_bytes,
+            }),
     }
 }
 
@@ -460,10 +471,16 @@ fn print_table(
     for row in rows {
         *bearers.entry(&row.name).or_default() += 1;
     }
-    let shown = |row: &ScopeStats| shown_name(catalog, row, bearers.get(row.name.as_str()) > Some(&1));
+    let shown =
+        |row: &ScopeStats| shown_name(catalog, row, bearers.get(row.name.as_str()) > Some(&1));
     let names: Vec<String> = rows.iter().map(shown).collect();
     // Before a name is cut to less than this, columns give way.
-    let name_width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(24);
+    let name_width = names
+        .iter()
+        .map(|name| name.width())
+        .max()
+        .unwrap_or(0)
+        .min(24);
     // The column that sorts is always shown.
     let number = |head: &str, sort: Option<Sort>, rank: u8| {
         let rank = if sort == Some(args.sort) { 0 } else { rank };
@@ -500,7 +517,10 @@ fn print_table(
             name,
             units::count(row.count),
             ns(row.self_ns),
-            format!("{:.1}", 100.0 * row.self_ns as f64 / all_self_ns.max(1) as f64),
+            format!(
+                "{:.1}",
+                100.0 * row.self_ns as f64 / all_self_ns.max(1) as f64
+            ),
             ns(row.total_ns),
             units::duration(row.mean_ns),
             ns(row.min_ns),
@@ -517,7 +537,10 @@ fn print_table(
         }
         if has_alloc {
             let is_counted = row.measures.has(Measures::ALLOC);
-            cells.push(of(is_counted, units::count(row.self_measured.alloc_objects)));
+            cells.push(of(
+                is_counted,
+                units::count(row.self_measured.alloc_objects),
+            ));
             cells.push(of(is_counted, units::bytes(row.self_measured.alloc_bytes)));
         }
         cells.push(place(catalog, row).unwrap_or_default());
@@ -541,6 +564,8 @@ fn shown_name(catalog: &Catalog, row: &ScopeStats, is_shared: bool) -> String {
 
 /// Returns where a row's call site stands in the source; nothing for names made at run time.
 fn place(catalog: &Catalog, row: &ScopeStats) -> Option<String> {
-    let site = catalog.site(row.site).filter(|site| !site.file.is_empty())?;
+    let site = catalog
+        .site(row.site)
+        .filter(|site| !site.file.is_empty())?;
     Some(format!("{}:{}", printable(&site.file), site.line))
 }

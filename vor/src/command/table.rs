@@ -75,9 +75,16 @@ impl Layout {
     pub(crate) fn new(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Self {
         let mut shown: Vec<(usize, Kind, usize)> = Vec::new();
         for (i, column) in columns.iter().enumerate() {
-            let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.width());
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(i))
+                .map(|cell| cell.width());
             let width = cells.max().unwrap_or(0);
-            shown.push((i, column.kind, width.max(column.width).max(column.head.width())));
+            shown.push((
+                i,
+                column.kind,
+                width.max(column.width).max(column.head.width()),
+            ));
         }
         if let Some(room) = room {
             let least_text = |i: usize, width: usize| width.min(columns[i].least);
@@ -241,7 +248,12 @@ mod tests {
         let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
         let rows = vec![
             row(["decode", "12", "1.00 µs", "src/decode.rs:10"]),
-            row(["a_rather_long_name_of_a_scope", "1,200", "5 ns", "src/lib.rs:7"]),
+            row([
+                "a_rather_long_name_of_a_scope",
+                "1,200",
+                "5 ns",
+                "src/lib.rs:7",
+            ]),
         ];
         (columns, rows)
     }

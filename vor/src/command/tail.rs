@@ -55,7 +55,8 @@ pub(crate) struct Args {
 }
 
 fn whole_number(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("`{text}` is no whole number"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is no whole number"))
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -83,7 +84,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                     None => printer.print(out, &recovered)?,
                 }
             }
-            Some(Step::Loss(reason)) => warn(&format!("{}: damaged: {reason}", args.path.display())),
+            Some(Step::Loss(reason)) => {
+                warn(&format!("{}: damaged: {reason}", args.path.display()))
+            }
             Some(Step::Open(open, catalog)) => {
                 for recovered in waiting.iter_mut().flat_map(|waiting| waiting.drain(..)) {
                     printer.print(out, &recovered)?;
@@ -187,7 +190,8 @@ fn print_open(out: &mut impl Write, open: &OpenScopes, catalog: &Catalog) -> Res
         };
         let names: Vec<String> = scopes.iter().map(of).collect();
         let label = printable(&thread_label(catalog, ThreadId(thread.0)));
-        writeln!(out, "open at the end in {label}: {}", names.join(" > ")).map_err(Failure::output)?;
+        writeln!(out, "open at the end in {label}: {}", names.join(" > "))
+            .map_err(Failure::output)?;
     }
     Ok(())
 }
@@ -220,7 +224,8 @@ struct FollowerV2 {
 impl Follower {
     fn open(args: &Args) -> Result<Self, Failure> {
         let named = |error: io::Error| Failure::in_file(&args.path, error);
-        let reader = Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
+        let reader =
+            Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
         let file = File::open(&args.path).map_err(named)?;
         if reader.version() != 2 {
             return Reader::new(file).map(Self::V3).map_err(named);
@@ -358,7 +363,11 @@ impl FollowerV2 {
         let flame = frame.parsed.as_ref();
         let fresh = flame.filter(|flame| self.flame_index != Some(flame.frame_index));
         let spans = fresh.map_or(0, |flame| {
-            flame.threads.iter().map(|thread| thread.spans.len() as u64).sum()
+            flame
+                .threads
+                .iter()
+                .map(|thread| thread.spans.len() as u64)
+                .sum()
         });
         self.flame_index = flame.map(|flame| flame.frame_index).or(self.flame_index);
         let index = self.frames;

@@ -97,7 +97,10 @@ pub(crate) fn date(unix_ns: i64) -> String {
 fn civil(days: i64) -> (i64, i64, i64) {
     let is_leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     // Whole cycles of 400 years first: all of them have the same number of days.
-    let (mut year, mut days) = (1970 + days.div_euclid(146_097) * 400, days.rem_euclid(146_097));
+    let (mut year, mut days) = (
+        1970 + days.div_euclid(146_097) * 400,
+        days.rem_euclid(146_097),
+    );
     while days >= 365 + i64::from(is_leap(year)) {
         days -= 365 + i64::from(is_leap(year));
         year += 1;

@@ -14,7 +14,11 @@ use crate::command::failure::warn;
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// What `vor-viz` takes: captures, and its options. `vor view --help` lists them.
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     args: Vec<OsString>,
 }
 

@@ -78,7 +78,10 @@ fn captures_without_frames() {
     // A header and nothing behind it: the program has only just started.
     std::fs::write(&path, &recording().bytes[..44]).unwrap();
     let info = run("info", &path, &["--json"]).json();
-    assert_eq!((&info["frames"], &info["closed"]), (&0.into(), &false.into()));
+    assert_eq!(
+        (&info["frames"], &info["closed"]),
+        (&0.into(), &false.into())
+    );
     assert_eq!(run("check", &path, &[]).code, 0);
     let csv: (&str, &[&str]) = ("export", &["--to", "csv"]);
     let metrics: (&str, &[&str]) = ("export", &["--to", "metrics-csv"]);
@@ -159,11 +162,17 @@ fn names_and_ranges_that_do_not_exist() {
 #[test]
 fn arguments_that_make_no_sense() {
     let cases: [(&[&str], &str); 9] = [
-        (&["statistics"], "unknown command `statistics`; there are info, "),
+        (
+            &["statistics"],
+            "unknown command `statistics`; there are info, ",
+        ),
         (&["stats"], "<FILE> is missing"),
         (&["stats", "a.vor", "b.vor"], "unexpected argument `b.vor`"),
         (&["stats", "--colour", "a.vor"], "unknown option `--colour`"),
-        (&["stats", "a.vor", "--sort"], "--sort <COLUMN> needs a value"),
+        (
+            &["stats", "a.vor", "--sort"],
+            "--sort <COLUMN> needs a value",
+        ),
         (&["export", "a.vor"], "--to <FORMAT> is missing"),
         (
             &["export", "--to", "svg", "a.vor"],
@@ -188,9 +197,15 @@ fn arguments_that_make_no_sense() {
 fn a_pipe_is_refused_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&path)
+        .status()
+        .unwrap();
     assert!(made.success());
-    for (command, options) in COMMANDS.into_iter().filter(|(command, _)| *command != "tail") {
+    for (command, options) in COMMANDS
+        .into_iter()
+        .filter(|(command, _)| *command != "tail")
+    {
         let run = run(command, &path, options);
         assert!(
             run.refusal().contains("it is a pipe or device"),
@@ -240,7 +255,11 @@ fn a_label_that_no_scope_has_is_refused() {
 #[test]
 fn an_optional_value_does_not_take_the_name_of_the_file() {
     let path = &recording().path;
-    let output = vor().args(["stats", "--corrected"]).arg(path).output().unwrap();
+    let output = vor()
+        .args(["stats", "--corrected"])
+        .arg(path)
+        .output()
+        .unwrap();
     let said = Run::from(output);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.stdout.contains("corrected for"), "{said:?}");

@@ -66,7 +66,10 @@ fn number(value: &Value) -> f64 {
 /// Asserts that the interval of a scope holds a change, and is no wider than makes sense.
 fn assert_holds(json: &Value, name: &str, percent: f64) {
     let scope = scope_of(json, name);
-    let (low, high) = (number(&scope["low_percent"]), number(&scope["high_percent"]));
+    let (low, high) = (
+        number(&scope["low_percent"]),
+        number(&scope["high_percent"]),
+    );
     assert!(
         low <= percent && percent <= high && high - low < 20.0,
         "{percent} % of {scope}"
@@ -306,12 +309,21 @@ fn tables_fit_the_width_and_keep_the_column_that_sorts() {
         (90, "total", "total"),
     ] {
         let mut command = vor();
-        command.arg("diff").args([&captures.before, &captures.after]);
-        let narrow = command.args(["--sort", sort]).env("COLUMNS", width.to_string());
+        command
+            .arg("diff")
+            .args([&captures.before, &captures.after]);
+        let narrow = command
+            .args(["--sort", sort])
+            .env("COLUMNS", width.to_string());
         let run = Run::from(narrow.output().unwrap());
         assert_eq!(run.code, 0, "{run:?}");
         let table = run.stdout.split("\n\n").nth(1).unwrap();
-        let widest = run.stdout.lines().map(|line| line.chars().count()).max().unwrap();
+        let widest = run
+            .stdout
+            .lines()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap();
         assert!(widest <= width, "{widest} for {width}: {run:?}");
         assert!(table.lines().next().unwrap().contains(head), "{table}");
     }

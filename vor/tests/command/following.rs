@@ -45,7 +45,13 @@ fn tail_prints_frames_as_they_are_written_and_ends_with_the_recording() {
 /// Starts `vor tail` on a file, and returns what it says until it ends.
 #[cfg(target_os = "linux")]
 fn tail(path: &std::path::Path) -> crate::Run {
-    crate::Run::from(vor().args(["tail", "-n", "1000"]).arg(path).output().unwrap())
+    crate::Run::from(
+        vor()
+            .args(["tail", "-n", "1000"])
+            .arg(path)
+            .output()
+            .unwrap(),
+    )
 }
 
 #[cfg(target_os = "linux")]
@@ -84,8 +90,15 @@ fn tail_ends_when_the_writer_ends_without_closing_the_capture() {
     unclosed(&of_elsewhere, process, elsewhere, 20);
     let written = folder.path().join("written.vor");
     std::fs::copy(&path, &written).unwrap();
-    let writer = std::fs::OpenOptions::new().append(true).open(&written).unwrap();
-    for (path, option) in [(&of_elsewhere, None), (&written, None), (&path, Some("--wait"))] {
+    let writer = std::fs::OpenOptions::new()
+        .append(true)
+        .open(&written)
+        .unwrap();
+    for (path, option) in [
+        (&of_elsewhere, None),
+        (&written, None),
+        (&path, Some("--wait")),
+    ] {
         let mut waiting = vor()
             .args(["tail"])
             .args(option)
@@ -111,7 +124,12 @@ fn tail_begins_with_the_last_frames() {
         .map(|line| line.split_whitespace().next().unwrap())
         .collect();
     assert_eq!(numbers, ["frame", "56", "57", "58", "59"]);
-    let old = run("tail", &v2("user_units.vor"), &["--once", "-n", "1", "--json"]).json();
+    let old = run(
+        "tail",
+        &v2("user_units.vor"),
+        &["--once", "-n", "1", "--json"],
+    )
+    .json();
     assert_eq!(old["index"], 79);
     assert_eq!(
         old["user"]["lr"].as_f64(),
@@ -142,8 +160,17 @@ fn a_closed_pipe_ends_every_command_quietly() {
         // Nothing is read: the pipe is closed before the command writes.
         drop(child.stdout.take());
         let mut stderr = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
         let status = child.wait().unwrap();
-        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
+        assert_eq!(
+            (status.code(), stderr.as_str()),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
     }
 }

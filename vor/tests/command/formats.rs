@@ -50,7 +50,8 @@ fn collapsed_stacks_have_the_self_times_of_all_spans() {
     assert!(scopes.len() > 2);
     let mut expected: HashMap<&str, i64> = HashMap::new();
     for scope in scopes {
-        *expected.entry(scope["name"].as_str().unwrap()).or_default() += scope["self_ns"].as_i64().unwrap();
+        *expected.entry(scope["name"].as_str().unwrap()).or_default() +=
+            scope["self_ns"].as_i64().unwrap();
     }
     expected.retain(|_, ns| *ns > 0);
     by_leaf.retain(|_, ns| *ns > 0);
@@ -85,7 +86,12 @@ fn a_pprof_profile_is_gzipped_and_labels_are_its_own_option() {
 #[test]
 fn profiles_are_whole_json() {
     let speedscope: Value = serde_json::from_slice(&exported("speedscope")).unwrap();
-    assert!(speedscope["$schema"].as_str().unwrap().contains("speedscope"));
+    assert!(
+        speedscope["$schema"]
+            .as_str()
+            .unwrap()
+            .contains("speedscope")
+    );
     assert!(!speedscope["profiles"].as_array().unwrap().is_empty());
     let firefox: Value = serde_json::from_slice(&exported("firefox")).unwrap();
     assert!(!firefox["threads"].as_array().unwrap().is_empty());
@@ -97,10 +103,20 @@ fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
     for table in ["spans", "metrics", "sketches"] {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out.parquet");
-        let options = ["--to", "parquet", "--table", table, "-o", out.to_str().unwrap()];
+        let options = [
+            "--to",
+            "parquet",
+            "--table",
+            table,
+            "-o",
+            out.to_str().unwrap(),
+        ];
         assert_eq!(run("export", &recording().path, &options).code, 0);
         let bytes = std::fs::read(&out).unwrap();
-        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{table}");
+        assert!(
+            bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"),
+            "{table}"
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("data");
@@ -113,7 +129,10 @@ fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
     }
     options[1] = "csv";
     let refused = run("export", &recording().path, &options);
-    assert!(refused.refusal().contains("are of --to parquet"), "{refused:?}");
+    assert!(
+        refused.refusal().contains("are of --to parquet"),
+        "{refused:?}"
+    );
     options[1] = "parquet";
     options[5] = "planet";
     let refused = run("export", &recording().path, &options);

@@ -60,7 +60,11 @@ fn a_leak_that_ends_with_the_variables_of_main_is_seen() {
         shown.contains("number 1 was taken as the recording ended"),
         "{shown}"
     );
-    assert!(run("heap", &path, &["--top", "0"]).refusal().contains("--top"));
+    assert!(
+        run("heap", &path, &["--top", "0"])
+            .refusal()
+            .contains("--top")
+    );
 }
 
 #[test]
@@ -100,7 +104,9 @@ fn snapshots_are_chosen_by_number() {
         "{shown:?}"
     );
     assert!(
-        shown.stdout.ends_with("and 1 more stack; --top shows them\n"),
+        shown
+            .stdout
+            .ends_with("and 1 more stack; --top shows them\n"),
         "{shown:?}"
     );
 }
@@ -117,10 +123,13 @@ fn what_changed_is_a_profile_as_well() {
 #[test]
 fn what_is_not_there_is_said_in_one_line() {
     let (folder, path) = file(HeapMode::Exact);
-    let refusal = |path: &std::path::Path, options: &[&str]| run("heap", path, options).refusal().to_owned();
+    let refusal =
+        |path: &std::path::Path, options: &[&str]| run("heap", path, options).refusal().to_owned();
     let line = refusal(&path, &["--from", "2", "--to", "9"]);
     assert!(
-        line.ends_with("no snapshots 2 and, later, 9; the capture has 4 snapshots, from number 0 on"),
+        line.ends_with(
+            "no snapshots 2 and, later, 9; the capture has 4 snapshots, from number 0 on"
+        ),
         "{line}"
     );
     assert!(refusal(&path, &["--from", "3"]).contains("no snapshot later than 3; "));

@@ -13,20 +13,33 @@ fn info_says_what_was_recorded() {
     assert_eq!(info["frames"], FRAMES);
     assert_eq!(info["spans"], recording.spans.len());
     assert_eq!(info["dropped_spans"], 0);
-    assert_eq!((&info["closed"], &info["indexed"]), (&true.into(), &true.into()));
+    assert_eq!(
+        (&info["closed"], &info["indexed"]),
+        (&true.into(), &true.into())
+    );
     assert_eq!(info["file_bytes"], recording.bytes.len());
     assert_eq!(info["process"]["pid"], std::process::id());
     assert_eq!(info["frame_sets"], serde_json::json!(["physics"]));
     let last = recording.frames.last().unwrap();
-    let whole = last.catalog.unix_ns(last.end_ticks) - last.catalog.unix_ns(recording.frames[0].start_ticks);
+    let whole = last.catalog.unix_ns(last.end_ticks)
+        - last.catalog.unix_ns(recording.frames[0].start_ticks);
     assert_eq!(info["duration_ns"], whole);
     let threads = info["threads"].as_array().unwrap();
     for name in ["driver", "worker-1", "worker-2"] {
-        assert!(threads.iter().any(|thread| thread["name"] == name), "{threads:?}");
+        assert!(
+            threads.iter().any(|thread| thread["name"] == name),
+            "{threads:?}"
+        );
     }
     let columns = info["columns"].as_array().unwrap();
-    let loss = columns.iter().find(|column| column["name"] == "loss").unwrap();
-    assert_eq!((&loss["unit"], &loss["system"]), (&"nats".into(), &false.into()));
+    let loss = columns
+        .iter()
+        .find(|column| column["name"] == "loss")
+        .unwrap();
+    assert_eq!(
+        (&loss["unit"], &loss["system"]),
+        (&"nats".into(), &false.into())
+    );
     assert_eq!(info["damage"]["count"], 0);
 }
 
@@ -65,12 +78,19 @@ fn frames_are_those_that_were_marked() {
     assert_eq!(frames.len(), recording.frames.len());
     for (said, seen) in frames.iter().zip(&recording.frames) {
         assert_eq!(said["index"], seen.index);
-        assert_eq!(said["start_unix_ns"], seen.catalog.unix_ns(seen.start_ticks));
+        assert_eq!(
+            said["start_unix_ns"],
+            seen.catalog.unix_ns(seen.start_ticks)
+        );
         assert_eq!(said["duration_ns"], seen.duration_ns());
         assert_eq!(said["spans"], seen.span_count);
         // The parser of the test rounds the last digit its own way.
-        let close = |said: &Value, value: f64| (said.as_f64().unwrap() - value).abs() <= value * 1e-15;
-        assert!(close(&said["user"]["loss"], 1.0 / (seen.index as f64 + 1.0)));
+        let close =
+            |said: &Value, value: f64| (said.as_f64().unwrap() - value).abs() <= value * 1e-15;
+        assert!(close(
+            &said["user"]["loss"],
+            1.0 / (seen.index as f64 + 1.0)
+        ));
         assert!(close(
             &said["system"]["frame_ms"],
             seen.metric("frame_ms").unwrap()
@@ -85,14 +105,21 @@ fn the_slowest_frames_come_with_what_made_them_slow() {
     let recording = recording();
     let json = run("frames", &recording.path, &["--json", "--slowest", "5"]).json();
     let frames = json["frames"].as_array().unwrap();
-    let mut lengths: Vec<i64> = recording.frames.iter().map(|frame| frame.duration_ns()).collect();
+    let mut lengths: Vec<i64> = recording
+        .frames
+        .iter()
+        .map(|frame| frame.duration_ns())
+        .collect();
     lengths.sort_unstable_by_key(|length| -length);
     let said: Vec<i64> = frames
         .iter()
         .map(|frame| frame["duration_ns"].as_i64().unwrap())
         .collect();
     assert_eq!(said, lengths[..5]);
-    let slow = frames.iter().find(|frame| frame["index"] == SLOW_FRAME).unwrap();
+    let slow = frames
+        .iter()
+        .find(|frame| frame["index"] == SLOW_FRAME)
+        .unwrap();
     assert_eq!(slow["top_scope"]["name"], "stall");
     assert_eq!(slow["top_scope"]["thread"], "driver");
     assert!(slow["top_scope"]["self_ns"].as_u64().unwrap() >= 80_000_000);
@@ -103,7 +130,12 @@ fn the_slowest_frames_come_with_what_made_them_slow() {
 #[test]
 fn other_frame_sets_are_listed_by_name() {
     let recording = recording();
-    let json = run("frames", &recording.path, &["--json", "--frame-set", "physics"]).json();
+    let json = run(
+        "frames",
+        &recording.path,
+        &["--json", "--frame-set", "physics"],
+    )
+    .json();
     assert_eq!(json["frame_set"], "physics");
     assert_eq!(json["frames"].as_array().unwrap().len(), recording.physics);
     assert_eq!(recording.physics, 6);
@@ -205,7 +237,11 @@ fn a_chrome_trace_holds_every_span() {
         &["--to", "chrome", "-o", out.to_str().unwrap()],
     );
     assert_eq!(
-        (to_file.code, to_file.stdout.as_str(), to_file.stderr.as_str()),
+        (
+            to_file.code,
+            to_file.stdout.as_str(),
+            to_file.stderr.as_str()
+        ),
         (0, "", "")
     );
     let to_stdout = run("export", &recording.path, &["--to", "chrome"]);
@@ -301,12 +337,17 @@ fn a_csv_says_what_it_leaves_out() {
     let recording = recording();
     let csv = run("export", &recording.path, &["--to", "csv"]);
     // `after the last mark` and the `decode` inside it, and what that holds.
-    let outside = recording.spans.iter().filter(|span| span.frame == FRAMES).count();
+    let outside = recording
+        .spans
+        .iter()
+        .filter(|span| span.frame == FRAMES)
+        .count();
     assert!(outside >= 2, "{outside}");
     assert_eq!(csv.code, 0);
     assert!(
-        csv.stderr
-            .contains(&format!("{outside} spans left out: ended after the last frame")),
+        csv.stderr.contains(&format!(
+            "{outside} spans left out: ended after the last frame"
+        )),
         "{}",
         csv.stderr
     );
@@ -317,7 +358,11 @@ fn a_csv_says_what_it_leaves_out() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_with_the_path() {
-    let run = run("export", &recording().path, &["--to", "csv", "-o", "/dev/full"]);
+    let run = run(
+        "export",
+        &recording().path,
+        &["--to", "csv", "-o", "/dev/full"],
+    );
     assert!(run.refusal().starts_with("vor: /dev/full: "), "{run:?}");
 }
 
@@ -326,14 +371,19 @@ fn narrow_terminals_get_all_of_info_and_what_made_frames_slow() {
     let recording = recording();
     let narrow = |arguments: &[&str]| {
         let mut command = vor();
-        command.args(arguments).arg(&recording.path).env("COLUMNS", "40");
+        command
+            .args(arguments)
+            .arg(&recording.path)
+            .env("COLUMNS", "40");
         let run = crate::Run::from(command.output().unwrap());
         assert_eq!(run.code, 0, "{run:?}");
         run.stdout
     };
     let info = narrow(&["info"]);
     // Which of the threads comes last, without a comma, differs from run to run.
-    let words = info.split_whitespace().map(|word| word.trim_end_matches(','));
+    let words = info
+        .split_whitespace()
+        .map(|word| word.trim_end_matches(','));
     let words: Vec<&str> = words.collect();
     for word in ["closed", "frame_ms", "disk_write_MB", "worker-2"] {
         assert!(words.contains(&word), "{word} in\n{info}");

@@ -73,7 +73,14 @@ fn vor() -> Command {
 
 /// Runs a subcommand on a file.
 fn run(subcommand: &str, path: &Path, options: &[&str]) -> Run {
-    Run::from(vor().arg(subcommand).arg(path).args(options).output().unwrap())
+    Run::from(
+        vor()
+            .arg(subcommand)
+            .arg(path)
+            .args(options)
+            .output()
+            .unwrap(),
+    )
 }
 
 /// Writes two thirds of a capture, which end within a record: of two neighbouring places at most

@@ -40,7 +40,9 @@ impl Small {
             monotonic_ns: 40_000,
             boottime_ns: 50_000 + self.off_ns,
         };
-        let site = filled!(SiteInfo { name: "work".into() });
+        let site = filled!(SiteInfo {
+            name: "work".into()
+        });
         let catalog = Arc::new(filled!(Catalog {
             process: Arc::new(filled!(ProcessInfo {
                 pid: self.pid,
@@ -133,7 +135,8 @@ fn field<'a>(message: &[(u64, u64, &'a [u8])], number: u64) -> Option<(u64, &'a 
 
 /// Returns name and number of each process of a trace, and when its thread's first span begins.
 fn begins(trace: &[u8]) -> Vec<(String, u64, u64)> {
-    let (mut processes, mut threads, mut begins) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut processes, mut threads, mut begins) =
+        (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (_, _, packet) in fields(trace) {
         let packet = fields(packet);
         let sequence = field(&packet, 10).unwrap().0;
@@ -312,14 +315,21 @@ fn an_archive_has_a_trace_for_each_capture_and_a_manifest() {
 #[test]
 fn damage_is_told_and_the_rest_is_there() {
     let folder = tempfile::tempdir().unwrap();
-    let (whole, torn) = (folder.path().join("whole.vor"), folder.path().join("torn.vor"));
+    let (whole, torn) = (
+        folder.path().join("whole.vor"),
+        folder.path().join("torn.vor"),
+    );
     HERE.write(&whole);
     Small { pid: 11, ..HERE }.write(&torn);
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 40]).unwrap();
     let output = folder.path().join("all.pftrace");
     let mut command = vor();
-    command.arg("merge").args([&whole, &torn]).arg("-o").arg(&output);
+    command
+        .arg("merge")
+        .args([&whole, &torn])
+        .arg("-o")
+        .arg(&output);
     let run = Run::from(command.output().unwrap());
     assert_eq!(run.code, 3, "{run:?}");
     assert!(run.stderr.contains("torn.vor: the last"), "{run:?}");

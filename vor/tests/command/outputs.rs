@@ -85,7 +85,11 @@ fn what_fails_half_way_leaves_nothing_and_keeps_the_old_output() {
     };
     let failed = limited();
     assert!(failed.refusal().contains("spans.csv: "), "{failed:?}");
-    assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+    assert!(
+        names(folder.path()).is_empty(),
+        "{:?}",
+        names(folder.path())
+    );
     std::fs::write(&out, "old").unwrap();
     limited().refusal();
     assert_eq!(names(folder.path()), ["spans.csv"]);
@@ -140,7 +144,11 @@ fn end_export(capture: &Path) -> bool {
         return false;
     }
     assert_eq!(status.code(), Some(2), "{status:?}");
-    assert!(names(outputs.path()).is_empty(), "{:?}", names(outputs.path()));
+    assert!(
+        names(outputs.path()).is_empty(),
+        "{:?}",
+        names(outputs.path())
+    );
     true
 }
 
@@ -171,7 +179,10 @@ fn links_and_permissions_stay_and_devices_are_written_to() {
     assert_eq!(export("csv", Path::new("/dev/null")).code, 0);
     // A pipe is written to as it is, while someone reads it.
     let pipe = path("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&pipe)
+        .status()
+        .unwrap();
     assert!(made.success());
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
@@ -212,9 +223,16 @@ fn a_damaged_capture_is_exported_as_far_as_it_is_intact() {
     tear(&path, &recording.bytes);
     let out = folder.path().join("out.csv");
     for format in ["chrome", "csv", "metrics-csv"] {
-        let torn = run("export", &path, &["--to", format, "-o", out.to_str().unwrap()]);
+        let torn = run(
+            "export",
+            &path,
+            &["--to", format, "-o", out.to_str().unwrap()],
+        );
         assert_eq!(torn.code, 3, "{format}: {torn:?}");
-        assert!(torn.stderr.contains("no whole record"), "{format}: {torn:?}");
+        assert!(
+            torn.stderr.contains("no whole record"),
+            "{format}: {torn:?}"
+        );
         assert!(out.metadata().unwrap().len() > 0);
     }
     let version_2 = run("export", &v2("torn.vor"), &["--to", "chrome"]);

@@ -31,7 +31,11 @@ fn chrome(recording: &Recording, options: &[&str]) -> Run {
 
 /// Returns the rows of a CSV without its heading, split at commas outside of quotes.
 fn rows(recording: &Recording, options: &[&str]) -> Vec<Vec<String>> {
-    let csv = run("export", &recording.path, &[&["--to", "csv"], options].concat());
+    let csv = run(
+        "export",
+        &recording.path,
+        &[&["--to", "csv"], options].concat(),
+    );
     assert_eq!(csv.code, 0, "{csv:?}");
     let row = |line: &str| {
         let mut quoted = false;
@@ -209,8 +213,14 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
             &["--name", "decoder"],
             "no scope is called `decoder`; there are `",
         ),
-        (&["--name", "decode", "--name", "x*"], "no scope is called `x*`"),
-        (&["--thread", "worker"], "no thread is called `worker`; there are"),
+        (
+            &["--name", "decode", "--name", "x*"],
+            "no scope is called `x*`",
+        ),
+        (
+            &["--thread", "worker"],
+            "no thread is called `worker`; there are",
+        ),
         (
             &["--name", "stall", "--thread", "worker-1"],
             "no spans of the chosen frames, threads, names and durations",
@@ -224,7 +234,11 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
             let to = ["--to", format, "-o", out.to_str().unwrap()];
             let refused = run("export", &recording.path, &[&to, options].concat());
             assert!(refused.refusal().contains(said), "{options:?}: {refused:?}");
-            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{options:?}");
+            assert_eq!(
+                std::fs::read_dir(&folder).unwrap().count(),
+                0,
+                "{options:?}"
+            );
         }
     }
 }

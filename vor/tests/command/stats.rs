@@ -55,7 +55,10 @@ fn assert_rows(stats: &Value, expected: &BTreeMap<String, Row>) {
         .map(|scope| scope["name"].as_str().unwrap())
         .collect();
     names.sort_unstable();
-    assert_eq!(names, expected.keys().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(
+        names,
+        expected.keys().map(String::as_str).collect::<Vec<_>>()
+    );
     for scope in scopes {
         let name = scope["name"].as_str().unwrap();
         let row = &expected[name];
@@ -105,7 +108,10 @@ fn all_spans_are_counted_to_the_nanosecond() {
         (&0.into(), &(FRAMES - 1).into())
     );
     assert_eq!(frames["count"], FRAMES);
-    let lengths = recording.frames.iter().map(|frame| frame.duration_ns() as f64);
+    let lengths = recording
+        .frames
+        .iter()
+        .map(|frame| frame.duration_ns() as f64);
     let mean = lengths.sum::<f64>() / FRAMES as f64;
     assert!((frames["mean_ns"].as_f64().unwrap() - mean).abs() < 1.0);
 }
@@ -128,7 +134,12 @@ fn a_range_of_frames_counts_what_ended_in_it_and_subtracts_what_ended_before() {
     // The scope that was open over three frames has its own time only.
     let json = stats(recording, &["--json", "--frames", "12"]).json();
     let is_across = |scope: &&Value| scope["name"] == "across";
-    let across = json["scopes"].as_array().unwrap().iter().find(is_across).unwrap();
+    let across = json["scopes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(is_across)
+        .unwrap();
     assert!(across["child_spans"].as_u64().unwrap() >= 3);
 }
 
@@ -184,7 +195,10 @@ fn the_cost_of_the_scopes_is_subtracted_on_request() {
     let expected = rows(&recording.spans, |_| true);
     for scope in json["scopes"].as_array().unwrap() {
         let row = &expected[scope["name"].as_str().unwrap()];
-        let (total, count) = (row.lengths_ns.iter().sum::<u64>(), row.lengths_ns.len() as u64);
+        let (total, count) = (
+            row.lengths_ns.iter().sum::<u64>(),
+            row.lengths_ns.len() as u64,
+        );
         assert_eq!(scope["total_ns"], total - count * 10 - row.descendants * 20);
         assert_eq!(
             scope["self_ns"],
@@ -205,14 +219,24 @@ fn tables_fit_the_width_and_keep_the_column_that_sorts() {
     for width in [40, 60, 80, 100, 120, 200] {
         for sort in ["self", "p95", "mean"] {
             let command = &mut vor();
-            command.arg("stats").arg(&recording.path).args(["--sort", sort]);
+            command
+                .arg("stats")
+                .arg(&recording.path)
+                .args(["--sort", sort]);
             let run = Run::from(command.env("COLUMNS", width.to_string()).output().unwrap());
             assert_eq!(run.code, 0, "{run:?}");
             let table = run.stdout.split("\n\n").nth(1).unwrap();
             let head = table.lines().next().unwrap();
-            assert!(head.split_whitespace().any(|column| column == sort), "{head}");
+            assert!(
+                head.split_whitespace().any(|column| column == sort),
+                "{head}"
+            );
             if width >= 60 {
-                let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
+                let widest = table
+                    .lines()
+                    .map(|line| line.chars().count())
+                    .max()
+                    .unwrap();
                 assert!(widest <= width, "{widest} for {width}:\n{table}");
             }
         }
@@ -252,7 +276,9 @@ fn captures_of_version_2_have_statistics_too() {
         }
         let mut said = BTreeMap::new();
         for scope in json["scopes"].as_array().unwrap() {
-            let row: &mut (u64, u64) = said.entry(scope["name"].as_str().unwrap().into()).or_default();
+            let row: &mut (u64, u64) = said
+                .entry(scope["name"].as_str().unwrap().into())
+                .or_default();
             row.0 += scope["count"].as_u64().unwrap();
             row.1 += scope["total_ns"].as_u64().unwrap();
         }
@@ -262,7 +288,11 @@ fn captures_of_version_2_have_statistics_too() {
 
 #[test]
 fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_spans() {
-    const SCOPES: [Made; 3] = [scope("run_all", 1, 0), scope("parse", 2, 0), scope("leaf", 3, 0)];
+    const SCOPES: [Made; 3] = [
+        scope("run_all", 1, 0),
+        scope("parse", 2, 0),
+        scope("leaf", 3, 0),
+    ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep.vor");
     // run_all { leaf × 40 003, parse { parse { leaf × 40 000 } } }, ten ticks for each leaf of
@@ -280,7 +310,11 @@ fn recursion_counts_once_and_time_has_the_right_parent_behind_any_number_of_span
     let row = |at: usize| {
         let scope = &json["scopes"][at];
         let number = |field: &str| scope[field].as_u64().unwrap();
-        (number("total_ns"), number("self_ns"), number("nested_spans"))
+        (
+            number("total_ns"),
+            number("self_ns"),
+            number("nested_spans"),
+        )
     };
     assert_eq!(row(0), (80_003 * 7, 80_003 * 7, 0));
     assert_eq!(row(1), (400_030, 400_030 - 40_000 * 7, 1));

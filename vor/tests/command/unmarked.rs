@@ -36,7 +36,10 @@ fn without_marks(from: &Path, to: &Path, closed: bool) {
 
 fn made(closed: bool) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let (marked, path) = (folder.path().join("marked.vor"), folder.path().join("run.vor"));
+    let (marked, path) = (
+        folder.path().join("marked.vor"),
+        folder.path().join("run.vor"),
+    );
     let scopes = [scope("request", 10, 1_000), scope("parse", 20, 5_000)];
     capture(&marked, &scopes, 1, REQUESTS, 3);
     without_marks(&marked, &path, closed);
@@ -48,7 +51,10 @@ fn looking_at_a_capture_without_marks() {
     for closed in [true, false] {
         let (_folder, path) = made(closed);
         let info = run("info", &path, &["--json"]).json();
-        assert_eq!((&info["frames"], &info["closed"]), (&1.into(), &closed.into()));
+        assert_eq!(
+            (&info["frames"], &info["closed"]),
+            (&1.into(), &closed.into())
+        );
         assert_eq!(info["spans"], SPANS);
         let duration_ns = info["duration_ns"].as_u64().unwrap();
         assert!(duration_ns > REQUESTS * 3_000, "{duration_ns}");

@@ -114,7 +114,10 @@ impl Summary {
     }
 
     pub fn dropped_in_frames(&self) -> u64 {
-        self.frames.iter().map(|(frame, _)| frame.dropped_spans).sum()
+        self.frames
+            .iter()
+            .map(|(frame, _)| frame.dropped_spans)
+            .sum()
     }
 }
 
@@ -128,12 +131,19 @@ pub fn read(path: &Path) -> Summary {
             Event::Batch(batch) => {
                 for thread in &batch.threads {
                     summary.dropped_in_batches += thread.dropped_spans;
-                    summary
-                        .messages
-                        .extend(thread.messages.iter().map(|message| message.text.to_string()));
+                    summary.messages.extend(
+                        thread
+                            .messages
+                            .iter()
+                            .map(|message| message.text.to_string()),
+                    );
                     for i in 0..thread.len() {
                         let name = batch.catalog.site_name(thread.sites[i]).to_owned();
-                        let span = (thread.thread.0, thread.start_ticks[i], thread.duration_ticks[i]);
+                        let span = (
+                            thread.thread.0,
+                            thread.start_ticks[i],
+                            thread.duration_ticks[i],
+                        );
                         summary.spans.entry(name).or_default().push(span);
                         since_frame.push((thread.thread.0, thread.end_ticks(i)));
                     }
@@ -143,7 +153,9 @@ pub fn read(path: &Path) -> Summary {
             Event::Frame(recovered) => {
                 let frame = (*recovered.frame).clone();
                 if frame.frame_set == 0 {
-                    summary.frames.push((frame, std::mem::take(&mut since_frame)));
+                    summary
+                        .frames
+                        .push((frame, std::mem::take(&mut since_frame)));
                 } else {
                     summary.other_frames.push(frame);
                 }
@@ -163,14 +175,19 @@ pub fn read(path: &Path) -> Summary {
         .chain(&damage.tail)
         .map(|loss| loss.reason.clone())
         .collect();
-    summary.closed = Capture::open(path).expect("the capture opens").info().closed;
+    summary.closed = Capture::open(path)
+        .expect("the capture opens")
+        .info()
+        .closed;
     summary
 }
 
 /// Returns the captures in a folder, by name.
 pub fn captures(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
-    let mut found: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "vor"));
     found.sort();
     found

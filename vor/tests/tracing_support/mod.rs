@@ -67,9 +67,11 @@ impl Kept {
         let of_task = self.events.iter().filter(|(_, event)| event.task == task);
         let mut polls: Vec<_> = of_task
             .filter_map(|(thread, event)| match event.kind {
-                TaskEventKind::Poll { duration_ticks } => {
-                    Some((*thread, event.start_ticks, event.start_ticks + duration_ticks))
-                }
+                TaskEventKind::Poll { duration_ticks } => Some((
+                    *thread,
+                    event.start_ticks,
+                    event.start_ticks + duration_ticks,
+                )),
                 _ => None,
             })
             .collect();
@@ -79,7 +81,10 @@ impl Kept {
 
     /// Returns the sum of a task's polls, in ticks.
     pub fn busy(&self, task: u64) -> u64 {
-        self.polls(task).iter().map(|(_, start, end)| end - start).sum()
+        self.polls(task)
+            .iter()
+            .map(|(_, start, end)| end - start)
+            .sum()
     }
 }
 
@@ -98,8 +103,12 @@ impl FrameSink for Keep {
         for thread in &batch.threads {
             let number = thread.thread.0;
             kept.dropped += thread.dropped_spans;
-            kept.messages
-                .extend(thread.messages.iter().map(|message| message.text.to_string()));
+            kept.messages.extend(
+                thread
+                    .messages
+                    .iter()
+                    .map(|message| message.text.to_string()),
+            );
             kept.events
                 .extend(thread.task_events.iter().map(|event| (number, *event)));
             for task in &thread.async_spans {
@@ -116,7 +125,9 @@ impl FrameSink for Keep {
                     thread: number,
                     start: thread.start_ticks[i],
                     end: thread.end_ticks(i),
-                    args: args.map(|(name, value)| format!("{name}={value}")).collect(),
+                    args: args
+                        .map(|(name, value)| format!("{name}={value}"))
+                        .collect(),
                 });
             }
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::spans::{BLOCK_SPANS, BlockCoder, FLAG_ARGS, FLAG_ASYNC, FLAG_DROPS, FLAG_FIRST, FLAG_MESSAGES};
+use super::spans::{
+    BLOCK_SPANS, BlockCoder, FLAG_ARGS, FLAG_ASYNC, FLAG_DROPS, FLAG_FIRST, FLAG_MESSAGES,
+};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
 use super::{MAX_RECORD_SPANS, MAX_TEXT_BYTES};
 use crate::Error;
@@ -203,7 +205,8 @@ impl BatchCoder {
         // can be named later.
         self.texts_written += 1;
         if self.texts_written < MAX_RECORD_TEXTS as u32 && text.len() <= MAX_TEXT_BYTES {
-            self.written_texts.insert(Arc::clone(text), self.texts_written);
+            self.written_texts
+                .insert(Arc::clone(text), self.texts_written);
         }
     }
 
@@ -374,7 +377,11 @@ fn put_tasks(out: &mut Vec<u8>, tasks: &[AsyncSpan]) {
     }
 }
 
-fn get_tasks(cursor: &mut Cursor<'_>, into: &mut ThreadBatch, room: &mut Room) -> Result<(), Error> {
+fn get_tasks(
+    cursor: &mut Cursor<'_>,
+    into: &mut ThreadBatch,
+    room: &mut Room,
+) -> Result<(), Error> {
     let count = cursor.count(4, room.tasks)?;
     room.tasks -= count;
     into.async_spans.reserve_exact(count);
@@ -456,5 +463,9 @@ fn messages_that_fit(messages: &[Message]) -> usize {
         bytes += clip(&message.text).len() + 16;
         before < BLOCK_TEXT_BYTES
     };
-    messages.iter().take(BLOCK_MESSAGES).take_while(fits).count()
+    messages
+        .iter()
+        .take(BLOCK_MESSAGES)
+        .take_while(fits)
+        .count()
 }

@@ -9,8 +9,8 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind};
 use super::wire::Cursor;
 use super::{
-    Damage, DamageReason, Event, Header, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead, events,
-    records,
+    Damage, DamageReason, Event, Header, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead,
+    events, records,
 };
 use crate::Error;
 
@@ -332,8 +332,10 @@ impl Sequence {
         };
         let (begin, end) = self.gaps[at];
         let parts = [(begin, seq), (seq.wrapping_add(1), end)];
-        self.gaps
-            .splice(at..=at, parts.into_iter().filter(|(begin, end)| begin != end));
+        self.gaps.splice(
+            at..=at,
+            parts.into_iter().filter(|(begin, end)| begin != end),
+        );
         self.lost -= 1;
         Seen::Late
     }
@@ -408,7 +410,11 @@ impl RecordDecoder {
 /// # Errors
 ///
 /// As [`RecordDecoder::decode`].
-pub fn decode_payload(header: &Header, head: &RecordHead, payload: &[u8]) -> Result<Option<Record>, Error> {
+pub fn decode_payload(
+    header: &Header,
+    head: &RecordHead,
+    payload: &[u8],
+) -> Result<Option<Record>, Error> {
     RecordDecoder::new().decode(header, head, payload)
 }
 
@@ -474,7 +480,10 @@ mod tests {
             "{} bytes",
             decoder.scanned_bytes
         );
-        assert!(decoder.scanned_bytes > allowed / 2, "the cap was not reached");
+        assert!(
+            decoder.scanned_bytes > allowed / 2,
+            "the cap was not reached"
+        );
     }
 
     #[test]

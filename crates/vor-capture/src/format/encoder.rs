@@ -8,8 +8,8 @@ use super::batches::BatchCoder;
 use super::head::{CODEC_LZ4, CODEC_RAW, kind, put_record};
 use super::index::IndexBuilder;
 use super::records::{
-    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine, put_open_scopes,
-    put_process, put_site, put_thread,
+    MAX_TABLE_ENTRIES, put_clock, put_column, put_end, put_frame, put_index, put_machine,
+    put_open_scopes, put_process, put_site, put_thread,
 };
 use super::wire::{put_text, put_varint};
 use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordRef, events, heap};
@@ -103,7 +103,9 @@ impl Encoder {
                     ..
                 } = self;
                 // Before the tasks that end in the batch: what happened in them happened before.
-                events::put(batch, payload, |payload| frames.put(out, kind::EVENTS, payload));
+                events::put(batch, payload, |payload| {
+                    frames.put(out, kind::EVENTS, payload)
+                });
                 let totals = batches.put(batch, payload, |payload| {
                     frames.put(out, kind::BATCH, payload);
                     payload.clear();
@@ -220,7 +222,9 @@ impl Encoder {
     }
 
     fn declare(&mut self, declaration: RecordRef<'_>, copies: u32, out: &mut Vec<u8>) {
-        let Self { frames, payload, .. } = self;
+        let Self {
+            frames, payload, ..
+        } = self;
         payload.clear();
         match declaration {
             RecordRef::Process(process) => {
@@ -242,17 +246,26 @@ impl Encoder {
             }
             RecordRef::Threads { first, threads } => {
                 let threads = threads.iter().map(Option::as_deref);
-                let mut end = |payload: &[u8]| frames.put_copies(out, kind::THREADS, payload, copies);
-                put_table(payload, first.0..MAX_DECLARED_ID, threads, put_thread, &mut end);
+                let mut end =
+                    |payload: &[u8]| frames.put_copies(out, kind::THREADS, payload, copies);
+                put_table(
+                    payload,
+                    first.0..MAX_DECLARED_ID,
+                    threads,
+                    put_thread,
+                    &mut end,
+                );
             }
             RecordRef::Columns { first, columns } => {
                 let columns = columns.iter().map(Some);
-                let mut end = |payload: &[u8]| frames.put_copies(out, kind::COLUMNS, payload, copies);
+                let mut end =
+                    |payload: &[u8]| frames.put_copies(out, kind::COLUMNS, payload, copies);
                 put_table(payload, first..MAX_COLUMNS, columns, put_column, &mut end);
             }
             RecordRef::FrameSets { first, names } => {
                 let names = names.iter().map(Some);
-                let mut end = |payload: &[u8]| frames.put_copies(out, kind::FRAME_SETS, payload, copies);
+                let mut end =
+                    |payload: &[u8]| frames.put_copies(out, kind::FRAME_SETS, payload, copies);
                 put_table(
                     payload,
                     first..MAX_FRAME_SETS,
@@ -261,7 +274,10 @@ impl Encoder {
                     &mut end,
                 );
             }
-            RecordRef::Batch(_) | RecordRef::Frame(_) | RecordRef::OpenScopes(_) | RecordRef::Heap(_) => {}
+            RecordRef::Batch(_)
+            | RecordRef::Frame(_)
+            | RecordRef::OpenScopes(_)
+            | RecordRef::Heap(_) => {}
         }
     }
 }

@@ -167,7 +167,8 @@ impl RecordHead {
         if head[3] != 0 || head[13] >= CODECS {
             return None;
         }
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let len = word(0) as usize;
         let payload_bytes = len.checked_sub(RECORD_HEAD_BYTES - 4)?;
         if payload_bytes > MAX_PAYLOAD_BYTES {
@@ -226,7 +227,14 @@ impl RecordHead {
 }
 
 /// Writes a record around `payload`.
-pub(super) fn put_record(out: &mut Vec<u8>, seed: u32, seq: u32, kind: u8, codec: u8, payload: &[u8]) {
+pub(super) fn put_record(
+    out: &mut Vec<u8>,
+    seed: u32,
+    seq: u32,
+    kind: u8,
+    codec: u8,
+    payload: &[u8],
+) {
     let len = (RECORD_HEAD_BYTES - 4 + payload.len()) as u32;
     let crc = checksum(seed, seq, kind, codec, payload);
     out.reserve(RECORD_HEAD_BYTES + payload.len());
@@ -304,7 +312,10 @@ mod tests {
         let mut bytes = Vec::new();
         header().encode(&mut bytes);
         assert_eq!(bytes.len(), HEADER_BYTES);
-        assert_eq!(Header::decode(&bytes).unwrap(), Some((header(), HEADER_BYTES)));
+        assert_eq!(
+            Header::decode(&bytes).unwrap(),
+            Some((header(), HEADER_BYTES))
+        );
         for len in 0..HEADER_BYTES {
             assert_eq!(Header::decode(&bytes[..len]).unwrap(), None, "{len} bytes");
         }
@@ -318,7 +329,11 @@ mod tests {
         for bit in 0..HEADER_BYTES * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let error = Header::decode(&bytes).unwrap_err();
-            assert_eq!(error.is_version(), (32..48).contains(&bit), "bit {bit}: {error}");
+            assert_eq!(
+                error.is_version(),
+                (32..48).contains(&bit),
+                "bit {bit}: {error}"
+            );
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }

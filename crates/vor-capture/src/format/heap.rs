@@ -92,9 +92,9 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
         for _ in 0..more {
             path.push(SiteId(cursor.varint_u32()?));
         }
-        room = room
-            .checked_sub(path.len())
-            .ok_or_else(|| Error::corrupt(format!("the stacks have more than {MAX_SCOPES} scopes")))?;
+        room = room.checked_sub(path.len()).ok_or_else(|| {
+            Error::corrupt(format!("the stacks have more than {MAX_SCOPES} scopes"))
+        })?;
         let scope = |&site| HeapScope {
             site,
             info: Arc::clone(&nameless),
@@ -112,7 +112,11 @@ pub(super) fn get(cursor: &mut Cursor<'_>) -> Result<HeapSnapshot, Error> {
         }
         stacks.push(stack);
     }
-    let mut snapshot = HeapSnapshot { mode, ticks, stacks };
+    let mut snapshot = HeapSnapshot {
+        mode,
+        ticks,
+        stacks,
+    };
     snapshot.sort();
     Ok(snapshot)
 }

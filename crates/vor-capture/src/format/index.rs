@@ -53,7 +53,9 @@ impl IndexBuilder {
         self.index.spans += totals.spans;
         self.index.messages += totals.messages;
         self.index.async_spans += totals.async_spans;
-        self.dropped_since_frame = self.dropped_since_frame.saturating_add(totals.dropped_spans);
+        self.dropped_since_frame = self
+            .dropped_since_frame
+            .saturating_add(totals.dropped_spans);
     }
 
     /// Adds a frame whose record ends at `end_offset`, before the record number `next_seq`.
@@ -87,7 +89,9 @@ impl IndexBuilder {
             if self.index.seeks.len() == MAX_SEEKS - 1 {
                 self.step *= 2;
                 let step = self.step;
-                self.index.seeks.retain(|seek| seek.ordinal.is_multiple_of(step));
+                self.index
+                    .seeks
+                    .retain(|seek| seek.ordinal.is_multiple_of(step));
             }
             if self.ordinal.is_multiple_of(self.step) {
                 self.index.seeks.push(seek);
@@ -139,7 +143,13 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
             );
         }
         Record::Columns { first, columns } => {
-            fill(&mut catalog.columns, MAX_COLUMNS, *first, columns, Column::clone);
+            fill(
+                &mut catalog.columns,
+                MAX_COLUMNS,
+                *first,
+                columns,
+                Column::clone,
+            );
         }
         Record::FrameSets { first, names } => {
             fill(
@@ -164,17 +174,24 @@ pub(super) fn declare_into(record: &Record, catalog: &mut Catalog) -> bool {
 /// Puts `entries` at `begin` and after, with gaps filled by defaults, unless that would pass
 /// `end_id`. A table that already says the same is not touched, so that the second of two
 /// declarations does not copy what a batch shares.
-fn fill<T, E>(table: &mut Arc<Vec<T>>, end_id: u32, begin: u32, entries: &[E], make: impl Fn(&E) -> T)
-where
+fn fill<T, E>(
+    table: &mut Arc<Vec<T>>,
+    end_id: u32,
+    begin: u32,
+    entries: &[E],
+    make: impl Fn(&E) -> T,
+) where
     T: Clone + Default + PartialEq,
 {
     if u64::from(begin) + entries.len() as u64 > u64::from(end_id) {
         return;
     }
     let begin = begin as usize;
-    let same = table
-        .get(begin..begin + entries.len())
-        .is_some_and(|old| old.iter().zip(entries).all(|(old, entry)| *old == make(entry)));
+    let same = table.get(begin..begin + entries.len()).is_some_and(|old| {
+        old.iter()
+            .zip(entries)
+            .all(|(old, entry)| *old == make(entry))
+    });
     if same {
         return;
     }

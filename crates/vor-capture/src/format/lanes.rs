@@ -44,7 +44,12 @@ pub(super) fn pack(out: &mut Vec<u8>, values: &[u32; GROUP], width: u32) {
 }
 
 /// Fills `values` with what `convert` makes of the numbers that [`pack`] wrote with this width.
-pub(super) fn unpack<T>(packed: &[u8], values: &mut [T; GROUP], width: u32, convert: impl Fn(u32) -> T) {
+pub(super) fn unpack<T>(
+    packed: &[u8],
+    values: &mut [T; GROUP],
+    width: u32,
+    convert: impl Fn(u32) -> T,
+) {
     let mut words = packed.as_chunks::<ROW_BYTES>().0.iter();
     let mask = u32::MAX >> (32 - width);
     let mut bits: Row = [0; LANES];
@@ -151,7 +156,8 @@ mod tests {
     #[test]
     fn every_width_is_packed_as_by_the_crate_that_wrote_the_first_captures() {
         for (width, checksum) in (1..).zip(CHECKSUMS) {
-            let values = std::array::from_fn(|i| (i as u32 + 1).wrapping_mul(0x9e37_79b1) >> (32 - width));
+            let values =
+                std::array::from_fn(|i| (i as u32 + 1).wrapping_mul(0x9e37_79b1) >> (32 - width));
             let mut bytes = Vec::new();
             pack(&mut bytes, &values, width);
             assert_eq!(crc32fast::hash(&bytes), checksum, "width {width}");

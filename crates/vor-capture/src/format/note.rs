@@ -44,7 +44,10 @@ impl NoteWriter {
         put_varint(&mut self.payload, open.len() as u64);
         for (site, start_ticks) in open {
             put_varint(&mut self.payload, u64::from(site.0));
-            put_varint(&mut self.payload, zigzag(ticks.wrapping_sub(*start_ticks) as i64));
+            put_varint(
+                &mut self.payload,
+                zigzag(ticks.wrapping_sub(*start_ticks) as i64),
+            );
         }
         self.end(seed, seq, kind::OPEN_SCOPES)
     }
@@ -52,7 +55,8 @@ impl NoteWriter {
     /// Makes the declaration of a site, unless it is too large.
     pub fn site(&mut self, (seed, seq): (u32, u32), id: SiteId, site: &SiteInfo) -> Option<&[u8]> {
         let args: usize = site.arg_names.iter().map(|name| name.len() + 10).sum();
-        let texts = site.name.len() + site.module_path.len() + site.file.len() + site.category.len();
+        let texts =
+            site.name.len() + site.module_path.len() + site.file.len() + site.category.len();
         if texts + args > MOST_TEXT_BYTES {
             return None;
         }
@@ -64,7 +68,12 @@ impl NoteWriter {
     }
 
     /// Makes the declaration of a thread, unless it is too large.
-    pub fn thread(&mut self, (seed, seq): (u32, u32), id: ThreadId, thread: &ThreadInfo) -> Option<&[u8]> {
+    pub fn thread(
+        &mut self,
+        (seed, seq): (u32, u32),
+        id: ThreadId,
+        thread: &ThreadInfo,
+    ) -> Option<&[u8]> {
         if thread.name.len() > MOST_TEXT_BYTES {
             return None;
         }

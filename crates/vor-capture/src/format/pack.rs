@@ -132,7 +132,9 @@ fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
     }
     let exceptions = usize::from(cursor.u8()?);
     let base = cursor.varint()?;
-    get_bits(cursor, values, width, |low| base.wrapping_add(u64::from(low)))?;
+    get_bits(cursor, values, width, |low| {
+        base.wrapping_add(u64::from(low))
+    })?;
     for &at in cursor.take(exceptions)? {
         let high = cursor.varint()?;
         let Some(value) = values.get_mut(usize::from(at)) else {
@@ -147,7 +149,11 @@ fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
 }
 
 /// Reads what [`put_fixed`] wrote.
-pub(super) fn get_fixed(cursor: &mut Cursor<'_>, values: &mut [u32], width: u8) -> Result<(), Error> {
+pub(super) fn get_fixed(
+    cursor: &mut Cursor<'_>,
+    values: &mut [u32],
+    width: u8,
+) -> Result<(), Error> {
     for group in values.chunks_mut(GROUP) {
         get_bits(cursor, group, width, |value| value)?;
     }
@@ -257,7 +263,10 @@ fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
         if width <= WIDTH_MAX && exceptions <= 255 && bits < best_bits {
             (best, best_bits) = (width, bits);
         }
-        exceptions += lengths.iter().map(|lengths| lengths[width as usize]).sum::<u32>();
+        exceptions += lengths
+            .iter()
+            .map(|lengths| lengths[width as usize])
+            .sum::<u32>();
         if (range_bits - width) % 7 == 6 {
             high_bytes += exceptions;
         }
@@ -291,10 +300,9 @@ fn put_chunks<const N: usize>(out: &mut Vec<u8>, values: &[u32], width: u32) {
     let mask = (1_u64 << width) - 1;
     let (mut bits, mut filled) = (0_u64, 0);
     let mut put = |values: &[u32]| {
-        let joined = values
-            .iter()
-            .rev()
-            .fold(0, |joined, &value| joined << width | u64::from(value) & mask);
+        let joined = values.iter().rev().fold(0, |joined, &value| {
+            joined << width | u64::from(value) & mask
+        });
         bits |= joined << filled;
         out[at..at + size_of::<u64>()].copy_from_slice(&bits.to_le_bytes());
         let total = filled + width * values.len() as u32;
@@ -304,7 +312,8 @@ fn put_chunks<const N: usize>(out: &mut Vec<u8>, values: &[u32], width: u32) {
     };
     let (chunks, rest) = values.as_chunks::<N>();
     chunks.iter().for_each(|chunk| put(chunk));
-    rest.iter().for_each(|value| put(std::slice::from_ref(value)));
+    rest.iter()
+        .for_each(|value| put(std::slice::from_ref(value)));
     out.truncate(end);
 }
 

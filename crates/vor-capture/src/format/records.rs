@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::head::{END_MARK, decode_end, kind};
 use super::wire::{Cursor, clip, put_text, put_varint, unzigzag, zigzag};
 use super::{
-    FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek, heap,
+    FrameRecord, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, OpenScopes, Record, Seek,
+    heap,
 };
 use crate::Error;
 use crate::model::catalog::{
@@ -293,7 +294,9 @@ fn get_table<T>(
             "{count} ids from {first} on go beyond {end_id}"
         )));
     }
-    let entries = (0..count).map(|_| entry(cursor)).collect::<Result<_, _>>()?;
+    let entries = (0..count)
+        .map(|_| entry(cursor))
+        .collect::<Result<_, _>>()?;
     Ok((first, entries))
 }
 
@@ -307,10 +310,9 @@ fn get_site(cursor: &mut Cursor<'_>) -> Result<SiteInfo, Error> {
     let category = Cow::Owned(cursor.text()?.to_owned());
     let color = match cursor.varint()? {
         0 => None,
-        color => Some(
-            u32::try_from(color - 1)
-                .map_err(|_| Error::corrupt(format!("the colour {color} does not fit into 32 bits")))?,
-        ),
+        color => Some(u32::try_from(color - 1).map_err(|_| {
+            Error::corrupt(format!("the colour {color} does not fit into 32 bits"))
+        })?),
     };
     let count = cursor.count(1, MAX_ARG_NAMES)?;
     let arg_names = (0..count)
@@ -341,8 +343,12 @@ fn get_frame(cursor: &mut Cursor<'_>, seq: u32) -> Result<FrameRecord, Error> {
     let mut column = 0_u32;
     for _ in 0..count {
         let head = cursor.varint()?;
-        let step = u32::try_from(head >> 2)
-            .map_err(|_| Error::corrupt(format!("the column {} does not fit into 32 bits", head >> 2)))?;
+        let step = u32::try_from(head >> 2).map_err(|_| {
+            Error::corrupt(format!(
+                "the column {} does not fit into 32 bits",
+                head >> 2
+            ))
+        })?;
         column = column.wrapping_add(step);
         let value = match head & 3 {
             SHAPE_INTEGER => unzigzag(cursor.varint()?) as f64,
@@ -393,7 +399,9 @@ fn get_open_scopes(cursor: &mut Cursor<'_>) -> Result<OpenScopes, Error> {
 fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
     let tables_offset = cursor.varint()?;
     let count = cursor.count(1, MAX_INDEXED_SETS)?;
-    let frames = (0..count).map(|_| cursor.varint()).collect::<Result<_, _>>()?;
+    let frames = (0..count)
+        .map(|_| cursor.varint())
+        .collect::<Result<_, _>>()?;
     let (spans, dropped_spans) = (cursor.varint()?, cursor.varint()?);
     let (messages, async_spans, records) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
     let (start_ticks, end_ticks) = (cursor.varint()?, cursor.varint()?);
@@ -405,7 +413,9 @@ fn get_index(cursor: &mut Cursor<'_>) -> Result<Index, Error> {
                 ordinal: seek.ordinal.wrapping_add(cursor.varint()?),
                 index: seek.index.wrapping_add(unzigzag(cursor.varint()?) as u64),
                 offset: seek.offset.wrapping_add(cursor.varint()?),
-                start_ticks: seek.start_ticks.wrapping_add(unzigzag(cursor.varint()?) as u64),
+                start_ticks: seek
+                    .start_ticks
+                    .wrapping_add(unzigzag(cursor.varint()?) as u64),
             };
             Ok(seek)
         })

@@ -101,9 +101,11 @@ impl BlockCoder {
             return 0;
         }
         let (leaves, parents) = self.fold(starts, durations);
-        self.packer.put(out, Column::Children, &self.children[..len]);
+        self.packer
+            .put(out, Column::Children, &self.children[..len]);
         self.packer.put(out, Column::Gaps, &self.gaps[..len]);
-        self.packer.put(out, Column::Durations, &self.durations[..leaves]);
+        self.packer
+            .put(out, Column::Durations, &self.durations[..leaves]);
         self.packer.put(out, Column::Leads, &self.leads[..parents]);
         FLAG_TREE
     }
@@ -123,7 +125,8 @@ impl BlockCoder {
         let columns = self.children.iter_mut().zip(self.gaps.iter_mut());
         for ((&start, &duration), (child_count, gap)) in starts.iter().zip(durations).zip(columns) {
             let end = start.wrapping_add(duration);
-            let closes = |depth: usize| usize::from(open[(top + BELOW_OPEN - depth) % OPEN_SLOTS] >= start);
+            let closes =
+                |depth: usize| usize::from(open[(top + BELOW_OPEN - depth) % OPEN_SLOTS] >= start);
             let mut closed = (closes(1) + closes(2) + closes(3) + closes(4)).min(top);
             if closed == 4 {
                 while closed < top && open[(top + BELOW_OPEN - closed - 1) % OPEN_SLOTS] >= start {
@@ -240,7 +243,11 @@ impl BlockCoder {
             let lead = self.leads[parent_at % BLOCK_SPANS];
             let slot = &mut self.open[top % OPEN_SLOTS];
             let start = if leaf { edge } else { slot.wrapping_sub(lead) };
-            let end = if leaf { edge.wrapping_add(duration) } else { edge };
+            let end = if leaf {
+                edge.wrapping_add(duration)
+            } else {
+                edge
+            };
             leaf_at += usize::from(leaf);
             parent_at += usize::from(!leaf);
             *slot = start;
@@ -249,7 +256,11 @@ impl BlockCoder {
             (start, end.wrapping_sub(start))
         });
         extend_both(starts, durations, spans);
-        if is_tree { Ok(()) } else { Err(no_tree(children)) }
+        if is_tree {
+            Ok(())
+        } else {
+            Err(no_tree(children))
+        }
     }
 
     fn get_sites(
@@ -306,7 +317,9 @@ fn no_tree(children: &[u64]) -> Error {
     let mut open = 0;
     for &closed in children {
         if closed > open {
-            return Error::corrupt(format!("a span has {closed} children where {open} are there"));
+            return Error::corrupt(format!(
+                "a span has {closed} children where {open} are there"
+            ));
         }
         open = open - closed + 1;
     }
@@ -314,7 +327,11 @@ fn no_tree(children: &[u64]) -> Error {
 }
 
 /// Appends pairs to two columns. The room is reserved at once and not zeroed first.
-fn extend_both(starts: &mut Vec<u64>, durations: &mut Vec<u64>, spans: impl Iterator<Item = (u64, u64)>) {
+fn extend_both(
+    starts: &mut Vec<u64>,
+    durations: &mut Vec<u64>,
+    spans: impl Iterator<Item = (u64, u64)>,
+) {
     let mut columns = (std::mem::take(starts), std::mem::take(durations));
     columns.extend(spans);
     (*starts, *durations) = columns;

@@ -253,7 +253,8 @@ impl Decoder {
             self.at = 0;
         }
         // Exact growth, so that a buffer for a large record is not doubled beyond it.
-        if self.buffer.capacity() - self.buffer.len() < bytes.len() && self.buffer.len() > (1 << 20) {
+        if self.buffer.capacity() - self.buffer.len() < bytes.len() && self.buffer.len() > (1 << 20)
+        {
             self.buffer.reserve_exact(bytes.len().max(1 << 20));
         }
         self.buffer.extend_from_slice(bytes);
@@ -317,7 +318,10 @@ impl Decoder {
             None if left > 0 => Some(Damage {
                 offset: self.offset,
                 bytes: left,
-                reason: format!("the file ends {left} bytes into a record of {}", self.announced()),
+                reason: format!(
+                    "the file ends {left} bytes into a record of {}",
+                    self.announced()
+                ),
             }),
             None => None,
         }
@@ -430,7 +434,9 @@ impl Decoder {
         let mut cursor = Cursor::new(&self.buffer[at..]);
         let (Some(len), Some(raw)) = (cursor.u32(), cursor.u32()) else {
             return match Cursor::new(&self.buffer[at..]).u32() {
-                Some(len) if len < 5 || len as usize > MAX_RECORD_BYTES => Place::Bad(size_reason(len)),
+                Some(len) if len < 5 || len as usize > MAX_RECORD_BYTES => {
+                    Place::Bad(size_reason(len))
+                }
                 _ => Place::Unfinished,
             };
         };
@@ -463,11 +469,16 @@ impl Decoder {
                     .ok_or_else(|| format!("a frame is cut off after {} bytes", body.len()))?;
                 body.drain(..flame_at);
                 let flame = body;
-                Ok(Body::Frame(RawFrame { system, user, flame }))
+                Ok(Body::Frame(RawFrame {
+                    system,
+                    user,
+                    flame,
+                }))
             }
             Some(1) => {
-                let (id, column) = declaration(&body[1..])
-                    .ok_or_else(|| format!("{} bytes are not the declaration of a column", body.len()))?;
+                let (id, column) = declaration(&body[1..]).ok_or_else(|| {
+                    format!("{} bytes are not the declaration of a column", body.len())
+                })?;
                 Ok(Body::Column { id, column })
             }
             kind => Err(format!("the kind of a record is {kind:?}, not 0 or 1")),
@@ -545,7 +556,9 @@ impl Decoder {
                 None => self.ready.push_back(Event::Damage(Damage {
                     offset,
                     bytes: 0,
-                    reason: format!("the value {value} belongs to column {id}, which is not declared"),
+                    reason: format!(
+                        "the value {value} belongs to column {id}, which is not declared"
+                    ),
                 })),
             }
         }

@@ -123,7 +123,8 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn varint_u32(&mut self) -> Result<u32, Error> {
         let value = self.varint()?;
-        u32::try_from(value).map_err(|_| Error::corrupt(format!("{value} does not fit into 32 bits")))
+        u32::try_from(value)
+            .map_err(|_| Error::corrupt(format!("{value} does not fit into 32 bits")))
     }
 
     /// Reads a count of things, each of which takes at least `min_bytes` of what is left, and at
@@ -135,7 +136,9 @@ impl<'a> Cursor<'a> {
         let most = cap.min(self.left() / min_bytes.max(1));
         match usize::try_from(value) {
             Ok(count) if count <= most => Ok(count),
-            _ => Err(Error::corrupt(format!("a count is {value}, more than {most}"))),
+            _ => Err(Error::corrupt(format!(
+                "a count is {value}, more than {most}"
+            ))),
         }
     }
 

@@ -278,7 +278,10 @@ impl SpanBatch {
     /// Returns the number of ended tasks of all threads.
     #[must_use]
     pub fn async_span_count(&self) -> usize {
-        self.threads.iter().map(|thread| thread.async_spans.len()).sum()
+        self.threads
+            .iter()
+            .map(|thread| thread.async_spans.len())
+            .sum()
     }
 
     /// Returns whether no thread has anything.

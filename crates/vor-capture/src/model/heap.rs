@@ -125,7 +125,11 @@ impl HeapSnapshot {
     /// Makes a snapshot of these stacks, and puts the most bytes first.
     #[must_use]
     pub fn new(mode: HeapMode, ticks: u64, stacks: Vec<HeapStack>) -> Self {
-        let mut snapshot = Self { mode, ticks, stacks };
+        let mut snapshot = Self {
+            mode,
+            ticks,
+            stacks,
+        };
         snapshot.sort();
         snapshot
     }
@@ -188,8 +192,11 @@ impl HeapSnapshot {
     /// ```
     #[must_use]
     pub fn difference(&self, earlier: &Self) -> Vec<HeapChange> {
-        let mut before: HashMap<Vec<SiteId>, &HeapStack, FxBuildHasher> =
-            earlier.stacks.iter().map(|stack| (stack.path(), stack)).collect();
+        let mut before: HashMap<Vec<SiteId>, &HeapStack, FxBuildHasher> = earlier
+            .stacks
+            .iter()
+            .map(|stack| (stack.path(), stack))
+            .collect();
         let mut changes: Vec<HeapChange> = self
             .stacks
             .iter()
@@ -214,7 +221,9 @@ fn change(now: Option<&HeapStack>, before: Option<&HeapStack>) -> HeapChange {
     };
     let error = |stack: Option<&HeapStack>| stack.map_or(0.0, |stack| stack.bytes_error);
     HeapChange {
-        scopes: now.or(before).map_or_else(Vec::new, |stack| stack.scopes.clone()),
+        scopes: now
+            .or(before)
+            .map_or_else(Vec::new, |stack| stack.scopes.clone()),
         inuse_objects: number(|stack| stack.inuse_objects),
         inuse_bytes: number(|stack| stack.inuse_bytes),
         bytes_error: error(now).hypot(error(before)),

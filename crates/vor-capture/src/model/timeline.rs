@@ -60,7 +60,11 @@ impl Timeline {
     /// Adds a point. A point at an earlier or the same tick than the last is ignored and `false`
     /// returned.
     pub fn push(&mut self, sync: ClockSync) -> bool {
-        if self.syncs.last().is_some_and(|last| sync.ticks <= last.ticks) {
+        if self
+            .syncs
+            .last()
+            .is_some_and(|last| sync.ticks <= last.ticks)
+        {
             return false;
         }
         self.syncs.push(sync);
@@ -93,7 +97,8 @@ impl Timeline {
     #[must_use]
     pub fn duration_ns(&self, start_ticks: u64, duration_ticks: u64) -> u64 {
         let end = start_ticks.saturating_add(duration_ticks);
-        u64::try_from(i128::from(self.unix_ns(end)) - i128::from(self.unix_ns(start_ticks))).unwrap_or(0)
+        u64::try_from(i128::from(self.unix_ns(end)) - i128::from(self.unix_ns(start_ticks)))
+            .unwrap_or(0)
     }
 }
 
@@ -137,8 +142,14 @@ impl<'a> TickMapper<'a> {
 
     #[cold]
     fn unix_ns_elsewhere(&mut self, ticks: u64) -> i64 {
-        let after = self.timeline.syncs.partition_point(|sync| sync.ticks <= ticks);
-        if let Some(sync) = after.checked_sub(1).and_then(|at| self.timeline.syncs.get(at)) {
+        let after = self
+            .timeline
+            .syncs
+            .partition_point(|sync| sync.ticks <= ticks);
+        if let Some(sync) = after
+            .checked_sub(1)
+            .and_then(|at| self.timeline.syncs.get(at))
+        {
             let next = self
                 .timeline
                 .syncs

@@ -228,7 +228,11 @@ impl Assembler {
         let taken = self.waiting_spans + self.waiting.len() * SPANS_PER_BATCH;
         let full = taken > self.max_spans.max(DEFAULT_MAX_SPANS);
         let threads = if full { Vec::new() } else { threads };
-        self.waiting.push_back(Waiting { seq, spans, threads });
+        self.waiting.push_back(Waiting {
+            seq,
+            spans,
+            threads,
+        });
         self.waiting_spans += spans;
         // The batches that have waited longest belong to a frame that is lost.
         if self.waiting.len() > MAX_WAITING
@@ -270,15 +274,22 @@ impl Assembler {
             threads: trees.threads,
             ..snapshot(record, catalog)
         });
-        Recovered { frame, lost_records }
+        Recovered {
+            frame,
+            lost_records,
+        }
     }
 
     /// Adds to the builder what waits of a frame, in its order; returns how many spans were only
     /// counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;
-        self.waiting.make_contiguous().sort_by_key(|waiting| waiting.seq);
-        let begin = self.waiting.partition_point(|waiting| waiting.seq < first_seq);
+        self.waiting
+            .make_contiguous()
+            .sort_by_key(|waiting| waiting.seq);
+        let begin = self
+            .waiting
+            .partition_point(|waiting| waiting.seq < first_seq);
         let end = self.waiting.partition_point(|waiting| waiting.seq < seq);
         // A record whose frame begins after it ends contradicts itself, and has no batches.
         let frame: Vec<Waiting> = self.waiting.drain(begin.min(end)..end).collect();

@@ -13,7 +13,9 @@ use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
 use super::summary::{FrameScan, FrameSummary};
 use super::whole::Whole;
-use super::{CHUNK_BYTES, DEFAULT_MAX_SPANS, Damage, Front, Recovered, open_file, read_front, read_some};
+use super::{
+    CHUNK_BYTES, DEFAULT_MAX_SPANS, Damage, Front, Recovered, open_file, read_front, read_some,
+};
 use crate::Error;
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::Catalog;
@@ -77,7 +79,10 @@ impl Source {
 
     /// Makes an input of the bytes from `offset` on.
     pub(super) fn at(&mut self, offset: u64) -> SourceAt<'_> {
-        SourceAt { source: self, offset }
+        SourceAt {
+            source: self,
+            offset,
+        }
     }
 
     /// Reads exactly the bytes at `offset`.
@@ -221,7 +226,9 @@ impl Capture {
         };
         let inner = match front {
             Front::V2(header) => Inner::V2(CaptureV2::new(source, header, is_lazy)?),
-            Front::V3(header, len) => Inner::V3(CaptureV3::new(source, header, len as u64, is_lazy)?),
+            Front::V3(header, len) => {
+                Inner::V3(CaptureV3::new(source, header, len as u64, is_lazy)?)
+            }
         };
         let mut capture = Self {
             inner,
@@ -449,7 +456,9 @@ impl Capture {
                 // All batches are one frame until a mark comes, or the end.
                 if frames > 0 {
                     self.whole = None;
-                } else if self.is_whole_unknown || info.closed && info.file_bytes > before.file_bytes {
+                } else if self.is_whole_unknown
+                    || info.closed && info.file_bytes > before.file_bytes
+                {
                     self.look_for_whole()?;
                 }
                 frames

@@ -60,7 +60,11 @@ pub(super) struct CaptureV2 {
 impl CaptureV2 {
     /// Opens a capture, and passes over it unless `is_lazy`; then `extend` does that.
     pub(super) fn new(mut source: Source, header: Header, is_lazy: bool) -> Result<Self, Error> {
-        let file_bytes = if is_lazy { header.len as u64 } else { source.len()? };
+        let file_bytes = if is_lazy {
+            header.len as u64
+        } else {
+            source.len()?
+        };
         source.seek(header.len as u64)?;
         let mut columns = Vec::new();
         for metric in &header.columns {
@@ -82,7 +86,10 @@ impl CaptureV2 {
             source,
             decoder: Decoder::new(&header),
             catalog: Arc::new(catalog),
-            frame_ms: header.columns.iter().position(|column| column.name == "frame_ms"),
+            frame_ms: header
+                .columns
+                .iter()
+                .position(|column| column.name == "frame_ms"),
             system_columns: header.columns.len(),
             sites: FxHashMap::default(),
             threads: FxHashMap::default(),
@@ -289,7 +296,9 @@ impl CaptureV2 {
     }
 
     fn length_ns(&self, frame: &Frame) -> i64 {
-        let ms = self.frame_ms.and_then(|index| frame.system.get(index).copied());
+        let ms = self
+            .frame_ms
+            .and_then(|index| frame.system.get(index).copied());
         // A conversion from float to integer is bounded and takes NaN for 0; a year is longer than
         // any frame.
         (ms.unwrap_or(0.0) * 1e6).clamp(0.0, 3.2e16) as i64
@@ -361,7 +370,8 @@ impl CaptureV2 {
         for span in &thread.spans {
             let args_begin = tree.arg_values.len() as u32;
             if !span.data.is_empty() {
-                tree.arg_values.push(ArgValue::Str(span.data.as_str().into()));
+                tree.arg_values
+                    .push(ArgValue::Str(span.data.as_str().into()));
             }
             let start_ticks = u64::try_from(span.start_ns).unwrap_or(0);
             tree.spans.push(Span {

@@ -184,7 +184,10 @@ impl CaptureV3 {
     }
 
     /// Returns what the next frame of the main set is, without reading its spans.
-    pub(super) fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
+    pub(super) fn next_summary(
+        &mut self,
+        scan: &mut FrameScan,
+    ) -> Option<Result<FrameSummary, Error>> {
         let i = scan.next_frame();
         if i >= self.frame_count(0) {
             return None;
@@ -218,7 +221,9 @@ impl CaptureV3 {
         }
         let at = self.find(0, i).ok_or_else(|| gone(i))?;
         let pass = self.pass.as_ref();
-        let (first, place) = pass.and_then(|pass| pass.before(0, at)).ok_or_else(|| gone(i))?;
+        let (first, place) = pass
+            .and_then(|pass| pass.before(0, at))
+            .ok_or_else(|| gone(i))?;
         let target = Target {
             begin: (first, place.clone()),
             at,
@@ -282,7 +287,8 @@ impl CaptureV3 {
         }
         let count = index.frames.first().copied().unwrap_or(0);
         let seeks = std::mem::take(&mut index.seeks);
-        let Some(places) = Places::new(count, seeks, &(self.header_len..index.tables_offset)) else {
+        let Some(places) = Places::new(count, seeks, &(self.header_len..index.tables_offset))
+        else {
             return Ok(None);
         };
         let mut catalog = Catalog::default();
@@ -496,7 +502,9 @@ impl CaptureV3 {
                     frame: Arc::new(snapshot(record, &self.catalog)),
                     lost_records: 0,
                 }),
-                record => self.assembler.take(Entry { record, ..entry }, &self.catalog),
+                record => self
+                    .assembler
+                    .take(Entry { record, ..entry }, &self.catalog),
             });
         }
         Ok(None)

@@ -60,7 +60,11 @@ struct Lane {
 impl Lookahead {
     /// Notes a batch in the first pass.
     pub fn note(&mut self, batch: &SpanBatch) {
-        for thread in batch.threads.iter().filter(|thread| !thread.sites.is_empty()) {
+        for thread in batch
+            .threads
+            .iter()
+            .filter(|thread| !thread.sites.is_empty())
+        {
             self.threads.entry(thread.thread).or_default().note(thread);
         }
     }
@@ -72,7 +76,11 @@ impl Lookahead {
             self.threads.values_mut().for_each(Lane::rewind);
         }
         // A thread may have several shares; what is open is what is so after the last of them.
-        for thread in batch.threads.iter().filter(|thread| !thread.sites.is_empty()) {
+        for thread in batch
+            .threads
+            .iter()
+            .filter(|thread| !thread.sites.is_empty())
+        {
             if let Some(lane) = self.threads.get_mut(&thread.thread) {
                 lane.read(thread);
                 lane.is_told = false;

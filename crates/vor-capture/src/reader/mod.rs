@@ -132,7 +132,8 @@ impl Reader<BufReader<File>> {
     /// the text names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let file = open_file(path).map_err(named)?;
         Self::new(BufReader::new(file)).map_err(named)
     }
@@ -363,8 +364,12 @@ fn open_file(path: &Path) -> io::Result<File> {
             "not a vor capture: it is a directory",
         ));
     }
-    File::open(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("the capture cannot be opened: {error}")))
+    File::open(path).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("the capture cannot be opened: {error}"),
+        )
+    })
 }
 
 /// Reads until the header is whole; returns it and all bytes that were read.
@@ -372,7 +377,8 @@ fn read_front(input: &mut impl Read) -> Result<(Front, Vec<u8>), Error> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = Vec::new();
     loop {
-        let n = read_some(input, &mut chunk).map_err(|error| Error::io("reading the header", error))?;
+        let n =
+            read_some(input, &mut chunk).map_err(|error| Error::io("reading the header", error))?;
         bytes.extend_from_slice(&chunk[..n]);
         if let Some(front) = parse_front(&bytes)? {
             return Ok((front, bytes));
@@ -398,7 +404,9 @@ fn parse_front(bytes: &[u8]) -> Result<Option<Front>, Error> {
     match bytes.get(4..6) {
         None => Ok(None),
         Some([2, 0]) => Ok(v2::parse_header(bytes)?.map(Front::V2)),
-        Some([3, 0]) => Ok(format::Header::decode(bytes)?.map(|(header, len)| Front::V3(header, len))),
+        Some([3, 0]) => {
+            Ok(format::Header::decode(bytes)?.map(|(header, len)| Front::V3(header, len)))
+        }
         Some(version) => Err(Error::version(format!(
             "the capture has version {}; this vor reads versions 2 and 3",
             u16::from_le_bytes([version[0], version[1]])

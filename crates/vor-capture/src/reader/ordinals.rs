@@ -33,7 +33,9 @@ impl Places {
         });
         let is_within = seeks.iter().all(|seek| within.contains(&seek.offset));
         let first = seeks.first().map_or(0, |seek| seek.ordinal);
-        let end = seeks.last().map_or(Some(0), |seek| seek.ordinal.checked_add(1));
+        let end = seeks
+            .last()
+            .map_or(Some(0), |seek| seek.ordinal.checked_add(1));
         (ascends && is_within && first == 0 && end == Some(count)).then_some(Self { count, seeks })
     }
 
@@ -46,7 +48,9 @@ impl Places {
     /// Returns the frame of the first place behind a frame, or the number of frames.
     pub(super) fn end(&self, ordinal: u64) -> u64 {
         let after = self.seeks.partition_point(|seek| seek.ordinal <= ordinal);
-        self.seeks.get(after).map_or(self.count, |seek| seek.ordinal)
+        self.seeks
+            .get(after)
+            .map_or(self.count, |seek| seek.ordinal)
     }
 
     /// Returns whether a record may be the one of a frame.
@@ -57,7 +61,9 @@ impl Places {
     /// Returns the frames that a record may be the one of: one, except where the program left out
     /// numbers.
     fn ordinals(&self, record: &FrameRecord) -> Range<u64> {
-        let after = self.seeks.partition_point(|seek| seek.index <= record.index);
+        let after = self
+            .seeks
+            .partition_point(|seek| seek.index <= record.index);
         let Some(seek) = after.checked_sub(1).and_then(|at| self.seeks.get(at)) else {
             return 0..0;
         };

@@ -123,7 +123,11 @@ impl<'a> Pieces<'a> {
     /// ([`Error::is_corrupt`]).
     pub fn next_piece(&mut self) -> Result<Option<Piece>, Error> {
         match &mut self.inner {
-            Inner::V2 { capture, next, frame } => {
+            Inner::V2 {
+                capture,
+                next,
+                frame,
+            } => {
                 if let Some(frame) = frame.take() {
                     return Ok(Some(Piece::Frame(frame)));
                 }
@@ -141,7 +145,8 @@ impl<'a> Pieces<'a> {
             }
             Inner::V3 { reader, .. } => loop {
                 let event = reader.next_event();
-                let Some(event) = event.map_err(|error| Error::io("reading the capture", error))? else {
+                let Some(event) = event.map_err(|error| Error::io("reading the capture", error))?
+                else {
                     return Ok(self.take_whole());
                 };
                 if let Some(streamed) = reader.catalog()

@@ -18,7 +18,10 @@ impl Seen {
             return false;
         }
         let joins_before = after > 0 && self.ranges[after - 1].1 == seq;
-        let joins_after = self.ranges.get(after).is_some_and(|range| range.0 == seq + 1);
+        let joins_after = self
+            .ranges
+            .get(after)
+            .is_some_and(|range| range.0 == seq + 1);
         match (joins_before, joins_after) {
             (true, true) => {
                 self.ranges[after - 1].1 = self.ranges[after].1;
@@ -43,8 +46,10 @@ impl Seen {
             && begin <= seq
         {
             let parts = [(begin, seq), (seq + 1, end)];
-            self.ranges
-                .splice(at..=at, parts.into_iter().filter(|(begin, end)| begin < end));
+            self.ranges.splice(
+                at..=at,
+                parts.into_iter().filter(|(begin, end)| begin < end),
+            );
         }
     }
 
@@ -78,7 +83,9 @@ mod tests {
         let mut seen = Seen::default();
         let mut plain = [false; 64];
         for _ in 0..400 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let seq = state >> 58;
             assert_eq!(seen.insert(seq), !plain[seq as usize]);
             plain[seq as usize] = true;

@@ -166,8 +166,8 @@ impl Skim {
                 Ok(Found::Other)
             }
             Step::Need => {
-                let most =
-                    usize::try_from(end - walking.fed_to).map_or(MOST_READ, |left| left.min(MOST_READ));
+                let most = usize::try_from(end - walking.fed_to)
+                    .map_or(MOST_READ, |left| left.min(MOST_READ));
                 self.buffer.clear();
                 let n = source.append_at(walking.fed_to, most, &mut self.buffer)?;
                 if n == 0 {
@@ -189,7 +189,10 @@ impl Skim {
                 if record.frame_set == 0 {
                     self.section.clear();
                 }
-                Found::Frame(Skimmed { record, lost_records })
+                Found::Frame(Skimmed {
+                    record,
+                    lost_records,
+                })
             }
             Ok(_) => Found::Other,
             Err(_) => {

@@ -58,7 +58,11 @@ impl StreamV3 {
     }
 
     /// Reads the declarations that the file begins with.
-    pub(super) fn read_ahead(&mut self, input: &mut impl Read, damage: &mut Damage) -> io::Result<()> {
+    pub(super) fn read_ahead(
+        &mut self,
+        input: &mut impl Read,
+        damage: &mut Damage,
+    ) -> io::Result<()> {
         while let Some(item) = self.item(input, damage)? {
             match item {
                 Item::Entry(entry) if !is_event(&entry) => {
@@ -176,7 +180,10 @@ impl StreamV3 {
             system,
             user,
             // Half of a flame would look like a whole one.
-            flame: recovered.has_all_spans().then(|| self.flame(frame)).flatten(),
+            flame: recovered
+                .has_all_spans()
+                .then(|| self.flame(frame))
+                .flatten(),
         }
     }
 
@@ -208,7 +215,8 @@ impl StreamV3 {
                 }
                 if let Some((seq, frame)) = whole {
                     // The frame takes the place of the end record.
-                    (entry.seq, entry.again, entry.record) = (seq, false, Some(Record::Frame(frame)));
+                    (entry.seq, entry.again, entry.record) =
+                        (seq, false, Some(Record::Frame(frame)));
                 }
             }
         }

@@ -190,7 +190,8 @@ impl Walker {
             self.consume((offset - self.here.offset) as usize);
             self.damaged = None;
             self.search = None;
-            self.ready.push_back(Step::Loss(corrupt(begin, offset - begin)));
+            self.ready
+                .push_back(Step::Loss(corrupt(begin, offset - begin)));
         }
     }
 
@@ -341,7 +342,9 @@ mod tests {
         for _ in 0..2 {
             let mut thread = ThreadBatch::default();
             for i in 0..40_000_u64 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 thread.start_ticks.push(i << 40);
                 thread.duration_ticks.push(state >> 26);
                 thread.sites.push(SiteId(1));

@@ -61,7 +61,12 @@ impl Whole {
 
     /// Takes the next record of a stream. Where the stream ends without a mark, returns the frame,
     /// and the sequence number that a record of it would have.
-    pub(super) fn pass(&mut self, seq: u64, again: bool, record: &Record) -> Option<(u64, FrameRecord)> {
+    pub(super) fn pass(
+        &mut self,
+        seq: u64,
+        again: bool,
+        record: &Record,
+    ) -> Option<(u64, FrameRecord)> {
         match record {
             Record::Batch(threads) if !self.is_marked && !again => {
                 self.next_seq = seq + 1;
@@ -69,7 +74,9 @@ impl Whole {
             }
             Record::Frame(frame) => self.is_marked |= frame.frame_set == 0,
             // Damage took all of them.
-            Record::Index(index) => self.is_marked |= index.frames.first().is_some_and(|&count| count > 0),
+            Record::Index(index) => {
+                self.is_marked |= index.frames.first().is_some_and(|&count| count > 0)
+            }
             Record::End { .. } if !self.is_marked => {
                 self.is_marked = true;
                 let happened = self.start_ticks <= self.end_ticks;
@@ -127,7 +134,11 @@ impl Whole {
     }
 
     /// Returns the frame with its trees, which hold up to `max_spans`.
-    pub(super) fn recovered(&self, capture: &mut CaptureV3, max_spans: usize) -> Result<Recovered, Error> {
+    pub(super) fn recovered(
+        &self,
+        capture: &mut CaptureV3,
+        max_spans: usize,
+    ) -> Result<Recovered, Error> {
         let mut builder = TreeBuilder::new(max_spans);
         capture.rewind();
         while let Some(batch) = capture.next_batch()? {
@@ -157,8 +168,10 @@ impl Whole {
         capture.rewind();
         while let Some(batch) = capture.next_batch()? {
             for thread in batch.threads {
-                items +=
-                    thread.len() + thread.async_spans.len() + thread.task_events.len() + thread.flows.len();
+                items += thread.len()
+                    + thread.async_spans.len()
+                    + thread.task_events.len()
+                    + thread.flows.len();
                 all.push(thread);
             }
             if items > max_items {

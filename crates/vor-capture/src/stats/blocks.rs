@@ -147,7 +147,10 @@ impl Blocks {
             // Both ascend, and all that a block has is among them.
             let mut at = 0;
             for own in block.histogram.buckets() {
-                while buckets.get(at).is_some_and(|bucket| bucket.low_ns < own.low) {
+                while buckets
+                    .get(at)
+                    .is_some_and(|bucket| bucket.low_ns < own.low)
+                {
                     at += 1;
                 }
                 if let Some(bucket) = buckets.get_mut(at) {

@@ -101,7 +101,12 @@ impl StatsBuilder {
     /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of
     /// every span, both in nanoseconds, for statistics of its own.
     #[inline]
-    pub fn add_each(&mut self, timeline: &Timeline, batch: &ThreadBatch, each: impl FnMut(SiteId, u64, u64)) {
+    pub fn add_each(
+        &mut self,
+        timeline: &Timeline,
+        batch: &ThreadBatch,
+        each: impl FnMut(SiteId, u64, u64),
+    ) {
         if batch.sites.is_empty() {
             return;
         }
@@ -234,7 +239,9 @@ impl StatsBuilder {
 
     /// Returns the call sites that ended a span, in no particular order.
     fn sites(&self) -> impl Iterator<Item = (SiteId, &SiteStats)> {
-        self.sites.iter().filter(|(_, stats)| !stats.histogram.is_empty())
+        self.sites
+            .iter()
+            .filter(|(_, stats)| !stats.histogram.is_empty())
     }
 }
 
@@ -313,7 +320,11 @@ impl SiteStats {
     fn row(&self, site: SiteId, name: &str) -> ScopeStats {
         let count = self.histogram.count();
         let self_ns = self.lengths_ns.saturating_sub(self.children_ns);
-        let percentile = |quantile| self.histogram.value_at(quantile).clamp(self.min_ns, self.max_ns);
+        let percentile = |quantile| {
+            self.histogram
+                .value_at(quantile)
+                .clamp(self.min_ns, self.max_ns)
+        };
         ScopeStats {
             site,
             name: name.to_owned(),
@@ -355,8 +366,9 @@ impl Line {
             return None;
         }
         // `until_ticks` is chosen such that the products, shifted, fit 63 bits.
-        let ns =
-            |ticks: u64| ((u128::from(ticks - self.from_ticks) * u128::from(self.rate)) >> RATE_BITS) as u64;
+        let ns = |ticks: u64| {
+            ((u128::from(ticks - self.from_ticks) * u128::from(self.rate)) >> RATE_BITS) as u64
+        };
         Some(ns(end_ticks) - ns(start_ticks))
     }
 

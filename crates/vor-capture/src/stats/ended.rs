@@ -163,7 +163,10 @@ impl<W: Weight> EndedSpans<W> {
         let length = self.runs.len() + self.recent.len();
         let older = self.recent.len() / 2;
         if let Some(known) = self.known.clone() {
-            let as_of_ticks = self.recent.get(older).map_or(0, |subtree| subtree.start_ticks);
+            let as_of_ticks = self
+                .recent
+                .get(older)
+                .map_or(0, |subtree| subtree.start_ticks);
             self.settle(as_of_ticks, &known);
         } else {
             let mut halved = 0;
@@ -310,7 +313,9 @@ impl<W: Weight> Run<W> {
         let taken = 1 + subtrees.saturating_sub(1) * after / length;
         let part = |of: u64| u64::try_from(u128::from(of) * taken / subtrees).unwrap_or(of);
         let share = Children {
-            sum: self.weight.each(limit, |weight, limit| part(weight).min(limit)),
+            sum: self
+                .weight
+                .each(limit, |weight, limit| part(weight).min(limit)),
             children: part(self.subtrees),
             descendants: part(self.spans),
         };

@@ -102,7 +102,9 @@ impl Histogram {
 
     /// Returns the buckets that hold something, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = Counted> {
-        let counted = (self.base..).zip(&self.counts).filter(|&(_, &count)| count > 0);
+        let counted = (self.base..)
+            .zip(&self.counts)
+            .filter(|&(_, &count)| count > 0);
         counted.map(|(number, &count)| {
             let (low, width) = bounds(number);
             Counted {
@@ -138,7 +140,9 @@ impl Histogram {
             seen += bucket.count;
             seen >= rank
         };
-        self.buckets().find(reaches).map_or(0, |bucket| bucket.middle())
+        self.buckets()
+            .find(reaches)
+            .map_or(0, |bucket| bucket.middle())
     }
 }
 
@@ -179,7 +183,11 @@ mod tests {
         for value in 300..400 {
             histogram.add(value);
         }
-        assert_eq!(histogram.counts.len(), OCTAVE, "one octave holds 256 to 511");
+        assert_eq!(
+            histogram.counts.len(),
+            OCTAVE,
+            "one octave holds 256 to 511"
+        );
         histogram.add(100);
         assert_eq!(
             histogram.counts.len(),

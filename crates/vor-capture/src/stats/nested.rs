@@ -378,7 +378,10 @@ fn saturated(count: u64) -> u32 {
 /// the subtree `from`. Nearly always it is one of the next, so these are looked at first.
 fn subtree_of(position: u64, mut from: usize, ends: &[u64]) -> usize {
     let mut step = 1;
-    while ends.get(from + step - 1).is_some_and(|&end| end <= position) {
+    while ends
+        .get(from + step - 1)
+        .is_some_and(|&end| end <= position)
+    {
         from += step;
         step *= 2;
     }

@@ -95,8 +95,9 @@ impl ScopeStats {
     #[must_use]
     pub fn corrected(&self, empty_span_ns: u64) -> Self {
         let cost = u128::from(empty_span_ns);
-        let less =
-            |ns: u64, halves: u128| u64::try_from(u128::from(ns).saturating_sub(halves / 2)).unwrap_or(0);
+        let less = |ns: u64, halves: u128| {
+            u64::try_from(u128::from(ns).saturating_sub(halves / 2)).unwrap_or(0)
+        };
         let count = u128::from(self.count);
         let in_calls = cost.saturating_mul(count + 2 * u128::from(self.descendant_spans));
         let nested = u128::from(self.nested_spans) + 2 * u128::from(self.nested_descendant_spans);

@@ -33,7 +33,11 @@ impl<W> Default for ThreadSpans<W> {
 impl<W: Weight> ThreadSpans<W> {
     /// Adds the next spans that ended on the thread to `sums`: their call sites, starts and weights.
     #[inline]
-    pub(super) fn add(&mut self, spans: impl Iterator<Item = (SiteId, u64, W)>, sums: &mut impl SiteSums<W>) {
+    pub(super) fn add(
+        &mut self,
+        spans: impl Iterator<Item = (SiteId, u64, W)>,
+        sums: &mut impl SiteSums<W>,
+    ) {
         self.of_sites.begin_batch(spans.size_hint().0);
         for (site, start, weight) in spans {
             let children = self.waiting.end(start, weight);

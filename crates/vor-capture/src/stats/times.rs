@@ -49,15 +49,16 @@ impl SpanTimer {
         let ended = self.threads.entry(batch.thread).or_default();
         let mut clock = SpanMapper::new(timeline);
         let spans = batch.start_ticks.iter().zip(&batch.duration_ticks);
-        self.times.extend(spans.map(|(&start_ticks, &duration_ticks)| {
-            let (start_unix_ns, total_ns) = clock.place(start_ticks, duration_ticks);
-            let inside = ended.end(start_ticks, total_ns);
-            SpanTimes {
-                start_unix_ns,
-                total_ns,
-                self_ns: total_ns - inside.sum.min(total_ns),
-            }
-        }));
+        self.times
+            .extend(spans.map(|(&start_ticks, &duration_ticks)| {
+                let (start_unix_ns, total_ns) = clock.place(start_ticks, duration_ticks);
+                let inside = ended.end(start_ticks, total_ns);
+                SpanTimes {
+                    start_unix_ns,
+                    total_ns,
+                    self_ns: total_ns - inside.sum.min(total_ns),
+                }
+            }));
         &self.times
     }
 

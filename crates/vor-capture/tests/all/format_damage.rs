@@ -14,7 +14,8 @@ use std::sync::Arc;
 use vor_capture::Error;
 use vor_capture::filled;
 use vor_capture::format::{
-    Damage, DamageReason, Decoder, Encoder, Event, HEADER_BYTES, Header, Record, RecordHead, RecordRef,
+    Damage, DamageReason, Decoder, Encoder, Event, HEADER_BYTES, Header, Record, RecordHead,
+    RecordRef,
 };
 use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
@@ -146,7 +147,10 @@ fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, Error> {
     let mut take = |event| match event {
         Event::Header(_) => {}
         Event::Record { seq, record, .. } => {
-            assert!(records.insert(seq, record).is_none(), "record {seq} came twice");
+            assert!(
+                records.insert(seq, record).is_none(),
+                "record {seq} came twice"
+            );
         }
         Event::Damage(found) => damage.push(found),
     };
@@ -245,7 +249,10 @@ fn damage_costs_only_what_it_touches_and_is_always_said() {
             }
         };
         for (seq, record) in &decoded.records {
-            assert_eq!(record, &capture_a.contents[seq], "case {case}: record {seq}");
+            assert_eq!(
+                record, &capture_a.contents[seq],
+                "case {case}: record {seq}"
+            );
         }
         for (seq, range) in (0..).zip(&capture_a.records) {
             let untouched = range.end <= touched.start || range.start >= touched.end;

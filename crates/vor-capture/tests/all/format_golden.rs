@@ -72,7 +72,10 @@ fn catalog() -> Catalog {
             }))),
             Some(Arc::new(ThreadInfo::default())),
         ]),
-        columns: Arc::new(vec![column("frame_ms", "ms", true), column("temp", "°C", false)]),
+        columns: Arc::new(vec![
+            column("frame_ms", "ms", true),
+            column("temp", "°C", false)
+        ]),
         frame_sets: Arc::new(vec![String::new(), "physics".into()])
     })
 }
@@ -80,11 +83,17 @@ fn catalog() -> Catalog {
 /// A flat thread of 300 spans over three sites, and a nested one with arguments, messages and
 /// drops.
 fn batch() -> SpanBatch {
-    let mut flat = filled!(ThreadBatch { thread: ThreadId(0) });
+    let mut flat = filled!(ThreadBatch {
+        thread: ThreadId(0)
+    });
     let mut now = HEADER.start_ticks;
     for i in 0..300_u64 {
         now += 31 + i * i % 7;
-        let length = if i == 77 { 1 << 40 } else { 600 + i * 7919 % 1500 };
+        let length = if i == 77 {
+            1 << 40
+        } else {
+            600 + i * 7919 % 1500
+        };
         flat.start_ticks.push(now);
         flat.duration_ticks.push(length);
         flat.sites.push(SiteId(1 + (i * i % 3) as u32));
@@ -224,7 +233,12 @@ fn the_golden_file_reads_as_ever() {
     let (mut batches, mut frames, mut open, mut rest) = (0, Vec::new(), Vec::new(), Vec::new());
     let mut expected_seq = 0;
     while let Some(event) = decoder.next().unwrap() {
-        let Event::Record { seq, record, offset } = event else {
+        let Event::Record {
+            seq,
+            record,
+            offset,
+        } = event
+        else {
             panic!("{event:?}")
         };
         assert_eq!(seq, expected_seq);
@@ -267,10 +281,18 @@ fn the_golden_file_reads_as_ever() {
         (2, 1, 19),
         (2, 0, 18),
     ];
-    assert_eq!(frames, all.map(|(index, set, seq)| expected(index, set, seq)));
+    assert_eq!(
+        frames,
+        all.map(|(index, set, seq)| expected(index, set, seq))
+    );
     let [
         (index_offset, Record::Index(index)),
-        (_, Record::End { index_offset: named }),
+        (
+            _,
+            Record::End {
+                index_offset: named,
+            },
+        ),
     ] = &rest[..]
     else {
         panic!("{rest:?}")

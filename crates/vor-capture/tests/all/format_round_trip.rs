@@ -13,12 +13,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS,
-    OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
+    Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID,
+    MAX_FRAME_SETS, OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
 };
 use vor_capture::model::batch::{
-    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
-    ThreadBatch,
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
+    TaskEventKind, ThreadBatch,
 };
 use vor_capture::model::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -138,7 +138,8 @@ fn flow_point() -> impl Strategy<Value = FlowPoint> {
         Just(FlowStage::Step),
         Just(FlowStage::End)
     ];
-    (ticks(), any::<u64>(), stage).prop_map(|(ticks, flow, stage)| filled!(FlowPoint { ticks, flow, stage }))
+    (ticks(), any::<u64>(), stage)
+        .prop_map(|(ticks, flow, stage)| filled!(FlowPoint { ticks, flow, stage }))
 }
 
 fn ticks() -> impl Strategy<Value = u64> {
@@ -561,7 +562,10 @@ fn a_declaration_beyond_its_table_is_refused() {
             match decode_payload(&HEADER, &head, &payload) {
                 Ok(record) => assert!(fits && record.is_some(), "kind {kind}, id {first}"),
                 Err(error) => {
-                    assert!(!fits && error.is_corrupt(), "kind {kind}, id {first}: {error}");
+                    assert!(
+                        !fits && error.is_corrupt(),
+                        "kind {kind}, id {first}: {error}"
+                    );
                     assert!(error.to_string().contains(&cap.to_string()), "{error}");
                 }
             }
@@ -645,7 +649,11 @@ fn a_text_beyond_the_cap_is_cut_at_a_character() {
     });
     let read = joined(through(RecordRef::Batch(&batch), 4096));
     let cut = "é".repeat(32_768);
-    let texts: Vec<_> = read[0].messages.iter().map(|message| &*message.text).collect();
+    let texts: Vec<_> = read[0]
+        .messages
+        .iter()
+        .map(|message| &*message.text)
+        .collect();
     assert!(texts == [&*cut, "a", &*cut, "b", "a", "b"]);
 }
 
@@ -710,7 +718,10 @@ fn a_closed_file_is_found_through_its_index() {
     assert_eq!((index.start_ticks, index.end_ticks), (0, frames * 100));
     assert_eq!(index.tables_offset, before_close as u64);
     assert_eq!(index.seeks.first().map(|seek| seek.ordinal), Some(0));
-    assert_eq!(index.seeks.last().map(|seek| seek.ordinal), Some(frames - 1));
+    assert_eq!(
+        index.seeks.last().map(|seek| seek.ordinal),
+        Some(frames - 1)
+    );
     assert!(head.payload_bytes < 200_000, "{} bytes", head.payload_bytes);
 
     let mut tables = Catalog::default();
@@ -728,7 +739,9 @@ fn a_closed_file_is_found_through_its_index() {
     for seek in index.seeks.iter().step_by(997) {
         let mut decoder = Decoder::resume_at(HEADER, seek.offset);
         decoder.push(&file[seek.offset as usize..before_close]);
-        let events: Vec<_> = std::iter::from_fn(|| decoder.next().unwrap()).take(3).collect();
+        let events: Vec<_> = std::iter::from_fn(|| decoder.next().unwrap())
+            .take(3)
+            .collect();
         let [
             Event::Record {
                 seq,
@@ -814,7 +827,9 @@ fn heaps_that_contradict_themselves_are_refused() {
     let refused = |payload: &[u8]| {
         let bytes = sealed(0, 14, 0, payload);
         let head = RecordHead::parse(&HEADER, &bytes).unwrap();
-        decode_payload(&HEADER, &head, payload).unwrap_err().is_corrupt()
+        decode_payload(&HEADER, &head, payload)
+            .unwrap_err()
+            .is_corrupt()
     };
     assert!(refused(&[0, 0, 1, 1, 0, 1, 1]));
     let mut deep = vec![0, 0, 1, 0, 0x81, 2];

@@ -73,7 +73,9 @@ fn seeds_are_captures_of_this_version() {
             assert_eq!(frames, 6);
             let seed = fs::read(&path).unwrap();
             assert!(
-                vor_capture::format::Header::decode(&seed).unwrap().is_some(),
+                vor_capture::format::Header::decode(&seed)
+                    .unwrap()
+                    .is_some(),
                 "{}",
                 path.display()
             );

@@ -1,6 +1,9 @@
 //! Spans of a frame in columns instead of trees, and files that are searched for their frames
 //! later.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::io::Cursor;
 

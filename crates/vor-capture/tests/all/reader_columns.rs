@@ -15,7 +15,13 @@ use vor_fixtures::{Random, make};
 
 /// Ends of scopes on a thread, of which up to `deep` are open at a time; they may go on from batch
 /// to batch.
-fn batch(random: &mut Random, thread: u32, now: &mut u64, open: &mut Vec<u64>, deep: usize) -> ThreadBatch {
+fn batch(
+    random: &mut Random,
+    thread: u32,
+    now: &mut u64,
+    open: &mut Vec<u64>,
+    deep: usize,
+) -> ThreadBatch {
     let mut batch = filled!(ThreadBatch {
         thread: ThreadId(thread)
     });
@@ -38,7 +44,12 @@ fn depths(builder: &mut TreeBuilder) -> BTreeMap<(u32, u64, u64, u32), Vec<u32>>
     let mut found: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for tree in builder.finish().threads {
         for span in &tree.spans {
-            let key = (tree.thread.0, span.start_ticks, span.duration_ticks, span.site.0);
+            let key = (
+                tree.thread.0,
+                span.start_ticks,
+                span.duration_ticks,
+                span.site.0,
+            );
             found.entry(key).or_default().push(span.depth);
         }
     }
@@ -137,14 +148,25 @@ fn all_of_a_file_is_in_its_columns() {
             .flat_map(|frame| frame.threads.iter().map(move |tree| (frame, tree)))
     };
     let spans = |what: fn(&vor_capture::model::frame::Span) -> u64| {
-        trees().flat_map(|(_, tree)| &tree.spans).map(what).sum::<u64>()
+        trees()
+            .flat_map(|(_, tree)| &tree.spans)
+            .map(what)
+            .sum::<u64>()
     };
     assert_eq!(
-        columns.depths.iter().map(|&depth| u64::from(depth)).sum::<u64>(),
+        columns
+            .depths
+            .iter()
+            .map(|&depth| u64::from(depth))
+            .sum::<u64>(),
         spans(|span| u64::from(span.depth))
     );
     assert_eq!(
-        columns.sites.iter().map(|&site| u64::from(site)).sum::<u64>(),
+        columns
+            .sites
+            .iter()
+            .map(|&site| u64::from(site))
+            .sum::<u64>(),
         spans(|span| u64::from(span.site.0))
     );
     let messages = trees().map(|(_, tree)| tree.messages.len()).sum::<usize>();
@@ -159,7 +181,9 @@ fn all_of_a_file_is_in_its_columns() {
     let values: usize = columns.args.iter().map(|args| args.values.len()).sum();
     assert_eq!(
         values,
-        trees().map(|(_, tree)| tree.arg_values.len()).sum::<usize>()
+        trees()
+            .map(|(_, tree)| tree.arg_values.len())
+            .sum::<usize>()
     );
     let mut row = 0;
     for args in &columns.args {

@@ -110,14 +110,25 @@ impl Sound {
 
     fn swapped(&self, a: usize, b: usize) -> Vec<u8> {
         let (a, b) = (self.record(a.min(b)), self.record(a.max(b)));
-        self.of_pieces(&[0..a.start, b.clone(), a.end..b.start, a, b.end..self.bytes.len()])
+        self.of_pieces(&[
+            0..a.start,
+            b.clone(),
+            a.end..b.start,
+            a,
+            b.end..self.bytes.len(),
+        ])
     }
 
     /// Takes record `from` and puts it before record `to`.
     fn moved(&self, from: usize, to: usize) -> Vec<u8> {
         let (record, place, end) = (self.record(from), self.records[to], self.bytes.len());
         if place <= record.start {
-            self.of_pieces(&[0..place, record.clone(), place..record.start, record.end..end])
+            self.of_pieces(&[
+                0..place,
+                record.clone(),
+                place..record.start,
+                record.end..end,
+            ])
         } else {
             self.of_pieces(&[0..record.start, record.end..place, record, place..end])
         }
@@ -164,7 +175,10 @@ fn declaring(seed: u64, frames: u64, number_step: u64, close: bool) -> Vec<u8> {
                     thread_batch(&mut random, 1, 3, &mut now),
                 ],
             });
-            batch.threads[0].sites.iter_mut().for_each(|site| *site = first);
+            batch.threads[0]
+                .sites
+                .iter_mut()
+                .for_each(|site| *site = first);
             trees.add_batch(&batch);
             encoder.encode(RecordRef::Batch(&batch), &mut bytes);
         }
@@ -238,7 +252,10 @@ fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec
         ask(&mut capture, i, &mut given, &what);
     }
     assert_eq!(capture.frame_count(), count, "{what}");
-    let whole = given.values().flatten().filter(|found| found.lost_records == 0);
+    let whole = given
+        .values()
+        .flatten()
+        .filter(|found| found.lost_records == 0);
     assert!(
         whole.count() == given.len() || !capture.info().damage.is_none(),
         "{what}: frames are missing and no damage is told"
@@ -276,13 +293,23 @@ fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
 fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize {
     let (given, told) = streamed(bytes);
     let given_count = given.len();
-    let streamed: BTreeMap<_, _> = given.into_iter().map(|found| (found.number, found)).collect();
+    let streamed: BTreeMap<_, _> = given
+        .into_iter()
+        .map(|found| (found.number, found))
+        .collect();
     assert_eq!(streamed.len(), given_count, "{what}: a frame came twice");
     for (number, found) in &streamed {
         if found.lost_records == 0 {
-            assert_eq!(Some(found), sound.frames.get(number), "{what}: frame {number}");
+            assert_eq!(
+                Some(found),
+                sound.frames.get(number),
+                "{what}: frame {number}"
+            );
         } else {
-            assert!(told, "{what}: frame {number} is not whole and no damage is told");
+            assert!(
+                told,
+                "{what}: frame {number} is not whole and no damage is told"
+            );
         }
     }
     assert!(
@@ -304,7 +331,10 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
         let expected = streamed.get(&found.number);
         assert_eq!(Some(found), expected, "{what}: frame {}", found.number);
     }
-    streamed.values().filter(|found| found.lost_records == 0).count()
+    streamed
+        .values()
+        .filter(|found| found.lost_records == 0)
+        .count()
 }
 
 fn numbers(given: &Given) -> Vec<u64> {
@@ -323,13 +353,20 @@ fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) ->
         );
     }
     let numbers = numbers(&forwards);
-    let is_indexed = Capture::new(Cursor::new(bytes.to_vec())).unwrap().info().indexed;
+    let is_indexed = Capture::new(Cursor::new(bytes.to_vec()))
+        .unwrap()
+        .info()
+        .indexed;
     assert!(
         numbers.is_sorted() || !is_indexed,
         "{what}: frames out of their places"
     );
     let distinct: BTreeSet<_> = numbers.iter().collect();
-    assert_eq!(distinct.len(), numbers.len(), "{what}: one frame in two places");
+    assert_eq!(
+        distinct.len(),
+        numbers.len(),
+        "{what}: one frame in two places"
+    );
 
     let backwards = in_order(bytes, "backwards", what, |count| (0..count).rev().collect());
     assert_eq!(backwards, forwards, "{what}, backwards");
@@ -346,7 +383,9 @@ fn judge_orders(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) ->
         random.below(forwards.len().max(1)),
         forwards.len().saturating_sub(1),
     ] {
-        let alone = in_order(bytes, "alone", what, |count| (i as u64..count).take(1).collect());
+        let alone = in_order(bytes, "alone", what, |count| {
+            (i as u64..count).take(1).collect()
+        });
         for (i, found) in alone {
             assert_eq!(Some(&found), forwards.get(&i), "{what}: frame {i} alone");
         }
@@ -425,7 +464,10 @@ fn records_dropped_repeated_and_moved_cost_the_frames_they_stand_in() {
             let (record, to) = (sound.record(a), random.below(records + 1));
             let place = sound.records[to];
             for (bytes, what) in [
-                (sound.of_pieces(&[0..record.start, record.end..end]), "dropped"),
+                (
+                    sound.of_pieces(&[0..record.start, record.end..end]),
+                    "dropped",
+                ),
                 (
                     sound.of_pieces(&[0..place, record.clone(), place..end]),
                     "repeated",
@@ -478,7 +520,13 @@ fn whatever_else_is_wrong_all_orders_agree() {
             &captures[(case + 1) % captures.len()],
         );
         let from = sound.records[0];
-        let mutant = mutate(&mut random, &sound.bytes, &sound.records, &donor.bytes, from);
+        let mutant = mutate(
+            &mut random,
+            &sound.bytes,
+            &sound.records,
+            &donor.bytes,
+            from,
+        );
         let what = format!("capture {}, {}", case % captures.len(), mutant.what);
         judge(sound, &mutant.bytes, &mut random, &what);
     }
@@ -516,7 +564,9 @@ fn batches_out_of_order_make_the_same_tree() {
     decoder.push(&sound.bytes);
     while let Some(event) = decoder.next().unwrap() {
         if let Event::Record { offset, record, .. } = event {
-            let at = sound.records.partition_point(|&begin| begin < offset as usize);
+            let at = sound
+                .records
+                .partition_point(|&begin| begin < offset as usize);
             batches.extend(matches!(record, Record::Batch(_)).then_some(at));
         }
     }
@@ -555,7 +605,11 @@ fn frames_between_the_places_of_an_index_are_told_apart() {
             for (i, found) in given {
                 let Some(found) = found else { continue };
                 assert_eq!(found.number, i * number_step, "{what}: frame {i}");
-                assert_eq!(streamed.get(&found.number), Some(&found), "{what}: frame {i}");
+                assert_eq!(
+                    streamed.get(&found.number),
+                    Some(&found),
+                    "{what}: frame {i}"
+                );
                 known += 1;
             }
             // Behind a lost frame whose neighbours left out numbers, none is known up to the next
@@ -606,7 +660,13 @@ fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
 fn frames_of_version_2_are_the_same_in_any_order() {
     let mut random = Random(8);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/data/v2");
-    let names = ["metrics_only", "user_units", "flame", "every3_threads", "max5"];
+    let names = [
+        "metrics_only",
+        "user_units",
+        "flame",
+        "every3_threads",
+        "max5",
+    ];
     let files = names.map(|name| std::fs::read(format!("{folder}/{name}.vor")).unwrap());
     for case in 0..400 {
         let (original, donor) = (&files[case % files.len()], &files[(case + 1) % files.len()]);
@@ -615,14 +675,20 @@ fn frames_of_version_2_are_the_same_in_any_order() {
         let Ok(mut reader) = Reader::new(mutant.bytes.as_slice()) else {
             continue;
         };
-        let forwards = in_order(&mutant.bytes, "forwards", &what, |count| (0..count).collect());
+        let forwards = in_order(&mutant.bytes, "forwards", &what, |count| {
+            (0..count).collect()
+        });
         let backwards = in_order(&mutant.bytes, "backwards", &what, |count| {
             (0..count).rev().collect()
         });
         assert_eq!(backwards, forwards, "{what}");
         let mixed = in_order(&mutant.bytes, "mixed", &what, |count| {
             let first = (0..count).map(|_| random.below(count as usize) as u64);
-            first.collect::<Vec<_>>().into_iter().chain(0..count).collect()
+            first
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(0..count)
+                .collect()
         });
         assert_eq!(mixed, forwards, "{what}");
         let mut capture = Capture::new(Cursor::new(mutant.bytes.clone())).unwrap();
@@ -636,7 +702,12 @@ fn frames_of_version_2_are_the_same_in_any_order() {
             let mut user: Vec<_> = frame
                 .metrics
                 .iter()
-                .map(|value| (&catalog.columns[value.column as usize], value.value.to_bits()))
+                .map(|value| {
+                    (
+                        &catalog.columns[value.column as usize],
+                        value.value.to_bits(),
+                    )
+                })
                 .filter(|(column, _)| !column.system)
                 .map(|(column, value)| (column.metric.name.clone(), value))
                 .collect();

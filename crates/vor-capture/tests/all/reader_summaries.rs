@@ -108,7 +108,11 @@ fn a_batch_that_lost_bytes_hides_no_frame() {
                     match (found, frame) {
                         (Ok(found), Ok(frame)) => assert_eq!(
                             (found.index, found.start_ticks, found.lost_records),
-                            (frame.frame.index, frame.frame.start_ticks, frame.lost_records),
+                            (
+                                frame.frame.index,
+                                frame.frame.start_ticks,
+                                frame.lost_records
+                            ),
                             "{what}"
                         ),
                         (Err(found), Err(frame)) => {
@@ -229,9 +233,14 @@ fn a_growing_file_is_followed_frame_by_frame() {
         let end = (written + piece).min(made.bytes.len());
         file.write_all(&made.bytes[written..end]).unwrap();
         written = end;
-        let whole = made.frame_ends.partition_point(|&frame_end| frame_end <= written) as u64;
+        let whole = made
+            .frame_ends
+            .partition_point(|&frame_end| frame_end <= written) as u64;
         assert_eq!(capture.extend().unwrap(), whole, "{written} bytes");
-        assert_eq!((capture.frame_count(), capture.info().frames), (whole, whole));
+        assert_eq!(
+            (capture.frame_count(), capture.info().frames),
+            (whole, whole)
+        );
         while let Some(summary) = capture.next_summary(&mut scan) {
             assert_eq!(summary.unwrap(), of(&made.frames[known]));
             known += 1;
@@ -308,7 +317,10 @@ fn version_2_is_summed_up_and_followed() {
         let frames: Vec<_> = capture.frames(0..u64::MAX).map(Result::unwrap).collect();
         let same = whole.frames(0..u64::MAX).map(Result::unwrap);
         assert!(
-            frames.iter().zip(same).all(|(found, frame)| **found == *frame),
+            frames
+                .iter()
+                .zip(same)
+                .all(|(found, frame)| **found == *frame),
             "{name}"
         );
     }

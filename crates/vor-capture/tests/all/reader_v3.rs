@@ -128,8 +128,14 @@ fn the_predecessors_reader_interface_reads_version_3() {
     assert_eq!(frames.len(), 60);
     for (frame, expected) in frames.iter().zip(&made.frames) {
         let (system, user) = bits(frame);
-        assert_eq!(system, [expected.metrics[0].value.to_bits(), f64::NAN.to_bits()]);
-        assert_eq!(user, [("loss".to_owned(), expected.metrics[1].value.to_bits())]);
+        assert_eq!(
+            system,
+            [expected.metrics[0].value.to_bits(), f64::NAN.to_bits()]
+        );
+        assert_eq!(
+            user,
+            [("loss".to_owned(), expected.metrics[1].value.to_bits())]
+        );
     }
 }
 
@@ -151,7 +157,11 @@ fn a_growing_file_is_followed() {
     let made = make(6, 50, 6, true);
     let file = Growing::default();
     let mut given = 60;
-    file.0.lock().unwrap().0.extend_from_slice(&made.bytes[..given]);
+    file.0
+        .lock()
+        .unwrap()
+        .0
+        .extend_from_slice(&made.bytes[..given]);
     let mut reader = Reader::new(file.clone()).unwrap();
     let (mut frames, mut nones) = (0, 0);
     while given < made.bytes.len() {
@@ -219,7 +229,10 @@ fn a_torn_file_counts_the_spans_behind_its_last_frame() {
                 "cut at byte {cut}"
             );
             let marks = made.frame_ends.iter().filter(|&&end| end <= cut).count();
-            let in_frames: u64 = made.frames[..marks].iter().map(|frame| frame.span_count).sum();
+            let in_frames: u64 = made.frames[..marks]
+                .iter()
+                .map(|frame| frame.span_count)
+                .sum();
             behind_frames += info.spans - in_frames;
             cuts += 1;
         }

@@ -1,5 +1,8 @@
 //! Captures without marks are one frame, from the first event to the last.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up should stop"
+)]
 
 use std::io::Cursor;
 
@@ -23,7 +26,10 @@ fn a_capture_without_marks_is_one_frame() {
         let info = capture.info();
         assert_eq!((info.frames, info.spans), (1, made.spans));
         // A tick is two nanoseconds.
-        assert_eq!(info.duration_ns, 2 * (expected.end_ticks - expected.start_ticks));
+        assert_eq!(
+            info.duration_ns,
+            2 * (expected.end_ticks - expected.start_ticks)
+        );
         for _ in 0..2 {
             let recovered = capture.recovered(0).unwrap();
             assert_eq!((&recovered.frame, recovered.lost_records), (expected, 0));
@@ -68,7 +74,10 @@ fn a_stream_gives_the_frame_at_the_end_record() {
     let closed = make_without_marks(43, BATCHES, 9, true);
     let mut reader = Reader::new(&closed.bytes[..]).unwrap();
     let recovered = reader.next_recovered().unwrap().unwrap();
-    assert_eq!((&recovered.frame, recovered.lost_records), (&closed.frames[0], 0));
+    assert_eq!(
+        (&recovered.frame, recovered.lost_records),
+        (&closed.frames[0], 0)
+    );
     assert!(reader.next_recovered().unwrap().is_none());
     let mut events = Reader::new(&closed.bytes[..]).unwrap();
     let mut frames = Vec::new();

@@ -149,7 +149,10 @@ fn check(stats: &StatsBuilder, spans: &[Span]) -> Result<(), TestCaseError> {
     prop_assert_eq!(rows.len(), expected.len());
     for row in rows {
         let own: Vec<&Span> = spans.iter().filter(|span| span.site == row.site).collect();
-        let lengths_ns: u64 = own.iter().map(|span| span.end_ticks - span.start_ticks).sum();
+        let lengths_ns: u64 = own
+            .iter()
+            .map(|span| span.end_ticks - span.start_ticks)
+            .sum();
         let (total_ns, nested, off_cpu_ns) = expected[&row.site];
         prop_assert_eq!(row.total_ns, total_ns, "of {:?}", row.site);
         prop_assert_eq!(row.nested_spans, nested, "of {:?}", row.site);
@@ -272,12 +275,17 @@ fn time_waits_for_the_right_parent_behind_more_spans_than_are_held() {
     let spans = run(1, &steps, 0);
     let leaves = |from: usize, count: usize| -> u64 {
         let leaves = &spans[from..from + count];
-        leaves.iter().map(|span| span.end_ticks - span.start_ticks).sum()
+        leaves
+            .iter()
+            .map(|span| span.end_ticks - span.start_ticks)
+            .sum()
     };
     let before = HELD as usize + 10_003;
     let mut first = StatsBuilder::new();
     first.add_batch(&batch_of(&spans));
-    let mut stats = first.for_second_pass().expect("the first pass has to estimate");
+    let mut stats = first
+        .for_second_pass()
+        .expect("the first pass has to estimate");
     stats.add_batch(&batch_of(&spans));
     let rows = stats.scope_stats(&catalog());
     assert_eq!(rows[1].self_ns, rows[1].total_ns - leaves(before, 40_000));
@@ -314,7 +322,10 @@ fn correction_takes_the_cost_of_a_recursive_call_from_the_total_once() {
     let recursive = &rows[0];
     assert_eq!((recursive.count, recursive.nested_spans), (2, 1));
     assert_eq!(
-        (recursive.descendant_spans, recursive.nested_descendant_spans),
+        (
+            recursive.descendant_spans,
+            recursive.nested_descendant_spans
+        ),
         (3, 1)
     );
     let corrected: Vec<_> = rows.iter().map(|row| row.corrected(20)).collect();

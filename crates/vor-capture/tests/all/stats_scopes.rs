@@ -61,7 +61,9 @@ fn batch_of(nodes: &[Node], ended: &[usize]) -> ThreadBatch {
     let spans = || ended.iter().map(|&i| nodes[i]);
     filled!(ThreadBatch {
         start_ticks: spans().map(|node| node.start_ticks).collect(),
-        duration_ticks: spans().map(|node| node.end_ticks - node.start_ticks).collect(),
+        duration_ticks: spans()
+            .map(|node| node.end_ticks - node.start_ticks)
+            .collect(),
         sites: spans().map(|node| node.site).collect()
     })
 }
@@ -75,7 +77,8 @@ struct Naive {
 }
 
 fn naive(nodes: &[Node], timeline: &Timeline) -> BTreeMap<SiteId, Naive> {
-    let length = |node: &Node| timeline.duration_ns(node.start_ticks, node.end_ticks - node.start_ticks);
+    let length =
+        |node: &Node| timeline.duration_ns(node.start_ticks, node.end_ticks - node.start_ticks);
     let mut self_ns: Vec<u64> = nodes.iter().map(length).collect();
     for node in nodes {
         if let Some(parent) = node.parent {
@@ -299,7 +302,10 @@ fn rows_carry_names_and_unknown_sites_a_question_mark() {
     let mut stats = StatsBuilder::new();
     stats.add(&catalog.timeline, &batch);
     let rows = stats.scope_stats(&catalog);
-    let names: Vec<_> = rows.iter().map(|row| (row.site.0, row.name.as_str())).collect();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| (row.site.0, row.name.as_str()))
+        .collect();
     assert_eq!(names, [(1, "decode"), (2, "?"), (u32::MAX, "?")]);
 }
 
@@ -345,7 +351,11 @@ fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
         (300 - 3 * 10 - 20, 260 - 3 * 10 - 10)
     );
     assert_eq!(
-        (corrected[2].total_ns, corrected[2].p50_ns, corrected[2].mean_ns),
+        (
+            corrected[2].total_ns,
+            corrected[2].p50_ns,
+            corrected[2].mean_ns
+        ),
         (30, 30, 30.0)
     );
     let self_ns: u64 = corrected.iter().map(|row| row.self_ns).sum();
@@ -356,7 +366,12 @@ fn correction_takes_half_of_a_scope_from_itself_and_half_from_its_parent() {
 
     let crushed = leaf.corrected(u64::MAX);
     assert_eq!(
-        (crushed.total_ns, crushed.self_ns, crushed.min_ns, crushed.max_ns),
+        (
+            crushed.total_ns,
+            crushed.self_ns,
+            crushed.min_ns,
+            crushed.max_ns
+        ),
         (0, 0, 0, 0)
     );
     assert_eq!(crushed.mean_ns, 0.0);
@@ -371,7 +386,9 @@ fn many_flat_children_across_batches_belong_to_their_root() {
     let mut stats = StatsBuilder::new();
     let flat = |stats: &mut StatsBuilder, site: u32, from: u64, open: &[(SiteId, u64)]| {
         for part in 0..30 {
-            let starts: Vec<u64> = (0..10_000).map(|i| from + (part * 10_000 + i) * 10).collect();
+            let starts: Vec<u64> = (0..10_000)
+                .map(|i| from + (part * 10_000 + i) * 10)
+                .collect();
             let as_of_ticks = starts[starts.len() - 1] + 8;
             let batch = filled!(ThreadBatch {
                 duration_ticks: vec![7; starts.len()],

@@ -222,7 +222,14 @@ fn equal_starts_and_zero_lengths_nest_under_the_later_end() {
         .collect();
     assert_eq!(
         shape,
-        [(5, 0, 5), (3, 1, 3), (2, 2, 2), (1, 3, 1), (4, 1, 1), (6, 0, 1)]
+        [
+            (5, 0, 5),
+            (3, 1, 3),
+            (2, 2, 2),
+            (1, 3, 1),
+            (4, 1, 1),
+            (6, 0, 1)
+        ]
     );
 }
 
@@ -285,6 +292,12 @@ fn messages_and_drops_pass_through() {
     assert_eq!(trees.dropped_spans, 7);
     assert_eq!(trees.threads.len(), 1);
     assert_eq!(trees.threads[0].thread, ThreadId(7));
-    assert_eq!(trees.threads[0].messages, [message(5, "one"), message(6, "two")]);
-    assert_eq!(builder.finish(), vor_capture::model::frame::Trees::default());
+    assert_eq!(
+        trees.threads[0].messages,
+        [message(5, "one"), message(6, "two")]
+    );
+    assert_eq!(
+        builder.finish(),
+        vor_capture::model::frame::Trees::default()
+    );
 }

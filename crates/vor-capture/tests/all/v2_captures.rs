@@ -72,7 +72,11 @@ fn assert_flame(expected: &Value, bytes: &[u8], what: &str) {
     assert_eq!(threads.len(), flame.threads.len(), "{what}");
     for (thread, found) in threads.iter().zip(&flame.threads) {
         assert_eq!(thread["name"], found.name, "{what}");
-        assert_eq!(thread["start_time_ns"].as_i64(), found.start_time_ns, "{what}");
+        assert_eq!(
+            thread["start_time_ns"].as_i64(),
+            found.start_time_ns,
+            "{what}"
+        );
         assert_eq!(thread["num_scopes"], found.spans.len(), "{what}");
         assert_eq!(array(&thread["scopes"]).len(), found.spans.len(), "{what}");
         let mut lines = String::new();
@@ -90,7 +94,11 @@ fn assert_flame(expected: &Value, bytes: &[u8], what: &str) {
             let (depth, start, data) = (span.depth, span.start_ns, &span.data);
             lines += &format!("{depth}\t{start}\t{duration}\t{name}\t{data}\n");
         }
-        assert_eq!(thread["scopes_fnv1a64"], fnv1a64(lines.as_bytes()), "{what}");
+        assert_eq!(
+            thread["scopes_fnv1a64"],
+            fnv1a64(lines.as_bytes()),
+            "{what}"
+        );
     }
 }
 
@@ -190,7 +198,10 @@ fn captures_give_any_frame_with_its_trees() {
             let what = format!("{name}, frame {i}");
             assert_eq!(frame.index, i as u64, "{what}");
             let values = &expected["frames"][i];
-            for (column, value) in array(&expected["columns"]).iter().zip(array(&values["system"])) {
+            for (column, value) in array(&expected["columns"])
+                .iter()
+                .zip(array(&values["system"]))
+            {
                 assert_number(
                     value,
                     frame.metric(column["name"].as_str().unwrap()).unwrap(),
@@ -198,13 +209,20 @@ fn captures_give_any_frame_with_its_trees() {
                 );
             }
             for pair in array(&values["user"]) {
-                assert_number(&pair[1], frame.metric(pair[0].as_str().unwrap()).unwrap(), &what);
+                assert_number(
+                    &pair[1],
+                    frame.metric(pair[0].as_str().unwrap()).unwrap(),
+                    &what,
+                );
             }
             let threads = flames[i].map_or(&[][..], |flame| array(&flame["threads"]));
             assert_eq!(frame.threads.len(), threads.len(), "{what}");
             for tree in &frame.threads {
                 let name = capture.catalog().thread_name(tree.thread);
-                let thread = threads.iter().find(|thread| thread["name"] == name).expect(&what);
+                let thread = threads
+                    .iter()
+                    .find(|thread| thread["name"] == name)
+                    .expect(&what);
                 let scopes = array(&thread["scopes"]);
                 assert_eq!(scopes.len(), tree.spans.len(), "{what}");
                 for (scope, span) in scopes.iter().zip(&tree.spans) {

@@ -32,7 +32,13 @@ impl<W: Write> ChromeExporter<W> {
             match event.kind {
                 TaskEventKind::Poll { .. } => {
                     for (phase, ticks) in [(b'b', event.start_ticks), (b'e', event.end_ticks())] {
-                        self.write_in_task(phase, task.id, "poll", &middle, self.ns(catalog, ticks));
+                        self.write_in_task(
+                            phase,
+                            task.id,
+                            "poll",
+                            &middle,
+                            self.ns(catalog, ticks),
+                        );
                     }
                 }
                 TaskEventKind::Step => {
@@ -49,7 +55,11 @@ impl<W: Write> ChromeExporter<W> {
     }
 
     /// Writes the points of flows on a thread.
-    pub(super) fn write_flows(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
+    pub(super) fn write_flows(
+        &mut self,
+        catalog: &Catalog,
+        batch: &ThreadBatch,
+    ) -> Result<(), Error> {
         if batch.flows.is_empty() {
             return Ok(());
         }
@@ -104,12 +114,20 @@ impl<W: Write> ChromeExporter<W> {
         for task in open {
             self.write_task(catalog, b'e', &task, &middle, last_ticks);
             self.out.pop();
-            self.out.extend_from_slice(b",\"args\":{\"unfinished\":true}}");
+            self.out
+                .extend_from_slice(b",\"args\":{\"unfinished\":true}}");
         }
     }
 
     /// Writes the begin or the end of a task.
-    fn write_task(&mut self, catalog: &Catalog, phase: u8, task: &OpenTask, middle: &[u8], ticks: u64) {
+    fn write_task(
+        &mut self,
+        catalog: &Catalog,
+        phase: u8,
+        task: &OpenTask,
+        middle: &[u8],
+        ticks: u64,
+    ) {
         let ns = self.ns(catalog, ticks);
         self.write_in_task(phase, task.id, catalog.site_name(task.site), middle, ns);
         if let Some(id) = task.given_id.filter(|_| phase == b'b') {

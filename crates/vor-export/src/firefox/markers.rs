@@ -100,7 +100,11 @@ const MAX_EXACT: u64 = 1 << 53;
 
 impl Markers {
     /// Returns the category of a call site.
-    pub(super) fn category(&mut self, profile: &mut Profile, site: Option<&SiteInfo>) -> CategoryHandle {
+    pub(super) fn category(
+        &mut self,
+        profile: &mut Profile,
+        site: Option<&SiteInfo>,
+    ) -> CategoryHandle {
         const COLORS: [CategoryColor; 8] = [
             CategoryColor::Blue,
             CategoryColor::Green,
@@ -134,7 +138,8 @@ impl Markers {
         values: &[ArgValue],
     ) {
         let site = catalog.site(site_id);
-        let (kinds, fields): (Vec<_>, Vec<_>) = values.iter().map(|value| field(profile, value)).unzip();
+        let (kinds, fields): (Vec<_>, Vec<_>) =
+            values.iter().map(|value| field(profile, value)).unzip();
         let known = self.spans.get(&site_id);
         let known = known.and_then(|types| types.iter().find(|(other, _)| *other == kinds));
         let marker_type = match known {
@@ -145,7 +150,10 @@ impl Markers {
                 let mut schema = self.schema(catalog.site_name(site_id), &named);
                 schema.description = site.filter(|site| !site.file.is_empty()).map(place);
                 let marker_type = profile.register_marker_type(schema);
-                self.spans.entry(site_id).or_default().push((kinds, marker_type));
+                self.spans
+                    .entry(site_id)
+                    .or_default()
+                    .push((kinds, marker_type));
                 marker_type
             }
         };
@@ -159,10 +167,17 @@ impl Markers {
     }
 
     /// Adds the marker of a message.
-    pub(super) fn message(&mut self, profile: &mut Profile, thread: ThreadHandle, at: Timestamp, text: &str) {
+    pub(super) fn message(
+        &mut self,
+        profile: &mut Profile,
+        thread: ThreadHandle,
+        at: Timestamp,
+        text: &str,
+    ) {
         let marker_type = match self.message {
             Some(known) => known,
-            None => profile.register_marker_type(self.schema("message", &[("text".to_owned(), Kind::Text)])),
+            None => profile
+                .register_marker_type(self.schema("message", &[("text".to_owned(), Kind::Text)])),
         };
         self.message = Some(marker_type);
         let text = profile.intern_string(text);
@@ -186,7 +201,8 @@ impl Markers {
     ) {
         let marker_type = match self.task {
             Some(known) => known,
-            None => profile.register_marker_type(self.schema("task", &[("task".to_owned(), Kind::Integer)])),
+            None => profile
+                .register_marker_type(self.schema("task", &[("task".to_owned(), Kind::Integer)])),
         };
         self.task = Some(marker_type);
         let timing = MarkerTiming::Interval(start, end.max(start));
@@ -211,9 +227,8 @@ impl Markers {
     ) {
         let marker_type = match self.frame {
             Some(known) => known,
-            None => {
-                profile.register_marker_type(self.schema("frame", &[("index".to_owned(), Kind::Integer)]))
-            }
+            None => profile
+                .register_marker_type(self.schema("frame", &[("index".to_owned(), Kind::Integer)])),
         };
         self.frame = Some(marker_type);
         let name = match set {
@@ -241,9 +256,8 @@ impl Markers {
     ) {
         let marker_type = match self.count {
             Some(known) => known,
-            None => {
-                profile.register_marker_type(self.schema("count", &[("count".to_owned(), Kind::Integer)]))
-            }
+            None => profile
+                .register_marker_type(self.schema("count", &[("count".to_owned(), Kind::Integer)])),
         };
         self.count = Some(marker_type);
         let timing = MarkerTiming::Instant(at);
@@ -280,7 +294,8 @@ impl Markers {
                         "" => "value",
                         unit => unit,
                     };
-                    let mut schema = self.schema(&metric.name, &[(label.to_owned(), Kind::Decimal)]);
+                    let mut schema =
+                        self.schema(&metric.name, &[(label.to_owned(), Kind::Decimal)]);
                     schema.graphs.push(RuntimeSchemaMarkerGraph {
                         key: key(0),
                         graph_type: MarkerGraphType::LineFilled,
@@ -292,7 +307,11 @@ impl Markers {
             self.metrics.insert(column, made);
         }
         match self.metrics.get_mut(&column) {
-            Some(Metric::Counter { counter, bytes, last }) => {
+            Some(Metric::Counter {
+                counter,
+                bytes,
+                last,
+            }) => {
                 let level = value * *bytes;
                 profile.add_counter_sample(*counter, at, level - *last, 0);
                 *last = level;
@@ -375,10 +394,15 @@ fn field(profile: &mut Profile, value: &ArgValue) -> (Kind, Field) {
         ArgValue::I64(value) if value.unsigned_abs() <= MAX_EXACT => {
             (Kind::Integer, Field::Number(*value as f64))
         }
-        ArgValue::U64(value) if *value <= MAX_EXACT => (Kind::Integer, Field::Number(*value as f64)),
+        ArgValue::U64(value) if *value <= MAX_EXACT => {
+            (Kind::Integer, Field::Number(*value as f64))
+        }
         ArgValue::F64(value) if value.is_finite() => (Kind::Decimal, Field::Number(*value)),
         ArgValue::Str(value) => (Kind::Text, Field::Text(profile.intern_string(value))),
-        other => (Kind::Text, Field::Text(profile.intern_string(&other.to_string()))),
+        other => (
+            Kind::Text,
+            Field::Text(profile.intern_string(&other.to_string())),
+        ),
     }
 }
 

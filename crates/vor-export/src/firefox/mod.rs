@@ -29,8 +29,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use fxprof_processed_profile::{
-    CpuDelta, Frame, FrameFlags, FrameInfo, ProcessHandle, Profile, ReferenceTimestamp, SamplingInterval,
-    StackHandle, ThreadHandle, Timestamp, WeightType,
+    CpuDelta, Frame, FrameFlags, FrameInfo, ProcessHandle, Profile, ReferenceTimestamp,
+    SamplingInterval, StackHandle, ThreadHandle, Timestamp, WeightType,
 };
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -120,7 +120,11 @@ impl<W: Write> FirefoxExporter<W> {
     /// Returns whether there is room for one more message, task or frame, and counts it.
     fn has_room(&mut self) -> bool {
         let fits = self.held < self.max_spans;
-        *(if fits { &mut self.held } else { &mut self.left_out }) += 1;
+        *(if fits {
+            &mut self.held
+        } else {
+            &mut self.left_out
+        }) += 1;
         fits
     }
 
@@ -134,7 +138,11 @@ impl<W: Write> FirefoxExporter<W> {
             if self.held < self.max_spans {
                 *last_ticks = batch.end_ticks(i);
             }
-            *(if fits { &mut self.held } else { &mut self.left_out }) += 1;
+            *(if fits {
+                &mut self.held
+            } else {
+                &mut self.left_out
+            }) += 1;
             fits
         };
         (0..batch.len()).map(choose).collect()
@@ -142,7 +150,8 @@ impl<W: Write> FirefoxExporter<W> {
 
     fn take_thread(&mut self, catalog: &Arc<Catalog>, batch: &ThreadBatch) -> io::Result<()> {
         let origin = origin_ns(catalog);
-        let time = |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
+        let time =
+            |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
         let kept = self.choose(batch);
         self.replay.push_thread(batch, |i| kept[i])?;
         let built = self.built.get_or_insert_with(|| Built::new(catalog));
@@ -187,14 +196,17 @@ impl<W: Write> FirefoxExporter<W> {
         }
         let catalog = &frame.catalog;
         let origin = origin_ns(catalog);
-        let time = |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
+        let time =
+            |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
         let built = self.built.get_or_insert_with(|| Built::new(catalog));
         let (profile, thread) = (&mut built.profile, built.frames);
         let start = time(frame.start_ticks);
         let set = catalog.frame_sets.get(frame.frame_set as usize);
         let set = set.map_or("", String::as_str);
         let times = (start, time(frame.end_ticks).max(start));
-        built.markers.frame(profile, thread, times, set, frame.index);
+        built
+            .markers
+            .frame(profile, thread, times, set, frame.index);
         for metric in &frame.metrics {
             if let Some(column) = catalog.columns.get(metric.column as usize)
                 && metric.value.is_finite()
@@ -229,7 +241,8 @@ impl<W: Write> FirefoxExporter<W> {
                 .count(&mut built.profile, built.frames, start, name, self.left_out);
         }
         let buffered = io::BufWriter::with_capacity(PIECE_BYTES, &mut self.writer);
-        let mut serializer = serde_json::Serializer::with_formatter(buffered, Milliseconds::default());
+        let mut serializer =
+            serde_json::Serializer::with_formatter(buffered, Milliseconds::default());
         built.profile.serialize(&mut serializer)?;
         serializer.into_inner().flush()
     }
@@ -250,7 +263,9 @@ impl<W: Write + Send> FrameSink for FirefoxExporter<W> {
         self.replay.see(&batch.catalog);
         for thread in batch.threads.iter().filter(|thread| !thread.is_empty()) {
             let taken = self.take_thread(&batch.catalog, thread);
-            taken.map_err(|error| Error::io("cannot hold the spans of the Firefox profile", error))?;
+            taken.map_err(|error| {
+                Error::io("cannot hold the spans of the Firefox profile", error)
+            })?;
         }
         Ok(())
     }
@@ -279,7 +294,8 @@ impl Built {
             "" => "process",
             name => name,
         };
-        let reference = ReferenceTimestamp::from_millis_since_unix_epoch(origin_ns(catalog) as f64 / 1e6);
+        let reference =
+            ReferenceTimestamp::from_millis_since_unix_epoch(origin_ns(catalog) as f64 / 1e6);
         let mut profile = Profile::new(name, reference, SamplingInterval::from_millis(1));
         // There is nothing that a symbol server could tell.
         profile.set_symbolicated(true);
@@ -341,13 +357,24 @@ impl Built {
         id: ThreadId,
         thread: ThreadHandle,
     ) -> io::Result<()> {
-        let (profile, markers, spare) = (&mut self.profile, &mut self.markers, &mut self.spare_samples);
+        let (profile, markers, spare) = (
+            &mut self.profile,
+            &mut self.markers,
+            &mut self.spare_samples,
+        );
         let mut frames = FxHashMap::default();
         let mut open: Vec<StackHandle> = Vec::new();
         let (mut from_ns, mut busy_ns) = (0, 0);
         replay.play(id, |edge| {
             let ns = from_ns..edge.ns;
-            piece(profile, thread, open.last().copied(), ns, &mut busy_ns, spare);
+            piece(
+                profile,
+                thread,
+                open.last().copied(),
+                ns,
+                &mut busy_ns,
+                spare,
+            );
             from_ns = edge.ns;
             if edge.is_begin {
                 let frame = *frames.entry(edge.site).or_insert_with(|| {
@@ -399,7 +426,13 @@ fn piece(
             part_ns = weight;
         }
         let time = Timestamp::from_nanos_since_reference(at);
-        profile.add_sample(thread, time, stack, CpuDelta::from_nanos(*busy_ns), weight as i32);
+        profile.add_sample(
+            thread,
+            time,
+            stack,
+            CpuDelta::from_nanos(*busy_ns),
+            weight as i32,
+        );
         *busy_ns = *busy_ns % 1_000 + if stack.is_some() { part_ns } else { 0 };
         at += part_ns;
     }
@@ -415,7 +448,11 @@ struct Milliseconds {
 }
 
 impl serde_json::ser::Formatter for Milliseconds {
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         self.key.clear();
         self.in_key = true;
         serde_json::ser::CompactFormatter.begin_object_key(writer, first)
@@ -426,7 +463,11 @@ impl serde_json::ser::Formatter for Milliseconds {
         Ok(())
     }
 
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
         if self.in_key {
             self.key.extend_from_slice(text.as_bytes());
         }

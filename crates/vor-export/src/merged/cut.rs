@@ -60,7 +60,9 @@ impl<V: Weight> Merged<V> {
             let scopes: Vec<_> = scopes
                 .iter()
                 // A site that is too new to have a name is counted when the scope ends.
-                .filter(|scope| scope.start_ticks < cut_ticks && self.catalog.site(scope.site).is_some())
+                .filter(|scope| {
+                    scope.start_ticks < cut_ticks && self.catalog.site(scope.site).is_some()
+                })
                 .map(|&scope| {
                     let (frame, total) = of(thread, scope, cut_ticks);
                     Open {
@@ -71,7 +73,8 @@ impl<V: Weight> Merged<V> {
                 })
                 .collect();
             let root = roots.of(&mut self.stacks, label(&self.catalog, thread));
-            lane.waiting.cut(&mut self.stacks, root, cut_ticks, &scopes)?;
+            lane.waiting
+                .cut(&mut self.stacks, root, cut_ticks, &scopes)?;
         }
         // A thread that did nothing and has nothing open may be gone.
         self.threads

@@ -117,7 +117,8 @@ impl<V: Weight> Merged<V> {
     pub(super) fn settle(&mut self, open: &OpenStarts) {
         for (thread, starts) in &open.threads {
             if let Some(lane) = self.threads.get_mut(thread) {
-                lane.waiting.settle(&mut self.stacks, open.as_of_ticks, starts);
+                lane.waiting
+                    .settle(&mut self.stacks, open.as_of_ticks, starts);
             }
         }
     }
@@ -139,7 +140,11 @@ impl<V: Weight> Merged<V> {
 
     /// Calls `visit` for every stack of a tree that has weight of its own, with its frames from the
     /// outermost to the innermost.
-    pub(super) fn each<E>(&self, root: u32, visit: impl FnMut(&[u32], V) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn each<E>(
+        &self,
+        root: u32,
+        visit: impl FnMut(&[u32], V) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.stacks.each(root, visit)
     }
 }

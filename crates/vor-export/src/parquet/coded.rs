@@ -95,7 +95,11 @@ pub(super) fn encode(
     pages.close()?;
     let bytes = sink.into_inner()?;
     let metadata = ColumnChunkMetaData::builder(column)
-        .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+        .set_encodings(vec![
+            Encoding::PLAIN,
+            Encoding::RLE,
+            Encoding::RLE_DICTIONARY,
+        ])
         .set_compression(Compression::UNCOMPRESSED)
         .set_num_values(rows as i64)
         .set_total_compressed_size(bytes.len() as i64)

@@ -74,10 +74,16 @@ impl Dataset {
     ///
     /// None that depends on what is given; the folder is first looked at when there is something to
     /// write.
-    pub fn new(folder: &Path, stem: &str, partitions: &[Partition], origin: Origin) -> Result<Self, Error> {
+    pub fn new(
+        folder: &Path,
+        stem: &str,
+        partitions: &[Partition],
+        origin: Origin,
+    ) -> Result<Self, Error> {
         let with_host = !partitions.contains(&Partition::Host);
-        let files =
-            |table: &str, schema| TableFiles::new(folder.join(table), partitions, origin.host(), schema);
+        let files = |table: &str, schema| {
+            TableFiles::new(folder.join(table), partitions, origin.host(), schema)
+        };
         Ok(Self {
             stem: Some(stem.to_owned()),
             measure: SpanTimer::default(),

@@ -108,7 +108,11 @@ impl MetricsTable {
         }
     }
 
-    pub(super) fn add(&mut self, frame: &FrameSnapshot, output: &mut dyn Output) -> Result<(), Error> {
+    pub(super) fn add(
+        &mut self,
+        frame: &FrameSnapshot,
+        output: &mut dyn Output,
+    ) -> Result<(), Error> {
         if frame.frame_set != 0 || frame.metrics.is_empty() {
             return Ok(());
         }

@@ -49,7 +49,11 @@ impl Partition {
     /// ```
     pub fn list(text: &str) -> Result<Vec<Self>, Error> {
         let mut list = Vec::new();
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             let partition = match name {
                 "host" => Self::Host,
                 "date" => Self::Date,
@@ -96,7 +100,12 @@ struct Written {
 
 impl TableFiles {
     /// Makes the files of the table in `folder`; none is there before it has rows.
-    pub(super) fn new(folder: PathBuf, partitions: &[Partition], host: &str, schema: TypePtr) -> Self {
+    pub(super) fn new(
+        folder: PathBuf,
+        partitions: &[Partition],
+        host: &str,
+        schema: TypePtr,
+    ) -> Self {
         let value = |&partition: &Partition| match partition {
             Partition::Host => (partition, format!("host={}", escaped(host))),
             Partition::Date => (partition, String::new()),

@@ -83,7 +83,8 @@ impl<W: Write + Send> FrameSink for SketchParquet<W> {
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         for thread in &batch.threads {
             let times = self.measure.batch(&batch.catalog.timeline, thread);
-            self.table.add(&batch.catalog, thread, times, &mut self.file)?;
+            self.table
+                .add(&batch.catalog, thread, times, &mut self.file)?;
         }
         self.table.settle(&mut self.file)
     }
@@ -214,7 +215,10 @@ impl SketchTable {
                 .iter()
                 .position(|times| !is_in(times))
                 .unwrap_or(times.len() - begin - 1);
-            let at = match self.minutes.binary_search_by_key(&number, |minute| minute.number) {
+            let at = match self
+                .minutes
+                .binary_search_by_key(&number, |minute| minute.number)
+            {
                 Ok(at) => at,
                 Err(at) => {
                     self.minutes.insert(at, Minute::new(number));

@@ -91,7 +91,8 @@ impl<W: Write + Send> FrameSink for SpanParquet<W> {
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         for thread in &batch.threads {
             let times = self.measure.batch(&batch.catalog.timeline, thread);
-            self.table.add(&batch.catalog, thread, times, &mut self.file)?;
+            self.table
+                .add(&batch.catalog, thread, times, &mut self.file)?;
         }
         Ok(())
     }
@@ -202,13 +203,21 @@ impl SpanTable {
         self.frame.add(batch, times);
         if self.frame.is_full() {
             // Its number is not told before its end, but frames are numbered one by one.
-            self.write_waiting(self.last_frame.map(|last| last.saturating_add(1)), false, output)?;
+            self.write_waiting(
+                self.last_frame.map(|last| last.saturating_add(1)),
+                false,
+                output,
+            )?;
         }
         Ok(())
     }
 
     /// Ends a frame: its spans become rows.
-    pub(super) fn end_frame(&mut self, frame: &FrameSnapshot, output: &mut dyn Output) -> Result<(), Error> {
+    pub(super) fn end_frame(
+        &mut self,
+        frame: &FrameSnapshot,
+        output: &mut dyn Output,
+    ) -> Result<(), Error> {
         if frame.frame_set != 0 {
             return Ok(());
         }
@@ -268,7 +277,8 @@ impl SpanTable {
             if end == begin {
                 // There is no room left, or the span is of another time than the group.
                 self.write_rows(output)?;
-                let (start_ns, dur_ns) = clock.place(spans.start_ticks[begin], spans.duration_ticks[begin]);
+                let (start_ns, dur_ns) =
+                    clock.place(spans.start_ticks[begin], spans.duration_ticks[begin]);
                 let end_ns = start_ns.saturating_add_unsigned(dur_ns);
                 self.rows.period = output.period(end_ns);
                 self.rows.period_ns = end_ns;
@@ -364,7 +374,10 @@ pub(super) fn lines(catalog: &Catalog, sites: &[SiteId], rows: &[u32]) -> (Vec<u
             _ => NULL,
         })
         .collect();
-    (rows.iter().map(|&site| by_site[site as usize]).collect(), lines)
+    (
+        rows.iter().map(|&site| by_site[site as usize]).collect(),
+        lines,
+    )
 }
 
 impl Default for Rows {
@@ -413,7 +426,10 @@ impl Rows {
             .zip(&spans.duration_ticks[range.clone()]);
         for (i, (&start_ticks, &duration_ticks)) in ticks.enumerate() {
             let (start_ns, dur_ns) = clock.place(start_ticks, duration_ticks);
-            if !self.period.contains(&start_ns.saturating_add_unsigned(dur_ns)) {
+            if !self
+                .period
+                .contains(&start_ns.saturating_add_unsigned(dur_ns))
+            {
                 return range.start + i;
             }
             self.start_ns.push(start_ns);

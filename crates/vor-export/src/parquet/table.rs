@@ -109,22 +109,25 @@ impl<W: Write + Send> TableFile<W> {
             // pages.
             .set_offset_index_disabled(true);
         let leaves = parquet::schema::types::SchemaDescriptor::new(Arc::clone(&schema));
-        let properties = leaves.columns().iter().fold(properties, |properties, leaf| {
-            use parquet::basic::Type;
-            // Floating-point numbers have no difference that would be small, and texts in maps are
-            // short.
-            match (leaf.physical_type(), leaf.max_rep_level()) {
-                (Type::INT64, 0) => {
-                    properties.set_column_encoding(leaf.path().clone(), Encoding::DELTA_BINARY_PACKED)
+        let properties = leaves
+            .columns()
+            .iter()
+            .fold(properties, |properties, leaf| {
+                use parquet::basic::Type;
+                // Floating-point numbers have no difference that would be small, and texts in maps are
+                // short.
+                match (leaf.physical_type(), leaf.max_rep_level()) {
+                    (Type::INT64, 0) => properties
+                        .set_column_encoding(leaf.path().clone(), Encoding::DELTA_BINARY_PACKED),
+                    (Type::BYTE_ARRAY | Type::INT64, 1..) => {
+                        properties.set_column_dictionary_enabled(leaf.path().clone(), true)
+                    }
+                    _ => properties,
                 }
-                (Type::BYTE_ARRAY | Type::INT64, 1..) => {
-                    properties.set_column_dictionary_enabled(leaf.path().clone(), true)
-                }
-                _ => properties,
-            }
-        });
-        let file = SerializedFileWriter::new(Held(Some(writer)), schema, Arc::new(properties.build()))
-            .map_err(refused)?;
+            });
+        let file =
+            SerializedFileWriter::new(Held(Some(writer)), schema, Arc::new(properties.build()))
+                .map_err(refused)?;
         Ok(Self {
             file,
             is_finished: false,
@@ -195,12 +198,18 @@ fn write_plain<W: Write + Send>(
     values: &Column<'_>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("a column more than the table has".into()));
+        return Err(ParquetError::General(
+            "a column more than the table has".into(),
+        ));
     };
     match values {
         Column::Coded(..) => {}
         Column::Ints(ints) => drop(column.typed::<Int64Type>().write_batch(ints, None, None)?),
-        Column::Doubles(doubles) => drop(column.typed::<DoubleType>().write_batch(doubles, None, None)?),
+        Column::Doubles(doubles) => drop(
+            column
+                .typed::<DoubleType>()
+                .write_batch(doubles, None, None)?,
+        ),
         Column::NestedTexts(texts, levels) => drop(column.typed::<ByteArrayType>().write_batch(
             texts,
             Some(levels.definition),

@@ -20,7 +20,12 @@ impl<W: Write> PerfettoExporter<W> {
     /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open
     /// long before something reaches it. The events of the older format have a time of their own
     /// and belong to the span around it, so these are written.
-    pub(super) fn write_points(&mut self, batch: &ThreadBatch, times: Times<'_>, thread: &mut Thread) {
+    pub(super) fn write_points(
+        &mut self,
+        batch: &ThreadBatch,
+        times: Times<'_>,
+        thread: &mut Thread,
+    ) {
         let Some(process) = &self.process else { return };
         for message in &batch.messages {
             thread.put_point(&mut self.out, times.ns(message.ticks), |out| {
@@ -65,7 +70,9 @@ impl<W: Write> PerfettoExporter<W> {
             let Some((track, times)) = self.track_of(catalog, &task) else {
                 continue;
             };
-            let Some(process) = &self.process else { continue };
+            let Some(process) = &self.process else {
+                continue;
+            };
             let (start_ns, end_ns) = (times.ns(event.start_ticks), times.ns(event.end_ticks()));
             match event.kind {
                 TaskEventKind::Poll { .. } => {
@@ -75,7 +82,11 @@ impl<W: Write> PerfettoExporter<W> {
                         put_str(out, event::NAME, "poll");
                         put_message(out, event::DEBUG_ANNOTATIONS, |out| {
                             put_str(out, super::annotation::NAME, "thread");
-                            put_str(out, super::annotation::STRING, &thread_label(catalog, thread));
+                            put_str(
+                                out,
+                                super::annotation::STRING,
+                                &thread_label(catalog, thread),
+                            );
                         });
                     });
                     process.put_event(&mut self.out, end_ns.max(start_ns), |out| {

@@ -16,7 +16,11 @@ use crate::spill::{Spill, Stack};
 
 /// Bytes of groups that stay in memory from batch to batch: more than the recorder drains before it
 /// says what is open.
-const MOST_BYTES: usize = if cfg!(any(test, miri)) { 1 << 12 } else { 8 << 20 };
+const MOST_BYTES: usize = if cfg!(any(test, miri)) {
+    1 << 12
+} else {
+    8 << 20
+};
 
 /// Groups that are taken back from the spill at once.
 const TOGETHER: usize = 256;
@@ -238,7 +242,8 @@ impl Held {
         let mut begin = 0;
         for i in 0..older {
             let group = self.groups[i];
-            self.aside.push(spill, &self.events[begin..begin + group.bytes])?;
+            self.aside
+                .push(spill, &self.events[begin..begin + group.bytes])?;
             self.put_trailer(spill, group)?;
             begin += group.bytes;
         }
@@ -331,7 +336,9 @@ mod tests {
         events.push(true, &u64::MAX.to_le_bytes());
         let mut released = Vec::new();
         let release = |ns: u64, events: &[u8]| {
-            each_event(events, |refers, event| released.push((ns, refers, number(event))));
+            each_event(events, |refers, event| {
+                released.push((ns, refers, number(event)))
+            });
         };
         held.take_children(&mut spill, (8_005, 600), &mut events, release)
             .unwrap();
@@ -350,7 +357,9 @@ mod tests {
         assert_eq!(held.last_start_ticks(&mut spill).unwrap(), Some(8_000));
         let mut rest = Vec::new();
         held.release_all(&mut spill, |ns, events| {
-            each_event(events, |refers, event| rest.push((ns, refers, number(event))));
+            each_event(events, |refers, event| {
+                rest.push((ns, refers, number(event)))
+            });
         })
         .unwrap();
         assert_eq!(sorted(rest), expected(0..701));

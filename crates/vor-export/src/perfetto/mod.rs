@@ -357,7 +357,11 @@ fn put_args(out: &mut Vec<u8>, name: &Name, values: &[ArgValue]) {
     for (position, value) in values.iter().enumerate() {
         put_message(out, event::DEBUG_ANNOTATIONS, |out| {
             if position < name.arg_names {
-                put_u64(out, annotation::NAME_IID, name.first_arg_iid + position as u64);
+                put_u64(
+                    out,
+                    annotation::NAME_IID,
+                    name.first_arg_iid + position as u64,
+                );
             } else {
                 put_str(out, annotation::NAME, &arg_name(None, position));
             }
@@ -444,7 +448,10 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         let mut times = process.times(&self.catalog);
         for (thread, starts) in &open.threads {
             if let Some(thread) = self.threads.get_mut(thread) {
-                let starts: Vec<_> = starts.iter().map(|&start| (start, times.at(start))).collect();
+                let starts: Vec<_> = starts
+                    .iter()
+                    .map(|&start| (start, times.at(start)))
+                    .collect();
                 thread.settle(&mut self.out, open.as_of_ticks, &starts);
             }
         }

@@ -60,7 +60,9 @@ impl Names {
     #[cold]
     fn enter(&mut self, catalog: &Catalog, site: SiteId) -> usize {
         let place = site.0 as usize;
-        let info = place.checked_sub(1).and_then(|at| catalog.sites.get(at)?.clone());
+        let info = place
+            .checked_sub(1)
+            .and_then(|at| catalog.sites.get(at)?.clone());
         // Sites beyond the catalog are those of a damaged capture, and may have any number.
         let is_dense = place <= catalog.sites.len();
         if !is_dense && let Some(&index) = self.by_site.first().filter(|index| **index > 0) {
@@ -153,6 +155,8 @@ impl Name {
     }
 
     fn has_location(&self) -> bool {
-        self.info.as_deref().is_some_and(|info| !info.file.is_empty())
+        self.info
+            .as_deref()
+            .is_some_and(|info| !info.file.is_empty())
     }
 }

@@ -88,7 +88,9 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(catalog: &Catalog, sequence: u32) -> Self {
         let syncs = catalog.timeline.syncs();
-        let begin = syncs.first().map_or((0, 0), |sync| (sync.ticks, sync.unix_ns));
+        let begin = syncs
+            .first()
+            .map_or((0, 0), |sync| (sync.ticks, sync.unix_ns));
         let mut seed =
             mix(u64::from(catalog.process.pid) ^ mix(begin.0) ^ mix(begin.1 as u64).rotate_left(1));
         for byte in catalog.machine.host.bytes() {
@@ -96,7 +98,9 @@ impl Process {
         }
         let snapshot = catalog.machine.clocks;
         let offset_ns = snapshot.map_or(0, |clocks| {
-            clocks.boottime_ns.saturating_sub(catalog.unix_ns(clocks.ticks))
+            clocks
+                .boottime_ns
+                .saturating_sub(catalog.unix_ns(clocks.ticks))
         });
         let mut process = Self {
             uuid: 0,
@@ -208,7 +212,15 @@ impl Process {
             let uuid = self.track(Kind::Metric, u64::from(metric.column));
             let (unit, multiplier) = CounterUnit::of_metric(&declared.metric.unit);
             let place = Place::of_metric(metric.column, declared.system);
-            self.declare_counter(out, uuid, &declared.metric.name, place, &unit, multiplier, false);
+            self.declare_counter(
+                out,
+                uuid,
+                &declared.metric.name,
+                place,
+                &unit,
+                multiplier,
+                false,
+            );
             self.put_counter(out, CounterTrack { uuid }, start_ns, metric.value);
         }
         if frame.dropped_spans > 0 || self.drops_seen {
@@ -223,12 +235,23 @@ impl Process {
                 1,
                 false,
             );
-            self.put_counter(out, CounterTrack { uuid }, start_ns, frame.dropped_spans as f64);
+            self.put_counter(
+                out,
+                CounterTrack { uuid },
+                start_ns,
+                frame.dropped_spans as f64,
+            );
         }
     }
 
     /// Returns the track of a task's lane, which is declared under the task's name.
-    pub(super) fn track_of_task(&mut self, out: &mut Vec<u8>, site: SiteId, lane: u32, name: &str) -> u64 {
+    pub(super) fn track_of_task(
+        &mut self,
+        out: &mut Vec<u8>,
+        site: SiteId,
+        lane: u32,
+        name: &str,
+    ) -> u64 {
         let uuid = self.track(Kind::Task, u64::from(site.0) << 32 | u64::from(lane));
         self.declare(out, uuid, name, Place::Tasks(site));
         uuid
@@ -250,7 +273,13 @@ impl Process {
         CounterTrack { uuid }
     }
 
-    pub(super) fn put_counter(&self, out: &mut Vec<u8>, counter: CounterTrack, ns: u64, value: f64) {
+    pub(super) fn put_counter(
+        &self,
+        out: &mut Vec<u8>,
+        counter: CounterTrack,
+        ns: u64,
+        value: f64,
+    ) {
         self.put_event(out, ns, |out| {
             put_u64(out, event::TYPE, event::COUNTER);
             put_u64(out, event::TRACK_UUID, counter.uuid);
@@ -258,7 +287,13 @@ impl Process {
         });
     }
 
-    pub(super) fn put_integer_counter(&self, out: &mut Vec<u8>, counter: CounterTrack, ns: u64, value: i64) {
+    pub(super) fn put_integer_counter(
+        &self,
+        out: &mut Vec<u8>,
+        counter: CounterTrack,
+        ns: u64,
+        value: i64,
+    ) {
         self.put_event(out, ns, |out| {
             put_u64(out, event::TYPE, event::COUNTER);
             put_u64(out, event::TRACK_UUID, counter.uuid);
@@ -289,7 +324,10 @@ impl Process {
         self.declare_track(out, uuid, name, place, |_| {});
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is a field of the descriptor")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a field of the descriptor"
+    )]
     fn declare_counter(
         &mut self,
         out: &mut Vec<u8>,
@@ -336,7 +374,11 @@ impl Process {
         self.put_packet(out, None, |out| {
             put_message(out, packet::TRACK_DESCRIPTOR, |out| {
                 put_u64(out, track::UUID, uuid);
-                put_u64(out, track::PARENT_UUID, group.map_or(self.uuid, |group| group.0));
+                put_u64(
+                    out,
+                    track::PARENT_UUID,
+                    group.map_or(self.uuid, |group| group.0),
+                );
                 put_str(out, track::NAME, name);
                 if let Some((_, rank)) = group {
                     put_u64(out, track::SIBLING_ORDER_RANK, rank);

@@ -31,7 +31,8 @@ pub(super) const END_BODY: [u8; 4] = [
 /// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock,
 /// in whole vectors.
 const PACKET_ROOM: usize = 64;
-const _: () = assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
+const _: () =
+    assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
 
 /// A sequence of packets.
 #[derive(Debug)]

@@ -134,7 +134,9 @@ impl Thread {
         events.clear();
         begin.event(|event| events.push(true, event));
         let mut release = |ns: u64, events: &[u8]| {
-            each_event(events, |refers, event| late.put_event(out, ns, refers, event));
+            each_event(events, |refers, event| {
+                late.put_event(out, ns, refers, event)
+            });
         };
         held.take_children(spill, (begin.ticks, begin.ns), events, &mut release)?;
         match self.held_ns {
@@ -155,7 +157,11 @@ impl Thread {
 
     /// Takes a begin in its turn.
     #[inline]
-    pub(super) fn put_span_begin(&mut self, out: &mut Vec<u8>, begin: &Begin<'_, impl Fn(&mut Vec<u8>)>) {
+    pub(super) fn put_span_begin(
+        &mut self,
+        out: &mut Vec<u8>,
+        begin: &Begin<'_, impl Fn(&mut Vec<u8>)>,
+    ) {
         let (index, name) = begin.name;
         if self.depth == 0 {
             self.held.begin(begin.ticks, begin.ns);
@@ -188,7 +194,12 @@ impl Thread {
 
     /// Takes an event that is no span's edge, and refers to no text; `fields` appends what it says.
     /// It comes behind the edges of its nanosecond.
-    pub(super) fn put_point(&mut self, out: &mut Vec<u8>, ns: u64, fields: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn put_point(
+        &mut self,
+        out: &mut Vec<u8>,
+        ns: u64,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) {
         let mut event = Vec::new();
         put_message(&mut event, packet::TRACK_EVENT, fields);
         if !self.held.insert(ns, &event) {
@@ -201,7 +212,9 @@ impl Thread {
     pub(super) fn settle(&mut self, out: &mut Vec<u8>, as_of_ticks: u64, open: &[(u64, u64)]) {
         let late = &mut self.late;
         self.held.settle(as_of_ticks, open, |ns, events| {
-            each_event(events, |refers, event| late.put_event(out, ns, refers, event));
+            each_event(events, |refers, event| {
+                late.put_event(out, ns, refers, event)
+            });
         });
     }
 

@@ -69,7 +69,10 @@ pub fn snapshot_profile(snapshot: &HeapSnapshot) -> ProfileBuilder {
 /// What the values of a heap are.
 pub const HEAP_TYPES: [SampleType; 2] = [SampleType::INUSE_BYTES, SampleType::INUSE_OBJECTS];
 
-fn profile<'a>(mode: HeapMode, rows: impl Iterator<Item = (&'a [HeapScope], i64, i64)>) -> ProfileBuilder {
+fn profile<'a>(
+    mode: HeapMode,
+    rows: impl Iterator<Item = (&'a [HeapScope], i64, i64)>,
+) -> ProfileBuilder {
     let mut profile = ProfileBuilder::new(&HEAP_TYPES);
     let period = match mode {
         HeapMode::Sampled { interval_bytes } => interval_bytes,
@@ -77,8 +80,9 @@ fn profile<'a>(mode: HeapMode, rows: impl Iterator<Item = (&'a [HeapScope], i64,
     };
     profile.set_period(&SampleType::new("space", "bytes"), period);
     if mode == HeapMode::Off {
-        profile
-            .add_comment("the program's allocator does not keep what is in use, so nothing is known of it");
+        profile.add_comment(
+            "the program's allocator does not keep what is in use, so nothing is known of it",
+        );
     }
     for (scopes, objects, bytes) in rows {
         let frames = scopes.iter().map(|scope| Frame {

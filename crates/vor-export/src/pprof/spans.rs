@@ -161,7 +161,10 @@ impl SpanProfile {
         let mut profile = self.profile(&roots);
         if let Some((first, last)) = self.merged.reach_ticks {
             let timeline = &self.merged.catalog.timeline;
-            profile.set_time(timeline.unix_ns(first), timeline.duration_ns(first, last - first));
+            profile.set_time(
+                timeline.unix_ns(first),
+                timeline.duration_ns(first, last - first),
+            );
         }
         Ok(profile)
     }
@@ -195,7 +198,8 @@ impl SpanProfile {
             let added: Result<(), Infallible> = self.merged.each(*root, |path, values| {
                 let stack = path.iter().map(|&frame| self.frames.frame(catalog, frame));
                 let wall = integer(values.0[WALL]);
-                let mut values: Vec<i64> = columns.iter().map(|&at| integer(values.0[at])).collect();
+                let mut values: Vec<i64> =
+                    columns.iter().map(|&at| integer(values.0[at])).collect();
                 if has_tasks {
                     values.extend([wall, 0]);
                 }
@@ -213,7 +217,11 @@ impl SpanProfile {
             if let Some(last) = values.last_mut() {
                 *last = idle;
             }
-            profile.add([self.frames.frame(catalog, self.frames.plain(site))], &values, []);
+            profile.add(
+                [self.frames.frame(catalog, self.frames.plain(site))],
+                &values,
+                [],
+            );
         }
         profile
     }
@@ -275,7 +283,10 @@ impl SpanProfile {
                 let (measures, measured) = measured(thread, scope, until_ticks);
                 frames.measures = frames.measures.and(measures);
                 let ns = timeline.duration_ns(scope.start_ticks, ticks);
-                (frames.plain(scope.site), Values::of(measures, ns, &measured))
+                (
+                    frames.plain(scope.site),
+                    Values::of(measures, ns, &measured),
+                )
             },
         );
         let roots = roots.map_err(|error| {
@@ -345,10 +356,14 @@ impl Frames {
         }
         for (site, info) in self.sites.iter_mut().skip(1).zip(catalog.sites.iter()) {
             if let (None, Some(info)) = (&site.info, info) {
-                let positions = info.arg_names.iter().enumerate().filter_map(|(position, name)| {
-                    let label = self.label_names.iter().position(|label| label == name)?;
-                    Some((position, label))
-                });
+                let positions = info
+                    .arg_names
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(position, name)| {
+                        let label = self.label_names.iter().position(|label| label == name)?;
+                        Some((position, label))
+                    });
                 *site = Site {
                     info: Some(Arc::clone(info)),
                     measures: Measures::of(info),
@@ -410,11 +425,14 @@ impl Frames {
     }
 
     fn labelled(&self, number: u32) -> Option<&(SiteId, Arc<[Label]>)> {
-        self.labelled.get(number.checked_sub(FIRST_LABELLED)? as usize)
+        self.labelled
+            .get(number.checked_sub(FIRST_LABELLED)? as usize)
     }
 
     fn frame<'a>(&self, catalog: &'a Catalog, number: u32) -> Frame<'a> {
-        let site = self.labelled(number).map_or(SiteId(number), |(site, _)| *site);
+        let site = self
+            .labelled(number)
+            .map_or(SiteId(number), |(site, _)| *site);
         match catalog.site(site) {
             Some(site) => Frame {
                 name: &site.name,
@@ -431,11 +449,17 @@ impl Frames {
     /// Returns the labels of a stack, by the names as they were chosen; of equal ones the
     /// innermost.
     fn labels<'a>(&'a self, path: &'a [u32]) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.label_names.iter().enumerate().filter_map(|(at, name)| {
-            let sets = path.iter().rev().filter_map(|&number| self.labelled(number));
-            let mut labels = sets.flat_map(|(_, labels)| labels.iter());
-            let (_, value) = labels.find(|(label, _)| *label == at)?;
-            Some((name.as_str(), &**value))
-        })
+        self.label_names
+            .iter()
+            .enumerate()
+            .filter_map(|(at, name)| {
+                let sets = path
+                    .iter()
+                    .rev()
+                    .filter_map(|&number| self.labelled(number));
+                let mut labels = sets.flat_map(|(_, labels)| labels.iter());
+                let (_, value) = labels.find(|(label, _)| *label == at)?;
+                Some((name.as_str(), &**value))
+            })
     }
 }

@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn a_task_waits_where_nobody_polls_it() {
         let mut tasks = Tasks::default();
-        tasks.accept(&batch(&[begun(1, 100), polled(1, 150, 10), begun(2, 100)], &[]));
+        tasks.accept(&batch(
+            &[begun(1, 100), polled(1, 150, 10), begun(2, 100)],
+            &[],
+        ));
         assert!(tasks.has_any());
         assert_eq!(tasks.idle_ns(), []);
         // The second was never polled, of the third only the end is known.

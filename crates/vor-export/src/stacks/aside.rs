@@ -54,7 +54,12 @@ impl Aside {
         Ok(nodes)
     }
 
-    fn put_end<V>(&mut self, stacks: &mut Stacks<V>, start_ticks: u64, length: u32) -> io::Result<()> {
+    fn put_end<V>(
+        &mut self,
+        stacks: &mut Stacks<V>,
+        start_ticks: u64,
+        length: u32,
+    ) -> io::Result<()> {
         let spill = &mut stacks.spill;
         self.stack.push(spill, &start_ticks.to_le_bytes())?;
         self.stack.push(spill, &length.to_le_bytes())
@@ -70,7 +75,10 @@ impl Aside {
         if self.last.is_none() {
             let length = self.stack.pop::<LENGTH_BYTES>(&mut stacks.spill)?;
             let start = self.stack.pop::<START_BYTES>(&mut stacks.spill)?;
-            let (start, length) = (start.map(u64::from_le_bytes), length.map(u32::from_le_bytes));
+            let (start, length) = (
+                start.map(u64::from_le_bytes),
+                length.map(u32::from_le_bytes),
+            );
             self.last = start.zip(length);
         }
         let Some((start, length)) = self.last.take_if(|(start, _)| *start >= start_ticks) else {

@@ -66,7 +66,9 @@ impl<V: Weight> Waiting<V> {
         // What is in no open scope should be in nothing, but the list of those may lack some: such
         // a one, when it ends, still finds what is inside. Of what had ended before the last cut,
         // that is not kept any longer.
-        let outermost_ticks = taken.first().map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
+        let outermost_ticks = taken
+            .first()
+            .map_or(u64::MAX, |&(start_ticks, _)| start_ticks);
         row.retain(|it| {
             let is_outside = it.start_ticks < outermost_ticks;
             is_outside && (it.first != NONE || self.cut.open.contains(&it.start_ticks))
@@ -77,7 +79,9 @@ impl<V: Weight> Waiting<V> {
         }
         for (at, &(start_ticks, total)) in taken.iter().enumerate() {
             // What is inside the next one remains with that.
-            let inside = taken.get(at + 1).map_or_else(V::default, |&(_, total)| total);
+            let inside = taken
+                .get(at + 1)
+                .map_or_else(V::default, |&(_, total)| total);
             row.push(Subtrees {
                 start_ticks,
                 total: total.less(inside),
@@ -193,7 +197,10 @@ mod tests {
                     let before: u64 = cut_sums.values().sum();
                     add_all(&stacks, root, &mut cut_sums);
                     stacks.clear(0);
-                    cuts.push((cut_sums.values().sum::<u64>() - before, now - last_cut - idle));
+                    cuts.push((
+                        cut_sums.values().sum::<u64>() - before,
+                        now - last_cut - idle,
+                    ));
                     (last_cut, idle) = (now, 0);
                 }
             }
@@ -263,7 +270,10 @@ mod tests {
             waiting.cut(&mut stacks, root, now, &[scope]).unwrap();
             let mut sums = Sums::new();
             add_all(&stacks, root, &mut sums);
-            assert_eq!(sums.values().sum::<u64>(), now.min(190) + u64::from(now == 191));
+            assert_eq!(
+                sums.values().sum::<u64>(),
+                now.min(190) + u64::from(now == 191)
+            );
             assert_eq!(sums[&vec![0, 7]], 5);
             stacks.clear(0);
             assert!(waiting.row.len() <= 2 && stacks.nodes.capacity() == 0);

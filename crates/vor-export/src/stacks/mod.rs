@@ -203,7 +203,11 @@ impl<V: Weight> Waiting<V> {
     /// it took until then was taken for its parent's.
     #[cold]
     fn since_cut(&self, start_ticks: u64, duration_ticks: u64, total: V) -> V {
-        let has_parent = self.cut.open.first().is_some_and(|&first| first < start_ticks);
+        let has_parent = self
+            .cut
+            .open
+            .first()
+            .is_some_and(|&first| first < start_ticks);
         if !has_parent || self.cut.open.contains(&start_ticks) {
             return total;
         }
@@ -402,8 +406,16 @@ mod tests {
             let at = turn * 1_000;
             // A root of 100 around two leaves of 10 and one of 5, all of frame 2, and one around a
             // leaf.
-            for (frame, start, total) in [(2, 10, 10), (2, 30, 10), (3, 51, 5), (2, 50, 20), (1, 0, 100)] {
-                waiting.end(&mut stacks, frame, at + start, total, total).unwrap();
+            for (frame, start, total) in [
+                (2, 10, 10),
+                (2, 30, 10),
+                (3, 51, 5),
+                (2, 50, 20),
+                (1, 0, 100),
+            ] {
+                waiting
+                    .end(&mut stacks, frame, at + start, total, total)
+                    .unwrap();
             }
         }
         let expected = [(vec![1], 180), (vec![1, 2], 105), (vec![1, 2, 3], 15)];

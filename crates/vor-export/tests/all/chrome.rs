@@ -12,7 +12,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use vor_capture::filled;
 use vor_capture::model::batch::{
-    ArgValue, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch,
+    ArgValue, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent, TaskEventKind,
+    ThreadBatch,
 };
 use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
@@ -106,11 +107,15 @@ fn export(batches: &[SpanBatch], frames: Vec<FrameSnapshot>) -> Vec<u8> {
     let mut exporter = ChromeExporter::new(Vec::new());
     assert_eq!(exporter.interest(), Interest::BATCHES);
     for batch in batches {
-        exporter.accept_batch(batch).expect("a writer that takes all");
+        exporter
+            .accept_batch(batch)
+            .expect("a writer that takes all");
     }
     for frame in frames {
         let frame = Arc::new(frame);
-        exporter.accept_frame(&frame).expect("a writer that takes all");
+        exporter
+            .accept_frame(&frame)
+            .expect("a writer that takes all");
     }
     exporter.finish().expect("a writer that takes all");
     exporter.into_inner()
@@ -120,7 +125,9 @@ fn export(batches: &[SpanBatch], frames: Vec<FrameSnapshot>) -> Vec<u8> {
 fn every_span_is_there_with_its_time_place_and_name() {
     let mut state = 5_u64;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) % below
     };
     let mut batches = Vec::new();
@@ -274,10 +281,18 @@ fn metrics_frames_and_drops_become_counters_and_tracks() {
         of_phase(&events, "C")
             .into_iter()
             .filter(|event| event["name"] == name)
-            .map(|event| (ns(&event["ts"]), event["args"][key].as_f64().expect("a number")))
+            .map(|event| {
+                (
+                    ns(&event["ts"]),
+                    event["args"][key].as_f64().expect("a number"),
+                )
+            })
             .collect()
     };
-    assert_eq!(of("frame_ms", "ms"), [(0, 16.5), (9_999, 16.5), (19_999, 16.5)]);
+    assert_eq!(
+        of("frame_ms", "ms"),
+        [(0, 16.5), (9_999, 16.5), (19_999, 16.5)]
+    );
     assert_eq!(of("loss", "value"), [(0, 0.25), (19_999, 1e300)]);
     assert_eq!(
         of("dropped_spans", "value"),
@@ -303,7 +318,12 @@ fn metrics_frames_and_drops_become_counters_and_tracks() {
 fn of_spans_with_equal_times_the_parent_comes_first() {
     let mut thread = spans(
         0,
-        &[(3_000, 30, 2), (3_001, 30, 3), (3_000, 33, 2), (3_000, 33, 1)],
+        &[
+            (3_000, 30, 2),
+            (3_001, 30, 3),
+            (3_000, 33, 2),
+            (3_000, 33, 1),
+        ],
     );
     for (span, value) in [(0, 10), (2, 12), (3, 13)] {
         thread.args.push(filled!(SpanArgs {
@@ -315,7 +335,12 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
     let events = events(&json);
     let found: Vec<(&Value, Option<i64>)> = of_phase(&events, "X")
         .into_iter()
-        .map(|event| (&event["name"], event["args"].get("a").and_then(Value::as_i64)))
+        .map(|event| {
+            (
+                &event["name"],
+                event["args"].get("a").and_then(Value::as_i64),
+            )
+        })
         .collect();
     // The first span ends a nanosecond before the others, whose ticks fall into the same
     // nanoseconds.
@@ -335,7 +360,12 @@ fn of_spans_with_equal_times_the_parent_comes_first() {
 }
 
 /// A scope around others, or none: call site, ticks before it begins, and ticks at its end.
-fn grow(random: &mut vor_fixtures::Random, now: &mut u64, depth: u64, spans: &mut Vec<(u64, u64, u32, u64)>) {
+fn grow(
+    random: &mut vor_fixtures::Random,
+    now: &mut u64,
+    depth: u64,
+    spans: &mut Vec<(u64, u64, u32, u64)>,
+) {
     *now += random.below(2) as u64;
     let (start, site) = (*now, 1 + random.below(3) as u32);
     let children = if depth < 6 { random.below(4) } else { 0 };
@@ -371,7 +401,13 @@ fn parents_are_around_their_children_where_both_begin_or_end_in_one_nanosecond()
         let written = events(&json);
         let mut written: Vec<_> = of_phase(&written, "X")
             .into_iter()
-            .map(|span| (ns(&span["ts"]), ns(&span["dur"]), span["name"].as_str().unwrap()))
+            .map(|span| {
+                (
+                    ns(&span["ts"]),
+                    ns(&span["dur"]),
+                    span["name"].as_str().unwrap(),
+                )
+            })
             .collect();
         // As viewers do: by begin, the longer ones first, else as they come.
         written.sort_by_key(|span| (span.0, -span.1));
@@ -416,7 +452,9 @@ fn an_empty_trace_is_an_empty_array() {
 fn a_trace_that_was_flushed_but_not_finished_lacks_only_its_bracket() {
     let mut exporter = ChromeExporter::new(Vec::new());
     let batch = batch(vec![spans(0, &[(3_000, 30, 1)])]);
-    exporter.accept_batch(&batch).expect("a writer that takes all");
+    exporter
+        .accept_batch(&batch)
+        .expect("a writer that takes all");
     exporter.flush().expect("a writer that takes all");
     let mut json = exporter.into_inner();
     json.push(b']');
@@ -434,16 +472,19 @@ fn a_trace_cut_off_between_any_two_events_lacks_only_its_bracket() {
         ticks: 3_050,
         text: NASTY.into(),
     })];
-    thread.task_events = [TaskEventKind::Poll { duration_ticks: 9 }, TaskEventKind::Step]
-        .map(|kind| {
-            filled!(TaskEvent {
-                task: 7,
-                site: SiteId(2),
-                start_ticks: 3_060,
-                kind,
-            })
+    thread.task_events = [
+        TaskEventKind::Poll { duration_ticks: 9 },
+        TaskEventKind::Step,
+    ]
+    .map(|kind| {
+        filled!(TaskEvent {
+            task: 7,
+            site: SiteId(2),
+            start_ticks: 3_060,
+            kind,
         })
-        .into();
+    })
+    .into();
     thread.flows = vec![filled!(FlowPoint {
         ticks: 3_070,
         flow: 8,
@@ -527,7 +568,11 @@ fn a_full_disk_is_an_error() {
     let many = batch(vec![spans(0, &vec![(3_000, 30, 1); 2_000])]);
     let error = exporter.accept_batch(&many).expect_err("a full disk");
     assert!(error.is_io());
-    assert!(error.to_string().starts_with("cannot write the Chrome trace: "));
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot write the Chrome trace: ")
+    );
 }
 
 /// Nested spans of three threads, with arguments.
@@ -535,7 +580,9 @@ fn a_full_disk_is_an_error() {
 fn nested_spans_are_found_where_they_were_recorded() {
     let mut state = 77_u64;
     let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) % below
     };
     let catalog = catalog();

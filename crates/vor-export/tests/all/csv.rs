@@ -77,7 +77,10 @@ fn parse(csv: Vec<u8>) -> Vec<Vec<String>> {
             other => field.push(other),
         }
     }
-    assert!(!quoted && field.is_empty() && row.is_empty(), "the last row ends");
+    assert!(
+        !quoted && field.is_empty() && row.is_empty(),
+        "the last row ends"
+    );
     rows
 }
 
@@ -118,11 +121,15 @@ fn spans_have_a_row_each_with_self_times_that_add_up() {
             [
                 "app, 1", "12", label, "0", NASTY, file, "17", "20", "180", "120", "",
             ],
-            ["app, 1", "12", label, "1", "?", "", "", "40", "60", "50", &args],
+            [
+                "app, 1", "12", label, "1", "?", "", "", "40", "60", "50", &args,
+            ],
             [
                 "app, 1", "12", label, "2", NASTY, file, "17", "50", "10", "10", "",
             ],
-            ["app, 1", "12", label, "1", NASTY, file, "17", "100", "0", "0", ""],
+            [
+                "app, 1", "12", label, "1", NASTY, file, "17", "100", "0", "0", "",
+            ],
         ];
         assert_eq!(rows[1 + 4 * thread..5 + 4 * thread], expected);
     }

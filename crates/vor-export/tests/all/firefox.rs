@@ -17,13 +17,21 @@ use vor_capture::sink::FrameSink;
 use vor_export::firefox::FirefoxExporter;
 use vor_fixtures::views::{self, NASTY, Views};
 
-fn export(mut exporter: FirefoxExporter<Vec<u8>>, batches: &[SpanBatch], frames: &[FrameSnapshot]) -> Value {
+fn export(
+    mut exporter: FirefoxExporter<Vec<u8>>,
+    batches: &[SpanBatch],
+    frames: &[FrameSnapshot],
+) -> Value {
     for batch in batches {
-        exporter.accept_batch(batch).expect("a writer that takes all");
+        exporter
+            .accept_batch(batch)
+            .expect("a writer that takes all");
     }
     for frame in frames {
         let frame = Arc::new(frame.clone());
-        exporter.accept_frame(&frame).expect("a writer that takes all");
+        exporter
+            .accept_frame(&frame)
+            .expect("a writer that takes all");
     }
     exporter.finish().expect("a writer that takes all");
     exporter.finish().expect("a second end does nothing");
@@ -53,7 +61,9 @@ fn stack(thread: &Value, index: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let mut index = index.clone();
     while let Some(i) = index.as_u64() {
-        let frame = at(&thread["stackTable"]["frame"], i as usize).as_u64().unwrap();
+        let frame = at(&thread["stackTable"]["frame"], i as usize)
+            .as_u64()
+            .unwrap();
         let func = at(&thread["frameTable"]["func"], frame as usize)
             .as_u64()
             .unwrap();
@@ -93,11 +103,16 @@ fn samples_have_the_self_times_of_all_stacks_at_their_times() {
                 let weight = ns(&samples["weight"][i]);
                 free_from = now + weight;
                 if !samples["stack"][i].is_null() {
-                    *found.entry(stack(thread, &samples["stack"][i])).or_default() += weight;
+                    *found
+                        .entry(stack(thread, &samples["stack"][i]))
+                        .or_default() += weight;
                 }
             }
             assert_eq!(found, expected);
-            let last = rows.iter().filter(|row| row.0 as usize == id).map(|row| row.4);
+            let last = rows
+                .iter()
+                .filter(|row| row.0 as usize == id)
+                .map(|row| row.4);
             assert_eq!(now as u64, last.max().unwrap());
         }
         assert_eq!(thread(&profile, "42")["isMainThread"], true);
@@ -137,7 +152,12 @@ fn markers(profile: &Value, tid: &str) -> Vec<Found> {
         let end = (!markers["endTime"][i].is_null()).then(|| ns(&markers["endTime"][i]));
         let end = end.filter(|_| markers["phase"][i] == 1);
         let name = text(thread, &markers["name"][i]).to_owned();
-        (name, ns(&markers["startTime"][i]), end, Value::Object(fields))
+        (
+            name,
+            ns(&markers["startTime"][i]),
+            end,
+            Value::Object(fields),
+        )
     };
     (0..markers["length"].as_u64().unwrap() as usize)
         .map(one)
@@ -200,8 +220,10 @@ fn arguments_messages_and_tasks_are_markers_with_typed_fields() {
         .unwrap()
         .iter()
         .collect();
-    let names: std::collections::BTreeSet<_> =
-        names.iter().map(|schema| schema["name"].to_string()).collect();
+    let names: std::collections::BTreeSet<_> = names
+        .iter()
+        .map(|schema| schema["name"].to_string())
+        .collect();
     assert_eq!(names.len(), 5, "types have names of their own");
 }
 
@@ -252,7 +274,9 @@ fn what_is_beyond_the_bound_is_counted() {
     let Views { batches, rows } = views::make(5, 2_000);
     let mut exporter = new().max_spans(500);
     for batch in &batches {
-        exporter.accept_batch(batch).expect("a writer that takes all");
+        exporter
+            .accept_batch(batch)
+            .expect("a writer that takes all");
     }
     let left_out = exporter.left_out();
     // Each thread has a message too, and what was open at the bound is kept beyond it.

@@ -97,8 +97,14 @@ fn midnight_parts_a_capture_by_where_spans_end() {
     let list = Partition::list("host, date").unwrap();
     let mut data = Dataset::new(folder.path(), "run", &list, origin("web/17")).unwrap();
     // Two threads that both go over midnight, which is at one second.
-    let spans: &[(u64, u64)] = &[(10, 5), (SECOND - 20, 19), (SECOND - 10, 10), (SECOND + 5, 5)];
-    data.accept_batch(&batch(&catalog, &[spans, spans])).unwrap();
+    let spans: &[(u64, u64)] = &[
+        (10, 5),
+        (SECOND - 20, 19),
+        (SECOND - 10, 10),
+        (SECOND + 5, 5),
+    ];
+    data.accept_batch(&batch(&catalog, &[spans, spans]))
+        .unwrap();
     let frame = |index, end_ticks| {
         Arc::new(filled!(FrameSnapshot {
             catalog: Arc::clone(&catalog),
@@ -123,7 +129,9 @@ fn midnight_parts_a_capture_by_where_spans_end() {
     let mut expected: Vec<String> = Vec::new();
     for table in ["metrics", "sketches", "spans"] {
         for date in ["2025-12-31", "2026-01-01"] {
-            expected.push(format!("{table}/host=web%2F17/date={date}/run-5-{ms}.parquet"));
+            expected.push(format!(
+                "{table}/host=web%2F17/date={date}/run-5-{ms}.parquet"
+            ));
         }
     }
     let files: Vec<String> = all_below(folder.path())
@@ -247,7 +255,8 @@ fn a_place_that_cannot_be_written_is_named() {
     let file = folder.path().join("file");
     std::fs::write(&file, "kept").unwrap();
     let mut data = Dataset::new(&file, "run", &[Partition::Date], origin("a")).unwrap();
-    data.accept_batch(&batch(&catalog(), &[&[(10, 5)]])).unwrap();
+    data.accept_batch(&batch(&catalog(), &[&[(10, 5)]]))
+        .unwrap();
     let error = data.finish().unwrap_err();
     assert!(error.is_io(), "{error:?}");
     let text = error.to_string();
@@ -264,6 +273,9 @@ fn a_place_that_cannot_be_written_is_named() {
 fn partitions_are_host_and_date() {
     for wrong in ["day", "host,host", "host;date", "Date"] {
         let error = Partition::list(wrong).unwrap_err();
-        assert!(error.is_config() && !error.to_string().contains('\n'), "{error}");
+        assert!(
+            error.is_config() && !error.to_string().contains('\n'),
+            "{error}"
+        );
     }
 }

@@ -81,7 +81,10 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) 
     *now += 1 + random.below(1000) as u64;
     let length = *now - start;
     let args = match random.below(5) {
-        0 => vec![ArgValue::U64(random.next()), ArgValue::Str("größe, \"x\"".into())],
+        0 => vec![
+            ArgValue::U64(random.next()),
+            ArgValue::Str("größe, \"x\"".into()),
+        ],
         1 => vec![ArgValue::I64(random.next() as i64)],
         _ => Vec::new(),
     };
@@ -126,7 +129,11 @@ fn cut(
     let (mut pieces, mut frames) = (Vec::new(), Vec::new());
     let mut done = vec![0; threads.len()];
     let mut builder = TreeBuilder::new(usize::MAX);
-    while done.iter().zip(threads).any(|(&done, spans)| done < spans.len()) {
+    while done
+        .iter()
+        .zip(threads)
+        .any(|(&done, spans)| done < spans.len())
+    {
         let mut batch = filled!(SpanBatch {
             catalog: Arc::clone(&catalog),
             threads: Vec::new(),
@@ -331,7 +338,10 @@ fn odd_names_and_values_are_kept() {
         assert_eq!(text(row, "thread"), "thread #7");
         assert_eq!(optional(row, "frame"), None);
     }
-    assert_eq!(int(&rows[2], "dur_ns"), i64::MAX - 1_700_000_000_000_000_000);
+    assert_eq!(
+        int(&rows[2], "dur_ns"),
+        i64::MAX - 1_700_000_000_000_000_000
+    );
 }
 
 #[test]
@@ -452,7 +462,10 @@ fn metrics_have_a_row_per_value() {
             (2, "?", "", 1.5_f64.to_bits()),
         ]
     );
-    assert_eq!(int(&rows[4], "time_ns"), 1_700_000_000_000_000_000 + 2 * 502);
+    assert_eq!(
+        int(&rows[4], "time_ns"),
+        1_700_000_000_000_000_000 + 2 * 502
+    );
     assert_eq!(
         (text(&rows[0], "host"), text(&rows[0], "version")),
         ("unknown", "unknown")
@@ -476,7 +489,8 @@ fn merged_sketches_say_what_the_statistics_say() {
         }
     }
     let rows = sketch_rows(&pieces);
-    let minutes: std::collections::BTreeSet<i64> = rows.iter().map(|row| int(row, "minute")).collect();
+    let minutes: std::collections::BTreeSet<i64> =
+        rows.iter().map(|row| int(row, "minute")).collect();
     assert!(minutes.len() > 5 && minutes.iter().all(|minute| minute % 60 == 0));
     let catalog = vor_fixtures::catalog();
     for expected in stats.scope_stats(&catalog) {
@@ -484,7 +498,12 @@ fn merged_sketches_say_what_the_statistics_say() {
             .iter()
             .filter(|row| text(row, "name") == expected.name)
             .collect();
-        let sum = |column: &str| of_site.iter().map(|row| int(row, column) as u64).sum::<u64>();
+        let sum = |column: &str| {
+            of_site
+                .iter()
+                .map(|row| int(row, column) as u64)
+                .sum::<u64>()
+        };
         assert_eq!(sum("count"), expected.count);
         // A sketch is of single calls, recursive ones as well, as the mean is.
         let lengths_ns = (expected.mean_ns * expected.count as f64).round() as u64;
@@ -493,7 +512,10 @@ fn merged_sketches_say_what_the_statistics_say() {
         assert_eq!(sum("self_sum_ns"), expected.self_ns);
         let least = of_site.iter().map(|row| int(row, "min_ns") as u64).min();
         let greatest = of_site.iter().map(|row| int(row, "max_ns") as u64).max();
-        assert_eq!((least, greatest), (Some(expected.min_ns), Some(expected.max_ns)));
+        assert_eq!(
+            (least, greatest),
+            (Some(expected.min_ns), Some(expected.max_ns))
+        );
         let mut merged: BTreeMap<i64, (i64, u64)> = BTreeMap::new();
         for [bucket, middle_ns, count] in of_site.iter().flat_map(|row| buckets(row)) {
             let entry = merged.entry(bucket).or_insert((middle_ns, 0));
@@ -502,7 +524,10 @@ fn merged_sketches_say_what_the_statistics_say() {
             // The boundaries that the documentation tells.
             let (low, width) = match bucket {
                 0..64 => (bucket, 1),
-                _ => ((bucket % 32 + 32) << (bucket / 32 - 1), 1 << (bucket / 32 - 1)),
+                _ => (
+                    (bucket % 32 + 32) << (bucket / 32 - 1),
+                    1 << (bucket / 32 - 1),
+                ),
             };
             assert_eq!(middle_ns, low + (width - 1) / 2);
         }
@@ -570,7 +595,9 @@ fn a_writer_that_fails_is_an_error_in_one_line() {
         .expect("the writer takes 50 kB");
     assert!(error.is_io(), "{error:?}");
     assert!(
-        error.to_string().starts_with("cannot write the Parquet file: "),
+        error
+            .to_string()
+            .starts_with("cannot write the Parquet file: "),
         "{error}"
     );
     assert!(!error.to_string().contains('\n'));

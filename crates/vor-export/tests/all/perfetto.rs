@@ -186,7 +186,10 @@ fn read(bytes: &[u8]) -> Trace {
             _ => packet.number(8).unwrap(),
         };
         let track = event.number(11).unwrap_or(sequence.track);
-        assert!(trace.tracks.contains_key(&track), "a track that was not declared");
+        assert!(
+            trace.tracks.contains_key(&track),
+            "a track that was not declared"
+        );
         let name = match event.number(10) {
             Some(iid) => sequence.names[&iid].clone(),
             None => event.text(23).unwrap_or_default(),
@@ -217,7 +220,10 @@ fn read(bytes: &[u8]) -> Trace {
             }),
             Some(2) => {
                 let slice = open.pop().expect("an end ends something");
-                trace.slices.push(Slice { end_ns: ns, ..slice });
+                trace.slices.push(Slice {
+                    end_ns: ns,
+                    ..slice
+                });
             }
             Some(3) => trace.slices.push(Slice {
                 track,
@@ -262,7 +268,9 @@ fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
             } else {
                 "".into()
             },
-            arg_names: (0..i % 4).map(|n| Cow::Owned(format!("arg {i} {n}"))).collect()
+            arg_names: (0..i % 4)
+                .map(|n| Cow::Owned(format!("arg {i} {n}")))
+                .collect()
         })
     };
     let mut timeline = Timeline::default();
@@ -370,7 +378,11 @@ fn batches(catalog: &Arc<Catalog>, threads: &[Vec<Made>], cuts: &[usize]) -> Vec
     let mut done = vec![0; threads.len()];
     let mut made = Vec::new();
     let mut cuts = cuts.iter().copied().chain(std::iter::repeat(usize::MAX));
-    while done.iter().zip(threads).any(|(done, spans)| *done < spans.len()) {
+    while done
+        .iter()
+        .zip(threads)
+        .any(|(done, spans)| *done < spans.len())
+    {
         let mut batch = filled!(SpanBatch {
             catalog: Arc::clone(catalog),
             threads: Vec::new(),
@@ -379,7 +391,10 @@ fn batches(catalog: &Arc<Catalog>, threads: &[Vec<Made>], cuts: &[usize]) -> Vec
             let count = cuts.next().unwrap().min(spans.len() - done[thread]);
             let part = &spans[done[thread]..done[thread] + count];
             done[thread] += count;
-            let args = part.iter().enumerate().filter(|(_, made)| made.site % 4 > 0);
+            let args = part
+                .iter()
+                .enumerate()
+                .filter(|(_, made)| made.site % 4 > 0);
             batch.threads.push(filled!(ThreadBatch {
                 thread: ThreadId(thread as u32),
                 start_ticks: part.iter().map(|made| made.start).collect(),
@@ -522,7 +537,11 @@ fn thousands_of_equal_starts_are_those_of_the_csv() {
     let spans = program(&steps);
     let starts = spans.iter().map(|made| ns(made.start, FINE));
     let distinct = starts.collect::<std::collections::HashSet<_>>().len();
-    assert!(spans.len() - distinct > 10_000, "{distinct} of {}", spans.len());
+    assert!(
+        spans.len() - distinct > 10_000,
+        "{distinct} of {}",
+        spans.len()
+    );
     let catalog = catalog(1, FINE);
     let cuts: Vec<_> = (0..20_000).map(|i| 1 + i % 2).collect();
     let batches = batches(&catalog, std::slice::from_ref(&spans), &cuts);
@@ -723,7 +742,10 @@ fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
     }
     for spans in by_track.values_mut() {
         spans.sort_unstable();
-        assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+        assert!(
+            spans.windows(2).all(|pair| pair[0].1 <= pair[1].0),
+            "{spans:?}"
+        );
     }
 }
 

@@ -87,13 +87,20 @@ fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
     }
 }
 
-fn site(name: &'static str, own_args: &[&'static str], measures: Measures) -> Option<Arc<SiteInfo>> {
+fn site(
+    name: &'static str,
+    own_args: &[&'static str],
+    measures: Measures,
+) -> Option<Arc<SiteInfo>> {
     let own_args = own_args.iter().copied();
     Some(Arc::new(filled!(SiteInfo {
         name: name.into(),
         file: "src/work.rs".into(),
         line: 7,
-        arg_names: own_args.chain(measures.arg_names()).map(Into::into).collect()
+        arg_names: own_args
+            .chain(measures.arg_names())
+            .map(Into::into)
+            .collect()
     })))
 }
 
@@ -202,7 +209,13 @@ fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() 
         site("plain", &[], Measures::NONE),
         site("inner", &["bytes"], all),
     ];
-    let values = |values: &[u64]| values.iter().copied().map(ArgValue::U64).collect::<Vec<_>>();
+    let values = |values: &[u64]| {
+        values
+            .iter()
+            .copied()
+            .map(ArgValue::U64)
+            .collect::<Vec<_>>()
+    };
     // Off the processor 30 of 100; in the program 60 and in the kernel 10; three allocations of 300
     // bytes, one given back.
     let inner = values(&[9, 30, 60, 10, 3, 300, 1, 100]);
@@ -265,8 +278,14 @@ fn a_capture_has_only_the_types_that_it_measured() {
     };
     assert_eq!(types(Measures::NONE), ["wall"]);
     assert_eq!(types(Measures::CPU), ["wall", "cpu", "off_cpu"]);
-    assert_eq!(types(Measures::CPU_SPLIT), ["wall", "cpu", "cpu_user", "cpu_sys"]);
-    assert_eq!(types(Measures::ALLOC), ["wall", "alloc_objects", "alloc_bytes"]);
+    assert_eq!(
+        types(Measures::CPU_SPLIT),
+        ["wall", "cpu", "cpu_user", "cpu_sys"]
+    );
+    assert_eq!(
+        types(Measures::ALLOC),
+        ["wall", "alloc_objects", "alloc_bytes"]
+    );
 }
 
 #[test]
@@ -338,7 +357,12 @@ fn values_beyond_those_of_a_profile_are_bounded_and_damage_is_no_panic() {
     for value in profile.samples.iter().flat_map(|sample| &sample.values) {
         assert!(*value >= 0);
     }
-    assert!(profile.samples.iter().any(|sample| sample.names().contains(&"?")));
+    assert!(
+        profile
+            .samples
+            .iter()
+            .any(|sample| sample.names().contains(&"?"))
+    );
     assert!(exported(&[], &[]).samples.is_empty());
     let damaged = exported(&[views::damaged(3)], &["n"]);
     assert_eq!(damaged.type_names(), ["wall"]);
@@ -381,7 +405,10 @@ fn a_profile_of_ones_own_has_what_was_added() {
         samples,
         [(2, &[3, 4_096][..]), (2, &[-1, 0][..]), (0, &[1, 2][..])]
     );
-    assert_eq!(profile.samples[1].stack[1], ("load".into(), "a.rs".into(), 9));
+    assert_eq!(
+        profile.samples[1].stack[1],
+        ("load".into(), "a.rs".into(), 9)
+    );
     let main = (vec!["main".to_owned(), "load".to_owned()], 4_096);
     assert_eq!(profile.sums("inuse_bytes").remove(&main.0), Some(main.1));
 }

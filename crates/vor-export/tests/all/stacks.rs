@@ -68,7 +68,10 @@ fn profile(batches: &[SpanBatch], ahead: Option<Lookahead>) -> Sums {
     let profile = vor_fixtures::pprof::read(&exporter.into_inner());
     let samples = profile.samples.iter().map(|sample| {
         let path = sample.names().into_iter().map(number).collect();
-        ((number(&sample.labels["thread"]), path), sample.values[0] as u64)
+        (
+            (number(&sample.labels["thread"]), path),
+            sample.values[0] as u64,
+        )
     });
     samples.collect()
 }
@@ -93,8 +96,9 @@ fn by_site(batches: &[SpanBatch]) -> BTreeMap<u32, u64> {
 /// Compares what differs, and not all of it, which may be megabytes.
 fn same(found: &Sums, expected: &Sums, what: &str) {
     let differs = |(key, ns): &(&(u32, Vec<u32>), &u64)| found.get(*key) != Some(*ns);
-    let missing =
-        |(key, ns): (&(u32, Vec<u32>), &u64)| ns.saturating_sub(found.get(key).copied().unwrap_or_default());
+    let missing = |(key, ns): (&(u32, Vec<u32>), &u64)| {
+        ns.saturating_sub(found.get(key).copied().unwrap_or_default())
+    };
     let wrong: u64 = expected.iter().map(missing).sum();
     let all: u64 = expected.values().sum();
     let first = expected.iter().find(differs);
@@ -111,7 +115,11 @@ fn same(found: &Sums, expected: &Sums, what: &str) {
 fn same_exports(batches: &[SpanBatch], expected: &Sums) {
     same(&collapsed(batches, None), expected, "collapsed");
     let ahead = Some(look_ahead(batches));
-    same(&collapsed(batches, ahead), expected, "collapsed, looking ahead");
+    same(
+        &collapsed(batches, ahead),
+        expected,
+        "collapsed, looking ahead",
+    );
     #[cfg(feature = "pprof")]
     same(&profile(batches, None), expected, "pprof");
     #[cfg(feature = "pprof")]
@@ -123,7 +131,9 @@ fn same_exports(batches: &[SpanBatch], expected: &Sums) {
 }
 
 fn check(seed: u64, shape: Shape) {
-    let Program { batches, self_ns, .. } = programs::run(seed, shape);
+    let Program {
+        batches, self_ns, ..
+    } = programs::run(seed, shape);
     same_exports(&batches, &self_ns);
     same_stats(&batches, &self_ns);
 }
@@ -134,13 +144,19 @@ fn same_stats(batches: &[SpanBatch], self_ns: &Sums) {
     for ((_, path), ns) in self_ns {
         *expected.entry(*path.last().unwrap()).or_insert(0) += ns;
     }
-    assert!(by_site(batches) == expected, "the sums of `vor stats` are others");
+    assert!(
+        by_site(batches) == expected,
+        "the sums of `vor stats` are others"
+    );
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let counts = (1_usize..4, 1_usize..3_000, 1_usize..12, 1_usize..40);
     let steps = (0_usize..60, 0_usize..40, 1_usize..700, 0_usize..30);
-    let times = (0_usize..40, prop_oneof![Just(1_000), Just(417), Just(10_000)]);
+    let times = (
+        0_usize..40,
+        prop_oneof![Just(1_000), Just(417), Just(10_000)],
+    );
     (counts, steps, times).prop_map(|(counts, steps, times)| Shape {
         threads: counts.0,
         spans: counts.1,
@@ -189,7 +205,9 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
         most_batch: 5_000,
         ..wide
     };
-    let Program { batches, self_ns, .. } = programs::run(1, wide);
+    let Program {
+        batches, self_ns, ..
+    } = programs::run(1, wide);
     same(&collapsed(&batches, None), &self_ns, "collapsed");
     same_stats(&batches, &self_ns);
     check(2, threaded);

@@ -28,7 +28,9 @@ const SEEDS: u64 = 20;
 
 fn feed(exporter: &mut impl FrameSink, batches: &[SpanBatch]) {
     for batch in batches {
-        exporter.accept_batch(batch).expect("a writer that takes all");
+        exporter
+            .accept_batch(batch)
+            .expect("a writer that takes all");
     }
     exporter.finish().expect("a writer that takes all");
     exporter.finish().expect("a second end does nothing");
@@ -165,7 +167,10 @@ fn speedscope_profiles_have_every_span_in_its_place() {
             let mut open = Vec::new();
             let mut now = 0;
             for event in view["events"].as_array().unwrap() {
-                let (at, frame) = (event["at"].as_u64().unwrap(), event["frame"].as_u64().unwrap());
+                let (at, frame) = (
+                    event["at"].as_u64().unwrap(),
+                    event["frame"].as_u64().unwrap(),
+                );
                 assert!(at >= now, "events never step back");
                 now = at;
                 if event["type"] == "O" {
@@ -188,7 +193,10 @@ fn speedscope_profiles_have_every_span_in_its_place() {
                 assert_eq!(frame["name"], views::name(site));
                 let declared = site < 7 && site != 3;
                 assert_eq!(frame.get("file").is_some(), declared);
-                assert_eq!(frame["line"].as_u64(), declared.then_some(u64::from(9 + site)));
+                assert_eq!(
+                    frame["line"].as_u64(),
+                    declared.then_some(u64::from(9 + site))
+                );
             }
         }
     }
@@ -221,7 +229,10 @@ fn an_empty_recording_is_an_empty_view() {
     assert_eq!(collapsed(&[]), "");
     let profile = speedscope(&[]);
     assert_eq!(profile["profiles"].as_array().unwrap().len(), 1);
-    assert_eq!(profile["profiles"][0]["events"].as_array().unwrap().len(), 0);
+    assert_eq!(
+        profile["profiles"][0]["events"].as_array().unwrap().len(),
+        0
+    );
 }
 
 #[test]
@@ -277,7 +288,9 @@ fn a_full_disk_is_an_error() {
     let views = views::make(1, 2_000);
     let end = |mut exporter: Box<dyn FrameSink>| -> Error {
         for batch in &views.batches {
-            exporter.accept_batch(batch).expect("nothing is written yet");
+            exporter
+                .accept_batch(batch)
+                .expect("nothing is written yet");
         }
         exporter.finish().expect_err("a full disk")
     };

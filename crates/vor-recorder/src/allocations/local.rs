@@ -624,7 +624,10 @@ mod fork {
         // child.
         unsafe { in_parent() };
         THREADS.with(|threads| {
-            let mine = own().is_linked.get().then(|| std::ptr::from_ref(&own().shared));
+            let mine = own()
+                .is_linked
+                .get()
+                .then(|| std::ptr::from_ref(&own().shared));
             // The memory of the other threads is the child's own copy; they run no more, and their
             // objects are the child's now.
             let mut link = threads.first;
@@ -633,7 +636,9 @@ mod fork {
                 let next = shared.next.load(Ordering::Relaxed);
                 if mine == Some(std::ptr::from_ref(shared)) {
                     shared.next.store(std::ptr::null_mut(), Ordering::Relaxed);
-                    shared.previous.store(std::ptr::null_mut(), Ordering::Relaxed);
+                    shared
+                        .previous
+                        .store(std::ptr::null_mut(), Ordering::Relaxed);
                     threads.first = link;
                 } else {
                     threads.take_over(shared);

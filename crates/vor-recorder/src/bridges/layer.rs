@@ -131,7 +131,8 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
             return;
         }
         let instance = self.instance;
-        let is_sampled = tracing_in::is_sampled(&self.sampler, instance, attributes, tracing_in::find_near);
+        let is_sampled =
+            tracing_in::is_sampled(&self.sampler, instance, attributes, tracing_in::find_near);
         let making = Making {
             with_tasks: self.with_tasks,
             is_sampled,
@@ -163,7 +164,8 @@ impl<P: Sampler, S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Trac
             Some(true) => drain::frame_mark(),
             Some(false) => {}
             None => {
-                let is_wanted = *event.metadata().level() <= self.max_level && tracing_in::is_heard();
+                let is_wanted =
+                    *event.metadata().level() <= self.max_level && tracing_in::is_heard();
                 if is_wanted
                     && tracing_in::is_event_sampled(
                         &self.sampler,

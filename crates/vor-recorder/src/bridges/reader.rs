@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use vor_capture::reader;
 pub use vor_capture::reader::{
-    ArgsOf, Batches, Capture, Columns, ColumnsBuilder, DEFAULT_MAX_SPANS, Damage, Event, Frame, FrameScan,
-    FrameSummary, Frames, Info, Lookahead, Loss, MessageOf, Piece, Pieces, Recovered, Run, Summaries, TaskOf,
+    ArgsOf, Batches, Capture, Columns, ColumnsBuilder, DEFAULT_MAX_SPANS, Damage, Event, Frame,
+    FrameScan, FrameSummary, Frames, Info, Lookahead, Loss, MessageOf, Piece, Pieces, Recovered,
+    Run, Summaries, TaskOf,
 };
 
 use crate::catalog::{Catalog, MetricColumn};

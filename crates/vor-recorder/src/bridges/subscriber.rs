@@ -70,7 +70,10 @@ impl<P: Sampler> TracingSubscriber<P> {
     /// site, so it may take its time; the crate `tracing-subscriber` has one that reads directives:
     /// `move |what| targets.would_enable(what.target(), what.level())`.
     #[must_use]
-    pub fn with_filter(mut self, filter: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_filter(
+        mut self,
+        filter: impl Fn(&Metadata<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.filter = Some(Arc::new(filter));
         self
     }
@@ -141,7 +144,12 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
         let instance = self.instance;
         let making = Making {
             with_tasks: self.with_tasks,
-            is_sampled: tracing_in::is_sampled(&self.sampler, instance, attributes, tracing_in::find),
+            is_sampled: tracing_in::is_sampled(
+                &self.sampler,
+                instance,
+                attributes,
+                tracing_in::find,
+            ),
         };
         Id::from_u64(steps::own::make(attributes, instance, making).unwrap_or(UNFOLLOWED))
     }
@@ -158,7 +166,12 @@ impl<P: Sampler> Subscriber for TracingSubscriber<P> {
             Some(false) => {}
             None => {
                 if tracing_in::is_heard()
-                    && tracing_in::is_event_sampled(&self.sampler, self.instance, event, tracing_in::find)
+                    && tracing_in::is_event_sampled(
+                        &self.sampler,
+                        self.instance,
+                        event,
+                        tracing_in::find,
+                    )
                 {
                     tracing_in::record_event(event);
                 }

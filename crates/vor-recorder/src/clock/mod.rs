@@ -157,7 +157,11 @@ fn has_hardware() -> bool {
     {
         cfg!(all(
             target_arch = "aarch64",
-            any(target_os = "linux", target_os = "macos", target_os = "android")
+            any(
+                target_os = "linux",
+                target_os = "macos",
+                target_os = "android"
+            )
         ))
     }
 }
@@ -269,7 +273,9 @@ fn read_both() -> Reading {
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 fn wall_ns() -> i64 {
     use std::time::{SystemTime, UNIX_EPOCH};
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -389,7 +395,12 @@ mod tests {
                 message!("at {n}");
                 let open = crate::hot::thread::open_scopes();
                 assert_eq!(open[0].scopes.len(), 4);
-                assert!(open[0].scopes.iter().all(|scope| scope.start_ticks >= around));
+                assert!(
+                    open[0]
+                        .scopes
+                        .iter()
+                        .all(|scope| scope.start_ticks >= around)
+                );
             }
             inside.push(ticks() - begin);
         }
@@ -417,7 +428,12 @@ mod tests {
         assert_eq!((named("open").len(), spans.len()), (1, 501));
         assert_eq!(frame.threads[0].messages.len(), 100);
         let outer = named("outer");
-        assert!(outer.iter().zip(&inside).all(|(outer, inside)| outer >= inside));
+        assert!(
+            outer
+                .iter()
+                .zip(&inside)
+                .all(|(outer, inside)| outer >= inside)
+        );
         assert!(outer.iter().sum::<u64>() <= around);
         assert_eq!(crate::hot::scope::backward_ticks(), 0);
     }

@@ -125,7 +125,9 @@ impl Synchroniser {
             self.early_looks = EARLY_MS.len();
             return None;
         }
-        if (self.start.width_ticks + reading.width_ticks).saturating_mul(MAX_EARLY_NOISE) > elapsed_ticks {
+        if (self.start.width_ticks + reading.width_ticks).saturating_mul(MAX_EARLY_NOISE)
+            > elapsed_ticks
+        {
             return None;
         }
         let rate = (i128::from(elapsed_ns) << RATE_BITS) / i128::from(elapsed_ticks);
@@ -173,7 +175,8 @@ impl Synchroniser {
         if error_ns.abs() < MIN_ERROR_NS {
             return None;
         }
-        let bend = (i128::from(error_ns) << RATE_BITS) / (LOOKS_TO_CORRECT * i128::from(elapsed_ticks));
+        let bend =
+            (i128::from(error_ns) << RATE_BITS) / (LOOKS_TO_CORRECT * i128::from(elapsed_ticks));
         let bend = bend.clamp(-(rate / MAX_BEND), rate / MAX_BEND);
         let rate = u64::try_from(rate + bend).ok()?;
         self.last = ClockSync {
@@ -320,7 +323,9 @@ mod tests {
             assert!(plain.unix_ns_at(ticks) - moved.unix_ns_at(ticks) <= 1);
         }
         // A recording cannot begin behind the reading that it begins with.
-        let late = Synchroniser::from_reading(at, RATE).since(at.ticks + 1).last();
+        let late = Synchroniser::from_reading(at, RATE)
+            .since(at.ticks + 1)
+            .last();
         assert_eq!(late, plain);
     }
 
@@ -349,7 +354,10 @@ mod tests {
                 );
             }
         }
-        assert!(worst < 1_000_000, "at most 1 ms was expected, found {worst} ns");
+        assert!(
+            worst < 1_000_000,
+            "at most 1 ms was expected, found {worst} ns"
+        );
     }
 
     #[test]
@@ -381,7 +389,9 @@ mod tests {
                 let mut last_ns = i64::MIN;
                 for look in 0..100 {
                     world.pass(1.0, 30.0);
-                    if let Some(sync) = synchroniser.check_reading(reading(world.ticks, world.wall_ns())) {
+                    if let Some(sync) =
+                        synchroniser.check_reading(reading(world.ticks, world.wall_ns()))
+                    {
                         assert!(timeline.push(sync));
                     }
                     let now_ns = timeline.unix_ns(world.ticks);
@@ -401,7 +411,12 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_is_not_followed_but_its_rate_is() {
-        for step_ns in [7_200_000_000_000, -7_200_000_000_000, 30_000_000, -2_000_000] {
+        for step_ns in [
+            7_200_000_000_000,
+            -7_200_000_000_000,
+            30_000_000,
+            -2_000_000,
+        ] {
             let (mut world, mut synchroniser, mut timeline) = world();
             let mut unset_ns = 0;
             for second in 0..2_000 {
@@ -442,7 +457,8 @@ mod tests {
                         assert!(timeline.duration_ns(at, 0) == 0);
                         assert!(timeline.duration_ns(0, at) <= timeline.duration_ns(0, u64::MAX));
                     }
-                    let mut synchroniser = Synchroniser::from_reading(reading(ticks, unix_ns), rate);
+                    let mut synchroniser =
+                        Synchroniser::from_reading(reading(ticks, unix_ns), rate);
                     synchroniser.check_reading(reading(u64::MAX, i64::MIN));
                     synchroniser.check_reading(reading(u64::MAX, i64::MAX));
                     assert!(synchroniser.last().rate <= rate.saturating_add(rate / 500));

@@ -73,7 +73,11 @@ mod tests {
         for (ticks_per_us, interrupted_ns) in [(3_000_u64, 0), (2_445, 10_000), (250, 77_777)] {
             let (now_ns, reads) = (Cell::new(1_000_000_u64), Cell::new(0));
             let read = || {
-                let interruption = if reads.get() % 7 == 3 { interrupted_ns } else { 0 };
+                let interruption = if reads.get() % 7 == 3 {
+                    interrupted_ns
+                } else {
+                    0
+                };
                 reads.set(reads.get() + 1);
                 now_ns.set(now_ns.get() + 20 + interruption);
                 now_ns.get()

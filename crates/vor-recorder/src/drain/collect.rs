@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::batch::{
-    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind, ThreadBatch,
+    ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind,
+    ThreadBatch,
 };
 use crate::catalog::SiteId;
 use crate::hot::args;
@@ -115,7 +116,11 @@ impl PendingTexts {
             .ok()?;
         let text = self.waiting[at].1.take();
         while self.waiting.pop_back_if(|last| last.1.is_none()).is_some() {}
-        while self.waiting.pop_front_if(|first| first.1.is_none()).is_some() {}
+        while self
+            .waiting
+            .pop_front_if(|first| first.1.is_none())
+            .is_some()
+        {}
         text.map(|text| text.read(interner))
     }
 }
@@ -148,7 +153,12 @@ impl Interner {
     fn read(&mut self, slots: &[Slot], len: usize) -> Arc<str> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        bytes.extend(slots.as_flattened().iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(
+            slots
+                .as_flattened()
+                .iter()
+                .flat_map(|word| word.to_le_bytes()),
+        );
         bytes.truncate(len);
         let text = self.intern(&String::from_utf8_lossy(&bytes));
         self.bytes = bytes;
@@ -213,7 +223,8 @@ pub(super) fn collect(
 /// Returns how many slots from the first on are plain spans that ended by `limit_ticks`.
 pub(super) fn plain_run(slots: &[Slot], limit_ticks: u64) -> usize {
     let is_plain = |slot: &&Slot| {
-        slot[1] >> (32 + SITE_BITS) == 0 && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
+        slot[1] >> (32 + SITE_BITS) == 0
+            && slot[0].wrapping_add(slot[1] & 0xffff_ffff) <= limit_ticks
     };
     // Where most records have more to them, few are looked at in vain.
     let first = slots.iter().take(FIRST).take_while(is_plain).count();
@@ -287,7 +298,9 @@ fn take_record(
                     site: SiteId(low as u32),
                     start_ticks: word0,
                     kind: match special {
-                        Special::Poll => TaskEventKind::Poll { duration_ticks: word },
+                        Special::Poll => TaskEventKind::Poll {
+                            duration_ticks: word
+                        },
                         Special::Begin => TaskEventKind::Begin { given_id: word },
                         _ => TaskEventKind::Step,
                     },

@@ -84,7 +84,10 @@ mod tests {
         let mut records: Vec<Vec<Slot>> = (0..50).map(|i| vec![[100 + i, word1(3, 2)]]).collect();
         records.push(special(Special::Text, 1, 3, [0x41_4243, 0]).into());
         records.push(vec![[200, word1(20, 1 << SITE_BITS | 4)], [1, 0]]);
-        records.push(vec![[210, word1(20, TAG_POLL | 1 << SITE_BITS | 4)], [9, 4]]);
+        records.push(vec![
+            [210, word1(20, TAG_POLL | 1 << SITE_BITS | 4)],
+            [9, 4],
+        ]);
         records.push(special(Special::Begin, 220, 4, [9, 8]).into());
         records.push(special(Special::Poll, 221, 4, [9, 12]).into());
         records.push(special(Special::Step, 240, 4, [9, 0]).into());
@@ -102,7 +105,8 @@ mod tests {
         let slots = records().concat();
         let limits = (90..300).chain((1 << 32)..(1 << 32) + 300).chain([1 << 34]);
         for limit in limits {
-            let (mut texts, mut interner, mut spans) = (PendingTexts::default(), Interner::default(), 0);
+            let (mut texts, mut interner, mut spans) =
+                (PendingTexts::default(), Interner::default(), 0);
             let passed = skim(&slots, limit, &mut texts, &mut interner, &mut spans);
             let mut batch = ThreadBatch::default();
             let mut context = Context {
@@ -112,13 +116,18 @@ mod tests {
                 words: &mut |_| Words::default(),
             };
             let taken = collect::collect(&slots, limit, &mut batch, &mut context);
-            assert_eq!((passed, spans), (taken, batch.len() as u64), "limit {limit}");
+            assert_eq!(
+                (passed, spans),
+                (taken, batch.len() as u64),
+                "limit {limit}"
+            );
         }
     }
 
     #[test]
     fn a_text_that_was_passed_over_is_there_for_a_later_span() {
-        let (mut texts, mut interner, mut spans) = (PendingTexts::default(), Interner::default(), 0);
+        let (mut texts, mut interner, mut spans) =
+            (PendingTexts::default(), Interner::default(), 0);
         let text = special(Special::Text, 1, 3, [0x41_4243, 0]);
         assert_eq!(skim(&text, 0, &mut texts, &mut interner, &mut spans), 2);
         assert_eq!(texts.take(1, &mut interner).as_deref(), Some("CBA"));
@@ -127,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_record_without_its_end_is_passed_over() {
-        let (mut texts, mut interner, mut spans) = (PendingTexts::default(), Interner::default(), 0);
+        let (mut texts, mut interner, mut spans) =
+            (PendingTexts::default(), Interner::default(), 0);
         let torn = [[1, word1(20, 2 << SITE_BITS | 4)], [1, 0]];
         assert_eq!(skim(&torn, 100, &mut texts, &mut interner, &mut spans), 2);
         assert_eq!(spans, 0);

@@ -120,7 +120,10 @@ impl Turn {
     /// Returns how many records and bytes notes have written since the last call.
     pub(crate) fn taken_records(&mut self) -> (u32, u64) {
         match self.note() {
-            Some(note) => (std::mem::take(&mut note.records), std::mem::take(&mut note.bytes)),
+            Some(note) => (
+                std::mem::take(&mut note.records),
+                std::mem::take(&mut note.bytes),
+            ),
             None => (0, 0),
         }
     }

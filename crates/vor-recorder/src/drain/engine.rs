@@ -109,7 +109,10 @@ impl Engine {
         let columns = sampler
             .columns()
             .into_iter()
-            .map(|metric| Column { metric, system: true })
+            .map(|metric| Column {
+                metric,
+                system: true,
+            })
             .collect();
         let catalog = filled!(Catalog {
             process: Arc::new(describe_process()),
@@ -323,7 +326,9 @@ impl Engine {
 
     /// Returns whether a thread has pushed or appeared since the last pass.
     pub(super) fn has_news(&self) -> bool {
-        self.sources.iter().any(|source| source.state.ring.len() > 0)
+        self.sources
+            .iter()
+            .any(|source| source.state.ring.len() > 0)
     }
 
     /// Brings threads and frame sets that came since the last pass into the catalog.
@@ -520,7 +525,12 @@ impl Engine {
         }
     }
 
-    fn metric_values(&mut self, taken: &Taken, start_ticks: u64, end_ticks: u64) -> Vec<MetricValue> {
+    fn metric_values(
+        &mut self,
+        taken: &Taken,
+        start_ticks: u64,
+        end_ticks: u64,
+    ) -> Vec<MetricValue> {
         let frame_ns = self
             .catalog
             .timeline
@@ -554,7 +564,10 @@ impl Engine {
     fn release_ended(&mut self) {
         self.sources.retain_mut(|source| {
             let ended = source.state.has_exited();
-            if ended && source.state.ring.len() == 0 && source.state.ring.dropped() == source.dropped_seen {
+            if ended
+                && source.state.ring.len() == 0
+                && source.state.ring.dropped() == source.dropped_seen
+            {
                 if source.grace_passes > 0 && source.state.has_open() {
                     source.grace_passes -= 1;
                     return true;

@@ -85,7 +85,10 @@ mod unix {
     /// Starts a thread without the standard library: that keeps a list of its threads under a lock,
     /// which a thread that is just starting or ending elsewhere in the parent leaves locked in the
     /// child for ever, and each of its threads takes it first.
-    pub(in super::super) fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(in super::super) fn spawn(
+        name: &'static str,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         type Run = Box<dyn FnOnce() + Send>;
 
         extern "C" fn begin(run: *mut c_void) -> *mut c_void {
@@ -104,7 +107,9 @@ mod unix {
         let mut thread = MaybeUninit::uninit();
         // SAFETY: no attributes means the usual ones, `begin` has the C signature and does not
         // unwind, and takes the box over.
-        let error = unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), begin, run.cast()) };
+        let error = unsafe {
+            libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), begin, run.cast())
+        };
         if error != 0 {
             // SAFETY: no thread has come, so the box is still this function's.
             drop(unsafe { Box::from_raw(run) });

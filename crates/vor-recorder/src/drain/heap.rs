@@ -37,7 +37,11 @@ pub(super) struct Timer {
 
 impl Timer {
     /// Takes a snapshot where one is due, or, with `anyhow`, wherever they are asked for.
-    pub(super) fn snapshot(&mut self, now_ticks: u64, anyhow: bool) -> Option<crate::heap::HeapSnapshot> {
+    pub(super) fn snapshot(
+        &mut self,
+        now_ticks: u64,
+        anyhow: bool,
+    ) -> Option<crate::heap::HeapSnapshot> {
         let interval_ns = INTERVAL_NS.load(Ordering::Relaxed);
         if interval_ns == 0 || (now_ticks < self.next_ticks && !anyhow) {
             return None;

@@ -51,7 +51,10 @@ impl Marks {
     pub(super) fn push(&mut self, mut mark: Mark) {
         let full = self.queue.len() >= MAX_MARKS || self.bytes >= MAX_BYTES;
         if full
-            && let Some(at) = self.queue.iter().rposition(|waiting| waiting.set == mark.set)
+            && let Some(at) = self
+                .queue
+                .iter()
+                .rposition(|waiting| waiting.set == mark.set)
             && let Some(earlier) = self.queue.remove(at)
         {
             self.bytes -= earlier.taken.bytes();
@@ -69,14 +72,18 @@ impl Marks {
 
     /// Takes the first mark, if it is at most as late as `until_ticks`.
     pub(super) fn pop_due(&mut self, until_ticks: u64) -> Option<Mark> {
-        let mark = self.queue.pop_front_if(|first| first.ticks <= until_ticks)?;
+        let mark = self
+            .queue
+            .pop_front_if(|first| first.ticks <= until_ticks)?;
         self.bytes -= mark.taken.bytes();
         Some(mark)
     }
 
     /// Returns whether a mark waits that is at most as late as `until_ticks`.
     pub(super) fn has_due(&self, until_ticks: u64) -> bool {
-        self.queue.front().is_some_and(|first| first.ticks <= until_ticks)
+        self.queue
+            .front()
+            .is_some_and(|first| first.ticks <= until_ticks)
     }
 
     /// Takes over the marks of `others`, all of them later, where none is left here.

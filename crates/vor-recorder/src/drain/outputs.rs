@@ -56,7 +56,10 @@ struct Lacking {
 impl Lacking {
     fn report(&self) {
         let Self {
-            name, spans, frames, ..
+            name,
+            spans,
+            frames,
+            ..
         } = self;
         report::line(&format!(
             "{name} lacks {spans} spans and {frames} frames, from where it was switched off"
@@ -86,12 +89,18 @@ impl Outputs {
 
     /// Ends one sink and takes it out. Returns whether it was on and ended well.
     pub(crate) fn remove(&mut self, number: u64) -> bool {
-        self.each(|output| output.number == number, |output| output.sink.finish());
+        self.each(
+            |output| output.number == number,
+            |output| output.sink.finish(),
+        );
         // One that failed at its end is gone already.
         let ended_well = self.has(number);
         let removed = self.sinks.extract_if(.., |output| output.number == number);
         self.ended.extend(removed.map(|output| output.sink));
-        for lacking in self.lacking.extract_if(.., |lacking| lacking.number == number) {
+        for lacking in self
+            .lacking
+            .extract_if(.., |lacking| lacking.number == number)
+        {
             lacking.report();
         }
         self.settle();
@@ -140,7 +149,10 @@ impl Outputs {
         let dropped: u64 = batch.threads.iter().map(dropped).sum();
         let spans = (batch.span_count() + batch.async_span_count()) as u64 + dropped;
         self.count(spans, 0);
-        self.each_in_pass(|output| output.interest.batches, |sink| sink.accept_batch(batch));
+        self.each_in_pass(
+            |output| output.interest.batches,
+            |sink| sink.accept_batch(batch),
+        );
     }
 
     /// Counts spans and frames that the sinks are about to accept.
@@ -170,7 +182,10 @@ impl Outputs {
 
     pub(crate) fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) {
         self.count(0, 1);
-        self.each_in_pass(|output| output.takes_frames, |sink| sink.accept_frame(frame));
+        self.each_in_pass(
+            |output| output.takes_frames,
+            |sink| sink.accept_frame(frame),
+        );
     }
 
     /// Has every sink hand over what it gathered in a pass.
@@ -188,12 +203,19 @@ impl Outputs {
         let may_gather = self.may_gather;
         self.each(concerns, |output| {
             call(&mut *output.sink)?;
-            if may_gather { Ok(()) } else { output.sink.commit() }
+            if may_gather {
+                Ok(())
+            } else {
+                output.sink.commit()
+            }
         });
     }
 
     pub(crate) fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) {
-        self.each(|_| true, |output| output.sink.accept_heap(snapshot, catalog));
+        self.each(
+            |_| true,
+            |output| output.sink.accept_heap(snapshot, catalog),
+        );
     }
 
     pub(crate) fn flush(&mut self) {
@@ -203,7 +225,8 @@ impl Outputs {
     #[cfg(any(unix, windows))]
     pub(crate) fn finish(&mut self) {
         self.each(|_| true, |output| output.sink.finish());
-        self.ended.extend(self.sinks.drain(..).map(|output| output.sink));
+        self.ended
+            .extend(self.sinks.drain(..).map(|output| output.sink));
         self.lacking.drain(..).for_each(|lacking| lacking.report());
         self.settle();
     }
@@ -271,7 +294,11 @@ impl Outputs {
     fn settle(&mut self) {
         self.wants_trees = self.sinks.iter().any(|output| output.interest.trees);
         let is_called = |output: &&Output| output.takes_frames || output.interest.batches;
-        self.may_gather = self.sinks.iter().filter(is_called).all(|output| output.is_file);
+        self.may_gather = self
+            .sinks
+            .iter()
+            .filter(is_called)
+            .all(|output| output.is_file);
     }
 }
 
@@ -352,6 +379,9 @@ mod tests {
             );
             assert!(outputs.remove(2));
         }
-        assert_eq!((pass(&mut outputs).as_str(), outputs.failed()), ("bfbf.", 0));
+        assert_eq!(
+            (pass(&mut outputs).as_str(), outputs.failed()),
+            ("bfbf.", 0)
+        );
     }
 }

@@ -40,15 +40,28 @@ pub(crate) fn table(rows: &[ScopeStats]) -> String {
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
     let room = WIDTH.saturating_sub(numbers).max(MIN_NAME);
     let names: Vec<String> = shown.iter().map(|row| name(&row.name, room)).collect();
-    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let name_width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
     let name_width = name_width.max("scope".len());
     let mut text = String::new();
-    line(&mut text, "scope", name_width, &heads.map(str::to_owned), &widths);
+    line(
+        &mut text,
+        "scope",
+        name_width,
+        &heads.map(str::to_owned),
+        &widths,
+    );
     for (name, cells) in names.iter().zip(&cells) {
         line(&mut text, name, name_width, cells, &widths);
     }
     if !more.is_empty() {
-        let self_ns: u64 = more.iter().map(|row| row.self_ns).fold(0, u64::saturating_add);
+        let self_ns: u64 = more
+            .iter()
+            .map(|row| row.self_ns)
+            .fold(0, u64::saturating_add);
         // Writing into a string cannot fail.
         let _ = writeln!(
             text,
@@ -60,7 +73,13 @@ pub(crate) fn table(rows: &[ScopeStats]) -> String {
     text
 }
 
-fn line(text: &mut String, name: &str, name_width: usize, cells: &[String; 7], widths: &[usize; 7]) {
+fn line(
+    text: &mut String,
+    name: &str,
+    name_width: usize,
+    cells: &[String; 7],
+    widths: &[usize; 7],
+) {
     let _ = write!(text, "{name:name_width$}");
     for (cell, width) in cells.iter().zip(widths) {
         let _ = write!(text, "  {cell:>width$}");
@@ -85,7 +104,10 @@ fn name(name: &str, room: usize) -> String {
     let kept = room - 2;
     let (first, last) = (kept.div_ceil(2), kept / 2);
     let first = all[..first].iter();
-    first.chain(&['.', '.']).chain(&all[all.len() - last..]).collect()
+    first
+        .chain(&['.', '.'])
+        .chain(&all[all.len() - last..])
+        .collect()
 }
 
 /// Returns a time with four digits and its unit.
@@ -134,10 +156,23 @@ mod tests {
         let text = table(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(lines[1].starts_with("aaa") && lines[1].contains("bb "), "{text}");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(
+            lines[1].starts_with("aaa") && lines[1].contains("bb "),
+            "{text}"
+        );
         assert!(lines[1].contains(".."), "{text}");
-        for cell in ["short", "12.35 us", "2 ns", "999 ns", "1.000 us", "18446744074 s"] {
+        for cell in [
+            "short",
+            "12.35 us",
+            "2 ns",
+            "999 ns",
+            "1.000 us",
+            "18446744074 s",
+        ] {
             assert!(lines[2].contains(cell), "{cell}: {text}");
         }
         assert!(
@@ -147,6 +182,9 @@ mod tests {
         rows.extend((4..204).map(|site| row(site, "more", 1_000)));
         let text = table(&rows);
         assert_eq!(text.lines().count(), MAX_ROWS + 2);
-        assert!(text.ends_with("and 103 scopes more, self 102.0 us\n"), "{text}");
+        assert!(
+            text.ends_with("and 103 scopes more, self 102.0 us\n"),
+            "{text}"
+        );
     }
 }

@@ -85,7 +85,8 @@ impl Watchdog {
             let told = self.told_starts.get(&thread.thread).copied();
             let is_new = |start_ticks| told.is_none_or(|told| start_ticks > told);
             let mut scopes = thread.scopes.iter();
-            let scope = scopes.find(|scope| scope.age_ns > limit_ns && is_new(scope.start_ticks))?;
+            let scope =
+                scopes.find(|scope| scope.age_ns > limit_ns && is_new(scope.start_ticks))?;
             Some((thread, scope))
         });
         let limit = Milliseconds(limit_ns);
@@ -106,7 +107,10 @@ impl Watchdog {
             self.told_mark_ticks = mark;
         }
         for thread in open {
-            let old = thread.scopes.iter().filter(|scope| scope.age_ns > limit_ns / 2);
+            let old = thread
+                .scopes
+                .iter()
+                .filter(|scope| scope.age_ns > limit_ns / 2);
             if let Some(start_ticks) = old.map(|scope| scope.start_ticks).max() {
                 self.told_starts.insert(thread.thread, start_ticks);
             }
@@ -146,7 +150,12 @@ fn tell(headline: &str, open: &[OpenThread]) {
         for (depth, scope) in thread.scopes.iter().enumerate() {
             let arrow = if depth == 0 { "" } else { " >" };
             // A string takes everything.
-            let _ = write!(line, "{arrow} {} {}", scope.name, Milliseconds(scope.age_ns));
+            let _ = write!(
+                line,
+                "{arrow} {} {}",
+                scope.name,
+                Milliseconds(scope.age_ns)
+            );
         }
         say(&line);
     }
@@ -189,7 +198,10 @@ mod tests {
         // A scope that came later does so for another, and so does another thread's.
         assert!(judge(0, &[open(0, &[(10, 4_000), (30, 1_001)])]).is_some());
         assert!(judge(0, &[open(0, &[(10, 9_000)]), open(1, &[(9, 1_001)])]).is_some());
-        assert_eq!(judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]), None);
+        assert_eq!(
+            judge(0, &[open(0, &[(10, 9_100)]), open(1, &[(9, 1_101)])]),
+            None
+        );
         // What is remembered goes with the thread.
         assert_eq!(judge(0, &[]), None);
         assert!(judge(0, &[open(1, &[(9, 2_000)])]).is_some());

@@ -150,7 +150,9 @@ fn run(interval: Duration) {
         });
         if news == Some(false) {
             std::thread::park_timeout(interval);
-            if with_engine(|engine| engine.has_news()) == Some(false) && !CALLED.load(Ordering::SeqCst) {
+            if with_engine(|engine| engine.has_news()) == Some(false)
+                && !CALLED.load(Ordering::SeqCst)
+            {
                 std::thread::park_timeout(longest_sleep());
             }
         }

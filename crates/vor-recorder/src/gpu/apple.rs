@@ -92,7 +92,8 @@ pub(super) const ENERGY_GROUP: &str = "Energy Model";
 /// Returns the joules that the GPU used between two samples. The unit differs from chip to chip;
 /// one that is not known is no energy.
 pub(super) fn gpu_joules(channels: &[Channel]) -> Option<f64> {
-    let is_gpus = |channel: &&Channel| channel.group == ENERGY_GROUP && channel.name == "GPU Energy";
+    let is_gpus =
+        |channel: &&Channel| channel.group == ENERGY_GROUP && channel.name == "GPU Energy";
     let channel = channels.iter().find(is_gpus)?;
     let joules = match channel.unit.trim() {
         "J" => 1.0,
@@ -166,8 +167,14 @@ mod tests {
             mem_bytes: Some(mem),
             ..none
         };
-        assert_eq!(statistics(&parse(M3_PRO)), apples(16.0, 11.0, 568_164_352.0));
-        assert_eq!(statistics(&parse(M1_PRO)), apples(34.0, 34.0, 7_688_503_296.0));
+        assert_eq!(
+            statistics(&parse(M3_PRO)),
+            apples(16.0, 11.0, 568_164_352.0)
+        );
+        assert_eq!(
+            statistics(&parse(M1_PRO)),
+            apples(34.0, 34.0, 7_688_503_296.0)
+        );
         let phone = Statistics {
             util_pct: Some(0.0),
             renderer_pct: Some(0.0),
@@ -191,8 +198,7 @@ mod tests {
 
     #[test]
     fn a_card_with_memory_of_its_own_tells_of_that() {
-        let text =
-            r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"vramUsedBytes"=2147483648}"#;
+        let text = r#"{"inUseVidMemoryBytes"=1073741824,"inUseSysMemoryBytes"=4096,"vramUsedBytes"=2147483648}"#;
         assert_eq!(statistics(&parse(text)).mem_bytes, Some(1_073_741_824.0));
     }
 
@@ -224,7 +230,8 @@ mod tests {
             assert_eq!(statistics(&property), Statistics::default());
         }
         // One that is wrong leaves the others.
-        let text = r#"{"Device Utilization %"="x","Renderer Utilization %"=9.5,"In use system memory"=0}"#;
+        let text =
+            r#"{"Device Utilization %"="x","Renderer Utilization %"=9.5,"In use system memory"=0}"#;
         let expected = Statistics {
             renderer_pct: Some(9.5),
             mem_bytes: Some(0.0),

@@ -135,7 +135,12 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
     /// As for [`GlobalAlloc::realloc`].
     #[expect(unsafe_code, reason = "as above")]
     #[inline(always)]
-    unsafe fn realloc_with_trailer(&self, object: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
+    unsafe fn realloc_with_trailer(
+        &self,
+        object: *mut u8,
+        layout: Layout,
+        new_bytes: usize,
+    ) -> *mut u8 {
         let new_layout = Layout::from_size_align(new_bytes, layout.align());
         let new_layout = new_layout.ok().and_then(exact::with_trailer);
         let Some(new) = new_layout else {

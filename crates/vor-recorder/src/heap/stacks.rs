@@ -46,7 +46,10 @@ impl Stacks {
             return *stack;
         }
         let stack = self.nodes.len() + 1;
-        if stack >= MAX_STACKS || self.nodes.try_reserve(1).is_err() || self.by_edge.try_reserve(1).is_err() {
+        if stack >= MAX_STACKS
+            || self.nodes.try_reserve(1).is_err()
+            || self.by_edge.try_reserve(1).is_err()
+        {
             return parent;
         }
         self.nodes.push((parent, site));

@@ -167,7 +167,10 @@ impl<T: Arg> Arg for Option<T> {
     fn encode(&self) -> ArgWord {
         match self {
             Some(value) => value.encode(),
-            None => ArgWord { word: 0, kind: NONE },
+            None => ArgWord {
+                word: 0,
+                kind: NONE,
+            },
         }
     }
 }
@@ -200,7 +203,9 @@ pub(crate) enum Number {
 #[inline(always)]
 pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
     if cfg!(feature = "cuda") {
-        args.iter().find(|arg| is_number(arg)).map_or(0, |arg| arg.word)
+        args.iter()
+            .find(|arg| is_number(arg))
+            .map_or(0, |arg| arg.word)
     } else {
         0
     }

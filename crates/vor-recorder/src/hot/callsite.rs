@@ -66,7 +66,12 @@ pub struct CallSite {
 impl CallSite {
     /// Describes a place in the source. `line` is 1-based, `color` 0x00RRGGBB.
     #[must_use]
-    pub const fn new(name: &'static str, module_path: &'static str, file: &'static str, line: u32) -> Self {
+    pub const fn new(
+        name: &'static str,
+        module_path: &'static str,
+        file: &'static str,
+        line: u32,
+    ) -> Self {
         Self {
             word: AtomicU64::new(UNREGISTERED as u64),
             measured_word: AtomicU64::new(0),
@@ -112,7 +117,10 @@ impl CallSite {
     /// [`MAX_ARGS`].
     #[must_use]
     pub const fn with_args(mut self, arg_names: &'static [&'static str]) -> Self {
-        assert!(arg_names.len() <= MAX_ARGS, "a scope takes at most 8 arguments");
+        assert!(
+            arg_names.len() <= MAX_ARGS,
+            "a scope takes at most 8 arguments"
+        );
         self.arg_names = arg_names;
         self
     }
@@ -190,10 +198,12 @@ impl CallSite {
         let word = self.measured_word.load(Ordering::Relaxed);
         // What is measured changes when the program says so, and then for good; kinds alternate
         // where a generic function has several.
-        let is_outdated = word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
+        let is_outdated =
+            word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
         if is_outdated && id < MAX_SITE {
             let of = u64::from(kinds) << 32 | u64::from(measures.bits()) << SITE_BITS;
-            self.measured_word.store(of | u64::from(id), Ordering::Release);
+            self.measured_word
+                .store(of | u64::from(id), Ordering::Release);
         }
         id
     }
@@ -228,7 +238,11 @@ impl CallSite {
             line: self.line,
             category: Cow::Borrowed(self.category),
             color: self.color,
-            arg_names: self.arg_names.iter().map(|name| Cow::Borrowed(*name)).collect(),
+            arg_names: self
+                .arg_names
+                .iter()
+                .map(|name| Cow::Borrowed(*name))
+                .collect(),
         })
     }
 }
@@ -281,7 +295,10 @@ pub(crate) fn is_open() -> bool {
 
 /// As [`lock`], for who must not wait: tries a few times. `None` where it is held all the while.
 #[cfg(unix)]
-pub(crate) fn try_lock(tries: u32, pause: std::time::Duration) -> Option<MutexGuard<'static, Registry>> {
+pub(crate) fn try_lock(
+    tries: u32,
+    pause: std::time::Duration,
+) -> Option<MutexGuard<'static, Registry>> {
     crate::hot::thread::try_lock(&REGISTRY, tries, pause)
 }
 
@@ -309,7 +326,8 @@ impl Registry {
         let next = self.sites.len() + 1;
         match u32::try_from(next) {
             Ok(id) if id < MAX_SITE => {
-                info.arg_names.extend(measures.arg_names().map(Cow::Borrowed));
+                info.arg_names
+                    .extend(measures.arg_names().map(Cow::Borrowed));
                 self.sites.push((Arc::new(info), Words { kinds, measures }));
                 id
             }
@@ -348,7 +366,11 @@ impl Registry {
 
     /// Returns the id of the first site of this category, 0 for none: a number that a category
     /// keeps.
-    #[cfg(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off")))]
+    #[cfg(all(
+        feature = "cuda",
+        any(target_os = "linux", windows),
+        not(feature = "off")
+    ))]
     pub(crate) fn first_of_category(&self, category: &str) -> u32 {
         let is_of = |(info, _): &(Arc<SiteInfo>, Words)| info.category == category;
         let first = if category.is_empty() {

@@ -130,7 +130,8 @@ pub(crate) struct Rate(u128);
 impl Rate {
     /// Returns the mean rate of the timeline between two ticks.
     pub(crate) fn of(timeline: &Timeline, start_ticks: u64, now_ticks: u64) -> Self {
-        let ns = i128::from(timeline.unix_ns(now_ticks)) - i128::from(timeline.unix_ns(start_ticks));
+        let ns =
+            i128::from(timeline.unix_ns(now_ticks)) - i128::from(timeline.unix_ns(start_ticks));
         let ns = u128::try_from(ns).unwrap_or(0);
         Self((ns << RATE_BITS) / u128::from(now_ticks.saturating_sub(start_ticks).max(1)))
     }

@@ -91,7 +91,11 @@ impl Drop for AsyncScope {
 
 /// Returns 0 for what stands for no site: names made inside vor.
 fn usable(site: u32) -> u32 {
-    if site == callsite::UNREGISTERED { 0 } else { site }
+    if site == callsite::UNREGISTERED {
+        0
+    } else {
+        site
+    }
 }
 
 /// Records the whole life of a task, on the thread on which it ended.

@@ -207,7 +207,9 @@ mod tests {
             if round % 2 == 0 {
                 seen += taken();
             }
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
             // What ended threads leave is taken back by a pass, and the worker's may be late.
             crate::drain::flush();
         }

@@ -90,7 +90,8 @@ pub(crate) fn is_open() -> bool {
     let is_open = crate::os::detach::is_open::<Metrics>;
     is_open(&METRICS)
         && counter::are_blocks_open()
-        && (metrics().histograms.iter()).all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
+        && (metrics().histograms.iter())
+            .all(|(histogram, _)| crate::os::detach::is_open(&histogram.values))
 }
 
 /// Forgets what was recorded since the last mark: for the child of a fork.
@@ -184,7 +185,9 @@ fn record_value(name: &str, value: f64) {
         return slot.set(value);
     }
     thread::while_busy(|| {
-        let Some(slot) = metrics().named(name) else { return };
+        let Some(slot) = metrics().named(name) else {
+            return;
+        };
         slot.set(value);
         // Without a cache the next call takes the lock again.
         let _ = SLOTS.try_with(|slots| {
@@ -270,7 +273,11 @@ pub fn record_io(elapsed_ns: u64, bytes: u64) {
     if cfg!(feature = "off") {
         return;
     }
-    let sums = if record_state::is_on() { &IO } else { &IO_WHILE_OFF };
+    let sums = if record_state::is_on() {
+        &IO
+    } else {
+        &IO_WHILE_OFF
+    };
     sums.ns.fetch_add(elapsed_ns, Ordering::Relaxed);
     sums.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
@@ -425,11 +432,15 @@ pub(crate) fn take() -> Taken {
     let mut values = Vec::new();
     for slot in &metrics.slots {
         if slot.written.load(Ordering::Relaxed) && slot.written.swap(false, Ordering::Acquire) {
-            values.push((slot.column, f64::from_bits(slot.value.load(Ordering::Relaxed))));
+            values.push((
+                slot.column,
+                f64::from_bits(slot.value.load(Ordering::Relaxed)),
+            ));
         }
     }
     let sums = counter::take(&metrics.counters);
-    let take = |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
+    let take =
+        |(histogram, columns): &(&'static Histogram, [u32; 3])| Some((*columns, histogram.take()?));
     let histograms = metrics.histograms.iter().filter_map(take).collect();
     Taken {
         values,
@@ -445,7 +456,9 @@ impl Taken {
     pub(crate) fn bytes(&self) -> usize {
         let numbers = self.values.len() + self.sums.len();
         let histograms = self.histograms.iter();
-        let counts: usize = histograms.map(|(_, histogram)| histogram.distinct_values()).sum();
+        let counts: usize = histograms
+            .map(|(_, histogram)| histogram.distinct_values())
+            .sum();
         16 * numbers + 8 * counts
     }
 
@@ -464,7 +477,11 @@ impl Taken {
             }
         }
         for (columns, histogram) in earlier.histograms {
-            match self.histograms.iter_mut().find(|(known, _)| *known == columns) {
+            match self
+                .histograms
+                .iter_mut()
+                .find(|(known, _)| *known == columns)
+            {
                 // Both resize themselves, so neither has a value that the other cannot hold.
                 Some((_, mine)) => mine.add(&*histogram).unwrap_or(()),
                 None => self.histograms.push((columns, histogram)),
@@ -492,8 +509,11 @@ impl Taken {
             }
             same
         });
-        self.values
-            .extend(self.sums.drain(..).map(|(column, sum)| (column, sum as f64)));
+        self.values.extend(
+            self.sums
+                .drain(..)
+                .map(|(column, sum)| (column, sum as f64)),
+        );
         for (columns, histogram) in self.histograms.drain(..) {
             let rows = [
                 histogram.value_at_quantile(0.5),

@@ -28,7 +28,9 @@ mod windows {
     use std::ptr;
     use std::sync::OnceLock;
 
-    use windows_sys::Win32::System::Threading::{FLS_OUT_OF_INDEXES, FlsAlloc, FlsFree, FlsSetValue};
+    use windows_sys::Win32::System::Threading::{
+        FLS_OUT_OF_INDEXES, FlsAlloc, FlsFree, FlsSetValue,
+    };
 
     use crate::sync::Ordering;
     use crate::sync::global::AtomicU32;

@@ -64,7 +64,10 @@ impl OutputFile {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
         match options.open(path) {
-            Ok(file) => Ok(Self { file, gave_up: false }),
+            Ok(file) => Ok(Self {
+                file,
+                gave_up: false,
+            }),
             Err(error) if is_unread_fifo(path, &error) => Err(io::Error::new(
                 error.kind(),
                 "nobody reads this FIFO; start its reader first",

@@ -99,8 +99,9 @@ mod unix {
     fn pending() -> [bool; 2] {
         let mut set = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
-        OF_WRITES
-            .map(|signal| unsafe { libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1 })
+        OF_WRITES.map(|signal| unsafe {
+            libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1
+        })
     }
 
     /// Runs a write of which the program must not die. The signals that it raises are taken back.
@@ -155,7 +156,8 @@ mod unix {
         }
         let mut present = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: nothing is changed, and `present` is a valid place for what is asked.
-        let failed = unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
+        let failed =
+            unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
         // SAFETY: zeroed above, and all zero is an action: the default one.
         let mut action = unsafe { present.assume_init() };
         if failed || action.sa_sigaction != libc::SIG_DFL {

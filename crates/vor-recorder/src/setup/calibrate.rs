@@ -142,8 +142,9 @@ impl SpanBudget {
         if let Some(max_ns) = self.max_ns
             && scope_ns > max_ns as f64
         {
-            let message =
-                format!("span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns");
+            let message = format!(
+                "span budget: expected at most {max_ns} ns per scope, found {scope_ns:.1} ns"
+            );
             return Err(Error::config(message));
         }
         let ratio = scope_ns / floor_ns;

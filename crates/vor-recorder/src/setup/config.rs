@@ -209,25 +209,43 @@ impl Config {
         ) {
             config.before = before;
         }
-        let aggregate = value(&get, &mut report, "VOR_STATS", "0 or 1", |text| match text {
-            "0" | "" => Some(false),
-            "1" => Some(true),
-            _ => None,
-        });
+        let aggregate = value(
+            &get,
+            &mut report,
+            "VOR_STATS",
+            "0 or 1",
+            |text| match text {
+                "0" | "" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            },
+        );
         config.aggregate = aggregate.unwrap_or_default();
-        let cpu = value(&get, &mut report, "VOR_CPU", "0, 1 or split", |text| match text {
-            "0" | "" => Some(Measures::NONE),
-            "1" => Some(Measures::CPU),
-            "split" => Some(Measures::CPU.and(Measures::CPU_SPLIT)),
-            _ => None,
-        });
+        let cpu = value(
+            &get,
+            &mut report,
+            "VOR_CPU",
+            "0, 1 or split",
+            |text| match text {
+                "0" | "" => Some(Measures::NONE),
+                "1" => Some(Measures::CPU),
+                "split" => Some(Measures::CPU.and(Measures::CPU_SPLIT)),
+                _ => None,
+            },
+        );
         config.measures = cpu.unwrap_or_default();
-        let allocations = value(&get, &mut report, "VOR_ALLOC", "0 or 1", |text| match text {
-            "" => Some(None),
-            "0" => Some(Some(false)),
-            "1" => Some(Some(true)),
-            _ => None,
-        });
+        let allocations = value(
+            &get,
+            &mut report,
+            "VOR_ALLOC",
+            "0 or 1",
+            |text| match text {
+                "" => Some(None),
+                "0" => Some(Some(false)),
+                "1" => Some(Some(true)),
+                _ => None,
+            },
+        );
         config.allocations = allocations.flatten();
         let flame = get("VOR_RECORD_FLAME");
         if let Some(value) = &flame
@@ -245,11 +263,17 @@ impl Config {
             text.parse().ok().filter(|ms: &f64| *ms > 0.0 && *ms < 1e12)
         });
         config.watchdog = watchdog.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
-        let signals = value(&get, &mut report, "VOR_SIGNALS", "0 or 1", |text| match text {
-            "0" => Some(false),
-            "1" | "" => Some(true),
-            _ => None,
-        });
+        let signals = value(
+            &get,
+            &mut report,
+            "VOR_SIGNALS",
+            "0 or 1",
+            |text| match text {
+                "0" => Some(false),
+                "1" | "" => Some(true),
+                _ => None,
+            },
+        );
         config.signals = signals.unwrap_or(true);
         let expected = "a number of seconds above 0";
         let heap = value(&get, &mut report, "VOR_HEAP_S", expected, |text| {
@@ -259,7 +283,9 @@ impl Config {
         config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
         config.spans = flame.as_ref().is_some_and(|value| value == "1") || config.slow_ns.is_some();
         match get("VOR_RECORD") {
-            Some(path) if path.is_empty() => report("VOR_RECORD: the path is empty; no capture is written"),
+            Some(path) if path.is_empty() => {
+                report("VOR_RECORD: the path is empty; no capture is written")
+            }
             Some(path) if path.to_string_lossy().starts_with("tcp://") => {
                 let text = path.to_string_lossy();
                 report(&format!(

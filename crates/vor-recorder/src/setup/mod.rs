@@ -161,7 +161,9 @@ fn measure_cpu(measures: Measures) {
     }
     cpu::init();
     if cpu::source() == cpu::Source::None {
-        report::line("the processor time of scopes is not measured: this system does not report a thread's");
+        report::line(
+            "the processor time of scopes is not measured: this system does not report a thread's",
+        );
     } else {
         record_state::measure(measures);
     }

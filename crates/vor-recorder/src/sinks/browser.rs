@@ -165,20 +165,23 @@ impl Measures {
             let label = || thread_label(catalog, tree.thread);
             let args = tree.args(span);
             let own;
-            let detail = if args.is_empty() {
-                let is_its = |(thread, _): &(usize, Detail)| *thread == chosen.thread;
-                let made = shared.take().filter(is_its);
-                &shared
-                    .insert(made.unwrap_or_else(|| (chosen.thread, Detail::new(frame.index, &label(), []))))
-                    .1
-            } else {
-                let values: Vec<String> = args.iter().map(ToString::to_string).collect();
-                let names: Vec<_> = (0..args.len()).map(|i| arg_name(Some(site), i)).collect();
-                let pairs = names.iter().zip(&values);
-                let pairs = pairs.map(|(name, value)| (name.as_ref(), value.as_str()));
-                own = Detail::new(frame.index, &label(), pairs);
-                &own
-            };
+            let detail =
+                if args.is_empty() {
+                    let is_its = |(thread, _): &(usize, Detail)| *thread == chosen.thread;
+                    let made = shared.take().filter(is_its);
+                    &shared
+                        .insert(made.unwrap_or_else(|| {
+                            (chosen.thread, Detail::new(frame.index, &label(), []))
+                        }))
+                        .1
+                } else {
+                    let values: Vec<String> = args.iter().map(ToString::to_string).collect();
+                    let names: Vec<_> = (0..args.len()).map(|i| arg_name(Some(site), i)).collect();
+                    let pairs = names.iter().zip(&values);
+                    let pairs = pairs.map(|(name, value)| (name.as_ref(), value.as_str()));
+                    own = Detail::new(frame.index, &label(), pairs);
+                    &own
+                };
             if detail.measure(&site.name, ms(span.start_ticks), ms(span.end_ticks())) {
                 self.kept.add(span.site, &site.name);
             }
@@ -218,7 +221,10 @@ mod tests {
     fn the_longest_spans_of_all_threads_are_chosen_in_the_order_of_time() {
         let durations: &[&[u64]] = &[&[5, 1, 9], &[], &[7, 2]];
         assert_eq!(chosen(durations, 3), [(0, 0), (0, 2), (2, 0)]);
-        assert_eq!(chosen(durations, 100), [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)]);
+        assert_eq!(
+            chosen(durations, 100),
+            [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)]
+        );
         assert_eq!(chosen(durations, 0), []);
         assert_eq!(chosen(&[], 3), []);
     }
@@ -239,7 +245,9 @@ mod tests {
                 .map(|i| format!("scope {}", (frame * 7 + i) % 300))
                 .collect();
             kept.make_room(names.len(), |name| {
-                cleared += page.remove(name).expect("only names that are there are cleared");
+                cleared += page
+                    .remove(name)
+                    .expect("only names that are there are cleared");
             });
             for name in &names {
                 let number: u32 = name["scope ".len()..].parse().expect("a number");

@@ -155,7 +155,11 @@ impl CaptureSink {
         let header = Header {
             file_id: file_id(),
             pid: std::process::id(),
-            flags: if options.spans { Header::KEEPS_SPANS } else { 0 },
+            flags: if options.spans {
+                Header::KEEPS_SPANS
+            } else {
+                0
+            },
             start_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
             start_ticks,
         };
@@ -314,12 +318,14 @@ impl CaptureSink {
 
     fn put_batch(&mut self, batch: &SpanBatch) {
         self.declare(&batch.catalog);
-        self.encoder.encode(RecordRef::Batch(batch), &mut self.buffer);
+        self.encoder
+            .encode(RecordRef::Batch(batch), &mut self.buffer);
     }
 
     fn put_frame(&mut self, frame: &FrameSnapshot) {
         self.declare(&frame.catalog);
-        self.encoder.encode(RecordRef::Frame(frame), &mut self.buffer);
+        self.encoder
+            .encode(RecordRef::Frame(frame), &mut self.buffer);
     }
 
     /// Writes a frame whose spans are not in the file, and says so by their count of zero.
@@ -332,7 +338,9 @@ impl CaptureSink {
 
     /// Returns whether every frame keeps its spans, so that batches need not wait.
     fn keeps_all(&self) -> bool {
-        self.options.every == 1 && self.options.slow_ns.is_none() && self.options.max_frames.is_none()
+        self.options.every == 1
+            && self.options.slow_ns.is_none()
+            && self.options.max_frames.is_none()
     }
 
     /// Writes the waiting frames beyond the newest `keep`, with or without their spans.
@@ -416,10 +424,15 @@ impl FrameSink for CaptureSink {
         self.gather(|sink| sink.put_ended_frame(frame))
     }
 
-    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+    fn accept_heap(
+        &mut self,
+        snapshot: &HeapSnapshot,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
         self.gather(|sink| {
             sink.declare(catalog);
-            sink.encoder.encode(RecordRef::Heap(snapshot), &mut sink.buffer);
+            sink.encoder
+                .encode(RecordRef::Heap(snapshot), &mut sink.buffer);
         })?;
         self.write_out()
     }
@@ -473,14 +486,16 @@ impl CaptureSink {
     fn put_ended_frame(&mut self, frame: &Arc<FrameSnapshot>) {
         self.gathered_frames += 1;
         let has_many_frames = self.gathered_frames >= MANY_FRAMES;
-        self.encoder.set_hurry(has_many_frames || self.had_many_frames);
+        self.encoder
+            .set_hurry(has_many_frames || self.had_many_frames);
         if frame.frame_set != 0 {
             self.put_frame(frame);
             return;
         }
         let frame = &match self.before_first_frame.take() {
             Some((spans, dropped))
-                if self.options.spans && (spans, dropped) != (frame.span_count, frame.dropped_spans) =>
+                if self.options.spans
+                    && (spans, dropped) != (frame.span_count, frame.dropped_spans) =>
             {
                 Arc::new(filled!(FrameSnapshot {
                     span_count: spans,
@@ -536,7 +551,10 @@ fn open_now() -> Option<crate::format::OpenScopes> {
             .collect();
         (thread.thread, scopes)
     };
-    let threads: Vec<_> = thread::open_scopes_at_end().into_iter().map(scopes).collect();
+    let threads: Vec<_> = thread::open_scopes_at_end()
+        .into_iter()
+        .map(scopes)
+        .collect();
     (!threads.is_empty()).then(|| crate::format::OpenScopes {
         ticks: clock::ticks(),
         threads,
@@ -616,7 +634,11 @@ fn take(path: &Path) -> Result<Option<OutputFile>, Error> {
         let Some(kept) = free else { break };
         std::fs::rename(path, &kept).map_err(|error| {
             Error::io(
-                format!("cannot keep the earlier {} as {}", path.display(), kept.display()),
+                format!(
+                    "cannot keep the earlier {} as {}",
+                    path.display(),
+                    kept.display()
+                ),
                 error,
             )
         })?;
@@ -645,14 +667,21 @@ fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(windows)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::windows::io::AsRawHandle;
-    use windows_sys::Win32::Storage::FileSystem::{BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle};
+    use windows_sys::Win32::Storage::FileSystem::{
+        BY_HANDLE_FILE_INFORMATION, GetFileInformationByHandle,
+    };
     #[expect(unsafe_code, reason = "what tells two files apart is a system call")]
     let identity = |file: &File| {
         let mut info = BY_HANDLE_FILE_INFORMATION::default();
         // SAFETY: the handle is that of a file that is open during the call, and `info` is a valid
         // place for the result.
-        let done = unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
-        (done != 0).then_some((info.dwVolumeSerialNumber, info.nFileIndexHigh, info.nFileIndexLow))
+        let done =
+            unsafe { GetFileInformationByHandle(file.as_raw_handle().cast(), &raw mut info) };
+        (done != 0).then_some((
+            info.dwVolumeSerialNumber,
+            info.nFileIndexHigh,
+            info.nFileIndexLow,
+        ))
     };
     let found = File::open(path).ok().and_then(|at| identity(&at));
     found.is_some() && found == identity(file)

@@ -12,10 +12,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, MeterProvider as _};
-use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{
+    MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
@@ -206,7 +210,9 @@ impl OtlpSink {
             address: base.clone(),
             counts: Arc::clone(counts),
         };
-        let failed = |error: &dyn std::fmt::Display| Error::sink(format!("OpenTelemetry at {base}: {error}"));
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::sink(format!("OpenTelemetry at {base}: {error}"))
+        };
         let headers: HashMap<String, String> = self.headers.into_iter().collect();
         let mut spans = SpanExporter::builder()
             .with_http()
@@ -246,7 +252,10 @@ impl OtlpSink {
             .build();
         let meter = provider.meter("vor");
         Ok(Collecting {
-            frames: meter.f64_histogram("vor.frame.duration").with_unit("ms").build(),
+            frames: meter
+                .f64_histogram("vor.frame.duration")
+                .with_unit("ms")
+                .build(),
             dropped: meter.u64_counter("vor.dropped_spans").build(),
             gauges: HashMap::new(),
             meter,
@@ -357,7 +366,13 @@ impl Collecting {
                 catalog.thread_name(tree.thread).to_owned(),
             ));
             into.push(SpanData {
-                span_context: SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::default()),
+                span_context: SpanContext::new(
+                    trace,
+                    id,
+                    TraceFlags::SAMPLED,
+                    false,
+                    TraceState::default(),
+                ),
                 parent_span_id: parent.map_or(SpanId::INVALID, |(_, id)| id),
                 parent_span_is_remote: false,
                 span_kind: SpanKind::Internal,
@@ -399,7 +414,9 @@ struct Ids {
 
 impl Ids {
     fn new() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let ns = since.as_nanos() as u64;
         Self {
             seed: mixed(ns ^ u64::from(std::process::id()).rotate_left(40)),
@@ -471,7 +488,9 @@ fn send(exporter: &SpanExporter, queue: &Receiver<Vec<SpanData>>, counts: &Count
     }
     let lost = counts.lost_spans.load(Ordering::Relaxed);
     if lost > 0 {
-        report::line(&format!("OpenTelemetry at {address}: {lost} spans were lost"));
+        report::line(&format!(
+            "OpenTelemetry at {address}: {lost} spans were lost"
+        ));
     }
 }
 

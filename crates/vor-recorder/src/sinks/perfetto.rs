@@ -112,7 +112,9 @@ impl TraceBuilder {
 
     /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells.
     pub fn record_counter_i64(&self, counter: CounterTrack, ticks: u64, value: i64) {
-        self.exporter.lock().put_integer_counter(counter, ticks, value);
+        self.exporter
+            .lock()
+            .put_integer_counter(counter, ticks, value);
     }
 
     /// Records a counter's value at a moment, which [`ticks`](crate::clock::ticks) tells. A value

@@ -126,7 +126,8 @@ impl Profiles {
             let builder = std::thread::Builder::new().name("vor-profiles".to_owned());
             let run = move || shared.run(interval.max(SHORTEST), receiver);
             let started = builder.spawn(run);
-            started.map_err(|error| Error::io(format!("{name}: a thread cannot be started"), error))?
+            started
+                .map_err(|error| Error::io(format!("{name}: a thread cannot be started"), error))?
         };
         Ok(Self {
             shared,
@@ -316,15 +317,21 @@ fn cut(
     let measured = |id, open_span, until_ticks: u64| {
         let (_, used) = used.iter().find(|(thread, _)| *thread == id)?;
         let thread = open.iter().find(|thread| thread.thread == id)?;
-        let scope = thread.scopes.iter().find(|scope| span(scope) == open_span)?;
+        let scope = thread
+            .scopes
+            .iter()
+            .find(|scope| span(scope) == open_span)?;
         let duration_ticks = until_ticks.saturating_sub(scope.start_ticks);
         Some(used.since(scope.noted.as_ref()?, duration_ticks))
     };
-    let measured = |thread, span, until_ticks| measured(thread, span, until_ticks).unwrap_or_default();
+    let measured =
+        |thread, span, until_ticks| measured(thread, span, until_ticks).unwrap_or_default();
     profile.cut(now_ticks, &spans, measured, catalog)
 }
 
 fn unix_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

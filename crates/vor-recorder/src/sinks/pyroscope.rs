@@ -126,7 +126,10 @@ impl Default for PyroscopeSink {
         let name = program.as_deref().and_then(|path| path.file_stem());
         Self {
             url: "http://localhost:4040".to_owned(),
-            application: name.map_or_else(|| "vor".to_owned(), |name| name.to_string_lossy().into_owned()),
+            application: name.map_or_else(
+                || "vor".to_owned(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
             labels: Vec::new(),
             auth: Auth::None,
             tenant: None,
@@ -277,7 +280,9 @@ impl PyroscopeSink {
         let pem = std::fs::read(path).map_err(|error| Error::io(doing.clone(), error))?;
         let mut certificates = Vec::new();
         for item in parse_pem(&pem) {
-            if let PemItem::Certificate(certificate) = item.map_err(|error| refused(error.to_string()))? {
+            if let PemItem::Certificate(certificate) =
+                item.map_err(|error| refused(error.to_string()))?
+            {
                 certificates.push(certificate);
             }
         }
@@ -342,10 +347,17 @@ impl Receiver for Pusher {
         let from_s = stretch.from_unix_ns / 1_000_000_000;
         self.waiting.push_back(Waiting {
             from_s,
-            until_s: stretch.until_unix_ns.div_ceil(1_000_000_000).max(from_s + 1),
+            until_s: stretch
+                .until_unix_ns
+                .div_ceil(1_000_000_000)
+                .max(from_s + 1),
             profile,
         });
-        let mut bytes: usize = self.waiting.iter().map(|waiting| waiting.profile.len()).sum();
+        let mut bytes: usize = self
+            .waiting
+            .iter()
+            .map(|waiting| waiting.profile.len())
+            .sum();
         while self.waiting.len() > MOST_WAITING || bytes > MOST_BYTES {
             let Some(oldest) = self.waiting.pop_front() else {
                 break;
@@ -382,7 +394,9 @@ impl Receiver for Pusher {
         // A server that just failed gets one more try, and the first failure ends it.
         let until = Instant::now() + AT_END;
         while let Some(waiting) = self.waiting.front() {
-            self.timeout = self.timeout.min(until.saturating_duration_since(Instant::now()));
+            self.timeout = self
+                .timeout
+                .min(until.saturating_duration_since(Instant::now()));
             if self.timeout.is_zero() {
                 break;
             }
@@ -434,7 +448,10 @@ impl Pusher {
 
     fn push(&self, waiting: &Waiting) -> Result<(), Failure> {
         let boundary = boundary(&waiting.profile);
-        let address = format!("{}&from={}&until={}", self.query, waiting.from_s, waiting.until_s);
+        let address = format!(
+            "{}&from={}&until={}",
+            self.query, waiting.from_s, waiting.until_s
+        );
         let request = self.agent.post(address).config();
         let request = request.timeout_global(Some(self.timeout)).build();
         let kind = format!("multipart/form-data; boundary={boundary}");
@@ -448,7 +465,8 @@ impl Pusher {
             retry_after: None,
         };
         let answer = request.send(form(&boundary, &waiting.profile).as_slice());
-        let mut answer = answer.map_err(|error| passing(format!("a profile cannot be pushed: {error}")))?;
+        let mut answer =
+            answer.map_err(|error| passing(format!("a profile cannot be pushed: {error}")))?;
         let status = answer.status();
         let retry_after = answer.headers().get("retry-after");
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -483,7 +501,12 @@ fn form(boundary: &str, profile: &[u8]) -> Vec<u8> {
         body.extend_from_slice(content);
         body.extend_from_slice(b"\r\n");
     };
-    put("profile", "profile.pprof", "application/octet-stream", profile);
+    put(
+        "profile",
+        "profile.pprof",
+        "application/octet-stream",
+        profile,
+    );
     put(
         "sample_type_config",
         "sample_type_config.json",

@@ -54,7 +54,11 @@ impl<S: FrameSink, K: Send> FrameSink for Wrapped<S, K> {
         self.exporter.accept_frame(frame)
     }
 
-    fn accept_heap(&mut self, snapshot: &HeapSnapshot, catalog: &Arc<Catalog>) -> Result<(), Error> {
+    fn accept_heap(
+        &mut self,
+        snapshot: &HeapSnapshot,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Error> {
         self.exporter.accept_heap(snapshot, catalog)
     }
 

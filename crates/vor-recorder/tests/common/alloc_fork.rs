@@ -23,7 +23,9 @@ pub fn torture(times: usize, check: impl Fn()) {
                     if number == 0 {
                         black_box(heap_snapshot().total());
                     } else if number == 1 {
-                        std::thread::spawn(|| black_box(vec![1_u8; 100])).join().unwrap();
+                        std::thread::spawn(|| black_box(vec![1_u8; 100]))
+                            .join()
+                            .unwrap();
                     }
                 }
             })
@@ -38,7 +40,11 @@ pub fn torture(times: usize, check: impl Fn()) {
                 let before = process_allocations();
                 {
                     profile_scope!("in the child");
-                    black_box((0..200_usize).map(|i| vec![0_u8; i * 50]).collect::<Vec<_>>());
+                    black_box(
+                        (0..200_usize)
+                            .map(|i| vec![0_u8; i * 50])
+                            .collect::<Vec<_>>(),
+                    );
                 }
                 check();
                 let made = process_allocations().since(before).alloc_objects;

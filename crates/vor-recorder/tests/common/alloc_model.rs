@@ -33,7 +33,13 @@ impl Checked {
     }
 
     fn let_go(&self, object: *mut u8, layout: Layout) {
-        let made = self.made.lock().unwrap().as_mut().unwrap().remove(&object.addr());
+        let made = self
+            .made
+            .lock()
+            .unwrap()
+            .as_mut()
+            .unwrap()
+            .remove(&object.addr());
         assert_eq!(made, Some(layout), "given back as it was made");
     }
 
@@ -72,7 +78,10 @@ unsafe impl GlobalAlloc for Checked {
         self.let_go(object, layout);
         // SAFETY: as it was made, and the new size is one that fits a layout.
         let moved = unsafe { System.realloc(object, at_least_one_byte(layout), new_size.max(1)) };
-        self.keep(moved, Layout::from_size_align(new_size, layout.align()).unwrap())
+        self.keep(
+            moved,
+            Layout::from_size_align(new_size, layout.align()).unwrap(),
+        )
     }
 }
 
@@ -103,12 +112,14 @@ pub fn requests(least: usize) -> impl Strategy<Value = Vec<Request>> {
             1 => REFUSED_BYTES - 8..REFUSED_BYTES + 64,
         ]
     };
-    let make = (bytes(), 0_u32..13, any::<bool>()).prop_map(|(bytes, align_bits, zeroed)| Request::Make {
-        bytes,
-        align_bits,
-        zeroed,
-    });
-    let remake = (any::<usize>(), bytes()).prop_map(|(place, bytes)| Request::Remake { place, bytes });
+    let make =
+        (bytes(), 0_u32..13, any::<bool>()).prop_map(|(bytes, align_bits, zeroed)| Request::Make {
+            bytes,
+            align_bits,
+            zeroed,
+        });
+    let remake =
+        (any::<usize>(), bytes()).prop_map(|(place, bytes)| Request::Remake { place, bytes });
     let give_back = any::<usize>().prop_map(|place| Request::GiveBack { place });
     proptest::collection::vec(prop_oneof![4 => make, 3 => remake, 2 => give_back], 1..60)
 }
@@ -149,7 +160,11 @@ impl Object {
 /// after each with what the model has counted and what is in use: objects and bytes. Gives
 /// everything back at the end.
 #[expect(unsafe_code, reason = "allocators are called by hand")]
-pub fn play(allocator: &impl GlobalAlloc, requests: &[Request], mut check: impl FnMut(Expected, (u64, u64))) {
+pub fn play(
+    allocator: &impl GlobalAlloc,
+    requests: &[Request],
+    mut check: impl FnMut(Expected, (u64, u64)),
+) {
     let mut objects: Vec<Object> = Vec::new();
     let mut counted = Expected::default();
     let mut in_use = (0, 0);

@@ -32,7 +32,9 @@ pub fn library() -> tempfile::TempDir {
 /// Makes the command that runs `test` again with a driver that begins as `begin` says.
 pub fn with_driver(test: &str, part: &str, folder: &Path, begin: &str) -> Command {
     let mut command = child(test, part);
-    command.env("LD_LIBRARY_PATH", folder).env("VOR_TEST_NVML", begin);
+    command
+        .env("LD_LIBRARY_PATH", folder)
+        .env("VOR_TEST_NVML", begin);
     command
 }
 
@@ -82,7 +84,10 @@ impl Driver {
         let [first, last, function] = names.map(|name| CString::new(name).unwrap());
         // SAFETY: as above.
         unsafe {
-            let between = self.0.get::<Between>(b"vor_test_nvml_calls_between\0").unwrap();
+            let between = self
+                .0
+                .get::<Between>(b"vor_test_nvml_calls_between\0")
+                .unwrap();
             between(first.as_ptr(), last.as_ptr(), function.as_ptr())
         }
     }
@@ -109,7 +114,11 @@ impl Rows {
     /// Returns the names that are a GPU's.
     pub fn gpu_names(&self) -> Vec<&str> {
         let is_gpus = |name: &&str| name.starts_with("gpu") || *name == "pcie";
-        self.values.keys().map(String::as_str).filter(is_gpus).collect()
+        self.values
+            .keys()
+            .map(String::as_str)
+            .filter(is_gpus)
+            .collect()
     }
 
     pub fn get(&self, name: &str) -> Option<f64> {
@@ -131,9 +140,17 @@ impl FrameSink for Frames {
             ..Rows::default()
         };
         assert!(frame.metrics.is_sorted_by_key(|value| value.column));
-        let columns = frame.catalog.columns.iter().map(|column| &column.metric.name);
+        let columns = frame
+            .catalog
+            .columns
+            .iter()
+            .map(|column| &column.metric.name);
         let different: BTreeSet<_> = columns.clone().collect();
-        assert_eq!(different.len(), columns.len(), "no column is declared twice");
+        assert_eq!(
+            different.len(),
+            columns.len(),
+            "no column is declared twice"
+        );
         for value in &frame.metrics {
             let column = &frame.catalog.columns[value.column as usize];
             assert_eq!(column.system, column.metric.name != "loss");

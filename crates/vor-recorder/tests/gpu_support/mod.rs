@@ -30,7 +30,11 @@ pub fn build(source: &str, folder: &Path, name: &str) -> PathBuf {
     // The benches build them too, from a folder of their own.
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
-        .map(|folder| folder.join("crates/vor-recorder/tests/gpu_support").join(source))
+        .map(|folder| {
+            folder
+                .join("crates/vor-recorder/tests/gpu_support")
+                .join(source)
+        })
         .find(|path| path.exists())
         .expect("the library's source is in the repository");
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());

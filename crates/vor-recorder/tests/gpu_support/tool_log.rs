@@ -80,7 +80,9 @@ pub fn read(path: &Path) -> BTreeMap<u64, Thread> {
             "pop" => {
                 assert_eq!(number(2), 0xd0);
                 let thread = threads.get_mut(&tid).expect("something was pushed");
-                thread.popped.push(thread.open.pop().expect("something is open"));
+                thread
+                    .popped
+                    .push(thread.open.pop().expect("something is open"));
                 assert_eq!(number(3) as usize, thread.open.len());
             }
             other => panic!("no call is written as {other}"),

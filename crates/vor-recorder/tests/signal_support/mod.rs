@@ -70,7 +70,10 @@ pub struct Delivered {
 impl Delivered {
     /// Returns the number of records whose names begin so.
     pub fn of(&self, prefix: &str) -> u64 {
-        let named = self.records.iter().filter(|(name, _)| name.starts_with(prefix));
+        let named = self
+            .records
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix));
         named.map(|(_, count)| count).sum()
     }
 
@@ -95,7 +98,10 @@ impl Adder {
     /// Enables recording with this sink.
     pub fn enable(config: Config) -> Self {
         let adder = Self::default();
-        config.ring_kib(16 << 10).sink("adder", adder.clone()).enable();
+        config
+            .ring_kib(16 << 10)
+            .sink("adder", adder.clone())
+            .enable();
         adder
     }
 

@@ -61,7 +61,11 @@ impl From<ThemeName> for egui::Theme {
 }
 
 fn size(text: &str) -> Result<(u32, u32), String> {
-    let side = |text: &str| text.parse().ok().filter(|side| (1..=MAX_SIZE).contains(side));
+    let side = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|side| (1..=MAX_SIZE).contains(side))
+    };
     let sides = text
         .split_once('x')
         .and_then(|(width, height)| Some((side(width)?, side(height)?)));
@@ -71,7 +75,10 @@ fn size(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn scale(text: &str) -> Result<f32, String> {
-    let scale = text.parse().ok().filter(|scale| (0.25..=8.0).contains(scale));
+    let scale = text
+        .parse()
+        .ok()
+        .filter(|scale| (0.25..=8.0).contains(scale));
     scale.ok_or_else(|| format!("`{text}` is not a number from 0.25 to 8"))
 }
 
@@ -106,7 +113,8 @@ fn run(args: Args) -> Result<(), String> {
     let Some(path) = args.screenshot else {
         let viewer = Viewer::new(shown, Chooser::new(Recent::of_user()));
         let theme = args.theme.map(egui::Theme::from);
-        return window::open(viewer, theme).map_err(|error| format!("the window cannot be opened: {error}"));
+        return window::open(viewer, theme)
+            .map_err(|error| format!("the window cannot be opened: {error}"));
     };
     let picture = Picture {
         path,
@@ -115,7 +123,8 @@ fn run(args: Args) -> Result<(), String> {
         scale: args.scale,
     };
     let mut viewer = Viewer::new(shown, Chooser::new(Recent::default()));
-    screenshot::take(&mut viewer, &picture).map_err(|error| format!("{}: {error}", picture.path.display()))
+    screenshot::take(&mut viewer, &picture)
+        .map_err(|error| format!("{}: {error}", picture.path.display()))
 }
 
 /// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.

@@ -69,12 +69,16 @@ impl Chooser {
         });
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             right(ui);
-            let open = ui.button("Open").on_hover_text("Opens the capture at this path");
+            let open = ui
+                .button("Open")
+                .on_hover_text("Opens the capture at this path");
             let field = TextEdit::singleline(&mut self.typed)
                 .hint_text("path of a capture, or drop one on the window")
                 .desired_width(ui.available_width());
             let field = ui.add(field);
-            field.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Path of a capture"));
+            field.widget_info(|| {
+                egui::WidgetInfo::labeled(egui::Role::TextInput, true, "Path of a capture")
+            });
             let entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             if (entered || open.clicked()) && !self.typed.trim().is_empty() {
                 chosen = Some(PathBuf::from(self.typed.trim()));
@@ -101,9 +105,13 @@ impl Chooser {
 fn recent_menu(recent: &Recent, ui: &mut Ui) -> Option<PathBuf> {
     let mut chosen = None;
     for path in recent.paths() {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
         let folder = path.parent().unwrap_or(Path::new("")).display();
-        let button = egui::Button::new(name).right_text(RichText::new(shortened(&folder.to_string())).weak());
+        let button = egui::Button::new(name)
+            .right_text(RichText::new(shortened(&folder.to_string())).weak());
         if ui
             .add(button.truncate())
             .on_hover_text(path.display().to_string())

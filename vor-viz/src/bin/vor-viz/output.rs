@@ -17,14 +17,20 @@ pub(crate) fn encode(file: &File, (width, height): (u32, u32), rgb: &[u8]) -> io
 }
 
 /// Writes a file under a name of its own beside `path`, which it takes when it is complete.
-pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let mut name = path
         .file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it does not name a file"))?
         .to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
-    let file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&beside)?;
     let written = write(&file).and_then(|()| file.sync_all());
     drop(file);
     let moved = written.and_then(|()| fs::rename(&beside, path));

@@ -84,7 +84,11 @@ impl Canvas {
 
     /// Paints what egui tessellated, `pixels_per_point` as large.
     pub(crate) fn paint(&mut self, primitives: &[ClippedPrimitive], pixels_per_point: f32) {
-        for ClippedPrimitive { clip_rect, primitive } in primitives {
+        for ClippedPrimitive {
+            clip_rect,
+            primitive,
+        } in primitives
+        {
             // Callbacks draw with a GPU, which is not there.
             let Primitive::Mesh(mesh) = primitive else {
                 continue;
@@ -143,11 +147,19 @@ fn patch(whole: &mut ColorImage, part: &ColorImage, x: usize, y: usize) {
     }
 }
 
-fn triangle(pixels: &mut [Color32], width: usize, texture: &Texture, clip: Clip, mut corners: [Vertex; 3]) {
+fn triangle(
+    pixels: &mut [Color32],
+    width: usize,
+    texture: &Texture,
+    clip: Clip,
+    mut corners: [Vertex; 3],
+) {
     let snap = |value: f32| (value.clamp(-FARTHEST, FARTHEST) * STEPS as f32).round() as i64;
-    let snapped = |corners: &[Vertex; 3]| corners.map(|corner| (snap(corner.pos.x), snap(corner.pos.y)));
+    let snapped =
+        |corners: &[Vertex; 3]| corners.map(|corner| (snap(corner.pos.x), snap(corner.pos.y)));
     let mut points = snapped(&corners);
-    let area_of = |[a, b, c]: [(i64, i64); 3]| (b.0 - a.0) * (c.1 - a.1) - (b.1 - a.1) * (c.0 - a.0);
+    let area_of =
+        |[a, b, c]: [(i64, i64); 3]| (b.0 - a.0) * (c.1 - a.1) - (b.1 - a.1) * (c.0 - a.0);
     if area_of(points) < 0 {
         corners.swap(1, 2);
         points.swap(1, 2);
@@ -162,7 +174,9 @@ fn triangle(pixels: &mut [Color32], width: usize, texture: &Texture, clip: Clip,
     let least = a.1.min(b.1).min(c.1).div_euclid(STEPS).max(clip.top);
     let most = a.1.max(b.1).max(c.1).div_euclid(STEPS).min(clip.bottom - 1);
     let flat = corners.iter().all(|corner| corner.uv == corners[0].uv);
-    let even = corners.iter().all(|corner| corner.color == corners[0].color);
+    let even = corners
+        .iter()
+        .all(|corner| corner.color == corners[0].color);
     let ink = flat.then(|| sample(texture, corners[0].uv));
     for y in least..=most {
         let (mut left, mut right) = (clip.left, clip.right - 1);
@@ -186,7 +200,9 @@ fn triangle(pixels: &mut [Color32], width: usize, texture: &Texture, clip: Clip,
             let color = multiply(corners[0].color, ink);
             match color.a() {
                 255 => row.fill(color),
-                _ => row.iter_mut().for_each(|pixel| *pixel = over(*pixel, color)),
+                _ => row
+                    .iter_mut()
+                    .for_each(|pixel| *pixel = over(*pixel, color)),
             }
             continue;
         }
@@ -367,7 +383,10 @@ mod tests {
             }
             canvas.paint(&[clip(Rect::EVERYTHING, mesh)], 1.0);
             let once = over(Color32::BLACK, HALF);
-            let painted = canvas.pixels.iter().filter(|&&pixel| pixel != Color32::BLACK);
+            let painted = canvas
+                .pixels
+                .iter()
+                .filter(|&&pixel| pixel != Color32::BLACK);
             assert!(painted.clone().all(|&pixel| pixel == once));
             assert!((100..130).contains(&painted.count()));
             assert_eq!(at(&canvas, 6, 5), once);
@@ -378,7 +397,10 @@ mod tests {
     fn a_rectangle_fills_the_pixels_whose_centres_it_holds_within_the_clip() {
         let mut canvas = canvas(&[Color32::WHITE], 1, true);
         let mut mesh = Mesh::default();
-        mesh.add_colored_rect(Rect::from_min_max(pos2(1.0, 1.0), pos2(3.0, 2.75)), Color32::RED);
+        mesh.add_colored_rect(
+            Rect::from_min_max(pos2(1.0, 1.0), pos2(3.0, 2.75)),
+            Color32::RED,
+        );
         let inside = Rect::from_min_max(pos2(0.0, 0.0), pos2(2.5, 40.0));
         // Two pixels a point.
         canvas.paint(&[clip(inside, mesh)], 2.0);
@@ -393,7 +415,12 @@ mod tests {
 
     #[test]
     fn textures_are_tinted_smoothed_and_patched() {
-        let texels = [Color32::WHITE, Color32::BLACK, Color32::BLACK, Color32::WHITE];
+        let texels = [
+            Color32::WHITE,
+            Color32::BLACK,
+            Color32::BLACK,
+            Color32::WHITE,
+        ];
         let mut sharp = canvas(&texels, 2, false);
         let mut mesh = Mesh::default();
         let all = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
@@ -458,10 +485,16 @@ mod tests {
         mesh.indices
             .extend([0, 1, 2, 1, 2, 3, 2, 3, 4, 2, 2, 2, 2, 3, 99]);
         let mut unknown = Mesh::default();
-        unknown.add_colored_rect(Rect::from_min_max(pos2(0.0, 0.0), pos2(9.0, 9.0)), Color32::RED);
+        unknown.add_colored_rect(
+            Rect::from_min_max(pos2(0.0, 0.0), pos2(9.0, 9.0)),
+            Color32::RED,
+        );
         unknown.texture_id = TextureId::User(9);
         canvas.paint(
-            &[clip(Rect::EVERYTHING, mesh), clip(Rect::EVERYTHING, unknown)],
+            &[
+                clip(Rect::EVERYTHING, mesh),
+                clip(Rect::EVERYTHING, unknown),
+            ],
             1.0,
         );
         assert!(canvas.pixels.iter().all(|&pixel| pixel == Color32::BLACK));

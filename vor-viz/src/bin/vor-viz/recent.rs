@@ -48,7 +48,9 @@ impl Recent {
     /// Puts a path first. That the list cannot be written is no reason to bother anyone.
     pub(crate) fn add(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let is_line = path.to_str().is_some_and(|text| !text.contains(['\n', '\r']));
+        let is_line = path
+            .to_str()
+            .is_some_and(|text| !text.contains(['\n', '\r']));
         if !is_line {
             return;
         }

@@ -21,13 +21,17 @@ pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, S
     let frames = replay.panel().view().table_frames(replay.store())?;
     let mut done = None;
     let button = ui.menu_button("Export", |ui| {
-        ui.weak(vor_viz::scopes::frames_caption(replay.store(), Some(frames)));
+        ui.weak(vor_viz::scopes::frames_caption(
+            replay.store(),
+            Some(frames),
+        ));
         for format in ExportFormat::ALL {
             if ui.button(format.name()).clicked() {
                 done = Some(save(replay, frames, format.extension(), |path| {
                     write_whole(path, |file| {
                         let mut out = BufWriter::new(file);
-                        export(replay.store(), frames, format, &mut out).map_err(io::Error::from)?;
+                        export(replay.store(), frames, format, &mut out)
+                            .map_err(io::Error::from)?;
                         out.flush()
                     })
                 }));
@@ -35,7 +39,9 @@ pub(crate) fn menu(ui: &mut Ui, replay: &ReplayState) -> Option<Result<String, S
         }
         if ui.button("Picture of the flame chart (PNG)").clicked() {
             let dark = ui.visuals().dark_mode;
-            done = Some(save(replay, frames, "png", |path| picture(replay, dark, path)));
+            done = Some(save(replay, frames, "png", |path| {
+                picture(replay, dark, path)
+            }));
         }
     });
     button
@@ -68,13 +74,22 @@ fn save(
 /// Returns the path of a file that does not exist yet: `run.frames-800-850.pftrace`, then
 /// `run.frames-800-850.2.pftrace` …
 fn free_path(replay: &ReplayState, (first, last): (usize, usize), extension: &str) -> PathBuf {
-    let number = |index: usize| replay.store().frames().get(index).map_or(0, |frame| frame.number);
+    let number = |index: usize| {
+        replay
+            .store()
+            .frames()
+            .get(index)
+            .map_or(0, |frame| frame.number)
+    };
     let stem = replay
         .path()
         .and_then(Path::file_stem)
         .map(|stem| stem.to_string_lossy().into_owned());
     let stem = stem.unwrap_or_else(|| "capture".to_owned());
-    let folder = replay.path().and_then(Path::parent).unwrap_or(Path::new(""));
+    let folder = replay
+        .path()
+        .and_then(Path::parent)
+        .unwrap_or(Path::new(""));
     let frames = match last - first {
         0 => format!("frame-{}", number(first)),
         _ => format!("frames-{}-{}", number(first), number(last)),
@@ -91,7 +106,11 @@ fn picture(replay: &ReplayState, dark: bool, path: &Path) -> io::Result<()> {
     let store = replay.store();
     let mut view = replay.panel().view().clone();
     let mut chart = FlameChart::default();
-    let rows: usize = store.tracks().iter().map(|track| track.rows.len().max(1)).sum();
+    let rows: usize = store
+        .tracks()
+        .iter()
+        .map(|track| track.rows.len().max(1))
+        .sum();
     let height = rows as f32 * chart.row_height() + 6.0 * store.tracks().len() as f32 + 48.0;
     let height = height.clamp(120.0, MOST_PICTURE_HEIGHT).ceil();
     let size = (PICTURE_WIDTH, height as u32);

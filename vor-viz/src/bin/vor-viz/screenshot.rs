@@ -53,7 +53,9 @@ pub(crate) fn take(viewer: &mut Viewer, picture: &Picture) -> io::Result<()> {
     };
     let primitives = context.tessellate(output.shapes, output.pixels_per_point);
     canvas.paint(&primitives, output.pixels_per_point);
-    write_whole(&picture.path, |file| encode(file, picture.size, &canvas.rgb()))
+    write_whole(&picture.path, |file| {
+        encode(file, picture.size, &canvas.rgb())
+    })
 }
 
 fn input(picture: &Picture, time: f64) -> RawInput {

@@ -145,7 +145,8 @@ impl Viewer {
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 is_read = ui.small_button("Dismiss").clicked();
                 ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
-                    ui.add(egui::Label::new(text).truncate()).on_hover_text(problem);
+                    ui.add(egui::Label::new(text).truncate())
+                        .on_hover_text(problem);
                 });
             });
         });

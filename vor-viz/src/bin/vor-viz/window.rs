@@ -41,7 +41,8 @@ impl eframe::App for App {
         self.viewer.show(ui);
         let title = self.viewer.title();
         if self.title != title {
-            ui.ctx().send_viewport_cmd(ViewportCommand::Title(title.clone()));
+            ui.ctx()
+                .send_viewport_cmd(ViewportCommand::Title(title.clone()));
             self.title = title;
         }
     }

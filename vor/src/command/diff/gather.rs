@@ -95,9 +95,13 @@ fn gather_once(
             Piece::Batch(batch) => {
                 spans_before += batch.span_count();
                 for thread in &batch.threads {
-                    stats.add_each(&batch.catalog.timeline, thread, |site, length_ns, self_ns| {
-                        blocks.of(site).add(length_ns, self_ns);
-                    });
+                    stats.add_each(
+                        &batch.catalog.timeline,
+                        thread,
+                        |site, length_ns, self_ns| {
+                            blocks.of(site).add(length_ns, self_ns);
+                        },
+                    );
                 }
             }
             Piece::Frame(recovered) if recovered.frame.frame_set == 0 => {

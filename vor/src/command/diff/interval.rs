@@ -162,7 +162,9 @@ impl Sample {
     fn is_enough(&self) -> bool {
         let beyond = match self {
             Self::Sums(_) => LEAST_BEYOND,
-            Self::Lengths { quantile, up_to, .. } => {
+            Self::Lengths {
+                quantile, up_to, ..
+            } => {
                 let count: f64 = up_to.last().map_or(0.0, |counts| counts.iter().sum());
                 // A hundredth of a thousand must not be a little below 10.
                 (count * (1.0 - quantile)).round()
@@ -288,7 +290,12 @@ mod tests {
         let few = blocks(&mut rng, 900.0, 0.0, 9);
         let some = blocks(&mut rng, 900.0, 0.0, 999);
         assert_eq!(change(Measure::Mean, &many, &few).unwrap().interval, None);
-        assert!(change(Measure::Mean, &many, &some).unwrap().interval.is_some());
+        assert!(
+            change(Measure::Mean, &many, &some)
+                .unwrap()
+                .interval
+                .is_some()
+        );
         let p99 = Measure::Quantile(0.99);
         assert!(change(p99, &many, &many).unwrap().interval.is_some());
         assert_eq!(change(p99, &many, &few).unwrap().interval, None);

@@ -106,7 +106,12 @@ enum Sort {
 
 /// Parses a percentage, with its sign or without.
 fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
+    let number = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .trim_end()
+        .parse()
+        .ok();
     let usable = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
     usable.ok_or_else(|| format!("`{text}` is no percentage; write one like 5%"))
 }
@@ -140,7 +145,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let is_incomplete = sides.iter().any(|side| side.is_incomplete);
     comparison.rows.sort_by(|a, b| order(args.sort, a, b));
     let offenders = comparison.rows.iter().filter(|row| row.is_slower);
-    let lines: Vec<String> = offenders.map(|row| accusation(args, &comparison, row)).collect();
+    let lines: Vec<String> = offenders
+        .map(|row| accusation(args, &comparison, row))
+        .collect();
     show::show(args, &comparison, out)?;
     // The rows come first where both go to one terminal.
     out.flush().map_err(Failure::output)?;
@@ -175,14 +182,20 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
         rows.retain(|row| wanted(&args.name, &row.name));
         rows
     };
-    let pairs = pair((&before.catalog, stats(&before)), (&after.catalog, stats(&after)));
+    let pairs = pair(
+        (&before.catalog, stats(&before)),
+        (&after.catalog, stats(&after)),
+    );
     if pairs.is_empty() {
         return Err(after.failure("neither capture has spans of the chosen names"));
     }
     let changes = changes(args.metric.measure(), &pairs, &before, &after);
     let rows = pairs.into_iter().zip(changes).map(|(pair, change)| Row {
-        self_change_ns: own_ns(pair.after()) / units(&after) - own_ns(pair.before()) / units(&before),
-        is_slower: args.fail_above.is_some_and(|limit| is_slower(change, limit)),
+        self_change_ns: own_ns(pair.after()) / units(&after)
+            - own_ns(pair.before()) / units(&before),
+        is_slower: args
+            .fail_above
+            .is_some_and(|limit| is_slower(change, limit)),
         pair,
         change,
     });
@@ -241,7 +254,13 @@ fn is_slower(change: Option<Change>, limit_percent: f64) -> bool {
 fn unknown(before: &Side, after: &Side, pattern: &Pattern) -> Failure {
     let mut known: Vec<String> = Vec::new();
     for catalog in [&before.catalog, &after.catalog] {
-        known.extend(catalog.sites.iter().flatten().map(|site| site.name.to_string()));
+        known.extend(
+            catalog
+                .sites
+                .iter()
+                .flatten()
+                .map(|site| site.name.to_string()),
+        );
     }
     known.sort_unstable();
     known.dedup();

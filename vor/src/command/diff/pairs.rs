@@ -21,7 +21,10 @@ use vor_recorder::stats::ScopeStats;
     reason = "there is one per scope, and most are in both captures"
 )]
 pub(super) enum Pair {
-    Both { before: ScopeStats, after: ScopeStats },
+    Both {
+        before: ScopeStats,
+        after: ScopeStats,
+    },
     Gone(ScopeStats),
     New(ScopeStats),
 }
@@ -66,7 +69,10 @@ impl Pair {
 }
 
 /// Pairs the rows of two captures.
-pub(super) fn pair(before: (&Catalog, Vec<ScopeStats>), after: (&Catalog, Vec<ScopeStats>)) -> Vec<Pair> {
+pub(super) fn pair(
+    before: (&Catalog, Vec<ScopeStats>),
+    after: (&Catalog, Vec<ScopeStats>),
+) -> Vec<Pair> {
     let mut names: BTreeMap<String, BTreeMap<String, InFile>> = BTreeMap::new();
     for (is_after, (catalog, rows)) in [(false, before), (true, after)] {
         for stats in rows {
@@ -101,10 +107,17 @@ pub(super) fn pair(before: (&Catalog, Vec<ScopeStats>), after: (&Catalog, Vec<Sc
 
 impl InFile {
     /// Pairs what it can, and tells what is left of either.
-    fn pair(mut self, pairs: &mut Vec<Pair>, gone: &mut Vec<ScopeStats>, new: &mut Vec<ScopeStats>) {
+    fn pair(
+        mut self,
+        pairs: &mut Vec<Pair>,
+        gone: &mut Vec<ScopeStats>,
+        new: &mut Vec<ScopeStats>,
+    ) {
         // Call sites on one line, of a macro, come in the order in which they were first met.
-        self.before.sort_by_key(|placed| (placed.line, placed.stats.site));
-        self.after.sort_by_key(|placed| (placed.line, placed.stats.site));
+        self.before
+            .sort_by_key(|placed| (placed.line, placed.stats.site));
+        self.after
+            .sort_by_key(|placed| (placed.line, placed.stats.site));
         let is_same_number = self.before.len() == self.after.len();
         let mut after = self.after.into_iter().peekable();
         for old in self.before {
@@ -177,7 +190,10 @@ mod tests {
     fn a_scope_is_found_again_by_its_name_wherever_it_went() {
         assert_eq!(lines(&[("a", "x.rs", 1)], &[("a", "x.rs", 9)]), [(1, 9)]);
         assert_eq!(lines(&[("a", "x.rs", 1)], &[("a", "y.rs", 2)]), [(1, 2)]);
-        assert_eq!(lines(&[("a", "x.rs", 1)], &[("b", "x.rs", 2)]), [(0, 2), (1, 0)]);
+        assert_eq!(
+            lines(&[("a", "x.rs", 1)], &[("b", "x.rs", 2)]),
+            [(0, 2), (1, 0)]
+        );
     }
 
     #[test]

@@ -17,7 +17,11 @@ use crate::command::table::{Column, Kind, printable, room, wrap, write_table};
 use crate::command::units;
 
 /// Writes a comparison in the format that was asked for.
-pub(super) fn show(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn show(
+    args: &Args,
+    comparison: &Comparison,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     match args.format {
         Format::Table => show_table(args, comparison, out),
         Format::Json => json::write_pretty(out, &DiffJson::new(args, comparison)),
@@ -64,7 +68,12 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     let rows = shown_rows(args, comparison);
     let names = names(comparison, rows);
     // Before a name is cut to less than this, columns give way.
-    let name_width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(24);
+    let name_width = names
+        .iter()
+        .map(|name| name.width())
+        .max()
+        .unwrap_or(0)
+        .min(24);
     let mut columns = vec![Column::new("scope", Kind::Text, 0).shrinking_to(name_width)];
     let heads = heads(args, comparison);
     let mut ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7];
@@ -92,7 +101,11 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
 }
 
 /// Tables of a pull request have a row per scope, and what is behind them in a line below.
-fn show_markdown(args: &Args, comparison: &Comparison, out: &mut impl Write) -> std::io::Result<()> {
+fn show_markdown(
+    args: &Args,
+    comparison: &Comparison,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     let rows = shown_rows(args, comparison);
     let heads = heads(args, comparison);
     write!(out, "| scope |")?;
@@ -238,7 +251,8 @@ fn row_cells(args: &Args, row: &Row) -> Vec<String> {
             .map_or_else(|| "–".into(), |change| percent(change.change)),
     };
     let known = row.change.and_then(|change| change.interval);
-    let own_mean = |stats: &ScopeStats| units::duration(stats.self_ns as f64 / stats.count.max(1) as f64);
+    let own_mean =
+        |stats: &ScopeStats| units::duration(stats.self_ns as f64 / stats.count.max(1) as f64);
     vec![
         signed_duration(row.self_change_ns),
         change,

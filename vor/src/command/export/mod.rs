@@ -159,7 +159,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         Some(chosen) if interest.batches || interest.trees => export.trees(&chosen)?,
         chosen => export.stream(chosen.as_ref())?,
     };
-    let Export { filter, progress, .. } = export;
+    let Export {
+        filter, progress, ..
+    } = export;
     drop(progress);
     if interest != Interest::METRICS && !filter.takes_all() && filter.taken() == 0 {
         return Err(source.failure("no spans of the chosen frames, threads, names and durations"));
@@ -194,9 +196,9 @@ fn expect_arguments(source: &Source, labels: &[String]) -> Result<(), Failure> {
     known.dedup();
     match labels.iter().find(|label| !known.contains(label)) {
         None => Ok(()),
-        Some(label) if known.is_empty() => {
-            Err(source.failure(format!("--label {label}: no scope of this capture has arguments")))
-        }
+        Some(label) if known.is_empty() => Err(source.failure(format!(
+            "--label {label}: no scope of this capture has arguments"
+        ))),
         Some(label) => Err(source.failure(format!(
             "--label {label}: no scope has an argument of this name; there are {}",
             listed(&known)
@@ -351,7 +353,9 @@ impl Export<'_> {
                         sink.accept_open(&open).map_err(failed)?;
                     }
                 }
-                Piece::Frame(mut recovered) if chosen.is_none_or(|it| it.contains(recovered.frame.index)) => {
+                Piece::Frame(mut recovered)
+                    if chosen.is_none_or(|it| it.contains(recovered.frame.index)) =>
+                {
                     is_incomplete |= recovered.lost_records > 0;
                     if selects_spans && recovered.frame.frame_set == 0 {
                         let frame = Arc::make_mut(&mut recovered.frame);
@@ -474,7 +478,10 @@ mod tests {
     #[test]
     fn microseconds_are_whole_nanoseconds() {
         for ns in [0, 1, 17, 700, 1_001, 4_001, 64_123, 1_000_007, 999_999_999] {
-            assert_eq!(microseconds(&format!("{}.{:03}", ns / 1_000, ns % 1_000)), Ok(ns));
+            assert_eq!(
+                microseconds(&format!("{}.{:03}", ns / 1_000, ns % 1_000)),
+                Ok(ns)
+            );
         }
         assert_eq!(microseconds("0.0005"), Ok(1));
         for wrong in ["", "-1", "NaN", "inf", "1e20", "1 us"] {

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use vor_recorder::catalog::Catalog;
-use vor_recorder::export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
+use vor_recorder::export::parquet::{
+    Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet,
+};
 use vor_recorder::sink::FrameSink;
 
 use crate::command::failure::Failure;
@@ -18,7 +20,12 @@ pub(super) struct Options {
     table: Option<Table>,
     /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`,
     /// by `date` (of UTC), or by `host,date`.
-    #[arg(long, value_name = "COLUMNS", conflicts_with = "table", requires = "output")]
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        conflicts_with = "table",
+        requires = "output"
+    )]
     partition: Option<String>,
     /// The machine that the capture is from, instead of the one that it names.
     #[arg(long, value_name = "NAME")]
@@ -92,7 +99,10 @@ impl Options {
             return Err(Failure::Message(expected.to_owned()));
         }
         if folder.exists() && !folder.is_dir() {
-            return Err(Failure::in_file(folder, "a file; name a folder for the tables"));
+            return Err(Failure::in_file(
+                folder,
+                "a file; name a folder for the tables",
+            ));
         }
         Ok(Box::new(Dataset::new(
             folder,

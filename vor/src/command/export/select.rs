@@ -63,7 +63,9 @@ impl Filter {
             if !Arc::ptr_eq(&self.catalog, &batch.catalog) {
                 self.judge(&batch.catalog);
             }
-            batch.threads.retain(|thread| self.wants_thread(thread.thread));
+            batch
+                .threads
+                .retain(|thread| self.wants_thread(thread.thread));
             let timeline = Arc::clone(&batch.catalog.timeline);
             for thread in &mut batch.threads {
                 self.retain_spans(&timeline, thread);
@@ -107,7 +109,8 @@ impl Filter {
         let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
         let wanted_sites = sites.map(|id| wanted(names, catalog.site_name(SiteId(id))));
         let wanted_threads = ids.map(|id| wanted(threads, &thread_label(catalog, ThreadId(id))));
-        (self.wanted_sites, self.wanted_threads) = (wanted_sites.collect(), wanted_threads.collect());
+        (self.wanted_sites, self.wanted_threads) =
+            (wanted_sites.collect(), wanted_threads.collect());
         self.catalog = Arc::clone(catalog);
     }
 
@@ -125,9 +128,16 @@ impl Filter {
         }
     }
 
-    fn wants_span(&self, timeline: &Timeline, site: SiteId, start_ticks: u64, duration_ticks: u64) -> bool {
+    fn wants_span(
+        &self,
+        timeline: &Timeline,
+        site: SiteId,
+        start_ticks: u64,
+        duration_ticks: u64,
+    ) -> bool {
         self.wants_site(site)
-            && (self.min_ns == 0 || timeline.duration_ns(start_ticks, duration_ticks) >= self.min_ns)
+            && (self.min_ns == 0
+                || timeline.duration_ns(start_ticks, duration_ticks) >= self.min_ns)
     }
 
     /// Moves the wanted spans of a thread to the front of its columns, and their arguments with
@@ -137,7 +147,11 @@ impl Filter {
         let mut left_args = 0;
         let mut next_args = 0;
         for i in 0..thread.len() {
-            let (start, duration, site) = (thread.start_ticks[i], thread.duration_ticks[i], thread.sites[i]);
+            let (start, duration, site) = (
+                thread.start_ticks[i],
+                thread.duration_ticks[i],
+                thread.sites[i],
+            );
             // A list for a span that is not there would hold up those behind it.
             while thread
                 .args
@@ -170,9 +184,9 @@ impl Filter {
         thread
             .messages
             .retain(|message| wanted(&self.names, &message.text));
-        thread
-            .async_spans
-            .retain(|task| self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks));
+        thread.async_spans.retain(|task| {
+            self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks)
+        });
         let takes_any_length = self.min_ns == 0;
         thread.task_events.retain(|event| {
             let of_task = !matches!(event.kind, TaskEventKind::Step);
@@ -199,7 +213,11 @@ mod tests {
     const THREADS: [&str; 3] = ["main", "worker-1", "worker-2"];
 
     fn catalog() -> Arc<Catalog> {
-        let site = |name: &&'static str| Some(Arc::new(filled!(SiteInfo { name: (*name).into() })));
+        let site = |name: &&'static str| {
+            Some(Arc::new(filled!(SiteInfo {
+                name: (*name).into()
+            })))
+        };
         let thread = |name: &&str| {
             Some(Arc::new(filled!(ThreadInfo {
                 os_id: 1,
@@ -242,7 +260,10 @@ mod tests {
         proptest::collection::vec(thread, 0..5).prop_map(|threads| {
             filled!(SpanBatch {
                 catalog: catalog(),
-                threads: (0..).zip(&threads).map(|(id, spans)| made(id, spans)).collect(),
+                threads: (0..)
+                    .zip(&threads)
+                    .map(|(id, spans)| made(id, spans))
+                    .collect(),
             })
         })
     }

@@ -44,7 +44,9 @@ impl Axis {
         if is_one_start {
             // The longest recording knows the clock best.
             let longest = catalogs().max_by_key(|catalog| length_ticks(&catalog.timeline));
-            if let Some(catalog) = longest.filter(|_| machines().all(|machine| machine.hardware_ticks)) {
+            if let Some(catalog) =
+                longest.filter(|_| machines().all(|machine| machine.hardware_ticks))
+            {
                 return Self::Ticks {
                     timeline: Arc::clone(&catalog.timeline),
                     machine: Arc::clone(&catalog.machine),
@@ -56,7 +58,10 @@ impl Axis {
                     .map_or(String::new(), |source| host(source).to_owned()),
             };
         }
-        let mut hosts: Vec<String> = sources.iter().map(|source| host(source).to_owned()).collect();
+        let mut hosts: Vec<String> = sources
+            .iter()
+            .map(|source| host(source).to_owned())
+            .collect();
         hosts.sort_unstable();
         hosts.dedup();
         Self::Wall {

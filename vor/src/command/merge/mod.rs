@@ -117,7 +117,9 @@ impl Merge<'_> {
         let mut progress = Progress::new("merging", false);
         let (mut is_incomplete, failed) = (false, |error| self.failed(error));
         let walked = source.walk(&mut progress, |piece| {
-            self.output.expect_time().map_err(|error| failed(error.into()))?;
+            self.output
+                .expect_time()
+                .map_err(|error| failed(error.into()))?;
             match piece {
                 Piece::Batch(mut batch) => {
                     batch.catalog = part.placed(&batch.catalog);

@@ -105,7 +105,8 @@ pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
         return Err(format!("{} bytes follow the scope table", cursor.left()));
     }
     let mut flame = Flame::default();
-    let num_scopes = parse_meta(meta, &mut flame).ok_or("the meta section is not what puffin writes")?;
+    let num_scopes =
+        parse_meta(meta, &mut flame).ok_or("the meta section is not what puffin writes")?;
     flame.threads = parse_streams(&unpack(streams)?)?;
     flame.scopes = parse_table(table).ok_or("the scope table is not what puffin writes")?;
     let found = flame
@@ -144,7 +145,9 @@ fn unpack(streams: &[u8]) -> Result<Vec<u8>, String> {
         .ok_or("the raw size of the streams is missing")?;
     let most = (streams.len() as u64 * 255).min(MAX_RECORD_BYTES as u64);
     if u64::from(raw) > most {
-        return Err(format!("the streams are {raw} bytes long, more than {most}"));
+        return Err(format!(
+            "the streams are {raw} bytes long, more than {most}"
+        ));
     }
     let mut out = vec![0; raw as usize];
     match lz4_flex::block::decompress_into(&streams[4..], &mut out) {
@@ -182,7 +185,10 @@ fn parse_streams(bytes: &[u8]) -> Result<Vec<FlameThread>, String> {
         });
     }
     if cursor.left() != 0 {
-        return Err(format!("{} bytes follow the {count} threads", cursor.left()));
+        return Err(format!(
+            "{} bytes follow the {count} threads",
+            cursor.left()
+        ));
     }
     Ok(threads)
 }

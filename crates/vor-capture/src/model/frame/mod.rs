@@ -111,7 +111,9 @@ impl ThreadTree {
     #[must_use]
     pub fn args(&self, span: &Span) -> &[ArgValue] {
         let (begin, end) = span.args;
-        self.arg_values.get(begin as usize..end as usize).unwrap_or(&[])
+        self.arg_values
+            .get(begin as usize..end as usize)
+            .unwrap_or(&[])
     }
 }
 

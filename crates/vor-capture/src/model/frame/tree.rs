@@ -284,7 +284,9 @@ impl Growing {
         }
         // Subtrees that began with the leaf begin with its parent, except the parent's own: it had
         // no other child and is a leaf now.
-        if let (Some(begins), Some(parent)) = (removed.begins.checked_sub(1), self.ended.get_mut(leaf)) {
+        if let (Some(begins), Some(parent)) =
+            (removed.begins.checked_sub(1), self.ended.get_mut(leaf))
+        {
             parent.begins += begins;
         }
     }

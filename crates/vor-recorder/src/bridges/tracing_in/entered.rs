@@ -208,13 +208,18 @@ pub(super) fn pop_own_top() {
 pub(super) fn take(key: u64, instance: Instance) -> Option<Entered> {
     let depth = DEPTH.get();
     if depth == SHALLOW_ENTRIES {
-        let deep = take_deep(|deep| deep.iter().rposition(|entered| entered.is_of(key, instance)));
+        let deep = take_deep(|deep| {
+            deep.iter()
+                .rposition(|entered| entered.is_of(key, instance))
+        });
         if deep.is_some() {
             return deep;
         }
     }
     let entries = &shallow()[..depth];
-    let at = entries.iter().rposition(|entry| entry.is_of(key, instance))?;
+    let at = entries
+        .iter()
+        .rposition(|entry| entry.is_of(key, instance))?;
     let taken = entries[at].get();
     for i in at + 1..depth {
         if let Some(entered) = entries[i].get() {

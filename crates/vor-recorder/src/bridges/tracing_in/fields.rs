@@ -16,7 +16,9 @@ use crate::sync::global::AtomicU64;
 
 /// The kind of an argument without a value, for each of `count` of them.
 pub(super) fn kinds_of_nothing(count: usize) -> Kinds {
-    (0..count).fold(0, |kinds, arg| with_kind(kinds, arg, None::<bool>.encode().kind))
+    (0..count).fold(0, |kinds, arg| {
+        with_kind(kinds, arg, None::<bool>.encode().kind)
+    })
 }
 
 /// Returns `kinds` with another kind for one argument.

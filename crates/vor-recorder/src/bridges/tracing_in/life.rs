@@ -357,7 +357,11 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
         return;
     }
     let (new_kinds, given) = (new.kinds, new.given);
-    let large_text = if new.has_large_text { HAS_LARGE_TEXT } else { 0 };
+    let large_text = if new.has_large_text {
+        HAS_LARGE_TEXT
+    } else {
+        0
+    };
     let has_text = if new.has_text { HAS_TEXT } else { 0 };
     drop(new);
     let mut new_texts = new_texts.into_inner();
@@ -378,7 +382,8 @@ pub(super) fn record(slot: &Slot, values: &Record<'_>) {
                 }
             }
             let flags = site.flags | word & (HAS_TEXT | HAS_LARGE_TEXT) | large_text | has_text;
-            slot.word.store(word_of(site.id(kinds), flags, kinds), Relaxed);
+            slot.word
+                .store(word_of(site.id(kinds), flags, kinds), Relaxed);
         });
     };
     // A handler that interrupts this may not wait for the lock.
@@ -486,7 +491,12 @@ fn close_task(place: Place, slot: &'static Slot) {
 fn end_task(slot: &Slot, task: u64) {
     push_once(slot, task);
     let start_ticks = slot.task_start.load(Relaxed);
-    task::push_task(slot.task_id.load(Relaxed), task, start_ticks, clock::ticks());
+    task::push_task(
+        slot.task_id.load(Relaxed),
+        task,
+        start_ticks,
+        clock::ticks(),
+    );
     slot.task.store(0, Relaxed);
     slot.task_start.store(0, Relaxed);
 }

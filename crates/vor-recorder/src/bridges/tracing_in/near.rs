@@ -8,8 +8,8 @@
 
 use super::Instance;
 use super::table::{
-    AT_HOME, AtHome, HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, TRIES, claim_shared, move_in,
-    shared_places, slot, thread_bits,
+    AT_HOME, AtHome, HAS_SHARED, HOME, HOMES_GIVEN, Place, Slot, THREAD_BITS, TRIES, claim_shared,
+    move_in, shared_places, slot, thread_bits,
 };
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
@@ -27,7 +27,8 @@ fn home_places(key: u64) -> impl Iterator<Item = usize> {
 /// Takes a slot for a span of a registry. `None` where the table is full, which is said once.
 #[inline(always)]
 pub(super) fn claim_near(key: u64, instance: Instance) -> Option<(Place, &'static Slot)> {
-    let (slots, first, hinted) = AT_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
+    let (slots, first, hinted) =
+        AT_HOME.with(|home| (home.slots.get(), home.first.get(), home.hinted.get()));
     let at = key as usize % HOME;
     if let Some(slot) = slots.get(at)
         && hinted == thread_bits(key) + 1
@@ -137,7 +138,9 @@ mod tests {
         for (key, place) in keys.iter().zip(&places) {
             assert_eq!(find_near(*key, instance).unwrap().0, *place);
         }
-        places.iter().for_each(|place| slot(*place).unwrap().leave());
+        places
+            .iter()
+            .for_each(|place| slot(*place).unwrap().leave());
         assert!(keys.iter().all(|key| find_near(*key, instance).is_none()));
     }
 }

@@ -75,7 +75,9 @@ static DIRECTORY: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
 /// Returns the site that has this number.
 pub(super) fn numbered(number: u32) -> Option<&'static Site> {
     let number = number as usize;
-    DIRECTORY.get(number / PART)?.get()?[number % PART].get().copied()
+    DIRECTORY.get(number / PART)?.get()?[number % PART]
+        .get()
+        .copied()
 }
 
 /// Returns the description of a span.
@@ -138,7 +140,8 @@ impl Site {
         }
         thread::while_busy(|| {
             let site = Self::find_for_all(key, attributes)?;
-            let _ = SEEN.try_with(|seen| seen.try_borrow_mut().map(|mut seen| seen.insert(key, site)));
+            let _ =
+                SEEN.try_with(|seen| seen.try_borrow_mut().map(|mut seen| seen.insert(key, site)));
             Some(site)
         })
     }
@@ -233,7 +236,10 @@ impl Site {
         if !record_state::measures().is_none() {
             return self.measured_id(kinds);
         }
-        let id = self.call_site.id(kinds).unwrap_or_else(|| self.other_id(kinds));
+        let id = self
+            .call_site
+            .id(kinds)
+            .unwrap_or_else(|| self.other_id(kinds));
         self.note_plain(id);
         id
     }

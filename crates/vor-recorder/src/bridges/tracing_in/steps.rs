@@ -24,7 +24,11 @@ pub(crate) mod own {
 
     /// Makes a span, and returns its id; `None` where it is not followed.
     #[inline(never)]
-    pub(crate) fn make(attributes: &Attributes<'_>, instance: Instance, making: Making) -> Option<u64> {
+    pub(crate) fn make(
+        attributes: &Attributes<'_>,
+        instance: Instance,
+        making: Making,
+    ) -> Option<u64> {
         // In the tap the span is a scope already, which is not counted.
         if thread::drop_if_busy() {
             return None;
@@ -65,8 +69,8 @@ pub(crate) mod own {
             return false;
         };
         // Who has the only handle is alone with it; then nothing has to be counted.
-        let is_last =
-            slot.handles.load(Ordering::Acquire) == 1 || slot.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = slot.handles.load(Ordering::Acquire) == 1
+            || slot.handles.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {
             life::close(place, slot);
         }

@@ -175,10 +175,12 @@ impl Slot {
     /// that who reads them meanwhile finds that out. To be called under the lock of the texts.
     pub(super) fn rewrite(&self, write: impl FnOnce()) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        self.version
+            .store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         write();
-        self.version.store(version.wrapping_add(2), Ordering::Release);
+        self.version
+            .store(version.wrapping_add(2), Ordering::Release);
     }
 
     /// Returns the version of what is going to be read without the lock.
@@ -328,7 +330,8 @@ pub(super) fn move_in(home: &AtHome) {
         Some(number)
     });
     let first = number.map(|number| number as usize * HOME);
-    let slots = first.and_then(|first| part_made(first / PART)?.get(first % PART..first % PART + HOME));
+    let slots =
+        first.and_then(|first| part_made(first / PART)?.get(first % PART..first % PART + HOME));
     match (first, slots) {
         (Some(first), Some(slots)) => {
             home.first.set(first as Place);
@@ -390,7 +393,9 @@ fn say_full() {
     /// Set by the first thread that finds it full (relaxed).
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        report::line("more spans of `tracing` are open than are followed; those beyond are not recorded");
+        report::line(
+            "more spans of `tracing` are open than are followed; those beyond are not recorded",
+        );
     }
 }
 
@@ -494,7 +499,10 @@ mod tests {
         assert_eq!((place_of(first), place_of(u64::MAX)), (None, None));
         slot.leave();
         let many: Vec<_> = (0..20_000).map(|_| claim_next(instance).unwrap()).collect();
-        let mut places: Vec<Place> = many.iter().map(|(key, _)| place_of(*key).unwrap()).collect();
+        let mut places: Vec<Place> = many
+            .iter()
+            .map(|(key, _)| place_of(*key).unwrap())
+            .collect();
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), many.len());

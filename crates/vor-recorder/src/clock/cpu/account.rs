@@ -89,7 +89,9 @@ impl Account {
     /// system call that read the thread's clock counts.
     #[inline(always)]
     pub(super) fn settle_at_once(&self, reading: Reading, rate: u64) -> Option<u64> {
-        let cpu = reading.cpu.wrapping_sub(self.begin_cpu.load(Ordering::Relaxed));
+        let cpu = reading
+            .cpu
+            .wrapping_sub(self.begin_cpu.load(Ordering::Relaxed));
         let own_rate = self.rate.load(Ordering::Relaxed);
         let from_ticks = self.given_from_ticks.load(Ordering::Relaxed);
         let on_ticks = if thread_clock::counts_ticks() {
@@ -97,7 +99,10 @@ impl Account {
         } else {
             rate::wrapping_ticks_by(own_rate, cpu)
         };
-        let pending = reading.ticks.wrapping_sub(from_ticks).wrapping_sub(on_ticks);
+        let pending = reading
+            .ticks
+            .wrapping_sub(from_ticks)
+            .wrapping_sub(on_ticks);
         let above_least = pending.wrapping_add(self.most_debt_ticks.load(Ordering::Relaxed));
         let is_within = above_least < self.window_ticks.load(Ordering::Relaxed);
         (is_within && rate == own_rate).then(|| self.given())
@@ -138,16 +143,19 @@ impl Account {
         let clamped = |ns| rate::ticks_by(rate, ns).min(i64::MAX as u64);
         let most_debt_ticks = clamped(MOST_DEBT_NS);
         self.rate.store(rate, Ordering::Relaxed);
-        self.most_debt_ticks.store(most_debt_ticks, Ordering::Relaxed);
+        self.most_debt_ticks
+            .store(most_debt_ticks, Ordering::Relaxed);
         self.window_ticks
             .store(most_debt_ticks + clamped(LEAST_NS), Ordering::Relaxed);
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        self.version
+            .store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.begin_ticks
             .store(reading.ticks.wrapping_sub(exact), Ordering::Relaxed);
         self.begin_cpu.store(reading.cpu, Ordering::Relaxed);
-        self.version.store(version.wrapping_add(2), Ordering::Release);
+        self.version
+            .store(version.wrapping_add(2), Ordering::Release);
         self.note_given();
         self.has_begun.store(true, Ordering::Relaxed);
     }

@@ -219,8 +219,11 @@ impl State {
         if word.is_none() {
             return off;
         }
-        self.due_ticks
-            .set(reading.ticks.saturating_add(rate::ticks_of_ns(LONGEST_MARK_NS)));
+        self.due_ticks.set(
+            reading
+                .ticks
+                .saturating_add(rate::ticks_of_ns(LONGEST_MARK_NS)),
+        );
         let since = reading.ticks.saturating_sub(now_ticks);
         if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
             return off;

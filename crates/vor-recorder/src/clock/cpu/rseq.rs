@@ -14,7 +14,10 @@
 //! From 6.19 on the kernel does this only where an interrupt took it from the program, and leaves
 //! the word alone where the thread waited in a system call. The test at the start finds out.
 
-#![expect(unsafe_code, reason = "an interface of the kernel and of the C library")]
+#![expect(
+    unsafe_code,
+    reason = "an interface of the kernel and of the C library"
+)]
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::sync::OnceLock;

@@ -13,9 +13,19 @@ use unix as platform;
 mod windows;
 #[cfg(windows)]
 use windows as platform;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "macos",
+    windows
+)))]
 mod none;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "macos",
+    windows
+)))]
 use none as platform;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

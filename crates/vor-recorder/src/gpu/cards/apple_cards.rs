@@ -133,8 +133,9 @@ fn property(entry: io_object_t, key: &str) -> Option<Property> {
     let key = CFString::new(key);
     // SAFETY: the entry is alive, the key lives across the call, and what is returned is null or
     // ours.
-    let value =
-        unsafe { IORegistryEntryCreateCFProperty(entry, key.as_concrete_TypeRef(), kCFAllocatorDefault, 0) };
+    let value = unsafe {
+        IORegistryEntryCreateCFProperty(entry, key.as_concrete_TypeRef(), kCFAllocatorDefault, 0)
+    };
     Some(copied(&owned(value)?, 0))
 }
 
@@ -196,7 +197,8 @@ fn copied(value: &CFType, depth: usize) -> Property {
     }
 }
 
-type CopyChannels = unsafe extern "C" fn(CFStringRef, CFStringRef, u64, u64, u64) -> CFMutableDictionaryRef;
+type CopyChannels =
+    unsafe extern "C" fn(CFStringRef, CFStringRef, u64, u64, u64) -> CFMutableDictionaryRef;
 type CreateSubscription = unsafe extern "C" fn(
     *mut c_void,
     CFMutableDictionaryRef,
@@ -204,8 +206,10 @@ type CreateSubscription = unsafe extern "C" fn(
     u64,
     CFTypeRef,
 ) -> *mut c_void;
-type CreateSamples = unsafe extern "C" fn(*mut c_void, CFMutableDictionaryRef, CFTypeRef) -> CFDictionaryRef;
-type CreateDelta = unsafe extern "C" fn(CFDictionaryRef, CFDictionaryRef, CFTypeRef) -> CFDictionaryRef;
+type CreateSamples =
+    unsafe extern "C" fn(*mut c_void, CFMutableDictionaryRef, CFTypeRef) -> CFDictionaryRef;
+type CreateDelta =
+    unsafe extern "C" fn(CFDictionaryRef, CFDictionaryRef, CFTypeRef) -> CFDictionaryRef;
 type GetText = unsafe extern "C" fn(CFDictionaryRef) -> CFStringRef;
 type GetInteger = unsafe extern "C" fn(CFDictionaryRef, i32) -> i64;
 
@@ -241,11 +245,19 @@ impl Energy {
             let subscribe = *library
                 .get::<CreateSubscription>(b"IOReportCreateSubscription\0")
                 .ok()?;
-            let create_samples = *library.get::<CreateSamples>(b"IOReportCreateSamples\0").ok()?;
-            let create_delta = *library.get::<CreateDelta>(b"IOReportCreateSamplesDelta\0").ok()?;
+            let create_samples = *library
+                .get::<CreateSamples>(b"IOReportCreateSamples\0")
+                .ok()?;
+            let create_delta = *library
+                .get::<CreateDelta>(b"IOReportCreateSamplesDelta\0")
+                .ok()?;
             let group = *library.get::<GetText>(b"IOReportChannelGetGroup\0").ok()?;
-            let name = *library.get::<GetText>(b"IOReportChannelGetChannelName\0").ok()?;
-            let unit = *library.get::<GetText>(b"IOReportChannelGetUnitLabel\0").ok()?;
+            let name = *library
+                .get::<GetText>(b"IOReportChannelGetChannelName\0")
+                .ok()?;
+            let unit = *library
+                .get::<GetText>(b"IOReportChannelGetUnitLabel\0")
+                .ok()?;
             let integer = *library
                 .get::<GetInteger>(b"IOReportSimpleGetIntegerValue\0")
                 .ok()?;
@@ -301,7 +313,10 @@ impl Energy {
             return Vec::new();
         };
         let key = CFString::from_static_string("IOReportChannels");
-        let Some(list) = delta.find(key.as_CFTypeRef()).filter(|list| !list.is_null()) else {
+        let Some(list) = delta
+            .find(key.as_CFTypeRef())
+            .filter(|list| !list.is_null())
+        else {
             return Vec::new();
         };
         // SAFETY: it is not null and belongs to the dictionary, which is alive; the wrapper retains
@@ -312,8 +327,9 @@ impl Energy {
         };
         // SAFETY: an array of a property list has objects of Core Foundation; the wrapper retains
         // it and releases it again.
-        let list =
-            unsafe { CFArray::<CFType>::wrap_under_get_rule(list.as_concrete_TypeRef() as CFArrayRef) };
+        let list = unsafe {
+            CFArray::<CFType>::wrap_under_get_rule(list.as_concrete_TypeRef() as CFArrayRef)
+        };
         let channel = |item: core_foundation::base::ItemRef<'_, CFType>| {
             let entry = item.downcast::<CFDictionary>()?.as_concrete_TypeRef();
             // SAFETY: the entry is a dictionary of the list, which is alive, and the texts are its

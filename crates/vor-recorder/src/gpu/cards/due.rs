@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn one_time_that_took_long_is_paid_from_what_was_saved() {
-        let once = |at: u32| move |time: u32| Duration::from_micros(if time == at { 4000 } else { 50 });
+        let once =
+            |at: u32| move |time: u32| Duration::from_micros(if time == at { 4000 } else { 50 });
         // 40 polls earn 4 ms; by the seventh, 0.3 of them are saved.
         let (times, _) = ask(100.0, once(7));
         assert!((960..=965).contains(&times), "{times}");

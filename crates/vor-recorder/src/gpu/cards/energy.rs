@@ -111,7 +111,10 @@ mod tests {
         });
         let joules: Vec<f64> = joules.into_iter().skip(1).map(Option::unwrap).collect();
         assert!(joules.iter().all(|joules| *joules >= 0.0), "{joules:?}");
-        assert!((joules.iter().sum::<f64>() - 5600.0).abs() < 101.0, "{joules:?}");
+        assert!(
+            (joules.iter().sum::<f64>() - 5600.0).abs() < 101.0,
+            "{joules:?}"
+        );
     }
 
     proptest! {

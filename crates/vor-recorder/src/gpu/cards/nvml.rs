@@ -68,7 +68,10 @@ pub(super) fn uuids(nvml: &Nvml) -> Result<Vec<String>, String> {
     let count = nvml
         .device_count()
         .map_err(|error| format!("the cards cannot be counted: {error}"))?;
-    let uuid = |number| nvml.device_by_index(number).and_then(|device| device.uuid());
+    let uuid = |number| {
+        nvml.device_by_index(number)
+            .and_then(|device| device.uuid())
+    };
     Ok((0..count)
         .map(|number| uuid(number).unwrap_or_default())
         .collect())
@@ -185,7 +188,11 @@ impl Gpu {
 
     /// Returns what messages call it.
     pub(super) fn name(&self) -> &str {
-        if self.uuid.is_empty() { "a GPU" } else { &self.uuid }
+        if self.uuid.is_empty() {
+            "a GPU"
+        } else {
+            &self.uuid
+        }
     }
 
     /// Returns the rows that the card does not have, each with the reason.
@@ -206,8 +213,12 @@ impl Gpu {
     pub(super) fn ask_fast(&mut self) -> Answer {
         self.answer = Answer::Told;
         self.energy_mj = None;
-        self.ask(Row::Util, |device| Ok(f64::from(device.utilization_rates()?.gpu)));
-        self.ask(Row::Power, |device| Ok(f64::from(device.power_usage()?) / 1e3));
+        self.ask(Row::Util, |device| {
+            Ok(f64::from(device.utilization_rates()?.gpu))
+        });
+        self.ask(Row::Power, |device| {
+            Ok(f64::from(device.power_usage()?) / 1e3)
+        });
         let mut total = None;
         self.ask(Row::Mem, |device| {
             let memory = device.memory_info()?;
@@ -216,7 +227,9 @@ impl Gpu {
         });
         // It comes with the answer, and never changes.
         self.values[Row::MemTotal as usize] = total.or(self.values[Row::MemTotal as usize]);
-        self.ask(Row::Clock, |device| Ok(f64::from(device.clock_info(Clock::SM)?)));
+        self.ask(Row::Clock, |device| {
+            Ok(f64::from(device.clock_info(Clock::SM)?))
+        });
         let mut energy_mj = None;
         self.ask(Row::Energy, |device| {
             let counter_mj = device.total_energy_consumption()?;
@@ -242,7 +255,9 @@ impl Gpu {
             reasons = Some(found);
             Ok(found.bits() as f64)
         });
-        let is_any = |of: ThrottleReasons| reasons.map(|reasons| f64::from(u8::from(reasons.intersects(of))));
+        let is_any = |of: ThrottleReasons| {
+            reasons.map(|reasons| f64::from(u8::from(reasons.intersects(of))))
+        };
         let power = ThrottleReasons::SW_POWER_CAP | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
         let heat = ThrottleReasons::SW_THERMAL_SLOWDOWN | ThrottleReasons::HW_THERMAL_SLOWDOWN;
         self.values[Row::ThrottlePower as usize] = is_any(power);
@@ -277,7 +292,8 @@ impl Gpu {
 
     fn add_up_pcie(&mut self) {
         let of = |row: Row| self.values[row as usize];
-        self.values[Row::Pcie as usize] = of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
+        self.values[Row::Pcie as usize] =
+            of(Row::PcieTx).and_then(|tx| Some(tx + of(Row::PcieRx)?));
     }
 
     /// Returns whether PCIe is among what [`ask_slow`](Self::ask_slow) asks for, and so need not be

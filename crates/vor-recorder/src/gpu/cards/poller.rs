@@ -62,7 +62,8 @@ fn poller() -> MutexGuard<'static, Option<Option<Thread>>> {
 
 /// Says whether the rows are wanted. Called by the worker at each pass.
 pub(crate) fn want(wanted: bool) {
-    if WANTED.swap(wanted, Ordering::Relaxed) == wanted || !wanted || STOPPED.load(Ordering::SeqCst) {
+    if WANTED.swap(wanted, Ordering::Relaxed) == wanted || !wanted || STOPPED.load(Ordering::SeqCst)
+    {
         return;
     }
     let mut poller = poller();
@@ -108,7 +109,9 @@ pub(super) fn look(now_ticks: u64) {
         && clock::approximate_ns(now_ticks.saturating_sub(since)) > HANG_NS
         && !HANG_TOLD.swap(true, Ordering::Relaxed)
     {
-        report::line("the GPU driver has not answered within 5 s; there are no GPU rows until it does");
+        report::line(
+            "the GPU driver has not answered within 5 s; there are no GPU rows until it does",
+        );
     }
 }
 

@@ -67,7 +67,10 @@ mod tests {
 
     #[test]
     fn without_the_variable_all_are_visible() {
-        assert_eq!(visible(None, &[String::new(), String::new()]), [Card(0), Card(1)]);
+        assert_eq!(
+            visible(None, &[String::new(), String::new()]),
+            [Card(0), Card(1)]
+        );
         assert_eq!(visible(None, &[]), []);
     }
 

@@ -17,12 +17,28 @@
 //! Names are registered with the tool once per site id, in the domain `vor` (`names`), and then
 //! stand in a table that is read without a lock: a range allocates nothing.
 
-#[cfg(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off")))]
+#[cfg(all(
+    feature = "cuda",
+    any(target_os = "linux", windows),
+    not(feature = "off")
+))]
 mod ranges;
-#[cfg(not(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off"))))]
+#[cfg(not(all(
+    feature = "cuda",
+    any(target_os = "linux", windows),
+    not(feature = "off")
+)))]
 mod stub;
 
-#[cfg(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off")))]
+#[cfg(all(
+    feature = "cuda",
+    any(target_os = "linux", windows),
+    not(feature = "off")
+))]
 pub(crate) use ranges::*;
-#[cfg(not(all(feature = "cuda", any(target_os = "linux", windows), not(feature = "off"))))]
+#[cfg(not(all(
+    feature = "cuda",
+    any(target_os = "linux", windows),
+    not(feature = "off")
+)))]
 pub(crate) use stub::*;

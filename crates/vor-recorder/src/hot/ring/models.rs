@@ -61,7 +61,9 @@ unsafe fn push_halves<const N: usize>(ring: &Ring, [word0, word1]: Slot, rest: &
     // SAFETY: the caller is the one thread that pushes, and nothing is pushed in between.
     unsafe {
         let begun = ring.begin(word0, (word1 >> 32) as u32, rest);
-        begun.map(|begun| ring.publish(begun, word1 as u32)).is_some()
+        begun
+            .map(|begun| ring.publish(begun, word1 as u32))
+            .is_some()
     }
 }
 
@@ -118,7 +120,11 @@ fn a_full_ring_drops_the_newest_and_counts_it() {
         }
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (7..11).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+            thread::spawn(move || {
+                (7..11)
+                    .filter(|&n| push(&ring, &[slot(n)]))
+                    .collect::<Vec<u64>>()
+            })
         };
         let mut seen = Vec::new();
         drain(&ring, 2, &mut seen);
@@ -156,7 +162,11 @@ fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
         }
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (6..11).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+            thread::spawn(move || {
+                (6..11)
+                    .filter(|&n| push(&ring, &[slot(n)]))
+                    .collect::<Vec<u64>>()
+            })
         };
         let mut seen = Vec::new();
         drain(&ring, 2, &mut seen);
@@ -182,7 +192,11 @@ fn chunks_are_used_again_only_once_they_are_drained() {
         // One chunk is free, the other has one slot to take and two to fill.
         let producer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || (6..14).filter(|&n| push(&ring, &[slot(n)])).collect::<Vec<u64>>())
+            thread::spawn(move || {
+                (6..14)
+                    .filter(|&n| push(&ring, &[slot(n)]))
+                    .collect::<Vec<u64>>()
+            })
         };
         drain(&ring, SLOTS, &mut seen);
         drain(&ring, SLOTS, &mut seen);

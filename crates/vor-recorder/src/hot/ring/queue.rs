@@ -134,7 +134,9 @@ impl Ring {
     /// is not touched until used.
     pub(crate) fn new(slots: usize) -> Self {
         let capacity = slots.max(4).next_power_of_two() as u64;
-        let chunk_slots = (capacity / MAX_CHUNKS).max(MIN_CHUNK_SLOTS).min(capacity / 2);
+        let chunk_slots = (capacity / MAX_CHUNKS)
+            .max(MIN_CHUNK_SLOTS)
+            .min(capacity / 2);
         let chunks = capacity / chunk_slots;
         let note = |_| Note {
             chunk: AtomicU64::new(0),
@@ -239,7 +241,9 @@ impl Ring {
     pub(crate) unsafe fn publish(&self, begun: Begun, low: u32) {
         // SAFETY: as in `begin`.
         unsafe {
-            self.with_slot(begun.cursor, |place| place.cast::<u32>().add(LOW_HALF).write(low));
+            self.with_slot(begun.cursor, |place| {
+                place.cast::<u32>().add(LOW_HALF).write(low)
+            });
         }
         self.cursor.store(begun.end, Ordering::Release);
     }
@@ -444,7 +448,9 @@ impl Ring {
                 let part = unsafe { self.view(range) };
                 let taken = take(&part);
                 assert!(taken <= part.len(), "a consumer takes what is there");
-                shared.offset.store(offset + taken as u64, Ordering::Relaxed);
+                shared
+                    .offset
+                    .store(offset + taken as u64, Ordering::Relaxed);
                 if taken < part.len() {
                     return;
                 }
@@ -532,13 +538,18 @@ mod tests {
         // The slots need not begin with a page.
         let before = address(&ring.slots) % PAGE_BYTES / SLOT_BYTES;
         for n in 0..3 * ring.chunk_slots {
-            let is_first = (before + n).is_multiple_of(SLOTS_PER_PAGE) || n.is_multiple_of(ring.chunk_slots);
+            let is_first =
+                (before + n).is_multiple_of(SLOTS_PER_PAGE) || n.is_multiple_of(ring.chunk_slots);
             assert_eq!(push(&ring, n), is_first, "slot {n}");
         }
         assert_eq!(drain(&ring), 3 * ring.chunk_slots);
         // The same chunks again, whose pages are there.
         for n in 0..2 * ring.chunk_slots {
-            assert_eq!(push(&ring, n), n.is_multiple_of(ring.chunk_slots), "slot {n}");
+            assert_eq!(
+                push(&ring, n),
+                n.is_multiple_of(ring.chunk_slots),
+                "slot {n}"
+            );
         }
         assert_eq!(drain(&ring), 2 * ring.chunk_slots);
     }

@@ -50,7 +50,11 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     let is_unflagged = opened.flagged as i32 > 0;
     CpuScope {
         scope: ManuallyDrop::new(Scope::of(opened, [])),
-        off_cpu_ticks: if is_unflagged { off_cpu_ticks_of(opened) } else { 0 },
+        off_cpu_ticks: if is_unflagged {
+            off_cpu_ticks_of(opened)
+        } else {
+            0
+        },
     }
 }
 
@@ -131,6 +135,10 @@ extern "C" fn record(opened: Opened, off_at_begin: u64) {
 fn record_of(opened: Opened, end_ticks: u64, [at_begin, at_end]: [u64; 2]) -> Record {
     let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
     let off_cpu_ticks = cpu::off_of_span(at_begin, at_end, duration_ticks);
-    let words: &[u64] = if off_cpu_ticks == 0 { &[] } else { &[off_cpu_ticks] };
+    let words: &[u64] = if off_cpu_ticks == 0 {
+        &[]
+    } else {
+        &[off_cpu_ticks]
+    };
     Record::new(opened, duration_ticks, [&[], words])
 }

@@ -59,7 +59,10 @@ pub fn begin_with(
         if !record_state::is_on() && !tracing_out::is_wanted() {
             return (LooseScope::of(Scope::off()), words);
         }
-        return (LooseScope::of(Scope::<0>::of(open_slow(site, 0, 0), [])), words);
+        return (
+            LooseScope::of(Scope::<0>::of(open_slow(site, 0, 0), [])),
+            words,
+        );
     }
     let (mut kinds, mut number) = (0, None);
     args(&mut |arg| {
@@ -132,7 +135,12 @@ impl LooseScope {
     pub fn end_as_task(self) {
         let site = self.opened.flagged & MAX_SITE;
         if site != 0 {
-            task::push_task(site, task::new_id(), self.opened.start_ticks, clock::ticks());
+            task::push_task(
+                site,
+                task::new_id(),
+                self.opened.start_ticks,
+                clock::ticks(),
+            );
         }
     }
 

@@ -204,7 +204,11 @@ impl Note {
         let measures = self.measures();
         if measures.has(Measures::CPU) {
             let now = cpu::off_cpu_ticks_at(start_ticks.wrapping_add(duration_ticks));
-            found.put(cpu::off_of_span(self.off_cpu_ticks.get(), now, duration_ticks));
+            found.put(cpu::off_of_span(
+                self.off_cpu_ticks.get(),
+                now,
+                duration_ticks,
+            ));
         }
         if measures.has(Measures::CPU_SPLIT) {
             let (user_ns, sys_ns) = cpu::user_sys_ns().unwrap_or_default();
@@ -304,7 +308,8 @@ pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
     let (low, may_be_more) = end.since(opened.start_ticks);
     if shallow(depth).is_some_and(|note| note.is_unchanged(opened.start_ticks, end.ticks()))
         && !may_be_more
-        && let Some(begun) = begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words)
+        && let Some(begun) =
+            begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words)
     {
         publish(state, begun, low);
     } else {

@@ -90,7 +90,10 @@ pub fn open_with<const ARGS: usize>(
     if record_state::is_fast(id) && of_kinds == kinds {
         return Scope::begin(id, words);
     }
-    Scope::of(open_slow(site, kinds, args::first_number_word(&args)), words)
+    Scope::of(
+        open_slow(site, kinds, args::first_number_word(&args)),
+        words,
+    )
 }
 
 impl<const ARGS: usize> Scope<ARGS> {
@@ -334,7 +337,11 @@ pub(crate) fn open_at_once(id: u32) -> Option<Opened> {
 /// nothing has been done.
 #[cfg(feature = "tracing")]
 #[inline(always)]
-pub(crate) fn end_at_once<const SLOTS: usize>(opened: Opened, id: u32, words: &[Slot; SLOTS]) -> Option<u64> {
+pub(crate) fn end_at_once<const SLOTS: usize>(
+    opened: Opened,
+    id: u32,
+    words: &[Slot; SLOTS],
+) -> Option<u64> {
     end_tagged(opened, id | (SLOTS as u32) << SITE_BITS, words)
 }
 

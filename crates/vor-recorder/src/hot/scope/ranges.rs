@@ -19,7 +19,12 @@ use crate::hot::{args, thread};
 /// Opens a scope of a site that is registered and of which nothing is measured, at the tick `at` or
 /// now.
 #[inline(always)]
-pub(super) fn open(site: &'static CallSite, kinds: Kinds, number: u64, at: Option<u64>) -> Option<Opened> {
+pub(super) fn open(
+    site: &'static CallSite,
+    kinds: Kinds,
+    number: u64,
+    at: Option<u64>,
+) -> Option<Opened> {
     if !site.measures().is_none() {
         return None;
     }

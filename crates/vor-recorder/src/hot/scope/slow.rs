@@ -271,7 +271,9 @@ fn open_at(site: &'static CallSite, kinds: Kinds, number: u64, at: Option<u64>) 
     if record_state::is_on() {
         // What is only counted has neither arguments nor measures.
         if record_state::counts_scopes() {
-            let id = site.any_id().unwrap_or_else(|| register(site, 0, Measures::NONE));
+            let id = site
+                .any_id()
+                .unwrap_or_else(|| register(site, 0, Measures::NONE));
             opened = begin_at(id, Measures::NONE, None, at);
             return tapped(site, opened);
         }
@@ -421,7 +423,11 @@ fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64])
         thread::push_record(state, &[[opened.start_ticks, word1(low, site)]]);
     } else {
         let measured = if is_measured {
-            measured::since(ThreadState::depth_of(opened.place), opened.start_ticks, duration)
+            measured::since(
+                ThreadState::depth_of(opened.place),
+                opened.start_ticks,
+                duration,
+            )
         } else {
             measured::Words::NONE
         };

@@ -173,7 +173,10 @@ pub(crate) struct Aggregate {
 /// Adds to a number that this thread alone writes.
 #[inline(always)]
 fn add(to: &AtomicU64, more: u64) {
-    to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    to.store(
+        to.load(Ordering::Relaxed).wrapping_add(more),
+        Ordering::Relaxed,
+    );
 }
 
 impl Aggregate {
@@ -337,12 +340,23 @@ impl Table {
             return true;
         }
         let deep = depth.saturating_sub(MAX_OPEN);
-        deep > 0 && self.deep().iter().take(deep).any(|level| level.site == site)
+        deep > 0
+            && self
+                .deep()
+                .iter()
+                .take(deep)
+                .any(|level| level.site == site)
     }
 
     /// Ends the level of a scope, at any depth and in any order; returns how much of it was in
     /// scopes inside, and whether it is the one that was opened at its depth last.
-    fn end_anywhere(&self, state: &ThreadState, depth: usize, start_ticks: u64, ticks: u64) -> (u64, bool) {
+    fn end_anywhere(
+        &self,
+        state: &ThreadState,
+        depth: usize,
+        start_ticks: u64,
+        ticks: u64,
+    ) -> (u64, bool) {
         let mut levels = self.deep();
         let start_of = |depth: usize| match depth.checked_sub(MAX_OPEN) {
             None => state.start_at(depth),
@@ -350,7 +364,8 @@ impl Table {
         };
         // A scope that was opened later than this has taken the place of the one around it, or its
         // own.
-        let is_inside = depth > 0 && start_of(depth - 1).is_some_and(|around| around <= start_ticks);
+        let is_inside =
+            depth > 0 && start_of(depth - 1).is_some_and(|around| around <= start_ticks);
         // Deeper than any level is kept, the best is assumed.
         let is_last = start_of(depth).is_none_or(|start| start == start_ticks);
         if is_inside {
@@ -458,7 +473,11 @@ impl ThreadState {
 /// Begins the level of a scope that opens at `depth`, and makes what is missing for it. `state` is
 /// this thread's own, and no handler records meanwhile.
 pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
-    allocations::untracked(|| state.counted_or_new().begin_anywhere(depth, site, start_ticks));
+    allocations::untracked(|| {
+        state
+            .counted_or_new()
+            .begin_anywhere(depth, site, start_ticks)
+    });
 }
 
 /// Counts a scope that has ended on this thread, and takes it from the open ones. `state` is as for
@@ -502,7 +521,9 @@ pub(crate) fn read_counted() -> Vec<(Option<ThreadId>, SiteSums)> {
     let mut all = vec![(None, ended.clone().unwrap_or_default())];
     for state in live {
         if let Some(table) = state.counted() {
-            let sums = table.entries().map(|(site, sums)| (site, Box::new(sums.sums())));
+            let sums = table
+                .entries()
+                .map(|(site, sums)| (site, Box::new(sums.sums())));
             all.push((Some(state.id()), sums.collect()));
         }
     }
@@ -517,7 +538,11 @@ mod tests {
     fn sites_have_sums_of_their_own_up_to_the_last() {
         let table = Table::default();
         for site in [1, 255, 256, LAST_SITE, LAST_SITE + 1, 1 << 23] {
-            assert_eq!(table.known(kept_as(site)).is_some(), site == 1 << 23, "{site}");
+            assert_eq!(
+                table.known(kept_as(site)).is_some(),
+                site == 1 << 23,
+                "{site}"
+            );
             table.known_or_new(site).add(u64::from(site));
         }
         let totals = table

@@ -215,7 +215,11 @@ pub(crate) fn try_each_open(
     tries: u32,
     pause: std::time::Duration,
     open: &mut Vec<(crate::catalog::SiteId, u64)>,
-    mut each: impl FnMut(crate::catalog::ThreadId, Option<&ThreadInfo>, &[(crate::catalog::SiteId, u64)]),
+    mut each: impl FnMut(
+        crate::catalog::ThreadId,
+        Option<&ThreadInfo>,
+        &[(crate::catalog::SiteId, u64)],
+    ),
 ) -> bool {
     let Some(threads) = try_lock(&THREADS, tries, pause) else {
         return false;
@@ -306,7 +310,9 @@ fn deref(state: *const ThreadState) -> &'static ThreadState {
 /// handlers find the thread busy. `None` inside vor and while the thread ends.
 #[inline]
 pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
-    let state = current().or_else(set_up).filter(|state| !state.is_claimed())?;
+    let state = current()
+        .or_else(set_up)
+        .filter(|state| !state.is_claimed())?;
     let _busy = Replaced::by(Absent::Busy.stand_in());
     Some(work(state))
 }
@@ -472,7 +478,12 @@ pub(crate) fn os_id() -> u64 {
     u64::from(unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() })
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "macos", windows)))]
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "macos",
+    windows
+)))]
 pub(crate) fn os_id() -> u64 {
     0
 }

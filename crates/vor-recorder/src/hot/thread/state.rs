@@ -149,7 +149,10 @@ impl ThreadState {
     #[inline(always)]
     fn entry(&self, place: u32) -> &OpenEntry {
         debug_assert!(place <= STACK_BYTES && place.is_multiple_of(ENTRY_BYTES));
-        #[expect(unsafe_code, reason = "an index would be multiplied, and checked once more")]
+        #[expect(
+            unsafe_code,
+            reason = "an index would be multiplied, and checked once more"
+        )]
         // SAFETY: the place is a height of this stack, past or present, or below one: `top` starts
         // at 0, goes up by an entry's size only from a free
         // place, which the entry behind the last is not, and down to places that it has been at.
@@ -325,7 +328,8 @@ impl ThreadState {
     /// threads.
     pub(super) fn noted(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
         let noted = self.ways.noted(depth, start_ticks)?;
-        let is_open = self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
+        let is_open =
+            self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
         is_open.then_some(noted)
     }
 
@@ -415,8 +419,9 @@ impl ThreadState {
             out.extend(self.open.iter().take(depth).map(OpenEntry::read));
             let still = self.depth(Ordering::Acquire).min(out.len());
             let same = out.iter().zip(&self.open).take(still);
-            let is_same =
-                |(seen, entry): &(&(SiteId, u64), &OpenEntry)| **seen == entry.read() && seen.0 != SiteId(0);
+            let is_same = |(seen, entry): &(&(SiteId, u64), &OpenEntry)| {
+                **seen == entry.read() && seen.0 != SiteId(0)
+            };
             let same = same.take_while(is_same).count();
             if same == depth {
                 return true;

@@ -39,7 +39,8 @@ impl Ways {
     /// Leads to the calling thread's. To be called with the lock.
     pub(super) fn open(&self) {
         self.notes.store(own_notes().cast_mut(), Ordering::Relaxed);
-        self.cpu.store(cpu::own_account().cast_mut(), Ordering::Relaxed);
+        self.cpu
+            .store(cpu::own_account().cast_mut(), Ordering::Relaxed);
         self.allocated
             .store(allocations::own_counters().cast_mut(), Ordering::Relaxed);
     }
@@ -48,7 +49,8 @@ impl Ways {
     pub(super) fn close(&self) {
         self.notes.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.cpu.store(std::ptr::null_mut(), Ordering::Relaxed);
-        self.allocated.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.allocated
+            .store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
     /// Returns what was noted of the scope of a level. To be called with the lock.
@@ -91,10 +93,13 @@ impl Used {
     /// Returns what a thread has used up by now. To be called with the lock of the list of threads,
     /// whose `infos` those are.
     pub(super) fn of(state: &ThreadState, infos: &[Arc<ThreadInfo>]) -> Self {
-        let os_id = infos.get(state.id().0 as usize).map_or(0, |info| info.os_id);
+        let os_id = infos
+            .get(state.id().0 as usize)
+            .map_or(0, |info| info.os_id);
         Self {
             off_cpu_ticks: follow(&state.ways.cpu).and_then(|shown| shown.off_cpu_ticks(os_id)),
-            allocated: follow(&state.ways.allocated).map_or(AllocCounts::NONE, allocations::Counters::read),
+            allocated: follow(&state.ways.allocated)
+                .map_or(AllocCounts::NONE, allocations::Counters::read),
         }
     }
 
@@ -103,7 +108,10 @@ impl Used {
     pub(crate) fn since(&self, noted: &Noted, length_ticks: u64) -> (Measures, Measured) {
         let mut measures = Measures::NONE;
         let mut measured = Measured::default();
-        if let Some(now) = self.off_cpu_ticks.filter(|_| noted.measures.has(Measures::CPU)) {
+        if let Some(now) = self
+            .off_cpu_ticks
+            .filter(|_| noted.measures.has(Measures::CPU))
+        {
             measures = measures.and(Measures::CPU);
             let off_ticks = cpu::off_of_span(noted.off_cpu_ticks, now, length_ticks);
             measured.off_cpu_ns = crate::clock::approximate_ns(off_ticks);

@@ -21,7 +21,9 @@ impl Sampler {
 /// Says why a row is absent.
 pub(super) fn why_absent(row: &str) -> String {
     match row {
-        "memory_mb" => "there is no `performance.memory`, which only windows of Chromium have".to_owned(),
+        "memory_mb" => {
+            "there is no `performance.memory`, which only windows of Chromium have".to_owned()
+        }
         _ => "browsers do not tell it".to_owned(),
     }
 }

@@ -110,7 +110,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const STAT: &[u8] = b"4242 (a) b (c) S 1 4242 4242 0 -1 4194304 1077 0 3 0 25 7 0 0 20 0 9 0 631832 \
+    const STAT: &[u8] =
+        b"4242 (a) b (c) S 1 4242 4242 0 -1 4194304 1077 0 3 0 25 7 0 0 20 0 9 0 631832 \
         3133440 390 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
 
     #[test]
@@ -132,7 +133,8 @@ mod tests {
 
     #[test]
     fn cancelled_writes_are_not_writes() {
-        let lines = b"rchar: 6\nwchar: 7\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 11\n";
+        let lines =
+            b"rchar: 6\nwchar: 7\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 11\n";
         assert_eq!(io_value(lines, b"read_bytes: "), Some(4_096));
         assert_eq!(io_value(lines, b"write_bytes: "), Some(8_192));
         assert_eq!(io_value(b"rchar: 6\n", b"read_bytes: "), None);
@@ -165,6 +167,9 @@ mod tests {
         other.thread().unpark();
         assert!(other.join().is_ok());
         assert_eq!(waited, child);
-        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 1));
+        assert_eq!(
+            (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
+            (true, 1)
+        );
     }
 }

@@ -53,8 +53,15 @@ fn task_info() -> Option<libc::proc_taskinfo> {
     let bytes = libc::c_int::try_from(mem::size_of::<libc::proc_taskinfo>()).ok()?;
     // SAFETY: the pointer is to `bytes` bytes of this stack frame, which the call may write and
     // does not keep.
-    let written =
-        unsafe { libc::proc_pidinfo(pid, libc::PROC_PIDTASKINFO, 0, task.as_mut_ptr().cast(), bytes) };
+    let written = unsafe {
+        libc::proc_pidinfo(
+            pid,
+            libc::PROC_PIDTASKINFO,
+            0,
+            task.as_mut_ptr().cast(),
+            bytes,
+        )
+    };
     // The call returns how many bytes it wrote; fewer would leave fields at zero that are not.
     if written != bytes {
         return None;
@@ -70,7 +77,8 @@ fn resource_usage() -> Option<libc::rusage_info_v2> {
     // SAFETY: for the flavour `RUSAGE_INFO_V2` the call writes one `rusage_info_v2` to the pointer,
     // which is to one in this stack frame, and does not keep it. The parameter is declared as a
     // pointer to a pointer but is the buffer itself.
-    let status = unsafe { libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V2, usage.as_mut_ptr().cast()) };
+    let status =
+        unsafe { libc::proc_pid_rusage(pid, libc::RUSAGE_INFO_V2, usage.as_mut_ptr().cast()) };
     if status != 0 {
         return None;
     }

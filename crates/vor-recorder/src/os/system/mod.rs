@@ -95,7 +95,10 @@ impl ProcessSample {
     /// Returns all context switches since the process began.
     #[must_use]
     pub fn context_switches(&self) -> Option<u64> {
-        sum(self.voluntary_context_switches, self.involuntary_context_switches)
+        sum(
+            self.voluntary_context_switches,
+            self.involuntary_context_switches,
+        )
     }
 }
 
@@ -235,8 +238,9 @@ impl SystemSample {
     /// only another process's can, gives `None`.
     #[must_use]
     pub fn between(previous: &ProcessSample, current: &ProcessSample, wall_ns: u64) -> Self {
-        let since =
-            |counter: fn(&ProcessSample) -> Option<u64>| counter(current)?.checked_sub(counter(previous)?);
+        let since = |counter: fn(&ProcessSample) -> Option<u64>| {
+            counter(current)?.checked_sub(counter(previous)?)
+        };
         let cpu_ns = since(|sample| sample.cpu_time_ns).filter(|_| wall_ns > 0);
         Self {
             frame_ns: wall_ns,

@@ -111,7 +111,8 @@ fn cpu_time_ns() -> Option<u64> {
             &raw mut user,
         )
     };
-    let units = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+    let units =
+        |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
     (done != 0).then(|| {
         units(kernel)
             .saturating_add(units(user))

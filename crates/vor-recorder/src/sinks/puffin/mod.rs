@@ -95,8 +95,11 @@ static FEED_ALLOWED: AtomicBool = AtomicBool::new(true);
 static SWITCHES_SCOPES_ON: AtomicBool = AtomicBool::new(false);
 /// Written and read by the feed, with the engine locked. A child of a fork goes on with it, as with
 /// puffin's numbers.
-static CONSUMERS: LazyLock<Mutex<Consumers>> =
-    LazyLock::new(|| Mutex::new(Consumers::NoneSeen { twin: Box::default() }));
+static CONSUMERS: LazyLock<Mutex<Consumers>> = LazyLock::new(|| {
+    Mutex::new(Consumers::NoneSeen {
+        twin: Box::default(),
+    })
+});
 
 /// Turns frames into puffin's and reports them.
 #[derive(Debug, Default)]

@@ -45,8 +45,14 @@ pub(super) fn frame(
     let mut meta = Vec::new();
     put_varint(&mut meta, index);
     put_range(&mut meta, (begin_ns, end_ns));
-    put_size(&mut meta, streams.values().map(|stream| stream.bytes.len()).sum());
-    put_size(&mut meta, streams.values().map(|stream| stream.num_scopes).sum());
+    put_size(
+        &mut meta,
+        streams.values().map(|stream| stream.bytes.len()).sum(),
+    );
+    put_size(
+        &mut meta,
+        streams.values().map(|stream| stream.num_scopes).sum(),
+    );
 
     let packed = lz4_flex::compress_prepend_size(&streams_bytes(streams));
     let scopes = scopes_bytes(scopes);
@@ -148,8 +154,20 @@ mod tests {
     use super::*;
 
     fn any_number() -> impl Strategy<Value = i64> {
-        let edges = [250, 251, 0xffff, 0x1_0000, 0xffff_ffff, 0x1_0000_0000, i64::MAX];
-        prop_oneof![any::<i64>(), -200..200_i64, prop::sample::select(edges.to_vec())]
+        let edges = [
+            250,
+            251,
+            0xffff,
+            0x1_0000,
+            0xffff_ffff,
+            0x1_0000_0000,
+            i64::MAX,
+        ];
+        prop_oneof![
+            any::<i64>(),
+            -200..200_i64,
+            prop::sample::select(edges.to_vec())
+        ]
     }
 
     /// Returns the length, the compression and the bytes of the streams, and the rest of a frame.

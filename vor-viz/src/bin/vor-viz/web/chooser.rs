@@ -74,7 +74,8 @@ impl Chooser {
                 let mut files = Vec::new();
                 for (file, name) in dropped.iter().zip(names) {
                     let bytes = file.bytes_async().await;
-                    let bytes = bytes.map_err(|error| format!("{name}: cannot be read: {error}"))?;
+                    let bytes =
+                        bytes.map_err(|error| format!("{name}: cannot be read: {error}"))?;
                     files.push((name, bytes));
                 }
                 Ok(files)
@@ -82,8 +83,9 @@ impl Chooser {
         }
         let arrived = self.inbox.borrow_mut().arrived.take()?;
         Some(arrived.and_then(|files| {
-            let open =
-                |(name, bytes)| ReplayState::from_bytes(bytes, name).map_err(|error| error.to_string());
+            let open = |(name, bytes)| {
+                ReplayState::from_bytes(bytes, name).map_err(|error| error.to_string())
+            };
             files.into_iter().map(open).collect()
         }))
     }
@@ -207,7 +209,10 @@ async fn fetched(address: &str) -> Result<Vec<u8>, String> {
 /// Returns the last part of an address's path.
 fn name_of(address: &str) -> String {
     let path = address.split(['?', '#']).next().unwrap_or(address);
-    let last = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path);
+    let last = path
+        .rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(path);
     // What is escaped wrongly is shown as it is.
     js_sys::decode_uri_component(last).map_or_else(|_| last.to_owned(), String::from)
 }

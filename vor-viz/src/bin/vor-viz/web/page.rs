@@ -186,7 +186,8 @@ impl Status {
                     .pinned()
                     .and_then(|id| store.frame(id))
                     .map(|frame| frame.duration_ms());
-                pinned.unwrap_or_else(|| store.frames().iter().map(|frame| frame.duration_ms()).sum())
+                pinned
+                    .unwrap_or_else(|| store.frames().iter().map(|frame| frame.duration_ms()).sum())
             }),
         );
         self.set("name", first.map_or("", |it| it.name()));

@@ -62,7 +62,9 @@ pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     let ns = |time: libc::timeval| {
         let seconds = u64::try_from(time.tv_sec).ok()?;
         let micros = u64::try_from(time.tv_usec).ok()?;
-        seconds.checked_mul(1_000_000_000)?.checked_add(micros * 1_000)
+        seconds
+            .checked_mul(1_000_000_000)?
+            .checked_add(micros * 1_000)
     };
     Some((ns(usage.ru_utime)?, ns(usage.ru_stime)?))
 }
@@ -89,7 +91,9 @@ pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     let ns = |time: libc::time_value_t| {
         let seconds = u64::try_from(time.seconds).ok()?;
         let micros = u64::try_from(time.microseconds).ok()?;
-        seconds.checked_mul(1_000_000_000)?.checked_add(micros * 1_000)
+        seconds
+            .checked_mul(1_000_000_000)?
+            .checked_add(micros * 1_000)
     };
     Some((ns(info.user_time)?, ns(info.system_time)?))
 }

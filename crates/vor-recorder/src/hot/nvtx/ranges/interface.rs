@@ -139,7 +139,11 @@ extern "system" fn export_table(number: u32) -> *const c_void {
 }
 
 /// Hands a tool the slots of a module: 1 where there is such a module, else 0.
-extern "system" fn module_table(module: c_int, table: *mut *const *const Slot, count: *mut c_uint) -> c_int {
+extern "system" fn module_table(
+    module: c_int,
+    table: *mut *const *const Slot,
+    count: *mut c_uint,
+) -> c_int {
     let module = usize::try_from(module).unwrap_or(0);
     let Some(slots) = tables().0.get(module).filter(|_| module > 0) else {
         return 0;
@@ -175,7 +179,12 @@ fn tables() -> &'static Tables {
         let mut tables = Tables([[std::ptr::null(); MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
         for (module, slots) in SLOTS.iter().enumerate() {
             // Number 0 means no function in each of them.
-            for (number, slot) in slots.iter().enumerate().take(SLOTS_BY_MODULE[module]).skip(1) {
+            for (number, slot) in slots
+                .iter()
+                .enumerate()
+                .take(SLOTS_BY_MODULE[module])
+                .skip(1)
+            {
                 tables.0[module][number] = slot;
             }
         }
@@ -205,7 +214,9 @@ pub(super) fn load_tool() -> Result<bool, String> {
     // SAFETY: the function has this signature wherever it is exported under its name, by the
     // interface; the table it gets may be called at any time.
     if unsafe { initialise(export_table) } == 0 {
-        return Err(format!("{variable}: the NVTX tool reports that it cannot start"));
+        return Err(format!(
+            "{variable}: the NVTX tool reports that it cannot start"
+        ));
     }
     // Its functions are in the slots from now on.
     std::mem::forget(library);
@@ -219,10 +230,14 @@ fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), S
     // there for nothing else.
     let library = unsafe { Library::new(path) }
         .map_err(|error| format!("{variable}: the library `{shown}` cannot be loaded: {error}"))?;
-    let missing =
-        |_| format!("{variable}: `{shown}` is not an NVTX tool: it does not export InitializeInjectionNvtx2");
+    let missing = |_| {
+        format!(
+            "{variable}: `{shown}` is not an NVTX tool: it does not export InitializeInjectionNvtx2"
+        )
+    };
     // SAFETY: the interface gives the signature of what goes by this name.
-    let initialise = unsafe { library.get::<Initialise>(b"InitializeInjectionNvtx2\0") }.map(|found| *found);
+    let initialise =
+        unsafe { library.get::<Initialise>(b"InitializeInjectionNvtx2\0") }.map(|found| *found);
     let initialise = initialise.map_err(missing)?;
     Ok((library, initialise))
 }
@@ -284,7 +299,8 @@ pub(super) fn create_domain(name: &'static CStr) -> Handle {
     // SAFETY: the tool has put a function of this signature there, by the interface; the name lives
     // for ever.
     unsafe {
-        let create: unsafe extern "system" fn(*const c_char) -> Handle = std::mem::transmute(function);
+        let create: unsafe extern "system" fn(*const c_char) -> Handle =
+            std::mem::transmute(function);
         create(name.as_ptr())
     }
 }
@@ -322,7 +338,8 @@ pub(super) fn name_os_thread(os_id: u32, name: &CStr) {
         // SAFETY: the tool has put a function of this signature there, by the interface; the name
         // lives across the call, and the tool copies it.
         unsafe {
-            let name_thread: unsafe extern "system" fn(u32, *const c_char) = std::mem::transmute(function);
+            let name_thread: unsafe extern "system" fn(u32, *const c_char) =
+                std::mem::transmute(function);
             name_thread(os_id, name.as_ptr());
         }
     }
