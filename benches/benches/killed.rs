@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use vor_capture::reader::{Event, Reader};
 use vor_recorder::clock;
-use vor_recorder::reader::{Event, Reader};
 
 /// Names the capture of a child, and its number of threads: 0 for one that mostly sleeps.
 const CHILD: &str = "VOR_BENCH_KILLED";

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use vor_benches::clock::{bare_ticks, thread_cpu_ns, two_ticks};
 use vor_benches::rounds::{Loop, contest, keep_quiet};
 use vor_recorder::__private::init_cpu;
-use vor_recorder::cpu::Source;
+use vor_recorder::clock::cpu::Source;
 
 #[global_allocator]
 static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system();

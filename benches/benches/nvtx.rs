@@ -23,7 +23,7 @@ use std::process::Command;
 
 use vor_benches::clock::bare_ticks;
 use vor_benches::rounds::{Loop, contest, keep_quiet, median};
-use vor_recorder::config::Config;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
 const TOOL: &str = "NVTX_INJECTION64_PATH";

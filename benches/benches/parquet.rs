@@ -7,14 +7,14 @@ use std::io;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::spans::{Shape, decode};
-use vor_recorder::Error;
-use vor_recorder::batch::{ArgValue, SpanArgs};
-use vor_recorder::export::parquet::{Origin, SketchParquet, SpanParquet};
-use vor_recorder::filled;
-use vor_recorder::format::{Encoder, Header, RecordRef};
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::FrameSink;
+use vor_capture::Error;
+use vor_capture::filled;
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{ArgValue, SpanArgs};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Event, Reader};
+use vor_capture::sink::FrameSink;
+use vor_export::parquet::{Origin, SketchParquet, SpanParquet};
 
 /// Frames of a capture, each of a batch, and spans of a batch.
 const FRAMES: u64 = 32;
@@ -50,14 +50,14 @@ fn capture(shape: Shape, args_every: usize) -> (Vec<u8>, u64) {
             encoder.encode(RecordRef::Clock(&catalog.timeline.syncs()[0]), &mut out);
             encoder.encode(
                 RecordRef::Sites {
-                    first: vor_recorder::catalog::SiteId(1),
+                    first: vor_capture::model::catalog::SiteId(1),
                     sites: &catalog.sites,
                 },
                 &mut out,
             );
             encoder.encode(
                 RecordRef::Threads {
-                    first: vor_recorder::catalog::ThreadId(0),
+                    first: vor_capture::model::catalog::ThreadId(0),
                     threads: &catalog.threads,
                 },
                 &mut out,

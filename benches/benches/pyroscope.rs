@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use vor_benches::clock::thread_cpu_ns;
 use vor_benches::rounds::median;
-use vor_recorder::sink::pyroscope::PyroscopeSink;
+use vor_recorder::sinks::pyroscope::PyroscopeSink;
 
 use vor_fixtures::server::{FINE, Mode, Server};
 

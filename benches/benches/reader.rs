@@ -10,12 +10,12 @@ use std::sync::Arc;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vor_benches::clock::bare_ticks;
 use vor_benches::spans::{Shape, decode, frame_of};
-use vor_recorder::export::csv::SpanCsv;
-use vor_recorder::format::{Encoder, Header, RecordRef};
-use vor_recorder::frame::TreeBuilder;
-use vor_recorder::reader::{Capture, Event, Reader};
-use vor_recorder::sink::FrameSink;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::frame::TreeBuilder;
+use vor_capture::reader::{Capture, Event, Reader};
+use vor_capture::sink::FrameSink;
+use vor_export::csv::SpanCsv;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// Batches of a capture, and spans of a batch.
 const BATCHES: u64 = 16;
@@ -159,7 +159,7 @@ fn framed(shape: Shape, path: &Path) -> io::Result<u64> {
     Ok(spans)
 }
 
-fn csv(path: &Path) -> Result<(), vor_recorder::Error> {
+fn csv(path: &Path) -> Result<(), vor_capture::Error> {
     let mut csv = SpanCsv::new(io::sink());
     for frame in Capture::open(path)?.frames(0..u64::MAX) {
         csv.accept_frame(&frame?)?;

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::filled;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::FrameSink;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::filled;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::FrameSink;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// Writes a capture whose frames all hold the spans of `batch`, one frame after the other, until
 /// `is_enough` says so of their number. Returns how many frames it has.

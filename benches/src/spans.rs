@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vor_recorder::batch::{SpanBatch, ThreadBatch};
-use vor_recorder::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_recorder::clock::{ClockSync, Timeline};
-use vor_recorder::filled;
-use vor_recorder::format::{Decoder, Event, Record};
-use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::filled;
+use vor_capture::format::{Decoder, Event, Record};
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
+use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::model::timeline::{ClockSync, Timeline};
 
 use crate::work::Sequence;
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use js_sys::{Array, Object, Reflect};
 use vor_benches::rounds::{Loop, contest};
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, clock, drain, profile_phase, profile_scope};
+use vor_capture::Error;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
+use vor_recorder::{clock, drain, profile_phase, profile_scope};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 #[wasm_bindgen]

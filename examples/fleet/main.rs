@@ -25,11 +25,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use server::Process;
+use vor_capture::reader::{Event, Reader};
+use vor_capture::sink::FrameSink;
+use vor_capture::stats::StatsBuilder;
 use vor_examples::Outcome;
-use vor_recorder::export::parquet::{Dataset, Origin, Partition};
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::FrameSink;
-use vor_recorder::stats::StatsBuilder;
+use vor_export::parquet::{Dataset, Origin, Partition};
 
 const CAPTURES: usize = 1000;
 

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use vor_examples::Generator;
-use vor_recorder::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
-use vor_recorder::catalog::{
+use vor_capture::filled;
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{
     Catalog, Column, MachineInfo, MetricColumn, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_recorder::filled;
-use vor_recorder::format::{Encoder, Header, RecordRef};
-use vor_recorder::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use vor_examples::Generator;
 
 const HOSTS: usize = 5;
 const VERSIONS: [&str; 2] = ["2.4.0", "2.5.0"];

@@ -18,8 +18,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use vor_recorder::callsite::CallSite;
-use vor_recorder::scope::manual::{self, ArgWords, LooseScope};
+use vor_recorder::hot::callsite::CallSite;
+use vor_recorder::hot::scope::manual::{self, ArgWords, LooseScope};
 
 use crate::object::{
     Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held,

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use vor_recorder::scope::manual;
+use vor_recorder::hot::scope::manual;
 
 use crate::monitor::MIN_TICKS;
 use crate::open;

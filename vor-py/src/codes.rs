@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple, PyWeakrefReference};
-use vor_recorder::callsite::CallSite;
+use vor_recorder::hot::callsite::CallSite;
 
 use crate::filter;
 use crate::sites::{self, Place};

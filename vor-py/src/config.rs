@@ -6,8 +6,8 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
-use vor_recorder::config::{Config, RING_KIB_RANGE};
 use vor_recorder::setup;
+use vor_recorder::setup::{Config, RING_KIB_RANGE};
 
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, statistics, aggregate, print_stats, cpu_time, cpu_split, inline_drain, \

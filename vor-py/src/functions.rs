@@ -10,7 +10,8 @@ use std::slice;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use vor_recorder::{drain, metrics, scope};
+use vor_recorder::hot::scope;
+use vor_recorder::{drain, metrics};
 
 use crate::object::{add_functions, none, positional, raise, text};
 use crate::ticker;

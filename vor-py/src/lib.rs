@@ -3,11 +3,11 @@
 //!
 //! # How a call in Python becomes a span
 //!
-//! A [`CallSite`](vor_recorder::callsite::CallSite) is made once for each function, name and place
-//! (`sites`) and lives as long as the process; a span is begun and ended at it as in Rust, by
-//! callbacks of the interpreter instead of by a guard ([`vor_recorder::scope::manual`]). What a thread
-//! has open stands on a stack of its own (`open`), since callbacks come one by one and Python's
-//! blocks need not nest: a `with` in a coroutine stays open while others run.
+//! A [`CallSite`](vor_recorder::hot::callsite::CallSite) is made once for each function, name and
+//! place (`sites`) and lives as long as the process; a span is begun and ended at it as in Rust, by
+//! callbacks of the interpreter instead of by a guard ([`vor_recorder::hot::scope::manual`]). The
+//! open scopes of a thread are a stack of their own (`open`), since callbacks come one by one and
+//! Python's blocks need not nest: a `with` in a coroutine stays open while others run.
 //!
 //! Who calls back depends on the interpreter:
 //!

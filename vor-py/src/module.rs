@@ -8,8 +8,9 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use vor_recorder::callsite::MAX_ARGS;
-use vor_recorder::{calibrate as core_calibrate, clock, drain, metrics, setup, thread};
+use vor_recorder::hot::callsite::MAX_ARGS;
+use vor_recorder::hot::thread;
+use vor_recorder::{clock, drain, metrics, setup};
 
 use crate::codes::{self, Code, Coroutine};
 use crate::filter::{self, Filter};
@@ -98,13 +99,13 @@ fn flush(py: Python<'_>) {
 fn calibrate() {
     // It records, and what records stays attached to the interpreter: the thread may be asked for
     // its name.
-    core_calibrate::calibrate();
+    setup::calibrate();
 }
 
 /// Returns what an empty span costs in Rust, in nanoseconds; 0 before `calibrate()`.
 #[pyfunction]
 fn empty_span_ns() -> u64 {
-    core_calibrate::empty_span_ns()
+    setup::empty_span_ns()
 }
 
 /// Says in which unit a metric is.

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use vor_recorder::scope::manual;
+use vor_recorder::hot::scope::manual;
 
 use crate::codes::{self, Code};
 use crate::object::{PyVectorcall_Call, TypeCell, none, offsets};

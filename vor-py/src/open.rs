@@ -19,7 +19,7 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vor_recorder::scope::manual::{self, ArgWords, LooseScope};
+use vor_recorder::hot::scope::manual::{self, ArgWords, LooseScope};
 
 /// Set in a key where the entry is a block and not a call; objects lie at multiples of 8.
 const BLOCK: usize = 1;

@@ -23,8 +23,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use vor_recorder::callsite::{CallSite, MAX_ARGS};
-use vor_recorder::scope::manual;
+use vor_recorder::hot::callsite::{CallSite, MAX_ARGS};
+use vor_recorder::hot::scope::manual;
 
 use crate::object::{
     PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use vor_recorder::callsite::{CallSite, MAX_ARGS};
+use vor_recorder::hot::callsite::{CallSite, MAX_ARGS};
 
 /// What tells call sites apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

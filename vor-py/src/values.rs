@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
-use vor_recorder::args::{Arg, ArgWord};
+use vor_recorder::hot::args::{Arg, ArgWord};
 
 /// A value that can be told when the object that it was is gone.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use vor_recorder::callsite::CallSite;
-use vor_recorder::scope::manual;
+use vor_recorder::hot::callsite::CallSite;
+use vor_recorder::hot::scope::manual;
 use vor_recorder::setup;
 
 use crate::activation;

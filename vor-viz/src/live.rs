@@ -14,8 +14,8 @@ use vor_capture::model::frame::MetricValue;
 use vor_recorder::clock;
 use vor_recorder::drain;
 use vor_recorder::metrics::drain_io;
+use vor_recorder::os::system::{ProcessSample, ProcessSampler, SystemSample, columns};
 use vor_recorder::setup;
-use vor_recorder::system::{ProcessSample, ProcessSampler, SystemSample, columns};
 use web_time::Instant;
 
 use crate::bars::Thresholds;

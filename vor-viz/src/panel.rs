@@ -660,11 +660,11 @@ fn describe_gpu(name: &str) -> &'static str {
 /// Returns what an empty scope costs on this machine, in nanoseconds.
 #[cfg(feature = "live")]
 fn scope_cost_ns() -> u64 {
-    use vor_recorder::calibrate;
-    if calibrate::empty_span_ns() == 0 {
-        calibrate::calibrate();
+    use vor_recorder::setup;
+    if setup::empty_span_ns() == 0 {
+        setup::calibrate();
     }
-    calibrate::empty_span_ns()
+    setup::empty_span_ns()
 }
 
 /// Without a recorder no scope costs anything.

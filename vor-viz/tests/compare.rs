@@ -9,7 +9,7 @@ use std::sync::Arc;
 use egui::{Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use scopes_data::{catalog_of, store};
-use vor_recorder::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, ThreadBlock};
 use vor_viz::theme::Theme;

@@ -10,13 +10,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use vor_capture::model::batch::{SpanBatch, TaskEventKind};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::reader::{Event, Reader};
 use vor_fixtures::json::arg;
-use vor_recorder::batch::{SpanBatch, TaskEventKind};
-use vor_recorder::catalog::Catalog;
-use vor_recorder::config::Config;
+use vor_recorder::hot::task::async_span;
 use vor_recorder::metrics::{record_metric, record_metric_unit};
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::task::async_span;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_scope};
 use vor_viz::export::{ExportFormat, export};
 use vor_viz::replay::{ReplayState, WindowLimits};

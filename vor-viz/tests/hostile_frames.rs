@@ -9,12 +9,12 @@ use std::sync::Arc;
 use egui::{Key, vec2};
 use headless::User;
 use vor_capture::filled;
-use vor_recorder::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
-use vor_recorder::catalog::{
+use vor_capture::model::batch::{ArgValue, AsyncSpan, Message, TaskEvent, TaskEventKind};
+use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_viz::bars::Thresholds;
 use vor_viz::panel::{Panel, Tab};
 use vor_viz::store::{FrameBlock, Store};

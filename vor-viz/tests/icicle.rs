@@ -12,7 +12,7 @@ use egui::{Event, PointerButton, Pos2, Theme as Shade};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
 use scopes_data::{site, store};
-use vor_recorder::catalog::{SiteId, ThreadId};
+use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_viz::icicle::{Icicle, StackKey, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums};
 use vor_viz::store::{RowBlock, Store};

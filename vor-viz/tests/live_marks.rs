@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_recorder::drain;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
 use vor_viz::{PanelConfig, PanelState};
 
 static FRAMES: AtomicU64 = AtomicU64::new(0);
@@ -23,7 +23,7 @@ impl FrameSink for Count {
         Interest::METRICS
     }
 
-    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         FRAMES.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -31,7 +31,7 @@ impl FrameSink for Count {
 
 #[test]
 fn a_tick_before_the_first_mark_makes_no_frame_of_its_own() {
-    vor_recorder::config::Config::new()
+    vor_recorder::setup::Config::new()
         .sink("count", Count)
         .enable();
     let frames = || {

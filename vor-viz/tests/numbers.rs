@@ -6,7 +6,7 @@ use std::ops::Range;
 use egui::{Event, Modifiers, PointerButton, Pos2, Rect, pos2};
 use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use vor_capture::filled;
-use vor_recorder::frame::MetricValue;
+use vor_capture::model::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::frame_axis::axis_rect;
 use vor_viz::overview::{self, OverviewAction, OverviewData, OverviewMark};

@@ -14,11 +14,11 @@ use egui_kittest::{Harness, SnapshotResults, kittest::Queryable};
 use proptest::prelude::*;
 use scopes_data::{site, store};
 use vor_capture::filled;
-use vor_recorder::batch::{ArgValue, SpanArgs, ThreadBatch};
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
-use vor_recorder::measure::Measures;
-use vor_recorder::stats::StatsBuilder;
+use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::model::measures::Measures;
+use vor_capture::stats::StatsBuilder;
 use vor_viz::icicle::{StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable, frames_caption};
 use vor_viz::store::{FrameBlock, RowBlock, Store, Task, TrackKind};
@@ -464,7 +464,7 @@ fn store_of(batch: &ThreadBatch, cuts: &[u64]) -> Store {
         });
         let mut trees = TreeBuilder::new(usize::MAX);
         trees.add(&part);
-        let snapshot = filled!(vor_recorder::frame::FrameSnapshot {
+        let snapshot = filled!(vor_capture::model::frame::FrameSnapshot {
             index: number as u64,
             start_ticks: begin,
             end_ticks: cut,

@@ -7,7 +7,7 @@ mod block;
 use block::block;
 use egui::Color32;
 use proptest::prelude::*;
-use vor_recorder::catalog::SiteId;
+use vor_capture::model::catalog::SiteId;
 use vor_viz::store::{
     FrameBlock, PixelScale, Row, RowBlock, RowPixels, Span, SpanVisitor, Store, Walk, Wanted,
 };

@@ -11,13 +11,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use criterion::profiler::Profiler;
+use vor_capture::reader::{Capture, Event, Info, Reader};
+use vor_capture::sink::FrameSink;
+use vor_export::collapsed::CollapsedExporter;
 use vor_recorder::__private::report_line;
 use vor_recorder::drain::{self, SinkHandle};
-use vor_recorder::export::collapsed::CollapsedExporter;
-use vor_recorder::reader::{Capture, Event, Info, Reader};
 use vor_recorder::setup;
-use vor_recorder::sink::FrameSink;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 const CAPTURE: &str = "run.vor";
 const FLAME_GRAPH: &str = "flamegraph.svg";

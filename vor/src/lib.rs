@@ -94,27 +94,28 @@ pub mod command;
 #[cfg(feature = "criterion")]
 pub mod criterion;
 
+pub use vor_capture::Error;
+pub use vor_capture::model::measures::Measures;
 pub use vor_macros::{all_functions, profile, skip};
-pub use vor_recorder::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
+pub use vor_recorder::clock::cpu::thread_cpu_ns;
 pub use vor_recorder::clock::ticks;
-pub use vor_recorder::config::Config;
-pub use vor_recorder::cpu::thread_cpu_ns;
 pub use vor_recorder::drain::{
     add_sink, capture_path, close_capture, failed_sinks, flush, flush_recording, frame_mark,
     frame_mark_named, stats, stats_by_thread,
 };
-pub use vor_recorder::flow::{FlowId, flow};
-pub use vor_recorder::future::ProfileFuture;
-pub use vor_recorder::measure::Measures;
+pub use vor_recorder::hot::flow::{FlowId, flow};
+pub use vor_recorder::hot::future::ProfileFuture;
+pub use vor_recorder::hot::scope::{PhaseChain, ScopeGuard, scope};
+pub use vor_recorder::hot::task::{AsyncScope, async_span};
+pub use vor_recorder::hot::thread::{OpenScope, OpenThread, open_scopes};
 pub use vor_recorder::metrics::{
     Counter, Histogram, IoTick, drain_io, record_io, record_metric, record_metric_unit,
 };
-pub use vor_recorder::scope::{PhaseChain, ScopeGuard, scope};
+pub use vor_recorder::os::system::{SystemSample, current_memory_bytes};
+pub use vor_recorder::setup::Config;
+pub use vor_recorder::setup::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 pub use vor_recorder::setup::{disable, enable, is_enabled};
-pub use vor_recorder::system::{SystemSample, current_memory_bytes};
-pub use vor_recorder::task::{AsyncScope, async_span};
-pub use vor_recorder::thread::{OpenScope, OpenThread, open_scopes};
-pub use vor_recorder::{Error, frame_mark_named, message, profile_phase, profile_scope};
+pub use vor_recorder::{frame_mark_named, message, profile_phase, profile_scope};
 
 // Names of 0.2.1, which stay beside those in their rooms.
 #[doc(no_inline)]
@@ -138,23 +139,24 @@ pub use crate::stats::FrameStats;
 /// [`Reader`] streams the frames of a file, [`Capture`](capture::Capture) seeks in
 /// it.
 pub mod capture {
-    pub use vor_recorder::batch::{
+    pub use vor_capture::filled;
+    pub use vor_capture::model::batch::{
         ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
         TaskEventKind, ThreadBatch,
     };
-    pub use vor_recorder::catalog::{
+    pub use vor_capture::model::catalog::{
         Catalog, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
     };
-    pub use vor_recorder::filled;
-    pub use vor_recorder::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
-    pub use vor_recorder::measure::Measured;
-    pub use vor_recorder::reader::{Capture, Damage, Frame, Info, Loss, Reader, Recovered};
+    pub use vor_capture::model::frame::{FrameSnapshot, MetricValue, Span, ThreadTree};
+    pub use vor_capture::model::measures::Measured;
+    pub use vor_capture::reader::{Capture, Damage, Frame, Info, Loss, Recovered};
+    pub use vor_recorder::bridges::reader::Reader;
 }
 
 /// Exporters: each is a sink that writes a format of another tool to any writer, of a capture or
 /// live.
 pub mod export {
-    pub use vor_recorder::export::*;
+    pub use vor_export::*;
 }
 
 /// Allocations of threads and scopes, and what of the heap is in use.
@@ -162,11 +164,11 @@ pub mod export {
 /// They are counted where [`TrackingAllocator`](heap::TrackingAllocator) is the program's global
 /// allocator.
 pub mod heap {
-    pub use vor_recorder::alloc::{
-        AllocCounts, DEFAULT_SAMPLE_BYTES, HeapChange, HeapMode, HeapScope, HeapSnapshot,
-        HeapStack, TrackingAllocator, heap_snapshot, process_allocations, thread_allocations,
-        untracked,
+    pub use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack};
+    pub use vor_recorder::allocations::{
+        AllocCounts, process_allocations, thread_allocations, untracked,
     };
+    pub use vor_recorder::heap::{DEFAULT_SAMPLE_BYTES, TrackingAllocator, heap_snapshot};
 }
 
 /// Outputs: where the recorder hands what it drains.
@@ -176,45 +178,47 @@ pub mod heap {
 /// one line on stderr in place of an error. A type of your own is a sink where it is a
 /// [`FrameSink`](sinks::FrameSink).
 pub mod sinks {
+    pub use vor_capture::sink::{FrameSink, Interest};
+    pub use vor_export::perfetto::{CounterTrack, CounterUnit};
     pub use vor_recorder::drain::SinkHandle;
-    pub use vor_recorder::export::perfetto::{CounterTrack, CounterUnit};
     #[cfg(feature = "web")]
-    pub use vor_recorder::sink::browser::BrowserSink;
+    pub use vor_recorder::sinks::browser::BrowserSink;
     #[cfg(not(target_arch = "wasm32"))]
-    pub use vor_recorder::sink::chrome::ChromeTraceSink;
+    pub use vor_recorder::sinks::chrome::ChromeTraceSink;
     #[cfg(all(feature = "otlp", not(target_arch = "wasm32")))]
-    pub use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
+    pub use vor_recorder::sinks::otlp::{OtlpCounts, OtlpSink};
     #[cfg(not(target_arch = "wasm32"))]
-    pub use vor_recorder::sink::perfetto::{PerfettoSink, TraceBuilder};
+    pub use vor_recorder::sinks::perfetto::{PerfettoSink, TraceBuilder};
     #[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-    pub use vor_recorder::sink::pprof::PprofSink;
+    pub use vor_recorder::sinks::pprof::PprofSink;
     #[cfg(all(feature = "pyroscope", not(target_arch = "wasm32")))]
-    pub use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
+    pub use vor_recorder::sinks::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
     #[cfg(not(target_arch = "wasm32"))]
-    pub use vor_recorder::sink::samply::SamplySink;
-    pub use vor_recorder::sink::{FrameSink, Guard, Interest, Sink};
+    pub use vor_recorder::sinks::samply::SamplySink;
+    pub use vor_recorder::sinks::{Guard, Sink};
 }
 
 /// Statistics of frames and of scopes.
 pub mod stats {
-    pub use vor_recorder::stats::{FrameStats, ScopeStats, ThreadStats};
+    pub use vor_capture::stats::{FrameStats, ScopeStats};
+    pub use vor_recorder::hot::sums::ThreadStats;
 }
 
 /// Frames for viewers of the crate `puffin`.
 #[cfg(feature = "puffin")]
 pub mod puffin {
-    pub use vor_recorder::sink::puffin::PuffinSink;
+    pub use vor_recorder::sinks::puffin::PuffinSink;
 }
 
 /// Spans of the crate `tracing` as scopes.
 #[cfg(any(feature = "tracing", feature = "tracing-layer"))]
 pub mod tracing {
     #[cfg(feature = "tracing-layer")]
-    pub use vor_recorder::layer::TracingLayer;
+    pub use vor_recorder::bridges::layer::TracingLayer;
     #[cfg(feature = "tracing")]
-    pub use vor_recorder::subscriber::TracingSubscriber;
+    pub use vor_recorder::bridges::subscriber::TracingSubscriber;
     #[cfg(feature = "tracing")]
-    pub use vor_recorder::traced::{AlwaysSample, Probabilistic, Sampler};
+    pub use vor_recorder::bridges::tracing_in::{AlwaysSample, Probabilistic, Sampler};
 }
 
 /// The panel: what the program does, drawn in it by egui while it runs, or a capture of any length.

@@ -347,9 +347,9 @@ fn captures_and_traces_hold_tasks_as_they_were() {
     let kept = record(|| {
         // What was recorded before the sinks came belongs to a frame that they do not get.
         vor::frame_mark();
-        let capture_sink = vor_recorder::sink::capture::CaptureSink::create(
+        let capture_sink = vor_recorder::sinks::capture::CaptureSink::create(
             &capture,
-            vor_recorder::sink::capture::CaptureOptions::default(),
+            vor_recorder::sinks::capture::CaptureOptions::default(),
         );
         let capture_sink = vor::add_sink("capture", capture_sink.unwrap());
         let trace_sink = vor::ChromeTraceSink {

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::reader::{Event, Reader};
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// The recorder is one for the whole process, so the tests take turns. Each leaves no capture
 /// behind.

@@ -13,7 +13,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use vor_recorder::reader::{Event, Reader};
+use vor_capture::reader::{Event, Reader};
 
 struct Profiled;
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use vor_recorder::reader::{Event, Reader};
+use vor_capture::reader::{Event, Reader};
 
 mod robust_support;
 use robust_support::{captures, child, folder, read, role, run};

@@ -19,7 +19,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use vor_recorder::reader::{Event, Reader};
+use vor_capture::reader::{Event, Reader};
 
 mod robust_support;
 use robust_support::{child, folder, read, role};

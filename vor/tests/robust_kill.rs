@@ -152,8 +152,9 @@ impl vor::sinks::FrameSink for Delivered {
     }
 
     fn accept_batch(&mut self, batch: &vor::capture::SpanBatch) -> Result<(), vor::Error> {
-        let held =
-            |thread: &vor_recorder::batch::ThreadBatch| thread.len() as u64 + thread.dropped_spans;
+        let held = |thread: &vor_capture::model::batch::ThreadBatch| {
+            thread.len() as u64 + thread.dropped_spans
+        };
         self.spans += batch.threads.iter().map(held).sum::<u64>();
         self.notes.write_all(&self.spans.to_le_bytes()).unwrap();
         Ok(())
@@ -173,7 +174,7 @@ fn record_flat_out() {
     let ring_kib = if cfg!(debug_assertions) {
         256
     } else {
-        vor_recorder::config::DEFAULT_RING_KIB
+        vor_recorder::setup::DEFAULT_RING_KIB
     };
     vor::Config::new()
         .ring_kib(ring_kib)

@@ -2,7 +2,7 @@
 
 #![cfg(not(feature = "off"))]
 
-use vor_recorder::format::{Decoder, Event, Record};
+use vor_capture::format::{Decoder, Event, Record};
 
 #[vor::profile]
 fn outer(n: u64) -> u64 {

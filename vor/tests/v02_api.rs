@@ -85,7 +85,7 @@ fn system_fields(sample: vor::SystemSample) -> (u64, f64, u64, u64) {
 
 #[test]
 fn a_system_sample_has_the_old_fields() {
-    let one = vor_recorder::system::ProcessSampler::new().sample();
+    let one = vor_recorder::os::system::ProcessSampler::new().sample();
     let (frame_ns, memory_mb, io_ns, io_bytes) =
         system_fields(vor::SystemSample::between(&one, &one, 1_000_000));
     assert_eq!((frame_ns, io_ns, io_bytes), (1_000_000, 0, 0));

@@ -10,7 +10,7 @@ use vor_benches::captures;
 use vor_benches::process::peak_resident_kib;
 use vor_benches::rounds::median;
 use vor_benches::spans::Shape;
-use vor_recorder::reader::{Capture, Event, Reader};
+use vor_capture::reader::{Capture, Event, Reader};
 
 use crate::Options;
 use crate::child::{Task, spawn};

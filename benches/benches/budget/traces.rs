@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vor_benches::clock::thread_cpu_ns;
 use vor_benches::rounds::median;
 use vor_benches::work::{Sequence, chain};
-use vor_recorder::export::perfetto::PerfettoExporter;
+use vor_export::perfetto::PerfettoExporter;
 
 use crate::Options;
 use crate::child::{Task, spawn};

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use vor_benches::rounds::median;
-use vor_recorder::frame::FrameSnapshot;
+use vor_capture::model::frame::FrameSnapshot;
 
 use crate::Options;
 use crate::table::{Table, Target};
@@ -119,7 +119,7 @@ fn off_by(length_ns: u64, repetitions: u32) -> Option<f64> {
         .syncs()
         .last()?
         .rate;
-    let ticks_per_ns = (1_u64 << vor_recorder::clock::RATE_BITS) as f64 / rate as f64;
+    let ticks_per_ns = (1_u64 << vor_capture::model::timeline::RATE_BITS) as f64 / rate as f64;
     let length_ticks = (length_ns as f64 * ticks_per_ns) as u64;
     let known: Vec<Known> = (0..repetitions).map(|_| busy(length_ticks)).collect();
     vor::frame_mark();

@@ -6,8 +6,8 @@
 
 use criterion::{BatchSize, Criterion};
 use egui::Ui;
-use vor_recorder::filled;
-use vor_recorder::frame::MetricValue;
+use vor_capture::filled;
+use vor_capture::model::frame::MetricValue;
 use vor_viz::bars::{self, Thresholds};
 use vor_viz::overview::{self, OverviewData, OverviewMark};
 use vor_viz::plots::{MetricRow, Plots};

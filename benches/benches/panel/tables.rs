@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput};
 use egui::Visuals;
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_recorder::filled;
+use vor_capture::filled;
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_viz::compare::{Compare, Side};
 use vor_viz::icicle::{Icicle, StackOptions, Stacks};
 use vor_viz::scopes::{Job, ScopeSums, ScopeTable};

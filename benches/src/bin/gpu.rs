@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use libloading::Library;
 use vor_benches::rounds::{Loop, contest};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_recorder::__private::Cards;
-use vor_recorder::config::Config;
-use vor_recorder::cpu::thread_cpu_ns;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_recorder::clock::cpu::thread_cpu_ns;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -117,7 +117,7 @@ impl FrameSink for Sums {
         Interest::METRICS
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         let Ok(mut sums) = self.0.lock() else {
             return Ok(());
         };

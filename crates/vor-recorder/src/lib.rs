@@ -1,8 +1,8 @@
 //! The recorder of vor: everything that runs inside the measured program.
 //!
-//! A scope in your code becomes a record in a ring of its thread ([`scope`], [`thread`]). The
-//! worker drains the rings into batches and frames ([`drain`]), and hands them to every sink that
-//! is on ([`sink`]). A module imports only modules declared above it.
+//! A scope in your code becomes a record in a ring of its thread ([`hot`]). The worker drains the
+//! rings into batches and frames ([`drain`]), and hands them to every sink that is on ([`sinks`]).
+//! A module imports only modules declared above it.
 //!
 //! Programs use the facade crate `vor`; this crate is for sinks, viewers and bindings.
 
@@ -12,57 +12,18 @@
     allow(dead_code, reason = "the recorder is built, and nothing calls into it")
 )]
 
-pub(crate) mod sync;
-mod os;
+mod sync;
+pub mod os;
 pub mod clock;
-mod allocations;
-mod hot;
-mod heap;
+pub mod allocations;
+pub mod hot;
+pub mod heap;
 pub mod metrics;
 mod gpu;
 pub mod drain;
-mod sinks;
-mod bridges;
+pub mod sinks;
+pub mod bridges;
 pub mod setup;
-
-#[cfg(feature = "tracing-layer")]
-pub use bridges::layer;
-pub use bridges::reader;
-#[cfg(feature = "tracing")]
-pub use bridges::{subscriber, tracing_in as traced};
-pub use clock::cpu;
-pub use hot::{args, callsite, flow, future, scope, task, thread};
-pub use os::system;
-pub use setup::{calibrate, config};
-pub use vor_capture::filled;
-pub use vor_capture::model::{batch, catalog, frame, measures as measure};
-pub use vor_capture::{Error, error, format};
-pub use vor_export as export;
-
-/// Allocations and the heap in use, as the global allocator counts them.
-pub mod alloc {
-    pub use crate::allocations::{AllocCounts, process_allocations, thread_allocations, untracked};
-    pub use crate::heap::*;
-}
-
-/// Statistics of frames and of scopes: those of `vor-capture`, and the sums that threads keep
-/// themselves.
-///
-/// Where the program has its scopes [counted](crate::config::Config::aggregate) instead of
-/// recorded, each thread keeps its sums itself, and there are no spans; [`ThreadStats`](stats::ThreadStats) are the
-/// rows of one thread.
-pub mod stats {
-    pub use vor_capture::stats::{
-        Block, Blocks, Bucket, Counted, FrameStats, Histogram, ScopeStats, StatsBuilder,
-    };
-
-    pub use crate::hot::sums::ThreadStats;
-}
-
-/// The sinks, by the name that users of vor know.
-pub mod sink {
-    pub use crate::sinks::*;
-}
 
 /// What the macros expand to, and what the facade reports with. Not for direct use.
 #[doc(hidden)]

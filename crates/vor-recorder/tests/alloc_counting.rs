@@ -10,12 +10,11 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use vor_recorder::alloc::{
-    AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, process_allocations,
-    thread_allocations, untracked,
-};
-use vor_recorder::config::Config;
-use vor_recorder::scope::scope;
+use vor_capture::model::heap::HeapMode;
+use vor_recorder::allocations::{AllocCounts, process_allocations, thread_allocations, untracked};
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
+use vor_recorder::hot::scope::scope;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_scope};
 
 #[cfg(unix)]

@@ -13,9 +13,11 @@ mod again;
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use vor_recorder::alloc::{HeapMode, HeapSnapshot, TrackingAllocator, heap_snapshot, untracked};
-use vor_recorder::config::Config;
-use vor_recorder::scope::scope;
+use vor_capture::model::heap::{HeapMode, HeapSnapshot};
+use vor_recorder::allocations::untracked;
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
+use vor_recorder::hot::scope::scope;
+use vor_recorder::setup::Config;
 use vor_recorder::{profile_phase, profile_scope};
 
 #[cfg(unix)]

@@ -13,9 +13,9 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::prelude::*;
-use vor_recorder::alloc::{
-    AllocCounts, HeapMode, TrackingAllocator, heap_snapshot, thread_allocations,
-};
+use vor_capture::model::heap::HeapMode;
+use vor_recorder::allocations::{AllocCounts, thread_allocations};
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
 
 #[path = "common/alloc_model.rs"]
 mod alloc_model;

@@ -11,15 +11,15 @@
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
-use vor_recorder::Error;
-use vor_recorder::alloc::TrackingAllocator;
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::config::Config;
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_recorder::drain;
-use vor_recorder::frame::FrameSnapshot;
+use vor_recorder::heap::TrackingAllocator;
 use vor_recorder::metrics::record_metric;
 use vor_recorder::setup;
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();

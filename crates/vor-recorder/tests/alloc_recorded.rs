@@ -16,13 +16,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use vor_recorder::alloc::{HeapMode, HeapSnapshot, TrackingAllocator, untracked};
-use vor_recorder::catalog::Catalog;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::FrameSink;
-use vor_recorder::{Error, drain, profile_scope, setup};
+use vor_capture::Error;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::heap::{HeapMode, HeapSnapshot};
+use vor_capture::reader::{Event, Reader};
+use vor_capture::sink::FrameSink;
+use vor_recorder::allocations::untracked;
+use vor_recorder::heap::TrackingAllocator;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system().exact();

@@ -8,7 +8,7 @@ mod again;
 
 use std::time::Duration;
 
-use vor_recorder::config::Config;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
 const CHILD: &str = "VOR_TEST_HEAP_NONE";

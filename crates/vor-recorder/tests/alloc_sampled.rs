@@ -14,11 +14,11 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proptest::prelude::*;
-use vor_recorder::alloc::{
-    HeapMode, HeapStack, TrackingAllocator, heap_snapshot, seed_samples, untracked,
-};
-use vor_recorder::config::Config;
+use vor_capture::model::heap::{HeapMode, HeapStack};
+use vor_recorder::allocations::untracked;
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot, seed_samples};
 use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
 
 #[path = "common/alloc_model.rs"]
 mod alloc_model;

@@ -7,8 +7,9 @@
     reason = "a test fails by panicking"
 )]
 
-use vor_recorder::alloc::{HeapMode, TrackingAllocator, heap_snapshot};
-use vor_recorder::config::Config;
+use vor_capture::model::heap::HeapMode;
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
+use vor_recorder::setup::Config;
 
 #[path = "common/alloc_fork.rs"]
 mod alloc_fork;

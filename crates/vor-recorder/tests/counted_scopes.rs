@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::catalog::ThreadId;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::stats::ScopeStats;
-use vor_recorder::{Error, drain, message, profile_phase, profile_scope, scope, setup};
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_capture::stats::ScopeStats;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, profile_phase, profile_scope, setup};
 
 /// What reaches sinks: spans, messages, frames.
 #[derive(Default)]
@@ -408,7 +410,7 @@ impl std::future::Future for Twice {
 }
 
 fn futures_by_their_polls() {
-    use vor_recorder::future::ProfileFuture;
+    use vor_recorder::hot::future::ProfileFuture;
     let mut future = std::pin::pin!(Twice(0).profiled("future"));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     while future.as_mut().poll(&mut context).is_pending() {}

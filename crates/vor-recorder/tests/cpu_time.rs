@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use vor_recorder::__private::{
     cpu_source, init_cpu, off_cpu_ticks, off_cpu_ticks_at, off_of_span, user_sys_ns,
 };
+use vor_recorder::clock::cpu::{Source, thread_cpu_ns};
 use vor_recorder::clock::ticks;
-use vor_recorder::cpu::{Source, thread_cpu_ns};
 
 /// By how much a span and the thread's clock may differ: interrupts between the readings of a test
 /// count for one of them only.

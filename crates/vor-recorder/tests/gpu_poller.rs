@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use frames::{Driver, Frames, begin, debug_lines, has_poller, library, with_driver};
 use gpu_support::{role, run, vor_lines};
-use vor_recorder::config::Config;
 use vor_recorder::drain;
 use vor_recorder::setup;
+use vor_recorder::setup::Config;
 
 /// A driver that waits for its card in a loop takes processor time. No more than a thousandth of a
 /// processor is taken, and the rows are there nevertheless.

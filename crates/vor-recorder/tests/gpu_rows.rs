@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use frames::{Driver, Frames, Rows, begin, debug_lines, has_poller, library, with_driver};
 use gpu_support::{role, run, vor_lines};
-use vor_recorder::config::Config;
 use vor_recorder::drain;
+use vor_recorder::setup::Config;
 
 const ALL: [(&str, f64, &str); 13] = [
     ("gpu_util", 10.0, "%"),
@@ -539,7 +539,7 @@ fn rows_reach_a_capture_and_its_readers() {
         "",
     );
     let _: Output = run(command.env("VOR_TEST_CAPTURE", &path));
-    let mut reader = vor_recorder::reader::Reader::open(&path).unwrap();
+    let mut reader = vor_capture::reader::Reader::open(&path).unwrap();
     let (mut last, mut losses) = (None, 0);
     while let Some(frame) = reader.next_frame().unwrap() {
         losses += frame

@@ -7,11 +7,13 @@ mod measured;
 use std::sync::Arc;
 
 use measured::Kept;
-use vor_recorder::alloc::{TrackingAllocator, untracked};
-use vor_recorder::config::Config;
-use vor_recorder::filled;
-use vor_recorder::measure::{Measured, Measures};
-use vor_recorder::{drain, message, profile_scope, scope, setup};
+use vor_capture::filled;
+use vor_capture::model::measures::{Measured, Measures};
+use vor_recorder::allocations::untracked;
+use vor_recorder::heap::TrackingAllocator;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, profile_scope, setup};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();

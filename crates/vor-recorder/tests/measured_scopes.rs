@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use measured::{Kept, Span};
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::measures::Measures;
 use vor_recorder::__private::init_cpu;
-use vor_recorder::batch::ArgValue;
-use vor_recorder::config::Config;
-use vor_recorder::cpu::Source;
-use vor_recorder::measure::Measures;
-use vor_recorder::{drain, profile_scope, scope, setup};
+use vor_recorder::clock::cpu::Source;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
 
 fn burn(time: Duration) {
     let begin = Instant::now();

@@ -16,12 +16,14 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use gpu_support::tool_log::{self, Range, Thread};
 use gpu_support::{build, child, role, run, vor_lines};
+use vor_capture::Error;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::FrameSink;
 use vor_fixtures::random::Random;
-use vor_recorder::batch::ArgValue;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::FrameSink;
-use vor_recorder::{Error, drain, profile_phase, profile_scope, scope, setup};
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_phase, profile_scope, setup};
 
 /// What the tool of a child wrote, by thread.
 type Log = BTreeMap<u64, Thread>;
@@ -217,7 +219,7 @@ fn ranges_are_the_spans_one_to_one() {
     for tree in frames.iter().flat_map(|frame| &frame.threads) {
         let catalog = &frames[0].catalog;
         let os_id = catalog.thread(tree.thread).unwrap().os_id;
-        let span = |span: &vor_recorder::frame::Span| {
+        let span = |span: &vor_capture::model::frame::Span| {
             (catalog.site_name(span.site).to_owned(), span.depth as usize)
         };
         assert_eq!(

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use vor_fixtures::server::{FINE, Mode, Server};
 use vor_fixtures::wire::{self, messages, one, text};
-use vor_recorder::config::Config;
 use vor_recorder::drain::SinkHandle;
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::otlp::{OtlpCounts, OtlpSink};
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::otlp::{OtlpCounts, OtlpSink};
 use vor_recorder::{drain, metrics, profile_scope, setup};
 
 /// The recorder is one for all tests of this program.

@@ -15,14 +15,13 @@ use std::fs::File;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use vor_recorder::config::Config;
-use vor_recorder::export::parquet::{
-    Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet,
-};
+use vor_capture::reader::{Capture, Event, Reader};
+use vor_capture::sink::FrameSink;
+use vor_export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
+use vor_recorder::hot::scope;
 use vor_recorder::profile_scope;
-use vor_recorder::reader::{Capture, Event, Reader};
-use vor_recorder::sink::FrameSink;
-use vor_recorder::{drain, metrics, scope};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, metrics};
 
 const THREADS: u64 = 3;
 const FRAMES: u64 = 20;
@@ -107,7 +106,7 @@ fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
         assert_eq!(frame.dropped_spans, 0, "the rings hold what a frame has");
         for tree in &frame.threads {
             for (i, span) in tree.spans.iter().enumerate() {
-                let length = |span: &vor_recorder::frame::Span| {
+                let length = |span: &vor_capture::model::frame::Span| {
                     catalog
                         .timeline
                         .duration_ns(span.start_ticks, span.duration_ticks)
@@ -119,7 +118,7 @@ fn from_capture(path: &Path) -> (Vec<Value>, Vec<Value>) {
                 spans.push(json!({
                     "process": catalog.process.name,
                     "pid": catalog.process.pid,
-                    "thread": vor_recorder::export::thread_label(catalog, tree.thread),
+                    "thread": vor_export::thread_label(catalog, tree.thread),
                     "tid": tree.thread.0,
                     "frame": frame.index,
                     "depth": span.depth,

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::pprof::PprofSink;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::pprof::PprofSink;
 use vor_recorder::{drain, profile_scope};
 
 /// The recorder is one for all tests of this program.

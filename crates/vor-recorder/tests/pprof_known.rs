@@ -17,10 +17,11 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vor_recorder::alloc::{TrackingAllocator, heap_snapshot, untracked};
-use vor_recorder::config::Config;
-use vor_recorder::cpu::thread_cpu_ns;
-use vor_recorder::export::pprof::{HeapPprof, PprofExporter};
+use vor_export::pprof::{HeapPprof, PprofExporter};
+use vor_recorder::allocations::untracked;
+use vor_recorder::clock::cpu::thread_cpu_ns;
+use vor_recorder::heap::{TrackingAllocator, heap_snapshot};
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
 #[global_allocator]

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use vor_recorder::alloc::TrackingAllocator;
-use vor_recorder::config::Config;
+use vor_capture::reader::{Event, Reader};
 use vor_recorder::drain::frame_mark;
+use vor_recorder::heap::TrackingAllocator;
 use vor_recorder::profile_scope;
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::chrome::ChromeTraceSink;
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::chrome::ChromeTraceSink;
 
 /// Its locks are among those that a thread may hold when it is ended.
 #[global_allocator]
@@ -117,9 +117,9 @@ fn end(how: &str, folder: &Path) {
 mod waits {
     use std::sync::{Arc, Mutex, mpsc};
 
-    use vor_recorder::Error;
-    use vor_recorder::frame::FrameSnapshot;
-    use vor_recorder::sink::FrameSink;
+    use vor_capture::Error;
+    use vor_capture::model::frame::FrameSnapshot;
+    use vor_capture::sink::FrameSink;
 
     /// A sink that needs a thread of its own at its end.
     pub struct Waits {

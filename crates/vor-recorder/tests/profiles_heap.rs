@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::server::{FINE, Server};
-use vor_recorder::alloc::{TrackingAllocator, process_allocations};
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::pprof::PprofSink;
-use vor_recorder::sink::pyroscope::PyroscopeSink;
+use vor_recorder::allocations::process_allocations;
+use vor_recorder::heap::TrackingAllocator;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::pprof::PprofSink;
+use vor_recorder::sinks::pyroscope::PyroscopeSink;
 use vor_recorder::{drain, profile_scope, setup};
 
 #[global_allocator]
@@ -164,7 +165,7 @@ fn what_the_profiles_allocate_is_not_counted() {
         let profiles = sink.install();
         let numbered = |number: u32| path.with_file_name(format!("run.heap.{number}.pb.gz"));
         let wait_for = |number: u32| {
-            while !vor_recorder::alloc::untracked(|| numbered(number).exists()) {
+            while !vor_recorder::allocations::untracked(|| numbered(number).exists()) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };

@@ -17,14 +17,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use vor_recorder::alloc::{TrackingAllocator, untracked};
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::config::Config;
-use vor_recorder::cpu::thread_cpu_ns;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::pprof::PprofSink;
-use vor_recorder::sink::{FrameSink, Guard, Interest, Sink as _};
-use vor_recorder::{Error, drain, profile_scope, thread};
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::allocations::untracked;
+use vor_recorder::clock::cpu::thread_cpu_ns;
+use vor_recorder::heap::TrackingAllocator;
+use vor_recorder::hot::thread;
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::pprof::PprofSink;
+use vor_recorder::sinks::{Guard, Sink as _};
+use vor_recorder::{drain, profile_scope};
 
 #[global_allocator]
 static ALLOCATOR: TrackingAllocator = TrackingAllocator::system();

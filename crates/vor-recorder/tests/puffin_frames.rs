@@ -10,13 +10,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use puffin::{FrameData, GlobalFrameView, Reader, ScopeCollection, ScopeDetails, Stream};
-use vor_recorder::batch::{ArgValue, SpanArgs, ThreadBatch};
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
-use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_recorder::filled;
-use vor_recorder::frame::{FrameSnapshot, ThreadTree, TreeBuilder};
-use vor_recorder::sink::FrameSink;
-use vor_recorder::sink::puffin::{PuffinSink, frame_bytes};
+use vor_capture::filled;
+use vor_capture::model::batch::{ArgValue, SpanArgs, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::model::frame::{FrameSnapshot, ThreadTree, TreeBuilder};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
+use vor_capture::sink::FrameSink;
+use vor_recorder::sinks::puffin::{PuffinSink, frame_bytes};
 
 const SITES: [&str; 5] = ["step", "read", "decode", "read", "größe"];
 
@@ -157,7 +157,7 @@ fn read_scopes(
 
 fn expected(frame: &FrameSnapshot, tree: &ThreadTree) -> Vec<Seen> {
     let catalog = &frame.catalog;
-    let see = |span: &vor_recorder::frame::Span| {
+    let see = |span: &vor_capture::model::frame::Span| {
         let start = catalog.unix_ns(span.start_ticks);
         let site = catalog.site(span.site);
         let mut data = match tree.args(span) {

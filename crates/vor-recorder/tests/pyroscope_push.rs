@@ -18,13 +18,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use vor_export::collapsed::CollapsedExporter;
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::server::{FINE, Mode, Request, Server};
-use vor_recorder::config::Config;
 use vor_recorder::drain::SinkHandle;
-use vor_recorder::export::collapsed::CollapsedExporter;
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::pyroscope::{Auth, PyroscopeCounts, PyroscopeSink};
 use vor_recorder::{drain, profile_scope, setup};
 
 /// The recorder is one for all tests of this program.

@@ -6,7 +6,7 @@
 )]
 
 use vor_fixtures::make;
-use vor_recorder::reader::Reader;
+use vor_recorder::bridges::reader::Reader;
 
 #[test]
 fn flames_of_version_3_are_read_by_puffin() {
@@ -25,7 +25,7 @@ fn flames_of_version_3_are_read_by_puffin() {
             .unwrap()
             .unwrap();
         assert_eq!(data.meta().num_scopes as u64, expected.span_count);
-        let parsed = vor_recorder::format::v2::flame::parse(flame).unwrap();
+        let parsed = vor_capture::format::v2::flame::parse(flame).unwrap();
         for tree in expected
             .threads
             .iter()

@@ -16,12 +16,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Capture, Frame, Recovered};
 use vor_fixtures::any_input::judge_summaries;
 use vor_fixtures::cpu_time::cpu_time;
 use vor_fixtures::mutation::{Mutant, mutate, mutate_any, v2_records};
 use vor_fixtures::{Made, Random, make};
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Capture, Frame, Reader, Recovered};
+use vor_recorder::bridges::reader::Reader;
 
 #[global_allocator]
 static ALLOCATOR: vor_fixtures::memory::Counting = vor_fixtures::memory::Counting;
@@ -130,8 +131,8 @@ fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &
 struct Live(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
 
 #[cfg(not(feature = "off"))]
-impl vor_recorder::sink::FrameSink for Live {
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+impl vor_capture::sink::FrameSink for Live {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         if frame.frame_set == 0 {
             self.0.lock().unwrap().push(Arc::clone(frame));
         }
@@ -142,13 +143,13 @@ impl vor_recorder::sink::FrameSink for Live {
 /// Records a capture with the recorder itself: closed, and as it was before the close.
 #[cfg(not(feature = "off"))]
 fn recorded() -> Vec<Made> {
-    use vor_recorder::format::{Decoder, Event, Record};
+    use vor_capture::format::{Decoder, Event, Record};
     use vor_recorder::{drain, metrics, profile_scope, setup};
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.vor");
     let live = Live::default();
-    vor_recorder::config::Config::new()
+    vor_recorder::setup::Config::new()
         .capture(&path)
         .sink("live", live.clone())
         .enable();
@@ -157,7 +158,7 @@ fn recorded() -> Vec<Made> {
             threads.spawn(move || {
                 for n in 0..400 {
                     profile_scope!("outer", n = n);
-                    let _named = vor_recorder::scope::scope(["a", "b", "c"][thread as usize]);
+                    let _named = vor_recorder::hot::scope::scope(["a", "b", "c"][thread as usize]);
                     profile_scope!("inner", text = "some text");
                     std::thread::yield_now();
                 }

@@ -11,9 +11,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use vor_recorder::config::Config;
+use vor_recorder::hot::scope::scope;
 use vor_recorder::metrics::{Counter, Histogram, record_io, record_metric};
-use vor_recorder::scope::scope;
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_phase, profile_scope};
 
 thread_local! {

@@ -7,9 +7,9 @@
     reason = "a test fails by panicking"
 )]
 
-use vor_recorder::calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 use vor_recorder::drain;
 use vor_recorder::setup;
+use vor_recorder::setup::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
 
 /// One test, since what was calibrated stays for the process.
 #[test]
@@ -42,9 +42,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
     );
 
     // What is measured is the real thing: its scopes are recorded where recording is on.
-    vor_recorder::config::Config::new()
-        .statistics(true)
-        .enable();
+    vor_recorder::setup::Config::new().statistics(true).enable();
     calibrate();
     assert!(setup::is_enabled());
     let rows = drain::stats();

@@ -9,13 +9,13 @@
 
 use std::sync::{Arc, Barrier};
 
-use vor_recorder::batch::{SpanBatch, ThreadBatch};
-use vor_recorder::catalog::SiteId;
-use vor_recorder::filled;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::Reader;
-use vor_recorder::sink::FrameSink;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::filled;
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::SiteId;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::Reader;
+use vor_capture::sink::FrameSink;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 #[test]
 fn many_writers_at_once_never_share_a_file() {

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::Reader;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::Reader;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 use vor_recorder::{drain, profile_scope};
 
 /// The recorder is one for the whole process, so the tests take turns.
@@ -154,12 +154,12 @@ fn a_frame_of_many_rings_loses_nothing() {
         fn interest(&self) -> Interest {
             Interest::BATCHES
         }
-        fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
+        fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
             self.taken
                 .fetch_add(batch.span_count() as u64, Ordering::Relaxed);
             Ok(())
         }
-        fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+        fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
             let mut frames = self.frames.lock().unwrap();
             frames.push((frame.span_count, frame.dropped_spans));
             Ok(())
@@ -170,7 +170,7 @@ fn a_frame_of_many_rings_loses_nothing() {
     drain::frame_mark();
     let counts = Counts::default();
     let handle = drain::add_sink("counts", counts.clone());
-    let ring_slots = (vor_recorder::config::DEFAULT_RING_KIB * 1024 / 16) as u64;
+    let ring_slots = (vor_recorder::setup::DEFAULT_RING_KIB * 1024 / 16) as u64;
     let mut made = 0;
     while made < 4 * ring_slots {
         for _ in 0..ring_slots / 8 {

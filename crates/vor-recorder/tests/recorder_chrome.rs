@@ -10,13 +10,14 @@
 use std::path::Path;
 
 use serde_json::Value;
-use vor_recorder::config::Config;
+use vor_capture::reader::Capture;
+use vor_capture::sink::FrameSink as _;
+use vor_recorder::drain;
+use vor_recorder::hot::scope;
 use vor_recorder::profile_scope;
-use vor_recorder::reader::Capture;
-use vor_recorder::sink::FrameSink as _;
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::chrome::ChromeTraceSink;
-use vor_recorder::{drain, scope};
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::chrome::ChromeTraceSink;
 
 const THREADS: u64 = 3;
 const FRAMES: u64 = 20;

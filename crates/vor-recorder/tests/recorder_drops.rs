@@ -11,11 +11,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Event, Reader};
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Event, Reader};
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, message, profile_scope};
 
 const THREADS: u64 = 4;
@@ -31,7 +31,7 @@ impl FrameSink for Adds {
         Interest::METRICS
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         IN_FRAMES.fetch_add(frame.span_count + frame.dropped_spans, Ordering::Relaxed);
         Ok(())
     }

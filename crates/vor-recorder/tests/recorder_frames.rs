@@ -12,13 +12,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_recorder::metrics::{
     Counter, Histogram, drain_io, record_io, record_metric, record_metric_unit,
 };
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope, setup};
 
 /// The recorder is one for the whole process, so the tests take turns.
@@ -43,7 +43,7 @@ impl FrameSink for Keeps {
         }
     }
 
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
         for thread in &batch.threads {
             self.ends
                 .extend((0..thread.len()).map(|i| (thread.thread.0, thread.end_ticks(i))));
@@ -51,7 +51,7 @@ impl FrameSink for Keeps {
         Ok(())
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         if let Some(held) = self.held.take() {
             let _ = held.recv();
         }
@@ -299,7 +299,7 @@ fn switching_off_and_on_keeps_what_was_open_and_nothing_else() {
     let mut phases = None;
     let frames = frames_of(false, || {
         for _ in 0..100 {
-            let open = vor_recorder::scope::scope("open while switched off");
+            let open = vor_recorder::hot::scope::scope("open while switched off");
             phases = Some(vor_recorder::profile_phase!("phase before"));
             setup::disable();
             {
@@ -413,7 +413,7 @@ fn handles_of_one_name_are_one_metric() {
 fn a_sink_may_ask_vor_without_waiting_for_itself() {
     struct Asks(Arc<AtomicU64>);
     impl FrameSink for Asks {
-        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+        fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
             profile_scope!("inside a sink");
             drain::flush();
             drain::frame_mark();

@@ -9,14 +9,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use vor_recorder::args::Arg;
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::callsite::CallSite;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::scope::manual;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, clock, drain, setup, thread};
+use vor_capture::Error;
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::hot::args::Arg;
+use vor_recorder::hot::callsite::CallSite;
+use vor_recorder::hot::scope::manual;
+use vor_recorder::hot::thread;
+use vor_recorder::setup::Config;
+use vor_recorder::{clock, drain, setup};
 
 /// A span's name and arguments; a task has none.
 type Row = (String, Option<Vec<ArgValue>>);

@@ -6,10 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
-use vor_recorder::config::Config;
+use vor_capture::reader::Capture;
 use vor_recorder::drain;
 use vor_recorder::profile_scope;
-use vor_recorder::reader::Capture;
+use vor_recorder::setup::Config;
 
 const FRAMES: u64 = 1000;
 

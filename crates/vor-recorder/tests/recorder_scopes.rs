@@ -11,12 +11,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::scope::scope;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::thread::{MAX_OPEN, open_scopes};
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::hot::scope::scope;
+use vor_recorder::hot::thread::{MAX_OPEN, open_scopes};
+use vor_recorder::setup::Config;
 use vor_recorder::{clock, drain, profile_scope};
 
 /// The recorder is one for the whole process, so the tests take turns.
@@ -33,7 +33,7 @@ impl FrameSink for Keeps {
         Interest::BATCHES
     }
 
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
         let mut spans = self.0.lock().unwrap();
         for thread in &batch.threads {
             *self.1.lock().unwrap() += thread.dropped_spans;
@@ -51,7 +51,7 @@ impl FrameSink for Keeps {
         Ok(())
     }
 
-    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         Ok(())
     }
 }
@@ -170,7 +170,7 @@ fn arguments_survive_the_end_of_the_ring() {
     assert_eq!(spans.len(), SPANS);
     for (i, (_, args)) in spans.iter().enumerate() {
         let whole = text(i);
-        let kept = &whole[..whole.floor_char_boundary(vor_recorder::args::MAX_STR_BYTES)];
+        let kept = &whole[..whole.floor_char_boundary(vor_recorder::hot::args::MAX_STR_BYTES)];
         let expected = [
             ArgValue::U64(i as u64),
             ArgValue::Str(kept.into()),
@@ -242,7 +242,7 @@ impl FrameSink for KeepsEnds {
         Interest::BATCHES
     }
 
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
         let mut spans = self.0.lock().unwrap();
         for thread in &batch.threads {
             spans.extend((0..thread.len()).map(|i| {
@@ -253,7 +253,7 @@ impl FrameSink for KeepsEnds {
         Ok(())
     }
 
-    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, _: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         Ok(())
     }
 }
@@ -373,7 +373,9 @@ fn open_scopes_have_their_threads_name_their_start_and_their_age() {
         .collect();
     assert_eq!(names, ["outer", "inner"]);
     let rate = drain::catalog().unwrap().timeline.syncs()[0].rate;
-    let ns = |ticks: u64| ticks as f64 * rate as f64 / (1_u64 << clock::RATE_BITS) as f64;
+    let ns = |ticks: u64| {
+        ticks as f64 * rate as f64 / (1_u64 << vor_capture::model::timeline::RATE_BITS) as f64
+    };
     for scope in &thread.scopes {
         assert!((before..=after).contains(&scope.start_ticks));
         // A nanosecond of rounding.

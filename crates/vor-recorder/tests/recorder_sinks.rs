@@ -10,11 +10,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, drain, profile_scope, setup};
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, profile_scope, setup};
 
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());

@@ -14,11 +14,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, drain, message, profile_scope, thread};
+use vor_capture::Error;
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::hot::thread;
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, profile_scope};
 
 const WRITERS: u64 = 3;
 const ROUNDS: u64 = 4_000;

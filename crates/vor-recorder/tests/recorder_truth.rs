@@ -11,13 +11,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use vor_recorder::catalog::Catalog;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::FrameSink;
 use vor_recorder::clock;
-use vor_recorder::config::Config;
 use vor_recorder::drain;
-use vor_recorder::frame::FrameSnapshot;
 use vor_recorder::profile_scope;
-use vor_recorder::sink::FrameSink;
+use vor_recorder::setup::Config;
 
 /// The recorder is one for the whole process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -26,7 +26,7 @@ static TURN: Mutex<()> = Mutex::new(());
 struct Keeps(Arc<Mutex<Vec<Arc<FrameSnapshot>>>>);
 
 impl FrameSink for Keeps {
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         self.0.lock().unwrap().push(Arc::clone(frame));
         Ok(())
     }
@@ -59,7 +59,7 @@ fn ticks_per_ns(catalog: &Catalog) -> f64 {
         .last()
         .expect("the clock is calibrated")
         .rate;
-    (1_u64 << clock::RATE_BITS) as f64 / rate as f64
+    (1_u64 << vor_capture::model::timeline::RATE_BITS) as f64 / rate as f64
 }
 
 /// What was measured around and inside of a span, in ticks.
@@ -160,9 +160,9 @@ fn a_second_is_a_second_of_the_systems_clock() {
 #[test]
 fn capture_puffin_and_chrome_agree_to_the_tick() {
     use puffin::FrameData;
-    use vor_recorder::export::chrome::ChromeExporter;
-    use vor_recorder::reader::Capture;
-    use vor_recorder::sink::puffin::frame_bytes;
+    use vor_capture::reader::Capture;
+    use vor_export::chrome::ChromeExporter;
+    use vor_recorder::sinks::puffin::frame_bytes;
 
     #[inline(never)]
     fn tree(depth: u32) {

@@ -9,10 +9,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
 use vor_recorder::{drain, profile_scope};
 
 /// A span's name and arguments.
@@ -34,7 +34,7 @@ impl FrameSink for Keeps {
         }
     }
 
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_recorder::Error> {
+    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), vor_capture::Error> {
         for thread in &batch.threads {
             assert_eq!(thread.dropped_spans, 0);
             for i in 0..thread.len() {
@@ -50,7 +50,7 @@ impl FrameSink for Keeps {
         Ok(())
     }
 
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_recorder::Error> {
+    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), vor_capture::Error> {
         self.frames.lock().unwrap().push(frame.span_count);
         Ok(())
     }

@@ -17,19 +17,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::config::Config;
-use vor_recorder::export::collapsed::CollapsedExporter;
+use vor_capture::format::{Decoder, Event, Record};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::{ThreadTree, TreeBuilder};
+use vor_export::collapsed::CollapsedExporter;
 #[cfg(feature = "firefox")]
-use vor_recorder::export::firefox::FirefoxExporter;
+use vor_export::firefox::FirefoxExporter;
 #[cfg(feature = "pprof")]
-use vor_recorder::export::pprof::PprofExporter;
-use vor_recorder::export::speedscope::SpeedscopeExporter;
-use vor_recorder::format::{Decoder, Event, Record};
-use vor_recorder::frame::{ThreadTree, TreeBuilder};
-use vor_recorder::sink::Sink as _;
-use vor_recorder::sink::samply::SamplySink;
-use vor_recorder::{drain, message, metrics, profile_scope, scope};
+use vor_export::pprof::PprofExporter;
+use vor_export::speedscope::SpeedscopeExporter;
+use vor_recorder::hot::scope;
+use vor_recorder::setup::Config;
+use vor_recorder::sinks::Sink as _;
+use vor_recorder::sinks::samply::SamplySink;
+use vor_recorder::{drain, message, metrics, profile_scope};
 
 const THREADS: u64 = 3;
 const FRAMES: u64 = 10;
@@ -107,7 +108,7 @@ fn record(folder: &Path) {
 
 /// All spans of the capture, as the trees that they would be in one frame, and what resolves them.
 fn from_capture(path: &Path) -> (Arc<Catalog>, Vec<ThreadTree>) {
-    let mut capture = vor_recorder::reader::Capture::open(path).unwrap();
+    let mut capture = vor_capture::reader::Capture::open(path).unwrap();
     let last = capture.frames(0..u64::MAX).last().unwrap().unwrap();
     let mut decoder = Decoder::new();
     decoder.push(&std::fs::read(path).unwrap());

@@ -17,9 +17,10 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_support::{in_a_process, stepping};
-use vor_recorder::alloc::{TrackingAllocator, thread_allocations};
-use vor_recorder::config::Config;
+use vor_recorder::allocations::thread_allocations;
+use vor_recorder::heap::TrackingAllocator;
 use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
 
 /// Gives the thread that is stepped through memory from one piece, and takes none back; all others
 /// have the system's.

@@ -18,8 +18,9 @@ use signal_support::{ADDED, Adder, Delivered, Operation, in_a_process, stepping}
 use signal_support::{HANDLER, HANDLER_EVENTS, OUTER, OUTER_EVENTS};
 #[cfg(feature = "tracing")]
 use signal_support::{HANDLER_TRACED, OUTER_TRACED};
-use vor_recorder::config::Config;
-use vor_recorder::{profile_scope, scope, thread};
+use vor_recorder::hot::{scope, thread};
+use vor_recorder::profile_scope;
+use vor_recorder::setup::Config;
 
 /// Which operation each trap runs; beyond the last, none.
 static NEXT: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -163,7 +164,7 @@ fn counted_scopes_are_counted_or_dropped() {
 #[test]
 fn spans_of_tracing_are_recorded_whole() {
     in_a_process("spans_of_tracing_are_recorded_whole", || {
-        let subscriber = vor_recorder::subscriber::TracingSubscriber::new();
+        let subscriber = vor_recorder::bridges::subscriber::TracingSubscriber::new();
         tracing::subscriber::set_global_default(subscriber).unwrap();
         stepping::install(on_trap);
         IS_TRACED.store(true, Ordering::Relaxed);

@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use signal_support::{ADDED, Adder, Delivered, HANDLER, OUTER, Operation, in_a_process};
-use vor_recorder::config::Config;
+use vor_recorder::hot::thread;
 use vor_recorder::metrics::Histogram;
-use vor_recorder::{drain, message, metrics, thread};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, metrics};
 
 const THREADS: usize = 3;
 const PERIOD_NS: i64 = 100_000;

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use vor_recorder::Error;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::FrameSink;
+use vor_capture::Error;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::FrameSink;
 use vor_recorder::{drain, profile_scope, setup};
 
 /// Notes what happens to it.

@@ -18,10 +18,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::{Error, drain, setup};
+use vor_capture::Error;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, setup};
 
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

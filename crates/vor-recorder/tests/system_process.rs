@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use vor_recorder::system::{
+use vor_recorder::os::system::{
     COLUMN_COUNT, ProcessSample, ProcessSampler, SystemSample, columns, current_memory_bytes,
 };
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use vor_recorder::catalog::ThreadId;
-use vor_recorder::export::thread_label;
-use vor_recorder::reader::{Capture, Damage, FrameScan, FrameSummary};
+use vor_capture::model::catalog::ThreadId;
+use vor_capture::reader::{Capture, Damage, FrameScan, FrameSummary};
+use vor_export::thread_label;
 
 use super::column::refused;
 use super::error::failed;
@@ -246,7 +246,7 @@ impl Reading {
 
 /// Tells of damage with the words of the command's JSON.
 fn told<'py>(py: Python<'py>, damage: &Damage) -> PyResult<Bound<'py, PyDict>> {
-    let loss = |loss: &vor_recorder::reader::Loss| -> PyResult<Bound<'py, PyDict>> {
+    let loss = |loss: &vor_capture::reader::Loss| -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         found.set_item("offset", loss.offset)?;
         found.set_item("bytes", loss.bytes)?;

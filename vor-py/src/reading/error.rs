@@ -14,7 +14,7 @@ pyo3::create_exception!(
 );
 
 /// Makes the exception of a file. It says the path once, whether or not the error did.
-pub(super) fn failed(path: &Path, error: vor_recorder::Error) -> PyErr {
+pub(super) fn failed(path: &Path, error: vor_capture::Error) -> PyErr {
     let shown = path.display().to_string();
     let reason = error.to_string();
     let reason = reason

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use vor_recorder::Error;
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::filled;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
-use vor_recorder::stats::StatsBuilder;
+use vor_capture::Error;
+use vor_capture::filled;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Capture, Columns, ColumnsBuilder, Damage, FrameSummary, Piece, Pieces};
+use vor_capture::stats::StatsBuilder;
 
 use super::error::failed;
 use super::pages::large_columns;

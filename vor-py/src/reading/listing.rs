@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::catalog::{Catalog, SiteInfo};
-use vor_recorder::reader::{Event, Reader};
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::catalog::{Catalog, SiteInfo};
+use vor_capture::reader::{Event, Reader};
 
 /// Returns all that a capture holds as lists of dictionaries, in the order in which things ended:
 /// for tests, which look at every span.
@@ -121,7 +121,7 @@ fn add_batch(
     Ok(())
 }
 
-fn site(catalog: &Catalog, id: vor_recorder::catalog::SiteId) -> SiteInfo {
+fn site(catalog: &Catalog, id: vor_capture::model::catalog::SiteId) -> SiteInfo {
     catalog.site(id).cloned().unwrap_or_default()
 }
 

@@ -13,11 +13,11 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_recorder::export::{arg_keys, thread_label};
-use vor_recorder::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
-use vor_recorder::stats::ScopeStats;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
+use vor_capture::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
+use vor_capture::stats::ScopeStats;
+use vor_export::{arg_keys, thread_label};
 
 use super::gather::MetricOf;
 use super::pages::large_vec;
@@ -326,7 +326,7 @@ pub(super) fn messages(messages: &[MessageOf], catalog: &Catalog) -> Result<Tabl
 /// Makes the table of metrics: a row per value of a frame.
 pub(super) fn metrics(metrics: &[MetricOf], catalog: &Catalog) -> Result<Table, ArrowError> {
     let count = metrics.len();
-    let by_column = |what: fn(&vor_recorder::catalog::Column) -> &str, unknown: &str| {
+    let by_column = |what: fn(&vor_capture::model::catalog::Column) -> &str, unknown: &str| {
         let mut texts = Texts::default();
         let codes: Vec<i32> = catalog
             .columns

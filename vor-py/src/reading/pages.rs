@@ -4,7 +4,7 @@
 //! of ten million rows that was two fifths of the time of the processor with small pages, and a
 //! quarter with large ones, which some systems give only to those who ask.
 
-use vor_recorder::reader::Columns;
+use vor_capture::reader::Columns;
 
 /// Makes an empty vector with room for exactly so many items, in large pages where the system has
 /// such.

@@ -1,6 +1,6 @@
 //! Frames of one thread, made by hand.
 
-use vor_recorder::catalog::ThreadId;
+use vor_capture::model::catalog::ThreadId;
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, ThreadBlock};
 
 /// Returns a frame in which the first thread has these rows.

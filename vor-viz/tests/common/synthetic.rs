@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use vor_recorder::batch::ArgValue;
-use vor_recorder::catalog::{
+use vor_capture::filled;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_recorder::filled;
-use vor_recorder::frame::MetricValue;
+use vor_capture::model::frame::MetricValue;
 use vor_viz::store::{FrameBlock, FrameEntry, Message, RowBlock, Step, Store, Task, ThreadBlock};
 
 /// Names of the call sites, ids from 1.

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_recorder::batch::{SpanBatch, ThreadBatch};
-use vor_recorder::catalog::{
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::{SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{
     Catalog, Column, MetricColumn, SiteId, SiteInfo, ThreadId, ThreadInfo,
 };
-use vor_recorder::clock::{ClockSync, RATE_BITS, Timeline};
-use vor_recorder::format::{Encoder, Header, RecordRef};
-use vor_recorder::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 
 /// Length of a frame, in nanoseconds, which are ticks too: a millisecond, and of every hundredth
 /// frame three.

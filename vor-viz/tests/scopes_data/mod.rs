@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_recorder::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_viz::store::{FrameBlock, FrameEntry, RowBlock, Store, Task, ThreadBlock};
 
 pub use vor_fixtures::Random;

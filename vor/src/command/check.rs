@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use vor_recorder::reader::Piece;
+use vor_capture::reader::Piece;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

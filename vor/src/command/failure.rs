@@ -29,7 +29,7 @@ impl Failure {
     }
 
     /// Makes the failure of an exporter to `output`, or to stdout.
-    pub(crate) fn export(output: Option<&Path>, error: vor_recorder::Error) -> Self {
+    pub(crate) fn export(output: Option<&Path>, error: vor_capture::Error) -> Self {
         let message = error.to_string();
         let is_closed = io::Error::from(error).kind() == io::ErrorKind::BrokenPipe;
         match output {
@@ -40,8 +40,8 @@ impl Failure {
     }
 }
 
-impl From<vor_recorder::Error> for Failure {
-    fn from(error: vor_recorder::Error) -> Self {
+impl From<vor_capture::Error> for Failure {
+    fn from(error: vor_capture::Error) -> Self {
         Self::Message(error.to_string())
     }
 }

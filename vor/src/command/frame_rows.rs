@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use serde::Serialize;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::Recovered;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::Recovered;
 
 use crate::command::failure::Failure;
 use crate::command::json::Values;

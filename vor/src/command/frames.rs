@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::export::thread_label;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Piece, Recovered};
-use vor_recorder::stats::StatsBuilder;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Piece, Recovered};
+use vor_capture::stats::StatsBuilder;
+use vor_export::thread_label;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

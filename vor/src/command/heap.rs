@@ -10,9 +10,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use vor_recorder::alloc::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
-use vor_recorder::export::pprof::HeapPprof;
-use vor_recorder::reader::{Event, Reader};
+use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
+use vor_capture::reader::{Event, Reader};
+use vor_export::pprof::HeapPprof;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

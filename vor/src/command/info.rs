@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vor_recorder::catalog::ThreadId;
-use vor_recorder::export::thread_label;
+use vor_capture::model::catalog::ThreadId;
+use vor_export::thread_label;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use vor_recorder::reader::{Damage, Loss};
+use vor_capture::reader::{Damage, Loss};
 
 use crate::command::failure::Failure;
 

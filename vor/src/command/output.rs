@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::NamedTempFile;
-use vor_recorder::format::MAGIC;
+use vor_capture::format::MAGIC;
 
 use crate::command::failure::Failure;
 

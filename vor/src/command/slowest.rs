@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-use vor_recorder::reader::{Damage, Piece};
+use vor_capture::reader::{Damage, Piece};
 
 use crate::command::failure::Failure;
 use crate::command::progress::Progress;

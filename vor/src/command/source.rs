@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vor_recorder::catalog::{Catalog, ThreadId};
-use vor_recorder::export::thread_label;
-use vor_recorder::reader::{Capture, Damage, Info, Piece, Pieces};
+use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::reader::{Capture, Damage, Info, Piece, Pieces};
+use vor_export::thread_label;
 
 use crate::command::failure::{Failure, warn};
 use crate::command::progress::Progress;
@@ -57,7 +57,7 @@ impl Source {
         mut visit: impl FnMut(Piece) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<Walked, Failure> {
         let Self { path, capture, .. } = self;
-        let named = |error: vor_recorder::Error| Failure::in_file(path, error);
+        let named = |error: vor_capture::Error| Failure::in_file(path, error);
         let mut pieces = Pieces::open(&*path, capture).map_err(named)?;
         while let Some(piece) = pieces.next_piece().map_err(named)? {
             let spans = match &piece {

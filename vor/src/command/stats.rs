@@ -14,12 +14,12 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
-use vor_recorder::calibrate::{calibrate, empty_span_ns};
-use vor_recorder::catalog::Catalog;
-use vor_recorder::export::thread_label;
-use vor_recorder::measure::Measures;
-use vor_recorder::reader::Piece;
-use vor_recorder::stats::{FrameStats, ScopeStats, StatsBuilder};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::measures::Measures;
+use vor_capture::reader::Piece;
+use vor_capture::stats::{FrameStats, ScopeStats, StatsBuilder};
+use vor_export::thread_label;
+use vor_recorder::setup::{calibrate, empty_span_ns};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vor_recorder::catalog::{Catalog, Column, ThreadId};
-use vor_recorder::export::thread_label;
-use vor_recorder::filled;
-use vor_recorder::format::{OpenScopes, v2};
-use vor_recorder::frame::{FrameSnapshot, MetricValue};
-use vor_recorder::reader::{Capture, Event, Reader, Recovered};
+use vor_capture::filled;
+use vor_capture::format::{OpenScopes, v2};
+use vor_capture::model::catalog::{Catalog, Column, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue};
+use vor_capture::reader::{Capture, Event, Reader, Recovered};
+use vor_export::thread_label;
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
@@ -147,7 +147,7 @@ impl Printer {
     /// now: the stream gives it only where the recorder closed the file.
     fn has_frames(&mut self, out: &mut impl Write, path: &Path) -> Result<bool, Failure> {
         if self.origin_ns.is_none() {
-            let failed = |error: vor_recorder::Error| Failure::Message(error.to_string());
+            let failed = |error: vor_capture::Error| Failure::Message(error.to_string());
             let mut capture = Capture::open(path).map_err(failed)?;
             if capture.frame_count() == 1 {
                 let recovered = capture.recovered(0).map_err(failed)?;

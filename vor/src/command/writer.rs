@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use vor_recorder::catalog::Catalog;
+use vor_capture::model::catalog::Catalog;
 
 /// What is known of a capture's writer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use vor_recorder::catalog::{MachineInfo, ProcessInfo};
-use vor_recorder::filled;
+use vor_capture::filled;
+use vor_capture::model::catalog::{MachineInfo, ProcessInfo};
 
 use crate::made::unclosed;
 use crate::recording::{FRAMES, recording};

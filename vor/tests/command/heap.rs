@@ -1,7 +1,7 @@
 //! `vor heap` on captures of which it is known what leaks.
 
 use serde_json::Value;
-use vor_recorder::alloc::HeapMode;
+use vor_capture::model::heap::HeapMode;
 
 use crate::made::{Made, capture, heaps, scope};
 use crate::{run, v2};

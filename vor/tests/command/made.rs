@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use vor::capture::{FrameSnapshot, SpanBatch};
 use vor::sinks::FrameSink;
-use vor_recorder::alloc::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
-use vor_recorder::batch::ThreadBatch;
-use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_recorder::clock::{ClockSync, Timeline};
-use vor_recorder::filled;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::filled;
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::model::catalog::{
+    Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo,
+};
+use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::timeline::{ClockSync, Timeline};
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// A scope and how long it is in the mean, those inside it left out.
 pub struct Made {

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use vor::capture::{FrameSnapshot, SpanBatch};
 use vor::sinks::FrameSink;
-use vor_recorder::batch::ThreadBatch;
-use vor_recorder::catalog::{Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
-use vor_recorder::clock::{ClockSnapshot, ClockSync, Timeline};
-use vor_recorder::filled;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::filled;
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::model::catalog::{
+    Catalog, MachineInfo, ProcessInfo, SiteId, SiteInfo, ThreadInfo,
+};
+use vor_capture::model::timeline::{ClockSnapshot, ClockSync, Timeline};
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 use crate::{Run, vor};
 

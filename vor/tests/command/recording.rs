@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use vor::capture::{FrameSnapshot, SpanBatch, ThreadId};
 use vor::sinks::{FrameSink, Interest};
-use vor_recorder::catalog::Catalog;
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::model::catalog::Catalog;
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 /// Frames that are marked.
 pub const FRAMES: u64 = 60;

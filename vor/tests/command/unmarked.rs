@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use vor::sinks::FrameSink as _;
-use vor_recorder::reader::{Capture, Piece, Pieces};
-use vor_recorder::sink::capture::{CaptureOptions, CaptureSink};
+use vor_capture::reader::{Capture, Piece, Pieces};
+use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 use crate::made::{capture, scope};
 use crate::{Run, run, vor};

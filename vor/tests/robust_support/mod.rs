@@ -14,9 +14,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use vor_recorder::batch::ThreadBatch;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::reader::{Capture, Event, Reader};
+use vor_capture::model::batch::ThreadBatch;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::reader::{Capture, Event, Reader};
 
 /// Names the part that a child plays.
 const ROLE: &str = "VOR_TORTURE_ROLE";

@@ -77,7 +77,7 @@ pub enum ArgValue {
     U64(u64),
     /// A floating-point number; NaN payloads are kept.
     F64(f64),
-    /// Text; what was longer than `vor_recorder::args::MAX_STR_BYTES` is cut.
+    /// Text; what was longer than `vor_recorder::hot::args::MAX_STR_BYTES` is cut.
     Str(Arc<str>),
 }
 

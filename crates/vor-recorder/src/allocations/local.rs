@@ -196,7 +196,7 @@ pub(crate) fn is_installed() -> bool {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::alloc as heap; }
+/// # mod vor { pub use vor_recorder::allocations as heap; }
 /// let before = vor::heap::thread_allocations();
 /// let text = String::from("a new string");
 /// let made = vor::heap::thread_allocations().since(before);
@@ -256,7 +256,7 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::alloc as heap; }
+/// # mod vor { pub use vor_recorder::allocations as heap; }
 /// let table = vor::heap::untracked(|| vec![0_u8; 1 << 20]);
 /// # drop(table);
 /// ```

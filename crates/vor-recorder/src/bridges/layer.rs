@@ -38,7 +38,9 @@ use crate::hot::thread;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::setup::enable; pub mod tracing { pub use vor_recorder::{layer::TracingLayer, traced::Probabilistic}; } }
+/// # mod vor { pub use vor_recorder::setup::enable; pub mod tracing {
+/// #     pub use vor_recorder::bridges::{layer::TracingLayer, tracing_in::Probabilistic};
+/// # } }
 /// use tracing_subscriber::layer::SubscriberExt as _;
 /// use tracing_subscriber::util::SubscriberInitExt as _;
 ///

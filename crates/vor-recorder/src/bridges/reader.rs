@@ -6,21 +6,15 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use vor_capture::reader;
-pub use vor_capture::reader::{
-    ArgsOf, Batches, Capture, Columns, ColumnsBuilder, DEFAULT_MAX_SPANS, Damage, Event, Frame,
-    FrameScan, FrameSummary, Frames, Info, Lookahead, Loss, MessageOf, Piece, Pieces, Recovered,
-    Run, Summaries, TaskOf,
-};
-
-use crate::catalog::{Catalog, MetricColumn};
+use vor_capture::model::catalog::{Catalog, MetricColumn};
+use vor_capture::reader::{self, Damage, Event, Frame, Recovered};
 
 /// Reads a capture from its beginning, frame by frame; also one that is still being written.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::reader::Reader; }
+/// # mod vor { pub use vor_recorder::bridges::reader::Reader; }
 /// let mut reader = vor::Reader::open("run.vor")?;
 /// while let Some(frame) = reader.next_frame()? {
 ///     println!("{:?}", frame.user);

@@ -23,7 +23,7 @@ use crate::drain;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::setup::enable; pub use vor_recorder::subscriber as tracing; }
+/// # mod vor { pub use vor_recorder::{setup::enable, bridges::subscriber as tracing}; }
 /// let subscriber = vor::tracing::TracingSubscriber::new().with_filter(|what| !what.target().starts_with("hyper"));
 /// tracing::subscriber::set_global_default(subscriber)?;
 /// vor::enable();

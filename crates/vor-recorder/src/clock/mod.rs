@@ -23,7 +23,7 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
 pub(crate) use sync::Synchroniser;
-pub use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS, TickMapper, Timeline};
+use vor_capture::model::timeline::{ClockSnapshot, ClockSync, RATE_BITS};
 
 /// The counter is not chosen yet.
 const UNKNOWN: u32 = 0;
@@ -375,12 +375,12 @@ mod tests {
 
     #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
     fn record_by_the_fallback() {
-        use crate::setup::{self, config::Config};
+        use crate::setup::{self, Config};
         use crate::{drain, message, profile_phase, profile_scope};
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.vor");
-        crate::setup::config::Config::new().capture(&path).enable();
+        crate::setup::Config::new().capture(&path).enable();
         assert!(!is_hardware());
         let around = ticks();
         let mut inside = Vec::new();
@@ -413,7 +413,7 @@ mod tests {
         let around = ticks() - around;
         assert_eq!(drain::close_capture(), Some(path.clone()));
 
-        let mut capture = crate::bridges::reader::Capture::open(&path).unwrap();
+        let mut capture = vor_capture::reader::Capture::open(&path).unwrap();
         let frame = capture.frame(0).unwrap();
         let spans = &frame.threads[0].spans;
         let named = |name: &str| {

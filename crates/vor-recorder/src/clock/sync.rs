@@ -217,7 +217,7 @@ fn approximate(ticks: u64, rate: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timeline;
+    use vor_capture::model::timeline::Timeline;
 
     /// 2.5 ticks per nanosecond.
     const RATE: u64 = (1 << RATE_BITS) * 2 / 5;

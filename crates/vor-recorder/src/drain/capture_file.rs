@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vor_capture::Error;
 use vor_capture::sink::FrameSink;
 
 use super::{SETTINGS, Settings, handle, locked, pass, with_settings};
-use crate::Error;
 use crate::hot::{record_state, thread};
 use crate::os::report;
 
@@ -116,7 +116,7 @@ pub fn capture_path() -> Option<PathBuf> {
 /// a line on stderr reports.
 ///
 /// Everything that ended before the call is in it. Recording goes on for the other sinks, and
-/// another capture may be begun with [`Config::capture`](crate::setup::config::Config::capture).
+/// another capture may be begun with [`Config::capture`](crate::setup::Config::capture).
 /// Without this call the capture is closed when the process ends.
 pub fn close_capture() -> Option<PathBuf> {
     if thread::is_busy() || record_state::is_forked() {

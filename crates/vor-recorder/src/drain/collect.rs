@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-
-use crate::batch::{
+use vor_capture::filled;
+use vor_capture::model::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, TaskEvent, TaskEventKind,
     ThreadBatch,
 };
-use crate::catalog::SiteId;
+use vor_capture::model::catalog::SiteId;
+
 use crate::hot::args;
 use crate::hot::callsite::Words;
 use crate::hot::ring::{
     KEPT_TEXT, KEPT_TEXTS, SITE_BITS, Slot, Special, TAG_LONG, TAG_POLL, TAG_SPECIAL, extensions,
 };
-use vor_capture::filled;
 
 /// Most spans that are taken from one thread at once.
 pub(super) const MAX_SPANS: usize = 1 << 16;

@@ -68,10 +68,10 @@ pub(super) fn skim(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::batch::ThreadBatch;
     use crate::drain::collect::{self, Context, SpareValues};
     use crate::hot::callsite::Words;
     use crate::hot::ring::{MAX_SITE, TAG_POLL, word1};
+    use vor_capture::model::batch::ThreadBatch;
 
     fn special(what: Special, ticks: u64, low: u64, second: Slot) -> [Slot; 2] {
         let tag = TAG_SPECIAL | 1 << SITE_BITS | what as u32;

@@ -25,10 +25,11 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::time::Duration;
 
+use vor_capture::format::NoteWriter;
+use vor_capture::model::catalog::SiteId;
+
 use super::ending;
-use crate::catalog::SiteId;
 use crate::clock;
-use crate::format::NoteWriter;
 use crate::hot::{callsite, thread};
 use crate::os::{report, signals};
 use crate::sync::Ordering;

@@ -9,18 +9,19 @@
 use std::sync::Arc;
 
 use vor_capture::filled;
+use vor_capture::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, Column, ProcessInfo, SiteId};
+use vor_capture::model::frame::{FrameSnapshot, MetricValue, TreeBuilder};
+use vor_capture::model::timeline::Timeline;
 use vor_capture::stats::{ScopeStats, StatsBuilder};
 
 use super::collect::{self, Context, Interner, PendingTexts, SpareValues};
 use super::marks::{Mark, Marks};
 use super::sampler::FrameSampler;
 use super::{count_only, heap};
-use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
-use crate::catalog::{Catalog, Column, ProcessInfo, SiteId};
-use crate::clock::{self, Synchroniser, Timeline};
+use crate::clock::{self, Synchroniser};
 use crate::drain::machine;
 use crate::drain::outputs::Outputs;
-use crate::frame::{FrameSnapshot, MetricValue, TreeBuilder};
 use crate::gpu::GpuRows;
 use crate::hot::callsite::{self, Words};
 use crate::hot::record_state;
@@ -404,7 +405,7 @@ impl Engine {
             false => thread::take_lost(),
         };
         let words = &mut self.words;
-        let mut words_of = |site: crate::catalog::SiteId| words_of(words, site);
+        let mut words_of = |site: vor_capture::model::catalog::SiteId| words_of(words, site);
         for source in &mut self.sources {
             let mut share = self.spare.pop().unwrap_or_default();
             share.thread = source.state.id();
@@ -599,7 +600,7 @@ fn consume(state: &ThreadState, dropped_seen: &mut u64, take: impl FnMut(&[Slot]
 
 /// Returns what the words of a site's records are, asking the registry for the sites that came
 /// since.
-fn words_of(known: &mut Vec<Words>, site: crate::catalog::SiteId) -> Words {
+fn words_of(known: &mut Vec<Words>, site: vor_capture::model::catalog::SiteId) -> Words {
     let index = (site.0 as usize).wrapping_sub(1);
     if index >= known.len() {
         let registry = callsite::lock();

@@ -41,7 +41,7 @@ impl Timer {
         &mut self,
         now_ticks: u64,
         anyhow: bool,
-    ) -> Option<crate::heap::HeapSnapshot> {
+    ) -> Option<vor_capture::model::heap::HeapSnapshot> {
         let interval_ns = INTERVAL_NS.load(Ordering::Relaxed);
         if interval_ns == 0 || (now_ticks < self.next_ticks && !anyhow) {
             return None;

@@ -1,8 +1,9 @@
 //! The machine on which the program runs.
 
-use crate::catalog::MachineInfo;
-use crate::clock;
 use vor_capture::filled;
+use vor_capture::model::catalog::MachineInfo;
+
+use crate::clock;
 
 /// Says which machine this is, and what its clocks say now.
 pub(crate) fn describe() -> MachineInfo {

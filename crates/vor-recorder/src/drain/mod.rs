@@ -36,10 +36,10 @@ pub use capture_file::{capture_path, close_capture};
 use engine::{Engine, Pass};
 pub use handle::{SinkHandle, add_sink};
 use marks::{Mark, Marks};
+use vor_capture::model::catalog::Catalog;
 use vor_capture::sink::FrameSink;
 use vor_capture::stats::ScopeStats;
 
-use crate::catalog::Catalog;
 use crate::clock;
 use crate::drain::capture_file::CaptureFile;
 use crate::hot::sums::ThreadStats;
@@ -448,8 +448,9 @@ fn wake(urgent: bool) {
     worker::wake(urgent);
 }
 
-/// Returns the statistics of every scope so far, by call site. Empty unless [`Config::statistics`](crate::setup::config::Config::statistics)
-/// or [`Config::aggregate`](crate::setup::config::Config::aggregate) is on, and inside a sink.
+/// Returns the statistics of every scope so far, by call site. Empty unless
+/// [`Config::statistics`](crate::setup::Config::statistics) or
+/// [`Config::aggregate`](crate::setup::Config::aggregate) is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
@@ -460,7 +461,8 @@ pub fn stats() -> Vec<ScopeStats> {
 }
 
 /// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
-/// are told together, first. Empty unless [`Config::aggregate`](crate::setup::config::Config::aggregate) is on, and inside a sink.
+/// are one row per call site, first. Empty unless
+/// [`Config::aggregate`](crate::setup::Config::aggregate) is on, and inside a sink.
 #[must_use]
 pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {

@@ -7,13 +7,13 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use vor_capture::Error;
+use vor_capture::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::heap::HeapSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use crate::Error;
-use crate::batch::{OpenStarts, SpanBatch, ThreadBatch};
-use crate::catalog::Catalog;
-use crate::frame::FrameSnapshot;
-use crate::heap::HeapSnapshot;
 use crate::os::report;
 
 /// All sinks, in the order in which they were added. A sink that fails or panics is reported once,

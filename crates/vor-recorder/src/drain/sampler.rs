@@ -1,11 +1,12 @@
 //! The system's rows of a frame: what vor measures without being asked.
 
-use crate::catalog::MetricColumn;
-use crate::frame::MetricValue;
+use vor_capture::filled;
+use vor_capture::model::catalog::MetricColumn;
+use vor_capture::model::frame::MetricValue;
+
 use crate::metrics::Taken;
 use crate::os::system::{self, ProcessSample, ProcessSampler, SystemSample};
 use crate::{allocations, clock};
-use vor_capture::filled;
 
 /// Makes the system values of each frame. Owned by the worker.
 ///

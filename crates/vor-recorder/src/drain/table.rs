@@ -129,7 +129,7 @@ fn time(ns: f64) -> String {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::catalog::SiteId;
+    use vor_capture::model::catalog::SiteId;
 
     fn row(site: u32, name: &str, self_ns: u64) -> ScopeStats {
         let mut row = ScopeStats::default();

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use vor_capture::model::catalog::ThreadId;
+
 use super::last_mark_ticks;
-use crate::catalog::ThreadId;
 use crate::clock;
 use crate::hot::record_state;
 use crate::hot::thread::{self, OpenThread};
@@ -164,8 +165,8 @@ fn tell(headline: &str, open: &[OpenThread]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::SiteId;
     use crate::hot::thread::OpenScope;
+    use vor_capture::model::catalog::SiteId;
 
     fn open(thread: u32, scopes: &[(u64, u64)]) -> OpenThread {
         let scope = |&(start_ticks, age_ns): &(u64, u64)| OpenScope {

@@ -164,7 +164,7 @@ fn run(interval: Duration) {
 mod tests {
     use super::*;
     use crate::drain::{frame_mark, lock_engine};
-    use crate::setup::config::Config;
+    use crate::setup::Config;
 
     #[test]
     fn many_marks_call_the_worker_before_its_interval_is_over() {

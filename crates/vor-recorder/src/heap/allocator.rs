@@ -22,7 +22,7 @@ pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::alloc as heap; }
+/// # mod vor { pub use vor_recorder::heap; }
 /// #[global_allocator]
 /// static ALLOCATOR: vor::heap::TrackingAllocator = vor::heap::TrackingAllocator::system().sampled(512 << 10);
 /// # fn main() {}

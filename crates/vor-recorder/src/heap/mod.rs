@@ -18,8 +18,8 @@ mod stacks;
 mod snapshot;
 
 pub use allocator::{DEFAULT_SAMPLE_BYTES, TrackingAllocator};
+pub use snapshot::heap_snapshot;
 pub(crate) use snapshot::keeps_heap;
-pub use snapshot::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack, heap_snapshot};
 
 use crate::allocations::local;
 

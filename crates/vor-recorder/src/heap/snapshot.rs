@@ -13,7 +13,7 @@ use crate::hot::{callsite, thread};
 use crate::sync::Ordering;
 use vor_capture::filled;
 
-pub use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot, HeapStack};
+use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 
 /// Returns what is in use now, by the stack of scopes that allocated it. The mode is
 /// [`HeapMode::Off`] where that is not kept.

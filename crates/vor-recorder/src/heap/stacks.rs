@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::model::catalog::SiteId;
 
 use crate::allocations::live::MAX_STACKS;
 use crate::allocations::lock::Lock;
-use crate::catalog::SiteId;
 
 struct Stacks {
     /// Parent and site of each stack but the root; stack `n` is at `n - 1`.

@@ -9,12 +9,13 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::batch::ArgValue;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::measures::{self, Measures};
+
 use crate::clock;
 use crate::hot::callsite::Kinds;
 use crate::hot::ring::MAX_EXTENSIONS;
 use crate::hot::thread;
-use crate::measure::{self, Measures};
 
 /// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character
 /// boundary.
@@ -269,7 +270,7 @@ pub(crate) fn measured_values(
     words: impl Iterator<Item = u64>,
 ) -> impl Iterator<Item = u64> {
     let value = |(name, word)| match name {
-        measure::OFF_CPU_NS => clock::approximate_ns(word),
+        measures::OFF_CPU_NS => clock::approximate_ns(word),
         _ => word,
     };
     measures.arg_names().zip(words).map(value)

@@ -16,15 +16,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::filled;
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
+use vor_capture::model::measures::Measures;
 
-use crate::catalog::{Catalog, SiteId, SiteInfo};
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 use crate::hot::tracing_out::TapSite;
-use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use vor_capture::filled;
 
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;

@@ -4,7 +4,8 @@
 //! A flow is a number that travels with what it stands for. Each time it passes, the thread notes
 //! the moment; viewers draw arrows between the scopes that were innermost at these moments.
 
-use crate::batch::FlowStage;
+use vor_capture::model::batch::FlowStage;
+
 use crate::clock;
 use crate::hot::ring::Special;
 use crate::hot::{record_state, task, thread};
@@ -22,7 +23,7 @@ pub struct FlowId(
 ///
 /// ```
 /// # use vor_recorder::profile_scope;
-/// # mod vor { pub use vor_recorder::{flow::{FlowId, flow}, profile_scope}; }
+/// # mod vor { pub use vor_recorder::{hot::flow::{FlowId, flow}, profile_scope}; }
 /// let (sender, receiver) = std::sync::mpsc::channel::<(vor::FlowId, &str)>();
 /// let worker = std::thread::spawn(move || {
 ///     for (flow, work) in receiver {

@@ -2,8 +2,9 @@
 //! task's whole life beside it.
 //!
 //! Each poll is a span on the thread that polls, and an event of the task. The time from the first
-//! poll to the end, waiting included, is an [`AsyncSpan`](crate::batch::AsyncSpan): it begins and
-//! ends at the very ticks of the first and the last poll, so it costs no clock reading of its own.
+//! poll to the end, waiting included, is an [`AsyncSpan`](vor_capture::model::batch::AsyncSpan):
+//! it begins and ends at the very ticks of the first and the last poll, so it costs no clock
+//! reading of its own.
 //! A future that is dropped before it completes ends with the drop of what it held.
 //!
 //! A task whose first poll found recording switched off has polls later, but no beginning, and
@@ -28,7 +29,7 @@ pub trait ProfileFuture: Future + Sized {
     /// # Examples
     ///
     /// ```
-    /// # mod vor { pub use vor_recorder::future::ProfileFuture; }
+    /// # mod vor { pub use vor_recorder::hot::future::ProfileFuture; }
     /// use vor::ProfileFuture as _;
     ///
     /// # fn block_on(_: impl Future) {}

@@ -12,7 +12,7 @@
 /// the first use of a call site and a thread's first scope allocate.
 ///
 /// The word `cpu` behind the name has the processor time measured as well, of this scope alone;
-/// [`Config::cpu_time`](crate::setup::config::Config::cpu_time) does it for all.
+/// [`Config::cpu_time`](crate::setup::Config::cpu_time) does it for all.
 ///
 /// # Examples
 ///

@@ -17,7 +17,7 @@ pub(crate) mod record_state;
 pub mod callsite;
 pub mod args;
 pub(crate) mod ring;
-pub(crate) mod sums;
+pub mod sums;
 pub(crate) mod hooks;
 pub mod thread;
 pub mod scope;

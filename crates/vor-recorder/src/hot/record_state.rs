@@ -6,10 +6,11 @@
 //! walks over the sites, of which there are as many as the program's source has, and a scope pays
 //! one comparison for all of it.
 
+use vor_capture::model::measures::Measures;
+
 use crate::clock;
 use crate::hot::{callsite, thread};
 use crate::hot::{nvtx, tracing_out};
-use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};
 

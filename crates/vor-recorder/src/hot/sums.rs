@@ -6,10 +6,9 @@
 //! so its middle is at most 12.5 % away from any value in it. Values of 2^46 ticks and more, which
 //! are hours, share the last one.
 
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::timeline::{RATE_BITS, Timeline};
 use vor_capture::stats::ScopeStats;
-
-use crate::catalog::{Catalog, SiteId, ThreadId};
-use crate::clock::{RATE_BITS, Timeline};
 
 /// Log2 of the number of buckets per octave.
 const OCTAVE_BITS: u32 = 2;

@@ -32,7 +32,7 @@ pub struct AsyncScope {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::task::async_span; }
+/// # mod vor { pub use vor_recorder::hot::task::async_span; }
 /// let request = vor::async_span("request", 17);
 /// let worker = std::thread::spawn(move || {
 ///     request.step("parsed");

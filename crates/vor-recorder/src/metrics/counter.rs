@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn threads_that_come_and_go_add_up_across_marks() {
-        crate::setup::config::Config::new().enable();
+        crate::setup::Config::new().enable();
         let taken = || {
             let all = super::super::take();
             let column = metrics().named(SHARED.name).map(|slot| slot.column);

@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::format::MAX_FRAME_SETS;
+use vor_capture::model::catalog::{Column, MetricColumn};
 
 use crate::allocations::{self, Counts};
-use crate::catalog::{Column, MetricColumn};
-use crate::format::MAX_FRAME_SETS;
 use crate::hot::{record_state, thread};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64};

@@ -2,9 +2,10 @@
 
 use std::hint::black_box;
 
-use crate::Error;
+use vor_capture::Error;
+
 use crate::hot::record_state;
-use crate::setup::config::Config;
+use crate::setup::Config;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 use crate::{clock, setup};

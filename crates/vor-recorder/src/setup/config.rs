@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vor_capture::model::measures::Measures;
 use vor_capture::sink::FrameSink;
 
-use crate::measure::Measures;
 use crate::os::report;
 use crate::setup::{self, variables};
 
@@ -16,7 +16,7 @@ use crate::setup::{self, variables};
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::config::Config; }
+/// # mod vor { pub use vor_recorder::setup::Config; }
 /// let path = std::env::temp_dir().join("run.vor");
 /// vor::Config::new().capture(path).ring_kib(512).enable();
 /// # vor_recorder::setup::disable();
@@ -387,7 +387,7 @@ impl Config {
     /// # Examples
     ///
     /// ```
-    /// # mod vor { pub use vor_recorder::{config::Config, drain::stats, setup::disable, profile_scope}; }
+    /// # mod vor { pub use vor_recorder::{drain::stats, profile_scope, setup::Config, setup::disable}; }
     /// vor::Config::new().aggregate(true).print_stats(false).enable();
     /// for _ in 0..1000 {
     ///     vor::profile_scope!("step");
@@ -414,7 +414,7 @@ impl Config {
     ///
     /// Where the kernel tells a thread that it was switched out, that costs a load and a comparison
     /// at either end of a scope; else the thread's clock is read twice. What a scope did not run is
-    /// the argument [`off_cpu_ns`](crate::measure::OFF_CPU_NS) of its span.
+    /// the argument [`off_cpu_ns`](vor_capture::model::measures::OFF_CPU_NS) of its span.
     #[must_use]
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
@@ -490,7 +490,8 @@ impl Config {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use vor_recorder::{config::Config, profile_scope};
+    /// # use vor_recorder::setup::Config;
+    /// # use vor_recorder::profile_scope;
     /// Config::new().watchdog(Duration::from_millis(20)).enable();
     /// profile_scope!("load");
     /// std::thread::sleep(Duration::from_millis(60));
@@ -518,7 +519,7 @@ impl Config {
     /// # Examples
     ///
     /// ```no_run
-    /// # mod vor { pub use vor_recorder::config::Config; }
+    /// # mod vor { pub use vor_recorder::setup::Config; }
     /// vor::Config::new().capture("run.vor").signals(false).enable();
     /// ```
     #[must_use]
@@ -540,7 +541,7 @@ impl Config {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # mod vor { pub use vor_recorder::config::Config; }
+    /// # mod vor { pub use vor_recorder::setup::Config; }
     /// vor::Config::new()
     ///     .capture("run.vor")
     ///     .heap_snapshots(Duration::from_secs(60))

@@ -1,7 +1,9 @@
 //! [`Sink`] for each of our sinks: it builds the sink, switches recording on where it is off, and
 //! adds the sink to the recorder.
 
-use crate::Error;
+use vor_capture::Error;
+use vor_capture::sink::FrameSink;
+
 use crate::drain;
 use crate::hot::record_state;
 use crate::os::report;
@@ -20,7 +22,7 @@ use crate::sinks::puffin::PuffinSink;
 use crate::sinks::pyroscope::PyroscopeSink;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::sinks::samply::SamplySink;
-use crate::sinks::{FrameSink, Guard, Sink};
+use crate::sinks::{Guard, Sink};
 
 /// Switches recording on where it is off, with the settings of the environment.
 fn switch_on() {

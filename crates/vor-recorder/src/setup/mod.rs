@@ -1,19 +1,20 @@
 //! Switching recording on and off: the settings of the program or of its environment, and the
 //! sinks that they name.
 
-pub mod calibrate;
-pub mod config;
+mod calibrate;
+mod config;
 mod install;
 mod variables;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use vor_capture::model::measures::Measures;
+
 use crate::clock::cpu;
 use crate::drain::capture_file::CaptureFile;
 use crate::drain::{self, Options, Settings};
 use crate::hot::{nvtx, record_state, thread};
-use crate::measure::Measures;
 use crate::os::report;
 use crate::sinks::capture::{CaptureOptions, CaptureSink};
 #[cfg(feature = "puffin")]
@@ -22,7 +23,10 @@ use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
 use crate::{allocations, metrics};
 
-use config::Config;
+pub use calibrate::{SpanBudget, calibrate, clock_floor_ns, empty_span_ns};
+pub use config::{
+    Config, DEFAULT_DRAIN_INTERVAL, DEFAULT_MAX_SPANS_PER_FRAME, DEFAULT_RING_KIB, RING_KIB_RANGE,
+};
 
 /// Switches recording on with the settings of the environment; see [`Config::from_env`]. Does
 /// nothing where it is on.

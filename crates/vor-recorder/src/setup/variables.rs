@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::os::report;
 
-/// The variables that [`Config::from_env`](crate::setup::config::Config::from_env) reads.
+/// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
 pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD",
     "VOR_RECORD_FLAME",

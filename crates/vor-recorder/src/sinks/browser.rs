@@ -12,11 +12,10 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-
-use super::{FrameSink, Interest};
-use crate::Error;
-use crate::catalog::SiteId;
-use crate::frame::FrameSnapshot;
+use vor_capture::Error;
+use vor_capture::model::catalog::SiteId;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 
 /// Most spans of a frame that become measures, the longest first: so many take about a millisecond,
 /// and no panel shows more of a frame.
@@ -35,7 +34,7 @@ pub const MAX_MEASURES_KEPT: usize = 8192;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::sink::{Sink, browser::BrowserSink}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, browser::BrowserSink}; }
 /// use vor::Sink;
 ///
 /// let guard = vor::BrowserSink.install();
@@ -192,8 +191,8 @@ impl Measures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Span, ThreadTree};
     use vor_capture::filled;
+    use vor_capture::model::frame::{Span, ThreadTree};
 
     fn frame(durations: &[&[u64]]) -> FrameSnapshot {
         let span = |duration_ticks: &u64| {

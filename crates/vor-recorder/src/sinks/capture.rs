@@ -17,21 +17,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Error;
-use crate::batch::SpanBatch;
-use crate::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::Error;
+use vor_capture::filled;
+use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+
 use crate::clock;
 #[cfg(unix)]
 use crate::drain::crash;
-use crate::format::{Encoder, Header, RecordRef};
-use crate::frame::FrameSnapshot;
-use crate::heap::HeapSnapshot;
 use crate::hot::{callsite, thread};
 use crate::os::file::OutputFile;
 use crate::os::report;
 use crate::os::signals;
-use crate::sinks::{FrameSink, Interest};
-use vor_capture::filled;
 
 /// Which spans a capture keeps.
 #[derive(Clone, Copy, Debug)]
@@ -542,7 +543,7 @@ fn weight(batch: &SpanBatch) -> usize {
     batch.span_count() + batch.async_span_count() + batch.event_count()
 }
 
-fn open_now() -> Option<crate::format::OpenScopes> {
+fn open_now() -> Option<vor_capture::format::OpenScopes> {
     let scopes = |thread: thread::OpenThread| {
         let scopes = thread
             .scopes
@@ -555,7 +556,7 @@ fn open_now() -> Option<crate::format::OpenScopes> {
         .into_iter()
         .map(scopes)
         .collect();
-    (!threads.is_empty()).then(|| crate::format::OpenScopes {
+    (!threads.is_empty()).then(|| vor_capture::format::OpenScopes {
         ticks: clock::ticks(),
         threads,
     })
@@ -709,9 +710,10 @@ fn beside(path: &Path, infix: &str) -> PathBuf {
 mod tests {
     use std::time::Duration;
 
+    use vor_capture::model::batch::ThreadBatch;
+
     use super::*;
-    use crate::batch::ThreadBatch;
-    use crate::bridges::reader::{Event, Reader};
+    use vor_capture::reader::{Event, Reader};
 
     #[test]
     fn a_batch_waits_for_a_note_that_takes_long() -> Result<(), Error> {

@@ -3,11 +3,11 @@
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use vor_capture::Error;
+use vor_capture::sink::FrameSink;
 use vor_export::chrome::ChromeExporter;
 
-use crate::Error;
 use crate::os::file::OutputFile;
-use crate::sinks::FrameSink;
 use crate::sinks::wrapped::Wrapped;
 
 /// Writes a Chrome trace to `path` while its guard is held; recording is switched on where it is
@@ -18,7 +18,7 @@ use crate::sinks::wrapped::Wrapped;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, chrome::ChromeTraceSink}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, chrome::ChromeTraceSink}; }
 /// use vor::Sink as _;
 ///
 /// let trace = vor::ChromeTraceSink { path: "trace.json".into() }.install();

@@ -19,10 +19,6 @@ pub mod pyroscope;
 pub mod samply;
 mod wrapped;
 
-pub use crate::os::file;
-
-pub use vor_capture::sink::{FrameSink, Interest};
-
 /// An output that the predecessor's users know: install it once, and drop the guard to flush and
 /// end it.
 pub trait Sink {

@@ -25,14 +25,14 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use ureq::Agent;
 use ureq::http::Uri;
+use vor_capture::Error;
+use vor_capture::model::batch::ArgValue;
+use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
+use vor_capture::sink::{FrameSink, Interest};
 use vor_export::arg_name;
 
-use crate::Error;
 use crate::allocations;
-use crate::batch::ArgValue;
-use crate::frame::{FrameSnapshot, ThreadTree};
 use crate::os::report;
-use crate::sinks::{FrameSink, Interest};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -63,7 +63,7 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, otlp as sinks}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, otlp as sinks}; }
 /// use vor::Sink as _;
 ///
 /// let sent = vor::sinks::OtlpSink { service: "shop".into(), spans: vec!["request".into()], ..Default::default() }.install();

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use vor_capture::Error;
+use vor_capture::model::batch::{OpenStarts, SpanBatch};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_export::perfetto::{CounterTrack, CounterUnit, PerfettoExporter};
 
-use crate::Error;
-use crate::batch::{OpenStarts, SpanBatch};
 use crate::drain::{self, SinkHandle};
-use crate::frame::FrameSnapshot;
 use crate::os::file::OutputFile;
 use crate::sinks::wrapped::Wrapped;
-use crate::sinks::{FrameSink, Interest};
 
 /// Writes a Perfetto trace to `path` while its guard is held; recording is switched on where it is
 /// not.
@@ -24,7 +24,7 @@ use crate::sinks::{FrameSink, Interest};
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, perfetto as sinks}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, perfetto as sinks}; }
 /// use vor::Sink as _;
 ///
 /// let trace = vor::sinks::PerfettoSink { path: "trace.pftrace".into() }.install();
@@ -63,7 +63,9 @@ impl PerfettoSink {
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::{clock::ticks, profile_scope}; pub mod sinks { pub use vor_recorder::{export::perfetto::CounterUnit, sink::perfetto::TraceBuilder}; } }
+/// # mod vor { pub use vor_recorder::{clock::ticks, profile_scope}; pub mod sinks {
+/// #     pub use vor_export::perfetto::CounterUnit; pub use vor_recorder::sinks::perfetto::TraceBuilder;
+/// # } }
 /// # use vor_recorder::profile_scope;
 /// let trace = vor::sinks::TraceBuilder::new();
 /// let memory = trace.counter_track("memory", vor::sinks::CounterUnit::SizeBytes, 1024 * 1024, false);

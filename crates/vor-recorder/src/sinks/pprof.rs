@@ -6,17 +6,18 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vor_capture::Error;
+use vor_capture::sink::FrameSink;
+
 use super::profiles::{Kind, Profiles, Receiver, Stretch};
-use crate::Error;
 use crate::os::report;
-use crate::sinks::FrameSink;
 
 /// Writes a profile of each interval into a file of its own while its guard is held, for `go tool
 /// pprof`; recording is switched on where it is not.
 ///
 /// Files are complete or not there, and carry their number in their name, from 0: `run.0.pb.gz`,
 /// `run.1.pb.gz`. `go tool pprof run.[0-9]*.pb.gz` adds them up. What is in a profile,
-/// [`export::pprof`](crate::export::pprof) says; a scope that is open for several intervals has in
+/// [`export::pprof`](vor_export::pprof) says; a scope that is open for several intervals has in
 /// each what it took there, how its processor time divides between program and kernel in the one in
 /// which it ends. An interval in which nothing ran has no file. What cannot be written is reported
 /// on stderr in one line, once, and the program runs on.
@@ -28,7 +29,7 @@ use crate::sinks::FrameSink;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, pprof as sinks}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, pprof as sinks}; }
 /// use vor::Sink as _;
 ///
 /// let profiles = vor::sinks::PprofSink { path: "run.pb.gz".into(), ..Default::default() }.install();

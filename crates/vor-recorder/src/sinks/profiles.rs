@@ -16,17 +16,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
+use vor_capture::Error;
+use vor_capture::model::batch::{OpenStarts, SpanBatch};
+use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 use vor_export::pprof::{OpenSpan, OpenSpans, ProfileBuilder, SpanProfile, snapshot_profile};
 
-use crate::Error;
-use crate::batch::{OpenStarts, SpanBatch};
-use crate::catalog::{Catalog, ThreadId};
 use crate::drain;
-use crate::frame::FrameSnapshot;
 use crate::hot::thread;
 use crate::hot::thread::{OpenScope, OpenThread, Used};
 use crate::os::report;
-use crate::sinks::{FrameSink, Interest};
 use crate::{allocations, clock};
 
 /// Shortest interval: a shorter one would measure mostly itself.

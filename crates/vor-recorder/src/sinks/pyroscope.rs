@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::http::Uri;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use vor_capture::Error;
+use vor_capture::sink::FrameSink;
 use vor_export::pprof::{HEAP_TYPES, SPAN_TYPES, SampleType, TASK_TYPES};
 
 use super::profiles::{Profiles, Receiver, Stretch};
-use crate::Error;
 use crate::os::report;
-use crate::sinks::FrameSink;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Auth {
 ///
 /// The program never waits for the server. An address that cannot be used is reported on stderr in
 /// one line; so is the first push that fails, and at the end how many profiles were lost. What is
-/// in a profile, [`export::pprof`](crate::export::pprof) says; where a
+/// in a profile, [`export::pprof`](vor_export::pprof) says; where a
 /// [`TrackingAllocator`](crate::heap::TrackingAllocator) keeps the heap in use, that is pushed as
 /// well. A scope that is open for several intervals has in each what it took there, how its
 /// processor time divides between program and kernel in the one in which it ends.
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Auth {
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, pyroscope as sinks}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, pyroscope as sinks}; }
 /// use vor::Sink as _;
 ///
 /// let pushed = vor::sinks::PyroscopeSink {

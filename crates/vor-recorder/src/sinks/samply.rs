@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashSet;
+use vor_capture::Error;
+use vor_capture::model::catalog::{Catalog, ThreadId};
+use vor_capture::sink::FrameSink;
 use vor_export::samply::SamplyExporter;
 
-use crate::Error;
-use crate::catalog::{Catalog, ThreadId};
 use crate::clock;
 use crate::hot::{hooks, thread};
-use crate::sinks::FrameSink;
 use crate::sinks::wrapped::Wrapped;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicBool;
@@ -37,7 +37,7 @@ use crate::sync::global::AtomicBool;
 /// # Examples
 ///
 /// ```no_run
-/// # mod vor { pub use vor_recorder::sink::{Sink, samply as sinks}; }
+/// # mod vor { pub use vor_recorder::sinks::{Sink, samply as sinks}; }
 /// use vor::Sink as _;
 ///
 /// let markers = vor::sinks::SamplySink { folder: "/tmp".into() }.install();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{FrameSink, Interest};
-use crate::Error;
-use crate::batch::{OpenStarts, SpanBatch};
-use crate::catalog::Catalog;
-use crate::frame::FrameSnapshot;
-use crate::heap::HeapSnapshot;
+use vor_capture::Error;
+use vor_capture::model::batch::{OpenStarts, SpanBatch};
+use vor_capture::model::catalog::Catalog;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::heap::HeapSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
 
 /// An exporter, and what has to live as long as it does.
 #[derive(Debug)]

@@ -6,7 +6,8 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vor_recorder::alloc::{heap_snapshot, process_allocations};
+use vor_recorder::allocations::process_allocations;
+use vor_recorder::heap::heap_snapshot;
 use vor_recorder::profile_scope;
 
 /// Forks `times` times while threads come, allocate, take snapshots and go. `check` runs in each

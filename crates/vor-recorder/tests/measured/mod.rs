@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use vor_recorder::Error;
-use vor_recorder::batch::{ArgValue, SpanBatch};
-use vor_recorder::catalog::SiteInfo;
-use vor_recorder::frame::FrameSnapshot;
-use vor_recorder::measure::Measured;
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_capture::Error;
+use vor_capture::model::batch::{ArgValue, SpanBatch};
+use vor_capture::model::catalog::SiteInfo;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::model::measures::Measured;
+use vor_capture::sink::{FrameSink, Interest};
 
 /// Keeps the spans that arrive.
 pub struct Kept(pub Arc<Mutex<Vec<Span>>>);

@@ -18,15 +18,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::catalog::SiteId;
-use vor_recorder::config::Config;
-use vor_recorder::frame::FrameSnapshot;
+use vor_capture::Error;
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::catalog::SiteId;
+use vor_capture::model::frame::FrameSnapshot;
+use vor_capture::sink::{FrameSink, Interest};
+use vor_recorder::hot::scope::manual;
+use vor_recorder::hot::task::async_span;
+use vor_recorder::hot::{callsite, flow, scope};
 use vor_recorder::metrics::Counter;
-use vor_recorder::scope::manual;
-use vor_recorder::sink::{FrameSink, Interest};
-use vor_recorder::task::async_span;
-use vor_recorder::{Error, callsite, drain, flow, message, profile_phase, profile_scope, scope};
+use vor_recorder::setup::Config;
+use vor_recorder::{drain, message, profile_phase, profile_scope};
 
 /// Set in the environment of a child to the name of its test.
 const CHILD: &str = "VOR_SIGNAL_TEST";
@@ -238,7 +240,7 @@ macro_rules! operations {
                     static SITE: callsite::CallSite =
                         callsite::CallSite::new(concat!($side, " a"), "", "", 0).with_args(&["a"]);
                     let (scope, args) = manual::begin_with(&SITE, |arg| {
-                        arg(vor_recorder::args::Arg::encode(&7_u32));
+                        arg(vor_recorder::hot::args::Arg::encode(&7_u32));
                     });
                     scope.end_with(&args);
                 },

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vor_recorder::catalog::{Catalog, SiteId};
-use vor_recorder::reader::{Damage, Piece};
-use vor_recorder::stats::{Blocks, StatsBuilder};
+use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::reader::{Damage, Piece};
+use vor_capture::stats::{Blocks, StatsBuilder};
 
 use crate::command::failure::Failure;
 use crate::command::patterns::Pattern;

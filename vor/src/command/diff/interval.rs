@@ -17,7 +17,7 @@
 //! asked, or on what other scopes there are.
 
 use fastrand::Rng;
-use vor_recorder::stats::{Blocks, Bucket};
+use vor_capture::stats::{Blocks, Bucket};
 
 /// Number of recordings that are made up.
 const RESAMPLES: usize = if cfg!(test) { 400 } else { 2_000 };

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::ValueEnum;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::stats::ScopeStats;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::stats::ScopeStats;
 
 use gather::{Side, gather};
 use interval::{Change, Measure, change};

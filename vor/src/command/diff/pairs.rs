@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use vor_recorder::catalog::Catalog;
-use vor_recorder::stats::ScopeStats;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::stats::ScopeStats;
 
 /// A scope in both captures, or in one of them.
 #[derive(Debug)]
@@ -142,10 +142,10 @@ impl InFile {
 mod tests {
     use std::sync::Arc;
 
-    use vor_recorder::catalog::{SiteId, SiteInfo};
+    use vor_capture::model::catalog::{SiteId, SiteInfo};
 
     use super::*;
-    use vor_recorder::filled;
+    use vor_capture::filled;
 
     type Sites = [(&'static str, &'static str, u32)];
 

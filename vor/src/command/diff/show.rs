@@ -6,8 +6,8 @@ use std::io::Write;
 
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::stats::ScopeStats;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::stats::ScopeStats;
 
 use super::gather::Side;
 use super::{Args, Comparison, Format, Metric, Row, Sort};

@@ -14,11 +14,11 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vor_recorder::batch::SpanBatch;
-use vor_recorder::frame::TreeBuilder;
-use vor_recorder::measure::Measures;
-use vor_recorder::reader::{Damage, Lookahead, Piece};
-use vor_recorder::sink::{FrameSink, Interest};
+use vor_capture::model::batch::SpanBatch;
+use vor_capture::model::frame::TreeBuilder;
+use vor_capture::model::measures::Measures;
+use vor_capture::reader::{Damage, Lookahead, Piece};
+use vor_capture::sink::{FrameSink, Interest};
 
 use format::Format;
 
@@ -317,7 +317,7 @@ impl Chosen {
 }
 
 impl Export<'_> {
-    fn failed(&self, error: vor_recorder::Error) -> Failure {
+    fn failed(&self, error: vor_capture::Error) -> Failure {
         Failure::export(self.args.output.as_deref(), error)
     }
 
@@ -458,7 +458,7 @@ fn look_ahead(
     source: &mut Source,
     progress: &mut Progress,
     output: &Output,
-    failed: impl Fn(vor_recorder::Error) -> Failure,
+    failed: impl Fn(vor_capture::Error) -> Failure,
 ) -> Result<Lookahead, Failure> {
     let mut ahead = Lookahead::default();
     source.walk(progress, |piece| {

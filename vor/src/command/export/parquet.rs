@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use vor_recorder::catalog::Catalog;
-use vor_recorder::export::parquet::{
-    Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet,
-};
-use vor_recorder::sink::FrameSink;
+use vor_capture::model::catalog::Catalog;
+use vor_capture::sink::FrameSink;
+use vor_export::parquet::{Dataset, MetricsParquet, Origin, Partition, SketchParquet, SpanParquet};
 
 use crate::command::failure::Failure;
 use crate::command::output::Writer;
@@ -75,7 +73,7 @@ impl Options {
         &self,
         writer: std::io::BufWriter<Writer>,
         catalog: &Catalog,
-    ) -> Result<Box<dyn FrameSink>, vor_recorder::Error> {
+    ) -> Result<Box<dyn FrameSink>, vor_capture::Error> {
         let origin = self.origin(catalog);
         Ok(match self.table.unwrap_or(Table::Spans) {
             Table::Spans => Box::new(SpanParquet::new(writer, origin)?),

@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use vor_recorder::batch::{SpanBatch, TaskEventKind, ThreadBatch};
-use vor_recorder::catalog::{Catalog, SiteId, ThreadId};
-use vor_recorder::clock::Timeline;
-use vor_recorder::export::thread_label;
-use vor_recorder::filled;
-use vor_recorder::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::filled;
+use vor_capture::model::batch::{SpanBatch, TaskEventKind, ThreadBatch};
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
+use vor_capture::model::timeline::Timeline;
+use vor_export::thread_label;
 
 use crate::command::patterns::{Pattern, wanted};
 
@@ -201,8 +201,8 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use vor_recorder::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
-    use vor_recorder::catalog::{SiteInfo, ThreadInfo};
+    use vor_capture::model::batch::{ArgValue, AsyncSpan, Message, SpanArgs};
+    use vor_capture::model::catalog::{SiteInfo, ThreadInfo};
 
     use super::*;
 

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use vor_recorder::catalog::{Catalog, MachineInfo};
-use vor_recorder::clock::Timeline;
+use vor_capture::model::catalog::{Catalog, MachineInfo};
+use vor_capture::model::timeline::Timeline;
 
 use super::host;
 use crate::command::source::Source;

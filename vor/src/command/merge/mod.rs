@@ -13,10 +13,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vor_recorder::catalog::{Catalog, ProcessInfo};
-use vor_recorder::export::perfetto::PerfettoExporter;
-use vor_recorder::reader::Piece;
-use vor_recorder::sink::FrameSink as _;
+use vor_capture::model::catalog::{Catalog, ProcessInfo};
+use vor_capture::reader::Piece;
+use vor_capture::sink::FrameSink as _;
+use vor_export::perfetto::PerfettoExporter;
 
 use axis::Axis;
 
@@ -86,7 +86,7 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn failed(&self, error: vor_recorder::Error) -> Failure {
+    fn failed(&self, error: vor_capture::Error) -> Failure {
         Failure::export(Some(self.path), error)
     }
 

@@ -14,7 +14,7 @@ use crate::hot::task;
 /// # Examples
 ///
 /// ```
-/// # mod vor { pub use vor_recorder::traced as tracing; }
+/// # mod vor { pub use vor_recorder::bridges::tracing_in as tracing; }
 /// struct Requests;
 ///
 /// impl vor::tracing::Sampler for Requests {

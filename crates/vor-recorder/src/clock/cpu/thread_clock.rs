@@ -57,7 +57,7 @@ pub(super) fn counts_ticks() -> bool {
 /// # Examples
 ///
 /// ```
-/// # use vor_recorder::cpu::thread_cpu_ns;
+/// # use vor_recorder::clock::cpu::thread_cpu_ns;
 /// let before = thread_cpu_ns();
 /// let sum: u64 = (0..1000).map(std::hint::black_box).sum();
 /// assert!(sum > 0 && thread_cpu_ns() >= before);

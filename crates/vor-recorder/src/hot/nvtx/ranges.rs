@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 use std::sync::Once;
 
 use interface::{PAYLOAD_F64, PAYLOAD_I64, PAYLOAD_U64};
+use vor_capture::model::catalog::ThreadInfo;
 
-use crate::catalog::ThreadInfo;
 use crate::hot::args::Number;
 use crate::os::report;
 use crate::sync::Ordering;

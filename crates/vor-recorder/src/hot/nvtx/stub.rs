@@ -1,6 +1,7 @@
 //! No tool: without the feature, and on systems that have none.
 
-use crate::catalog::ThreadInfo;
+use vor_capture::model::catalog::ThreadInfo;
+
 use crate::hot::args::Number;
 
 /// Whether there can be a tool at all.

@@ -3,16 +3,17 @@
 
 use std::mem::ManuallyDrop;
 
+use vor_capture::model::measures::Measures;
+
 use super::slow::{Opened, Record};
 use super::{Scope, end_slow, measured, open_slow, publish};
 use crate::clock::Halves;
+use crate::clock::{self, cpu};
 use crate::hot::callsite::CallSite;
 use crate::hot::record_state::RecordMode;
 use crate::hot::thread::ThreadState;
 use crate::hot::tracing_out;
 use crate::hot::{record_state, thread};
-use crate::measure::Measures;
-use crate::{clock, cpu};
 
 /// An open scope whose processor time is measured; dropping it ends the span.
 #[must_use = "a scope lasts as long as its guard is held"]

@@ -14,18 +14,20 @@
 
 use std::cell::RefCell;
 
+use vor_capture::model::measures::Measures;
+
 use super::slow::{MEASURED, Opened, Record};
 use super::{begin_record, publish};
+use crate::allocations;
 use crate::allocations::AllocCounts;
 use crate::clock::Halves;
+use crate::clock::{self, cpu};
 use crate::hot::args::MAX_MEASURED_WORDS;
 use crate::hot::callsite::{CallSite, Kinds};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread::{self, ThreadState};
-use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU8, AtomicU64, fence};
-use crate::{allocations, clock, cpu};
 
 /// What the thread had used up when a scope opened. Each number for itself: a processor gives back
 /// at once what it has just stored only if it is asked for in the same pieces, and a structure is

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::model::measures::Measures;
 
 use crate::clock;
 use crate::clock::Halves;
@@ -29,7 +30,6 @@ use crate::hot::ring::{SITE_BITS, Slot};
 use crate::hot::thread::ThreadState;
 use crate::hot::tracing_out;
 use crate::hot::{record_state, thread};
-use crate::measure::Measures;
 
 pub use cpu::{CpuScope, open_cpu};
 pub(crate) use measured::{Noted, Notes, own_notes};
@@ -285,7 +285,7 @@ const MAX_CACHED_NAMES: usize = 4096;
 /// # Examples
 ///
 /// ```
-/// # use vor_recorder::scope as vor;
+/// # use vor_recorder::hot::scope as vor;
 /// # let step = 3;
 /// let _scope = vor::scope(&format!("step {step}"));
 /// ```

@@ -10,18 +10,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::model::measures::Measures;
 
 use super::{counted, measured, ranges, word};
+use crate::clock::{self, cpu};
 use crate::hot::args::{self, Number};
 use crate::hot::callsite::{self, CallSite, Kinds, UNREGISTERED};
 use crate::hot::record_state::RecordMode;
 use crate::hot::ring::{MAX_SITE, SITE_BITS, Slot, TAG_LONG, word1};
 use crate::hot::thread::ThreadState;
 use crate::hot::{nvtx, record_state, thread, tracing_out};
-use crate::measure::Measures;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use crate::{clock, cpu};
 
 /// Flags beside the id in a scope's site: not the fast path, and why.
 const RARE: u32 = 1 << 31;

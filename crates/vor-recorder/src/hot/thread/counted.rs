@@ -16,11 +16,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
+use vor_capture::model::catalog::ThreadId;
 
 use super::state::MAX_OPEN;
 use super::{Absent, ThreadState, count_drop, threads, while_busy};
 use crate::allocations;
-use crate::catalog::ThreadId;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU64};

@@ -24,13 +24,14 @@ mod used;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use vor_capture::filled;
+use vor_capture::model::catalog::{Catalog, ThreadInfo};
+
 use crate::allocations;
-use crate::catalog::{Catalog, ThreadInfo};
 use crate::hot::hooks;
 use crate::hot::nvtx;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
-use vor_capture::filled;
 
 pub(crate) use counted::{LAST_SITE, SiteSums, read_counted};
 pub(crate) use counted::{begin_counting, count, count_without_state};
@@ -214,11 +215,11 @@ pub(crate) fn try_lock<T>(
 pub(crate) fn try_each_open(
     tries: u32,
     pause: std::time::Duration,
-    open: &mut Vec<(crate::catalog::SiteId, u64)>,
+    open: &mut Vec<(vor_capture::model::catalog::SiteId, u64)>,
     mut each: impl FnMut(
-        crate::catalog::ThreadId,
+        vor_capture::model::catalog::ThreadId,
         Option<&ThreadInfo>,
-        &[(crate::catalog::SiteId, u64)],
+        &[(vor_capture::model::catalog::SiteId, u64)],
     ),
 ) -> bool {
     let Some(threads) = try_lock(&THREADS, tries, pause) else {

@@ -1,12 +1,13 @@
 //! The scopes that are open now, of every thread.
 
+use vor_capture::model::catalog::{SiteId, ThreadId};
+use vor_capture::model::measures::Measured;
+
 use super::used::Used;
 use super::{ThreadState, is_busy, is_silent, threads, while_busy};
-use crate::catalog::{SiteId, ThreadId};
 use crate::clock;
 use crate::hot::callsite;
 use crate::hot::scope::Noted;
-use crate::measure::Measured;
 
 /// The scopes that a thread has open now.
 #[derive(Clone, Debug, PartialEq)]

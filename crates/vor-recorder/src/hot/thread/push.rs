@@ -1,9 +1,11 @@
 //! What a thread pushes into its ring beside the hot path: records of any length, text, and what a
 //! thread leaves that has ended.
 
+use vor_capture::filled;
+use vor_capture::model::catalog::ThreadInfo;
+
 use super::state::ThreadState;
 use super::{Absent, NUMBER, is_busy, os_id, own, threads, while_busy, with_state};
-use crate::catalog::ThreadInfo;
 use crate::hot::args;
 #[cfg(feature = "tracing")]
 use crate::hot::callsite::MAX_ARGS;
@@ -14,7 +16,6 @@ use crate::hot::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
-use vor_capture::filled;
 
 /// Records dropped on threads without a state: that get one, or are ending. Counted by any thread
 /// and taken by the drain, relaxed.

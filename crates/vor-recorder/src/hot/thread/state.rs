@@ -20,10 +20,11 @@
 //! have recorded is counted as dropped. So each entry above the height is free between two
 //! operations, and a claim costs a scope one store: the one that clears the site.
 
+use vor_capture::model::catalog::{SiteId, ThreadId};
+
 use super::counted::{Late, Table};
 use super::counter_block::CounterBlock;
 use super::used::Ways;
-use crate::catalog::{SiteId, ThreadId};
 use crate::hot::ring::{KEPT_TEXTS, Ring};
 use crate::hot::scope::Noted;
 use crate::sync::global::{self, AtomicPtr, compiler_fence};

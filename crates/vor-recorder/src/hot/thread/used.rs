@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 
+#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
+use vor_capture::model::catalog::ThreadId;
+use vor_capture::model::catalog::ThreadInfo;
+use vor_capture::model::measures::{Measured, Measures};
+
 use super::state::ThreadState;
 use crate::allocations::{self, AllocCounts};
-#[cfg(all(feature = "pprof", not(target_arch = "wasm32")))]
-use crate::catalog::ThreadId;
-use crate::catalog::ThreadInfo;
 use crate::clock::cpu;
 use crate::hot::scope::{Noted, Notes, own_notes};
-use crate::measure::{Measured, Measures};
 use crate::sync::Ordering;
 use crate::sync::global::AtomicPtr;
 

@@ -21,7 +21,7 @@
 //! In Chromium the memory is what `performance.memory` says of the page's heap, behind the feature
 //! `web`; browsers tell nothing else.
 
-use crate::catalog::MetricColumn;
+use vor_capture::model::catalog::MetricColumn;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;

@@ -25,12 +25,11 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use puffin::{GlobalProfiler, ScopeDetails, ScopeId, StreamInfoRef, ThreadInfo};
 use rustc_hash::FxHashMap;
+use vor_capture::Error;
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
+use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
+use vor_capture::sink::{FrameSink, Interest};
 use vor_export::{origin_ns, push_args_text, thread_label};
-
-use crate::Error;
-use crate::catalog::{Catalog, SiteId, ThreadId};
-use crate::frame::{FrameSnapshot, ThreadTree};
-use crate::sinks::{FrameSink, Interest};
 
 /// Feeds [`puffin::GlobalProfiler`], so that every viewer of puffin frames shows ours; each main
 /// frame becomes one frame of puffin's.
@@ -38,7 +37,7 @@ use crate::sinks::{FrameSink, Interest};
 /// Scopes of puffin's own macros that were reported meanwhile appear in the same frames.
 ///
 /// A program needs it only where puffin's own macros are to stay off: a viewer is fed without it;
-/// see [`Config::puffin`](crate::setup::config::Config::puffin). With both, a frame still reaches puffin
+/// see [`Config::puffin`](crate::setup::Config::puffin). With both, a frame still reaches puffin
 /// once.
 #[derive(Debug)]
 pub struct PuffinSink {

@@ -8,8 +8,9 @@
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
+use vor_capture::model::catalog::{SiteId, SiteInfo};
+
 use super::interface::{self, EventAttributes, Handle, MESSAGE_REGISTERED, MESSAGE_TEXT};
-use crate::catalog::{SiteId, SiteInfo};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::{callsite, thread};
 use crate::sync::Ordering;
