@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! cargo run --release --example headless
-//! VOR_RECORD=run.vor VOR_RECORD_FLAME=1 cargo run --release --example headless
+//! VOR_RECORD=run.vor VOR_RECORD_SPANS=1 cargo run --release --example headless
 //! ```
 //!
 //! The network is a perceptron with one hidden layer. It learns which points of a square lie inside
 //! a circle; the points come from a seeded generator, so every run learns the same. Without
-//! `VOR_RECORD_FLAME` the capture holds metrics only: tens of bytes per step.
+//! `VOR_RECORD_SPANS` the capture holds metrics only: tens of bytes per step.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A capture in a window: while it is being written, or afterwards.
 //!
 //! ```text
-//! VOR_RECORD=run.vor VOR_RECORD_FLAME=1 cargo run --release --example headless
+//! VOR_RECORD=run.vor VOR_RECORD_SPANS=1 cargo run --release --example headless
 //! cargo run --release --example replay --features viz -- run.vor
 //! ```
 //!

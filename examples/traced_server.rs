@@ -235,7 +235,7 @@ impl Server {
         if let Some(folder) = folder {
             command
                 .env("VOR_RECORD", format!("{folder}/{mode}.vor"))
-                .env("VOR_RECORD_FLAME", "1");
+                .env("VOR_RECORD_SPANS", "1");
         }
         let mut process = command.spawn()?;
         let mut address = String::new();

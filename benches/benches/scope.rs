@@ -109,7 +109,7 @@ fn scopes(criterion: &mut Criterion) {
 
     // For good, so it comes last.
     vor::Config::new()
-        .aggregate(true)
+        .count_scopes(true)
         .print_stats(false)
         .enable();
     let mut counted = criterion.benchmark_group("scope_counted");

@@ -1,6 +1,6 @@
 """A small network learns to tell two spirals apart, with batches made by worker processes as a data loader makes them.
 
-    VOR_RECORD=train.vor VOR_RECORD_FLAME=1 python examples/python/train_mlp.py
+    VOR_RECORD=train.vor VOR_RECORD_SPANS=1 python examples/python/train_mlp.py
     vor stats train.vor
     vor merge train.vor train.*.vor -o train.pftrace    # with the workers, on one time axis
 

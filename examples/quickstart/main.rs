@@ -28,11 +28,11 @@ fn pack_and_tell(out: &mut dyn Write) -> Outcome {
         return Ok(());
     }
     let folder = folder_to_pack()?;
-    // Spans are what this example is about, so the capture holds them without VOR_RECORD_FLAME; the
+    // Spans are what this example is about, so the capture holds them without VOR_RECORD_SPANS; the
     // other variables hold.
     vor_examples::config("quickstart")
         .spans(true)
-        .statistics(true)
+        .stats(true)
         .enable();
     // There is none where VOR_RECORD names a place that cannot be written; vor has said so.
     let capture = vor::capture_path();

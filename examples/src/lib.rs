@@ -112,7 +112,7 @@ pub fn print_how_to_open(out: &mut dyn Write, path: &Path) -> Outcome {
     } else {
         writeln!(
             out,
-            "It holds metrics only; VOR_RECORD_FLAME=1 records all spans, VOR_RECORD_SLOW_MS those of slow frames."
+            "It holds metrics only; VOR_RECORD_SPANS=1 records all spans, VOR_RECORD_SLOW_FRAMES_MS those of slow frames."
         )?;
     }
     Ok(())

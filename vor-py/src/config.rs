@@ -10,7 +10,7 @@ use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
 
 /// The keywords, as messages list them.
-const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, statistics, aggregate, print_stats, cpu_time, cpu_split, inline_drain, \
+const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
     drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
 
 /// Switches recording on: by the variables where there are no keywords, else by the keywords alone.
@@ -55,8 +55,8 @@ fn config(keywords: &Bound<'_, PyDict>) -> PyResult<Config> {
                 let (least, most) = (*RING_KIB_RANGE.start() as u64, *RING_KIB_RANGE.end() as u64);
                 config.ring_kib(given.whole(least, most)? as usize)
             }
-            "statistics" => config.statistics(given.flag()?),
-            "aggregate" => config.aggregate(given.flag()?),
+            "stats" => config.stats(given.flag()?),
+            "count_scopes" => config.count_scopes(given.flag()?),
             "print_stats" => config.print_stats(given.flag()?),
             "cpu_time" => config.cpu_time(given.flag()?),
             "cpu_split" => config.cpu_split(given.flag()?),

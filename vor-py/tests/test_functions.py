@@ -73,7 +73,7 @@ def test_the_variables_switch_recording_on_at_import(tmp_path: Path) -> None:
         f()
         vor.frame_mark()
         """
-    run = start(tmp_path, program, VOR_RECORD=str(tmp_path / "run.vor"), VOR_RECORD_FLAME="1")
+    run = start(tmp_path, program, VOR_RECORD=str(tmp_path / "run.vor"), VOR_RECORD_SPANS="1")
     assert run.done.returncode == 0, run.done.stderr
     assert run.capture.counts == {"f": 1}
 
@@ -86,7 +86,7 @@ def test_without_variables_importing_records_nothing(tmp_path: Path) -> None:
 
 
 def test_a_bad_variable_is_one_line(tmp_path: Path) -> None:
-    run = start(tmp_path, "import vor", VOR_RECORD="/nonexistent/run.vor", VOR_RECORD_FLAME="0", VOR_RING_KIB="many")
+    run = start(tmp_path, "import vor", VOR_RECORD="/nonexistent/run.vor", VOR_RECORD_SPANS="0", VOR_RING_KIB="many")
     assert run.done.returncode == 0
     lines = run.done.stderr.splitlines()
     assert len(lines) == 2 and "VOR_RING_KIB" in lines[0] and "/nonexistent/run.vor" in lines[1]
@@ -99,7 +99,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
         import time
         import vor
         vor.enable(capture="run.vor", spans=True, every=1, max_frames=100, slow_frames_ms=0.001, frames_before=1, ring_kib=64,
-            statistics=True, aggregate=False, print_stats=False, cpu_time=True, cpu_split=False, inline_drain=True,
+            stats=True, count_scopes=False, print_stats=False, cpu_time=True, cpu_split=False, inline_drain=True,
             drain_interval_ms=5, max_spans_per_frame=1000, watchdog_ms=None, signals=True)
         with vor.scope("a"): time.sleep(0.02)
         vor.frame_mark()
@@ -115,7 +115,7 @@ def test_scopes_are_counted(tmp_path: Path) -> None:
         tmp_path,
         """
         import vor
-        vor.enable(aggregate=True)
+        vor.enable(count_scopes=True)
         @vor.profile
         def counted(): pass
         for _ in range(12345): counted()

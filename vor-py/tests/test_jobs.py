@@ -27,7 +27,7 @@ def test_a_training_loop(tmp_path: Path) -> None:
 """
     source = EXAMPLE.read_text()
     assert source.count(makes) == 1
-    run = start(tmp_path, source.replace(makes, meets + makes), "60", "2", VOR_RECORD="run.vor", VOR_RECORD_FLAME="1")
+    run = start(tmp_path, source.replace(makes, meets + makes), "60", "2", VOR_RECORD="run.vor", VOR_RECORD_SPANS="1")
     assert run.done.returncode == 0, run.done.stderr
     main = run.capture
     assert main.counts["Network.step"] == 60 and main.counts["backward"] == 60 and main.counts["make_batch"] == 0

@@ -105,7 +105,7 @@ def test_processes_of_multiprocessing(tmp_path: Path, method: str) -> None:
         """,
         method,
         VOR_RECORD="run.vor",
-        VOR_RECORD_FLAME="1",
+        VOR_RECORD_SPANS="1",
     )
     assert run.done.returncode == 0, run.done.stderr
     total = sum((capture.counts for capture in run.captures), start=run.capture.counts - run.capture.counts)

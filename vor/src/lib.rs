@@ -25,7 +25,7 @@
 //! With that in a program, two lines record it and say where its time went:
 //!
 //! ```sh
-//! VOR_RECORD=run.vor VOR_RECORD_FLAME=1 cargo run --release
+//! VOR_RECORD=run.vor VOR_RECORD_SPANS=1 cargo run --release
 //! vor stats run.vor      # the command: cargo install vor --features cli
 //! ```
 //!
@@ -41,7 +41,7 @@
 //! | switch recording on, with or without variables | [`enable`], [`Config`] |
 //! | measure processor time | `profile_scope!("…", cpu)`, [`Config::cpu_time`], [`thread_cpu_ns`] |
 //! | count allocations, and see what is still in use | [`heap::TrackingAllocator`], [`heap::heap_snapshot`], [`heap::untracked`] |
-//! | have scopes counted, without a capture | [`Config::aggregate`], `VOR_STATS=1`, [`stats()`], [`stats_by_thread`] |
+//! | have scopes counted, without a capture | [`Config::count_scopes`], `VOR_COUNT_SCOPES=1`, [`stats()`], [`stats_by_thread`] |
 //! | ask the running program | [`stats()`], [`open_scopes`], [`failed_sinks`], [`capture_path`] |
 //! | read captures | [`capture::Reader`] streams, [`capture::Capture`] seeks |
 //! | feed other tools | the sinks in [`sinks`], `puffin::PuffinSink`, a [`FrameSink`](sinks::FrameSink) of your own |

@@ -51,10 +51,7 @@ fn program() {
         path: folder().join("trace.json"),
     }
     .install();
-    vor::Config::new()
-        .sink("fails", Fails)
-        .statistics(true)
-        .enable();
+    vor::Config::new().sink("fails", Fails).stats(true).enable();
     vor::enable();
     let sink = vor::add_sink("fails", Fails);
     for n in 0..10 {
@@ -82,7 +79,7 @@ fn a_program_runs_as_if_vor_were_not_there() {
     let mut command = child(test, "program", folder.path());
     let output = run(command
         .env("VOR_RECORD", &path)
-        .env("VOR_RECORD_FLAME", "1"));
+        .env("VOR_RECORD_SPANS", "1"));
     assert!(output.status.success(), "{output:?}");
     let lines = vor_lines(&output);
     assert_eq!(lines.len(), 2, "{lines:?}");

@@ -47,9 +47,9 @@ fn counts(text: &str, name: &str) -> Vec<u64> {
 fn the_end_of_a_process_prints_the_table() {
     let test = "the_end_of_a_process_prints_the_table";
     match role().as_deref() {
-        Some("config") => vor::Config::new().aggregate(true).enable(),
+        Some("config") => vor::Config::new().count_scopes(true).enable(),
         Some("silent") => vor::Config::new()
-            .aggregate(true)
+            .count_scopes(true)
             .print_stats(false)
             .enable(),
         Some(_) => vor::enable(),
@@ -61,7 +61,7 @@ fn the_end_of_a_process_prints_the_table() {
                 ("silent", "", false),
             ] {
                 let folder = tempfile::tempdir().unwrap();
-                let output = run(child(test, role, folder.path()).env("VOR_STATS", value));
+                let output = run(child(test, role, folder.path()).env("VOR_COUNT_SCOPES", value));
                 assert!(output.status.success(), "{output:?}");
                 let text = stderr(&output);
                 if !printed {
@@ -94,7 +94,7 @@ fn the_end_of_a_process_prints_the_table() {
 fn started(test: &str, role: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = child(test, role, folder.path())
-        .env("VOR_STATS", "1")
+        .env("VOR_COUNT_SCOPES", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -200,7 +200,7 @@ fn a_handler_of_the_program_stays() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let output = run(child(test, "child", folder.path()).env("VOR_STATS", "1"));
+    let output = run(child(test, "child", folder.path()).env("VOR_COUNT_SCOPES", "1"));
     assert!(output.status.success(), "{output:?}");
     assert_eq!(counts(&stderr(&output), "outer"), [20], "at the end only");
 }
@@ -231,7 +231,7 @@ fn the_child_of_a_fork_counts_its_own() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let output = run(child(test, "child", folder.path()).env("VOR_STATS", "1"));
+    let output = run(child(test, "child", folder.path()).env("VOR_COUNT_SCOPES", "1"));
     assert!(output.status.success(), "{output:?}");
     let text = stderr(&output);
     assert_eq!(counts(&text, "outer"), [14, 400], "{text}");
@@ -255,9 +255,9 @@ fn a_capture_beside_it_holds_no_spans_and_a_line_says_so() {
     for (flame, lines) in [("1", 1), ("0", 0)] {
         let path = folder.path().join(format!("run{flame}.vor"));
         let output = run(child(test, "child", folder.path())
-            .env("VOR_STATS", "1")
+            .env("VOR_COUNT_SCOPES", "1")
             .env("VOR_RECORD", &path)
-            .env("VOR_RECORD_FLAME", flame));
+            .env("VOR_RECORD_SPANS", flame));
         assert!(output.status.success(), "{output:?}");
         let text = stderr(&output);
         let told = text
@@ -284,9 +284,9 @@ fn a_bad_value_is_one_line() {
     }
     let folder = tempfile::tempdir().unwrap();
     for (name, value) in [
-        ("VOR_STATS", "yes"),
-        ("VOR_STATISTICS", "1"),
-        ("VOR_STATS", "-1"),
+        ("VOR_COUNT_SCOPES", "yes"),
+        ("VOR_COUNTS", "1"),
+        ("VOR_COUNT_SCOPES", "-1"),
     ] {
         let output = run(child(test, "child", folder.path()).env(name, value));
         assert!(output.status.success(), "{output:?}");

@@ -50,7 +50,7 @@ fn ours(times: usize) {
 #[test]
 fn spans_and_scopes_are_counted_once() {
     vor::Config::new()
-        .aggregate(true)
+        .count_scopes(true)
         .print_stats(false)
         .enable();
     ours(5);

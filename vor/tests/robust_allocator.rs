@@ -65,7 +65,7 @@ fn scopes_in_the_allocator_are_recorded_without_recursion() {
     let path = folder.path().join("run.vor");
     vor::Config::new()
         .ring_kib(1024)
-        .statistics(true)
+        .stats(true)
         .capture(&path)
         .enable();
     let threads: Vec<_> = (0..THREADS)

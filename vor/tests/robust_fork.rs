@@ -221,7 +221,7 @@ fn play_in_child(test: &str, part: &str, folder: &Path) -> Output {
     let mut command = child(test, part, folder);
     command
         .env("VOR_RECORD", folder.join("run.vor"))
-        .env("VOR_RECORD_FLAME", "1");
+        .env("VOR_RECORD_SPANS", "1");
     let output = run(&mut command);
     assert!(output.status.success(), "{part}: {output:?}");
     output

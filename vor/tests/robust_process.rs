@@ -112,8 +112,8 @@ fn bad_values_are_one_line_each_and_left_out() {
         "VOR_RING_KIB",
         "VOR_RECORD_EVERY",
         "VOR_RECORD_MAX_FRAMES",
-        "VOR_RECORD_SLOW_MS",
-        "VOR_RECORD_BEFORE",
+        "VOR_RECORD_SLOW_FRAMES_MS",
+        "VOR_RECORD_FRAMES_BEFORE",
     ] {
         cases.extend(numbers.map(|value| (name, value)));
     }
@@ -122,8 +122,9 @@ fn bad_values_are_one_line_each_and_left_out() {
         ("VOR_RING_KIB", "99999999999"),
         ("VOR_RECORD_EVERY", "0"),
         ("VOR_RECORD_EVERY", "2.5"),
-        ("VOR_RECORD_BEFORE", "1001"),
+        ("VOR_RECORD_FRAMES_BEFORE", "1001"),
         ("VOR_RECORD_FLAME", "yes"),
+        ("VOR_RECORD_SPANS", "yes"),
     ]);
     for (i, (name, value)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("run{i}.vor"));

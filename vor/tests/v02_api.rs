@@ -239,7 +239,7 @@ fn recorded(test: &str, variables: &[(&str, &str)]) -> (tempfile::TempDir, PathB
     assert!(
         lines
             .iter()
-            .all(|line| line.contains("set VOR_RECORD_FLAME=1")),
+            .all(|line| line.contains("set VOR_RECORD_SPANS=1")),
         "{lines:?}"
     );
     (folder, path)

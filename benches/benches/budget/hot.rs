@@ -223,7 +223,7 @@ fn add_floor(table: &mut Table, floor: &Times, quiet: usize) {
 /// Measures scopes that are counted and not recorded, which is for good.
 pub fn measure_counted(_: &Options, table: &mut Table) {
     vor::Config::new()
-        .aggregate(true)
+        .count_scopes(true)
         .print_stats(false)
         .enable();
     let mut contestants: [Loop<'_>; 9] = [

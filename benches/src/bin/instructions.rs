@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     if on {
         vor::Config::new()
             .ring_kib(RING_KIB)
-            .aggregate(counts)
+            .count_scopes(counts)
             .print_stats(false)
             .enable();
     }

@@ -93,7 +93,7 @@ fn what_is_untracked_is_not_counted() {
 
 #[test]
 fn the_recorders_own_allocations_are_not_counted() {
-    Config::new().ring_kib(64).statistics(true).enable();
+    Config::new().ring_kib(64).stats(true).enable();
     // A new thread's state, names, metrics, marks, full rings: all of it allocates.
     let work = || {
         let names: Vec<String> = (0..300).map(|i| format!("made at run time {i}")).collect();

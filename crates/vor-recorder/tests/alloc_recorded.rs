@@ -152,9 +152,9 @@ fn child(test: &str, seconds: &str, capture: &std::path::Path) -> String {
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command
         .env(CHILD, "1")
-        .env("VOR_HEAP_S", seconds)
+        .env("VOR_HEAP_SNAPSHOTS_S", seconds)
         .env("VOR_RECORD", capture)
-        .env("VOR_RECORD_FLAME", "0");
+        .env("VOR_RECORD_SPANS", "0");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -187,7 +187,7 @@ fn the_variable_asks_for_them_and_the_end_has_the_last_one() {
     let said = child(test, "often", &path);
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(
-        said.contains("VOR_HEAP_S: `often` is not a number of seconds above 0"),
+        said.contains("VOR_HEAP_SNAPSHOTS_S: `often` is not a number of seconds above 0"),
         "{said}"
     );
     assert_eq!(count(&path), 0);

@@ -428,7 +428,10 @@ fn many(count: u64) {
 fn counts_and_times_are_exact() {
     let seen = Arc::new(Seen::default());
     // A ring so small that spans would be dropped.
-    let config = Config::new().ring_kib(4).aggregate(true).print_stats(false);
+    let config = Config::new()
+        .ring_kib(4)
+        .count_scopes(true)
+        .print_stats(false);
     config.sink("watch", Watch(Arc::clone(&seen))).enable();
     assert!(drain::stats().is_empty() && drain::stats_by_thread().is_empty());
     a_tree_on_several_threads();

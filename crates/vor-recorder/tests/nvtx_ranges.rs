@@ -362,7 +362,7 @@ fn there_are_ranges_while_recording_is_on_or_counts_alone() {
         {
             profile_scope!("off");
         }
-        Config::new().aggregate(true).print_stats(false).enable();
+        Config::new().count_scopes(true).print_stats(false).enable();
         for _ in 0..2 {
             profile_scope!("counted");
             let _named = scope::scope("counted by name");

@@ -42,7 +42,7 @@ fn a_budget_is_kept_or_says_by_how_much_it_is_not() {
     );
 
     // What is measured is the real thing: its scopes are recorded where recording is on.
-    vor_recorder::setup::Config::new().statistics(true).enable();
+    vor_recorder::setup::Config::new().stats(true).enable();
     calibrate();
     assert!(setup::is_enabled());
     let rows = drain::stats();

@@ -67,7 +67,7 @@ fn spans_given_up_of_a_frame_that_is_too_long_are_counted_as_dropped() {
     let path = folder.path().join("run.vor");
     let options = CaptureOptions {
         slow_ns: Some(0),
-        before: 0,
+        frames_before: 0,
         ..CaptureOptions::default()
     };
     let mut sink = CaptureSink::create(&path, options).unwrap();

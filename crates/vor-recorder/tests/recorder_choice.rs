@@ -121,7 +121,7 @@ fn slow_frames_and_those_before() {
     for before in [2, 0, 1000] {
         let frames = run(CaptureOptions {
             slow_ns: Some(SLOW_NS),
-            before,
+            frames_before: before,
             ..CaptureOptions::default()
         });
         // A machine that stops the test for a while makes other frames slow too, so the frames

@@ -418,7 +418,7 @@ fn a_sink_may_ask_vor_without_waiting_for_itself() {
             drain::flush();
             drain::frame_mark();
             drop(drain::add_sink("inner", Keeps::default()));
-            Config::new().statistics(true).enable();
+            Config::new().stats(true).enable();
             let asked = (
                 drain::stats().len(),
                 drain::catalog().is_none(),

@@ -61,7 +61,7 @@ impl FrameSink for Keeps {
 fn recorded(work: impl FnOnce()) -> (Vec<NamedArgs>, u64) {
     let keeps = Keeps::default();
     let (spans, dropped) = (Arc::clone(&keeps.0), Arc::clone(&keeps.1));
-    Config::new().statistics(true).enable();
+    Config::new().stats(true).enable();
     let handle = drain::add_sink("keeps", keeps);
     work();
     drop(handle);

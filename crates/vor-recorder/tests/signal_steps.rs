@@ -150,7 +150,7 @@ fn measured_scopes_are_recorded_whole() {
 fn counted_scopes_are_counted_or_dropped() {
     in_a_process("counted_scopes_are_counted_or_dropped", || {
         stepping::install(on_trap);
-        let adder = Adder::enable(Config::new().aggregate(true).print_stats(false));
+        let adder = Adder::enable(Config::new().count_scopes(true).print_stats(false));
         let made = step_through(&OUTER, &[0, 3, 4, 5]);
         let mut delivered = adder.read().with_tasks();
         for row in vor_recorder::drain::stats() {

@@ -157,7 +157,7 @@ fn recorded_and_dropped_add_up_to_made() {
 #[test]
 fn counted_and_dropped_add_up_to_made() {
     in_a_process("counted_and_dropped_add_up_to_made", || {
-        let mut delivered = run_threads(Config::new().aggregate(true).print_stats(false));
+        let mut delivered = run_threads(Config::new().count_scopes(true).print_stats(false));
         for row in drain::stats() {
             *delivered.records.entry(row.name.to_string()).or_default() += row.count;
         }

@@ -15,7 +15,7 @@
 Or without touching the program: ``python -m vor run script.py``.
 
 Each span is two readings of the clock and a 16-byte record, as in Rust; a thread of vor's own writes the
-capture. The variables ``VOR_RECORD``, ``VOR_RECORD_FLAME`` and their like are read when the module is imported.
+capture. The variables ``VOR_RECORD``, ``VOR_RECORD_SPANS`` and their like are read when the module is imported.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def enable(
     slow_frames_ms: float | None = None,
     frames_before: int | None = None,
     ring_kib: int | None = None,
-    statistics: bool | None = None,
-    aggregate: bool | None = None,
+    stats: bool | None = None,
+    count_scopes: bool | None = None,
     print_stats: bool | None = None,
     cpu_time: bool | None = None,
     cpu_split: bool | None = None,
@@ -101,11 +101,11 @@ def enable(
 
     capture: the file to write. spans: whether it holds spans, or metrics only. every: keep the spans of one frame
     in so many. max_frames: and of so many at most. slow_frames_ms, frames_before: and only of frames slower than
-    that, and of so many before each. ring_kib: size of each thread's ring. statistics: keep sums per scope.
-    aggregate, print_stats: count scopes instead of recording them, and print a table at the end. cpu_time,
-    cpu_split: measure processor time. inline_drain: drain in frame_mark. drain_interval_ms: longest wait of a span
-    for its drain. max_spans_per_frame: spans that a frame holds as a tree. watchdog_ms: tell what every thread is
-    doing when a frame or a scope takes longer. signals: whether a signal that ends the process, and that Python leaves
+    that, and of so many before each. ring_kib: size of each thread's ring. stats: keep sums per scope.
+    count_scopes, print_stats: count scopes instead of recording them, and print a table at the end. cpu_time,
+    cpu_split: measure CPU time. inline_drain: drain in frame_mark. drain_interval_ms: longest wait of a span for
+    its drain. max_spans_per_frame: spans that a frame holds as a tree. watchdog_ms: report the open scopes of every
+    thread when a frame or a scope takes longer. signals: whether a signal that ends the process, and that Python leaves
     to the system, closes the capture first; it does where nothing is said.
 
     Where recording is on already, what can still be added is added.
@@ -135,5 +135,6 @@ def _is_command() -> bool:
 
 
 # A program that is asked to record does so without a call, as one in Rust does at its `enable()`.
-if any(_os.environ.get(_name) for _name in ("VOR_RECORD", "VOR_STATS", "VOR_WATCHDOG_MS")) and not _is_command():
+_STARTERS = ("VOR_RECORD", "VOR_COUNT_SCOPES", "VOR_WATCHDOG_MS")
+if any(_os.environ.get(_name) for _name in _STARTERS) and not _is_command():
     enable()

@@ -26,8 +26,8 @@ use crate::command::units;
 /// Tells what has come into use between two snapshots of the heap, and who allocated it: the view
 /// of leaks.
 ///
-/// A program takes snapshots with VOR_HEAP_S=60, for one a minute, and an allocator that keeps what
-/// is in use.
+/// A program takes snapshots with VOR_HEAP_SNAPSHOTS_S=60, for one a minute, and an allocator that
+/// keeps what is in use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         (Some(earlier), Some(later)) => (earlier, later),
         _ if totals.is_empty() => {
             return refused(
-                "no heap snapshots; VOR_HEAP_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
+                "no heap snapshots; VOR_HEAP_SNAPSHOTS_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
                     .into(),
             );
         }
@@ -183,7 +183,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         let note = match at_end {
             Some(number) if number == to => Some(format!(
                 "number {number} was taken as the recording ended, when what `main` held may be \
-                 gone; a smaller VOR_HEAP_S takes some before"
+                 gone; a smaller VOR_HEAP_SNAPSHOTS_S takes some before"
             )),
             Some(number) => Some(format!(
                 "number {number}, taken as the recording ended, is left out; --to {number} takes it"

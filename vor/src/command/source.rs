@@ -215,6 +215,6 @@ pub(crate) fn no_spans(frames: u64) -> String {
     };
     format!(
         "no spans{place}: the program opened no scope, or recorded metrics only \
-         (VOR_RECORD_FLAME=1 records spans too)"
+         (VOR_RECORD_SPANS=1 records spans too)"
     )
 }

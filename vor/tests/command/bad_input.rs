@@ -116,7 +116,7 @@ fn exports_of_captures_without_spans_say_so_where_only_spans_would_be_written() 
             let run = run("export", path, &options);
             let line = run.refusal();
             assert!(line.contains(found), "{to}: {line}");
-            assert!(line.contains("VOR_RECORD_FLAME=1"), "{to}: {line}");
+            assert!(line.contains("VOR_RECORD_SPANS=1"), "{to}: {line}");
             assert!(!out.exists(), "{to}: {options:?}");
         }
     }

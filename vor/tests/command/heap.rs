@@ -135,6 +135,6 @@ fn what_is_not_there_is_said_in_one_line() {
     assert!(refusal(&path, &["--from", "3"]).contains("no snapshot later than 3; "));
     let without = folder.path().join("without.vor");
     capture(&without, &SCOPES, 2, 2, 1);
-    assert!(refusal(&without, &[]).contains("VOR_HEAP_S=60"));
+    assert!(refusal(&without, &[]).contains("VOR_HEAP_SNAPSHOTS_S=60"));
     assert!(refusal(&v2("flame.vor"), &[]).contains("captures of version 2 have none"));
 }

@@ -149,7 +149,7 @@ pub fn record(dispatch: &Dispatch, work: impl FnOnce()) -> Kept {
     Config::new()
         .inline_drain(true)
         .puffin(false)
-        .statistics(true)
+        .stats(true)
         .enable();
     let kept = Arc::default();
     let sink = vor::add_sink("test", Keep(Arc::clone(&kept)));

@@ -6,8 +6,8 @@ use crate::model::measures::{Measured, Measures};
 /// Statistics of all spans of one call site.
 ///
 /// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and
-/// exact below 64 ns; where scopes are counted (`Config::aggregate`) and not recorded, they are at
-/// most 12.5 % off.
+/// exact below 64 ns; where scopes are counted (`Config::count_scopes`) and not recorded, they are
+/// at most 12.5 % off.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ScopeStats {

@@ -71,7 +71,7 @@ pub(crate) struct Options {
     pub(crate) inline: bool,
     pub(crate) interval: Duration,
     pub(crate) max_spans_per_frame: usize,
-    pub(crate) statistics: bool,
+    pub(crate) stats: bool,
 }
 
 /// When a frame of the main set was marked last, in ticks. Written under the lock of the marks,
@@ -264,7 +264,7 @@ fn with_settings<R>(settings: &Settings, work: impl FnOnce(&mut Engine) -> R) ->
         Engine::new(
             settings.start_ticks,
             settings.options.max_spans_per_frame,
-            settings.options.statistics,
+            settings.options.stats,
         )
     };
     // Sinks write on whichever thread drains, and the program must not die of what they write.
@@ -449,8 +449,8 @@ fn wake(urgent: bool) {
 }
 
 /// Returns the statistics of every scope so far, by call site. Empty unless
-/// [`Config::statistics`](crate::setup::Config::statistics) or
-/// [`Config::aggregate`](crate::setup::Config::aggregate) is on, and inside a sink.
+/// [`Config::stats`](crate::setup::Config::stats) or
+/// [`Config::count_scopes`](crate::setup::Config::count_scopes) is on, and inside a sink.
 #[must_use]
 pub fn stats() -> Vec<ScopeStats> {
     let read = |engine: &mut Engine| {
@@ -462,7 +462,7 @@ pub fn stats() -> Vec<ScopeStats> {
 
 /// Returns the statistics of every scope so far, by thread and call site. Threads that have ended
 /// are one row per call site, first. Empty unless
-/// [`Config::aggregate`](crate::setup::Config::aggregate) is on, and inside a sink.
+/// [`Config::count_scopes`](crate::setup::Config::count_scopes) is on, and inside a sink.
 #[must_use]
 pub fn stats_by_thread() -> Vec<ThreadStats> {
     let read = |engine: &mut Engine| {

@@ -1,6 +1,5 @@
-//! Settings: a builder, and the variables that stand for it.
+//! The settings of a recording, as a builder.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,16 +27,15 @@ pub struct Config {
     pub(crate) every: u64,
     pub(crate) max_frames: Option<u64>,
     pub(crate) slow_ns: Option<u64>,
-    pub(crate) before: usize,
-    pub(crate) statistics: bool,
-    /// Whether scopes are counted and not recorded.
-    pub(crate) aggregate: bool,
-    /// Whether what was counted is printed.
+    pub(crate) frames_before: usize,
+    pub(crate) stats: bool,
+    /// Whether scopes are counted instead of recorded.
+    pub(crate) count_scopes: bool,
+    /// Whether the table of counted scopes is printed.
     pub(crate) print_stats: bool,
-    /// What is measured of every scope beside its length.
+    /// Measures of every scope beside its duration.
     pub(crate) measures: Measures,
-    /// Whether allocations are measured too; where nobody says, they are if the allocator that
-    /// counts them is installed.
+    /// Whether allocations are measured too; `None`: where the program has a tracking allocator.
     pub(crate) allocations: Option<bool>,
     pub(crate) inline_drain: bool,
     pub(crate) drain_interval: Duration,
@@ -62,28 +60,6 @@ pub const RING_KIB_RANGE: std::ops::RangeInclusive<usize> = 4..=1 << 20;
 pub const DEFAULT_DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// Default bound of the spans that a frame holds as trees.
 pub const DEFAULT_MAX_SPANS_PER_FRAME: usize = 1 << 20;
-
-/// Reads one variable. A value that `parse` refuses is reported and counts as none.
-fn value<T>(
-    get: &impl Fn(&str) -> Option<OsString>,
-    report: &mut impl FnMut(&str),
-    name: &str,
-    expected: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
-    let raw = get(name)?;
-    let text = raw.to_string_lossy();
-    let value = parse(text.trim());
-    if value.is_none() {
-        let shown = if text.is_empty() {
-            "an empty value".to_owned()
-        } else {
-            format!("`{text}`")
-        };
-        report(&format!("{name}: {shown} is not {expected}; it is ignored"));
-    }
-    value
-}
 
 impl Default for Config {
     fn default() -> Self {
@@ -116,9 +92,9 @@ impl Config {
             every: 1,
             max_frames: None,
             slow_ns: None,
-            before: 2,
-            statistics: false,
-            aggregate: false,
+            frames_before: 2,
+            stats: false,
+            count_scopes: false,
             print_stats: true,
             measures: Measures::NONE,
             allocations: None,
@@ -135,27 +111,33 @@ impl Config {
         }
     }
 
-    /// The settings that the environment asks for. A value that cannot be used is reported on
-    /// stderr, in one line, and left out.
+    /// Reads the settings from the environment. A value that cannot be used is reported in one line
+    /// on stderr, and ignored.
+    ///
+    /// A variable has the name of the method that it calls, behind `VOR_`; those of the capture
+    /// begin with `VOR_RECORD`.
     ///
     /// | variable | meaning |
     /// |---|---|
     /// | `VOR_RECORD=PATH` | writes a capture: metrics only, unless one of the next two keeps spans |
-    /// | `VOR_RECORD_FLAME=1` | spans too; `0`: metrics only, without a line on stderr |
-    /// | `VOR_RECORD_SLOW_MS=X` | spans of frames slower than X milliseconds |
-    /// | `VOR_RECORD_BEFORE=N` | and of the N frames before each (2) |
+    /// | `VOR_RECORD_SPANS=1` | spans too; `0`: metrics only, without a line on stderr |
+    /// | `VOR_RECORD_SLOW_FRAMES_MS=X` | spans of frames slower than X milliseconds |
+    /// | `VOR_RECORD_FRAMES_BEFORE=N` | and of the N frames before each (2) |
     /// | `VOR_RECORD_EVERY=N` | spans of one frame in N |
     /// | `VOR_RECORD_MAX_FRAMES=N` | spans of N frames at most |
     /// | `VOR_RING_KIB=N` | size of each thread's ring |
-    /// | `VOR_STATS=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`aggregate`](Self::aggregate) |
-    /// | `VOR_CPU=1` | the processor time of every scope; with `split`, also how much of it was in the kernel |
-    /// | `VOR_ALLOC=0` | no allocations of scopes, though the program has a [tracking allocator](crate::heap::TrackingAllocator) |
-    /// | `VOR_HEAP_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
-    /// | `VOR_WATCHDOG_MS=X` | tells what every thread is doing when a frame or a scope takes longer than X milliseconds |
+    /// | `VOR_COUNT_SCOPES=1` | no spans: scopes are counted, and a table of them is printed at the end and on SIGUSR1; see [`count_scopes`](Self::count_scopes) |
+    /// | `VOR_CPU_TIME=1` | the CPU time of every scope |
+    /// | `VOR_CPU_SPLIT=1` | the same, and how much of it was in the kernel |
+    /// | `VOR_ALLOCATIONS=0` | no allocations of scopes, though the program has a [tracking allocator](crate::heap::TrackingAllocator) |
+    /// | `VOR_HEAP_SNAPSHOTS_S=X` | a snapshot of the heap every X seconds, for the capture; see [`heap_snapshots`](Self::heap_snapshots) |
+    /// | `VOR_WATCHDOG_MS=X` | reports the open scopes of every thread when a frame or a scope takes longer than X milliseconds |
     /// | `VOR_SIGNALS=0` | no handlers of signals; see [`signals`](Self::signals) |
     ///
-    /// A variable whose name begins like these or nearly is one of them, such as `VOR_RECRD`, is
-    /// reported as well, once.
+    /// `VOR_RECORD_FLAME`, the name in vor 0.2.1, is read where `VOR_RECORD_SPANS` is not set.
+    ///
+    /// A variable that vor does not know is reported once, if its name is like one of these:
+    /// `VOR_RECRD`.
     #[must_use]
     pub fn from_env() -> Self {
         if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
@@ -164,150 +146,6 @@ impl Config {
         }
         variables::report_unknown();
         Self::from_variables(|name| std::env::var_os(name), report::line)
-    }
-
-    pub(crate) fn from_variables(
-        get: impl Fn(&str) -> Option<OsString>,
-        mut report: impl FnMut(&str),
-    ) -> Self {
-        let mut config = Self::new();
-        if let Some(kib) = value(
-            &get,
-            &mut report,
-            "VOR_RING_KIB",
-            "a whole number from 4 to 1048576",
-            |text| text.parse().ok().filter(|kib| RING_KIB_RANGE.contains(kib)),
-        ) {
-            config.ring_kib = kib;
-        }
-        if let Some(every) = value(
-            &get,
-            &mut report,
-            "VOR_RECORD_EVERY",
-            "a whole number of at least 1",
-            |text| text.parse().ok().filter(|every| *every >= 1),
-        ) {
-            config.every = every;
-        }
-        config.max_frames = value(
-            &get,
-            &mut report,
-            "VOR_RECORD_MAX_FRAMES",
-            "a whole number",
-            |text| text.parse().ok(),
-        );
-        let expected = "a number of milliseconds of at least 0";
-        let slow = value(&get, &mut report, "VOR_RECORD_SLOW_MS", expected, |text| {
-            text.parse().ok().filter(|ms| (0.0..1e12).contains(ms))
-        });
-        if let Some(before) = value(
-            &get,
-            &mut report,
-            "VOR_RECORD_BEFORE",
-            "a whole number up to 1000",
-            |text| text.parse().ok().filter(|before| *before <= 1000),
-        ) {
-            config.before = before;
-        }
-        let aggregate = value(
-            &get,
-            &mut report,
-            "VOR_STATS",
-            "0 or 1",
-            |text| match text {
-                "0" | "" => Some(false),
-                "1" => Some(true),
-                _ => None,
-            },
-        );
-        config.aggregate = aggregate.unwrap_or_default();
-        let cpu = value(
-            &get,
-            &mut report,
-            "VOR_CPU",
-            "0, 1 or split",
-            |text| match text {
-                "0" | "" => Some(Measures::NONE),
-                "1" => Some(Measures::CPU),
-                "split" => Some(Measures::CPU.and(Measures::CPU_SPLIT)),
-                _ => None,
-            },
-        );
-        config.measures = cpu.unwrap_or_default();
-        let allocations = value(
-            &get,
-            &mut report,
-            "VOR_ALLOC",
-            "0 or 1",
-            |text| match text {
-                "" => Some(None),
-                "0" => Some(Some(false)),
-                "1" => Some(Some(true)),
-                _ => None,
-            },
-        );
-        config.allocations = allocations.flatten();
-        let flame = get("VOR_RECORD_FLAME");
-        if let Some(value) = &flame
-            && value != "1"
-            && value != "0"
-            && !value.is_empty()
-        {
-            let text = value.to_string_lossy();
-            report(&format!(
-                "VOR_RECORD_FLAME: `{text}` is not 0 or 1; spans are not recorded"
-            ));
-        }
-        let expected = "a number of milliseconds above 0";
-        let watchdog = value(&get, &mut report, "VOR_WATCHDOG_MS", expected, |text| {
-            text.parse().ok().filter(|ms: &f64| *ms > 0.0 && *ms < 1e12)
-        });
-        config.watchdog = watchdog.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
-        let signals = value(
-            &get,
-            &mut report,
-            "VOR_SIGNALS",
-            "0 or 1",
-            |text| match text {
-                "0" => Some(false),
-                "1" | "" => Some(true),
-                _ => None,
-            },
-        );
-        config.signals = signals.unwrap_or(true);
-        let expected = "a number of seconds above 0";
-        let heap = value(&get, &mut report, "VOR_HEAP_S", expected, |text| {
-            text.parse().ok().filter(|s: &f64| *s > 0.0 && *s < 1e9)
-        });
-        config.heap_snapshots = heap.map(Duration::from_secs_f64);
-        config.slow_ns = slow.map(|ms: f64| (ms * 1e6) as u64);
-        config.spans = flame.as_ref().is_some_and(|value| value == "1") || config.slow_ns.is_some();
-        match get("VOR_RECORD") {
-            Some(path) if path.is_empty() => {
-                report("VOR_RECORD: the path is empty; no capture is written")
-            }
-            Some(path) if path.to_string_lossy().starts_with("tcp://") => {
-                let text = path.to_string_lossy();
-                report(&format!(
-                    "VOR_RECORD: `{text}` is an address, not a path; no capture is written"
-                ));
-            }
-            path => {
-                if let Some(path) = &path
-                    && !config.spans
-                    && !config.aggregate
-                    && flame.is_none_or(|value| value.is_empty())
-                {
-                    let shown = path.to_string_lossy();
-                    report(&format!(
-                        "VOR_RECORD: {shown} keeps metrics only; set VOR_RECORD_FLAME=1 to keep spans too"
-                    ));
-                }
-                config.from_env = path.is_some();
-                config.capture = path.map(PathBuf::from);
-            }
-        }
-        config
     }
 
     /// Begins a message about the capture: the variable that names it, where one does.
@@ -344,12 +182,12 @@ impl Config {
         self
     }
 
-    /// Keeps spans only of frames slower than `limit`, and of the `before` frames before each: a
-    /// flight recorder.
+    /// Keeps spans only of frames slower than `limit`, and of the `frames_before` frames before
+    /// each: a flight recorder.
     #[must_use]
-    pub fn slow_frames(mut self, limit: Duration, before: usize) -> Self {
+    pub fn slow_frames(mut self, limit: Duration, frames_before: usize) -> Self {
         self.slow_ns = Some(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.before = before;
+        self.frames_before = frames_before;
         self
     }
 
@@ -363,8 +201,8 @@ impl Config {
 
     /// Sets whether the worker keeps statistics of every scope for [`drain::stats`](crate::drain::stats).
     #[must_use]
-    pub fn statistics(mut self, statistics: bool) -> Self {
-        self.statistics = statistics;
+    pub fn stats(mut self, stats: bool) -> Self {
+        self.stats = stats;
         self
     }
 
@@ -388,7 +226,7 @@ impl Config {
     ///
     /// ```
     /// # mod vor { pub use vor_recorder::{drain::stats, profile_scope, setup::Config, setup::disable}; }
-    /// vor::Config::new().aggregate(true).print_stats(false).enable();
+    /// vor::Config::new().count_scopes(true).print_stats(false).enable();
     /// for _ in 0..1000 {
     ///     vor::profile_scope!("step");
     /// }
@@ -397,13 +235,12 @@ impl Config {
     /// # vor::disable();
     /// ```
     #[must_use]
-    pub fn aggregate(mut self, aggregate: bool) -> Self {
-        self.aggregate = aggregate;
+    pub fn count_scopes(mut self, count_scopes: bool) -> Self {
+        self.count_scopes = count_scopes;
         self
     }
 
-    /// Sets whether [`aggregate`](Self::aggregate) prints its table; it does unless this says
-    /// otherwise.
+    /// Sets whether [`count_scopes`](Self::count_scopes) prints its table (default: yes).
     #[must_use]
     pub fn print_stats(mut self, print_stats: bool) -> Self {
         self.print_stats = print_stats;
@@ -564,55 +401,5 @@ impl Config {
     /// the rest is left as it is.
     pub fn enable(self) {
         setup::start(self);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_known_variable_is_read() {
-        let asked = std::cell::RefCell::new(Vec::new());
-        let get = |name: &str| {
-            asked.borrow_mut().push(name.to_owned());
-            None
-        };
-        let _ = Config::from_variables(get, |line| panic!("{line}"));
-        let mut asked = asked.into_inner();
-        asked.sort_unstable();
-        asked.dedup();
-        let mut known = variables::KNOWN
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect::<Vec<_>>();
-        known.sort_unstable();
-        assert_eq!(asked, known);
-    }
-    #[test]
-    fn a_capture_without_spans_is_reported_unless_the_program_says_so() {
-        let lines = |set: &[(&str, &str)]| {
-            let lines = std::cell::RefCell::new(Vec::new());
-            let get = |name: &str| {
-                let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
-                set.iter().find_map(of)
-            };
-            let _ = Config::from_variables(get, |line| lines.borrow_mut().push(line.to_owned()));
-            lines.into_inner()
-        };
-        let record = ("VOR_RECORD", "run.vor");
-        assert_eq!(
-            lines(&[record]),
-            ["VOR_RECORD: run.vor keeps metrics only; set VOR_RECORD_FLAME=1 to keep spans too"]
-        );
-        assert_eq!(lines(&[record, ("VOR_RECORD_FLAME", "")]).len(), 1);
-        for (name, value) in [
-            ("VOR_RECORD_FLAME", "0"),
-            ("VOR_RECORD_FLAME", "1"),
-            ("VOR_RECORD_SLOW_MS", "8"),
-            ("VOR_STATS", "1"),
-        ] {
-            assert_eq!(lines(&[record, (name, value)]), [""; 0], "{name}={value}");
-        }
     }
 }

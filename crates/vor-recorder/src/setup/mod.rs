@@ -84,7 +84,7 @@ fn start(config: Config) {
         inline: config.inline_drain || cfg!(target_arch = "wasm32"),
         interval: config.drain_interval,
         max_spans_per_frame: config.max_spans_per_frame,
-        statistics: config.statistics,
+        stats: config.stats,
     };
     let absences = drain::configure(options, |settings, is_first| {
         apply(config, settings, is_first);
@@ -100,13 +100,13 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
     if let Some(limit) = config.watchdog {
         settings.watch(limit);
     }
-    if config.aggregate {
+    if config.count_scopes {
         record_state::count_scopes();
         if config.print_stats {
             drain::printing::begin();
         }
     }
-    if config.statistics {
+    if config.stats {
         settings.keep_statistics();
     }
     #[cfg(feature = "puffin")]
@@ -118,7 +118,7 @@ fn apply(config: Config, settings: &mut Settings, is_first: bool) {
         .as_ref()
         .map(|path| capture_file(path.clone(), &config));
     let is_new = file.is_some_and(|file| settings.begin_capture(file));
-    if (config.aggregate || is_new) && record_state::counts_scopes() {
+    if (config.count_scopes || is_new) && record_state::counts_scopes() {
         settings.report_no_spans();
     }
     settings.add_sinks(config.sinks);
@@ -143,7 +143,7 @@ fn capture_file(path: PathBuf, config: &Config) -> CaptureFile {
         every: config.every,
         max_frames: config.max_frames,
         slow_ns: config.slow_ns,
-        before: config.before,
+        frames_before: config.frames_before,
     };
     let signals = config.signals;
     CaptureFile {

@@ -1,32 +1,185 @@
-//! The variables of the environment that vor reads, and those that only look as if it did.
+//! The variables of the environment: the settings that they stand for, and names that are nearly
+//! one of them.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use super::config::{Config, RING_KIB_RANGE};
 use crate::os::report;
 
 /// The variables that [`Config::from_env`](crate::setup::Config::from_env) reads.
 pub(crate) const KNOWN: &[&str] = &[
     "VOR_RECORD",
+    "VOR_RECORD_SPANS",
     "VOR_RECORD_FLAME",
-    "VOR_RECORD_SLOW_MS",
-    "VOR_RECORD_BEFORE",
+    "VOR_RECORD_SLOW_FRAMES_MS",
+    "VOR_RECORD_FRAMES_BEFORE",
     "VOR_RECORD_EVERY",
     "VOR_RECORD_MAX_FRAMES",
     "VOR_RING_KIB",
-    "VOR_STATS",
-    "VOR_CPU",
-    "VOR_ALLOC",
-    "VOR_HEAP_S",
+    "VOR_COUNT_SCOPES",
+    "VOR_CPU_TIME",
+    "VOR_CPU_SPLIT",
+    "VOR_ALLOCATIONS",
+    "VOR_HEAP_SNAPSHOTS_S",
     "VOR_WATCHDOG_MS",
     "VOR_SIGNALS",
 ];
+
+/// The variables, as `get` reads them; a value that cannot be used goes to `report`, in one line.
+struct Variables<G, R> {
+    get: G,
+    report: R,
+}
+
+impl<G: Fn(&str) -> Option<OsString>, R: FnMut(&str)> Variables<G, R> {
+    /// Reads one variable. A value that `parse` refuses is reported and counts as none.
+    fn value<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let raw = (self.get)(name)?;
+        let text = raw.to_string_lossy();
+        let value = parse(text.trim());
+        if value.is_none() {
+            let shown = if text.is_empty() {
+                "an empty value".to_owned()
+            } else {
+                format!("`{text}`")
+            };
+            (self.report)(&format!("{name}: {shown} is not {expected}; it is ignored"));
+        }
+        value
+    }
+
+    /// Reads a variable that is 0 or 1; an empty value is none.
+    fn flag(&mut self, name: &str) -> Option<bool> {
+        let parse = |text: &str| match text {
+            "" => Some(None),
+            "0" => Some(Some(false)),
+            "1" => Some(Some(true)),
+            _ => None,
+        };
+        self.value(name, "0 or 1", parse).flatten()
+    }
+
+    /// Reads a number of a unit of time that lies in `range`.
+    fn time(
+        &mut self,
+        name: &str,
+        expected: &str,
+        is_allowed: impl Fn(f64) -> bool,
+    ) -> Option<f64> {
+        self.value(name, expected, |text| {
+            text.parse().ok().filter(|value| is_allowed(*value))
+        })
+    }
+
+    /// Reads whether the capture holds spans, by the variable of today or else by that of vor
+    /// 0.2.1. Only an exact 1 switches them on. `None` where neither is set.
+    fn spans(&mut self) -> Option<bool> {
+        let set = ["VOR_RECORD_SPANS", "VOR_RECORD_FLAME"]
+            .map(|name| (name, (self.get)(name).filter(|value| !value.is_empty())));
+        let (name, value) = set
+            .into_iter()
+            .find_map(|(name, value)| Some((name, value?)))?;
+        if value != "1" && value != "0" {
+            let text = value.to_string_lossy();
+            (self.report)(&format!(
+                "{name}: `{text}` is not 0 or 1; spans are not recorded"
+            ));
+        }
+        Some(value == "1")
+    }
+
+    /// Reads the path of the capture.
+    fn path(&mut self) -> Option<PathBuf> {
+        let path = (self.get)("VOR_RECORD")?;
+        if path.is_empty() {
+            (self.report)("VOR_RECORD: the path is empty; no capture is written");
+            return None;
+        }
+        let text = path.to_string_lossy();
+        if text.starts_with("tcp://") {
+            (self.report)(&format!(
+                "VOR_RECORD: `{text}` is an address, not a path; no capture is written"
+            ));
+            return None;
+        }
+        Some(PathBuf::from(path))
+    }
+}
+
+impl Config {
+    /// Makes the settings of the variables that `get` reads.
+    pub(super) fn from_variables(
+        get: impl Fn(&str) -> Option<OsString>,
+        report: impl FnMut(&str),
+    ) -> Self {
+        let mut variables = Variables { get, report };
+        let mut config = Self::new();
+        let expected = "a whole number from 4 to 1048576";
+        let kib = variables.value("VOR_RING_KIB", expected, |text| {
+            text.parse().ok().filter(|kib| RING_KIB_RANGE.contains(kib))
+        });
+        config.ring_kib = kib.unwrap_or(config.ring_kib);
+        let expected = "a whole number of at least 1";
+        let every = variables.value("VOR_RECORD_EVERY", expected, |text| {
+            text.parse().ok().filter(|every| *every >= 1)
+        });
+        config.every = every.unwrap_or(config.every);
+        config.max_frames = variables.value("VOR_RECORD_MAX_FRAMES", "a whole number", |text| {
+            text.parse().ok()
+        });
+        let expected = "a number of milliseconds of at least 0";
+        let slow_ms = variables.time("VOR_RECORD_SLOW_FRAMES_MS", expected, |ms| {
+            (0.0..1e12).contains(&ms)
+        });
+        config.slow_ns = slow_ms.map(|ms| (ms * 1e6) as u64);
+        let expected = "a whole number up to 1000";
+        let before = variables.value("VOR_RECORD_FRAMES_BEFORE", expected, |text| {
+            text.parse().ok().filter(|before| *before <= 1000)
+        });
+        config.frames_before = before.unwrap_or(config.frames_before);
+        config.count_scopes = variables.flag("VOR_COUNT_SCOPES").unwrap_or(false);
+        let cpu_time = variables.flag("VOR_CPU_TIME").unwrap_or(false);
+        let cpu_split = variables.flag("VOR_CPU_SPLIT").unwrap_or(false);
+        config = config.cpu_time(cpu_time).cpu_split(cpu_split);
+        config.allocations = variables.flag("VOR_ALLOCATIONS");
+        let spans = variables.spans();
+        config.spans = spans == Some(true) || config.slow_ns.is_some();
+        let expected = "a number of milliseconds above 0";
+        let watchdog_ms = variables.time("VOR_WATCHDOG_MS", expected, |ms| ms > 0.0 && ms < 1e12);
+        config.watchdog = watchdog_ms.map(|ms| Duration::from_nanos((ms * 1e6) as u64));
+        config.signals = variables.flag("VOR_SIGNALS").unwrap_or(true);
+        let expected = "a number of seconds above 0";
+        let heap_s = variables.time("VOR_HEAP_SNAPSHOTS_S", expected, |s| s > 0.0 && s < 1e9);
+        config.heap_snapshots = heap_s.map(Duration::from_secs_f64);
+        config.capture = variables.path();
+        config.from_env = config.capture.is_some();
+        if let Some(path) = &config.capture
+            && spans.is_none()
+            && !config.spans
+            && !config.count_scopes
+        {
+            (variables.report)(&format!(
+                "VOR_RECORD: {} keeps metrics only; set VOR_RECORD_SPANS=1 to keep spans too",
+                path.display()
+            ));
+        }
+        config
+    }
+}
 
 /// How the names of such variables begin, for those of other versions and those that are misspelt.
 const PREFIXES: [&str; 8] = [
     "VOR_RECORD",
     "VOR_RING",
-    "VOR_STAT",
+    "VOR_COUNT",
     "VOR_CPU",
     "VOR_ALLOC",
     "VOR_HEAP",
@@ -126,7 +279,8 @@ mod tests {
             "VOR_RECRD",
             "VOR_RCEORD",
             "VOR_HEAPS",
-            "VOR_STATISTICS",
+            "VOR_COUNT_SCOPE",
+            "VOR_ALLOC",
             "VORTEX",
             // Of vor's own processor account, build, tests and Python package.
             "VOR_CPU_SOURCE",
@@ -148,15 +302,81 @@ mod tests {
         assert_eq!(
             found.collect::<Vec<_>>(),
             [
-                ("VOR_HEAPS", "VOR_HEAP_S"),
+                ("VOR_ALLOC", "VOR_ALLOCATIONS"),
+                ("VOR_COUNT_SCOPE", "VOR_COUNT_SCOPES"),
+                ("VOR_HEAPS", "VOR_HEAP_SNAPSHOTS_S"),
                 ("VOR_RCEORD", "VOR_RECORD"),
                 ("VOR_RECORD_FLAMES", "VOR_RECORD_FLAME"),
                 ("VOR_RECRD", "VOR_RECORD"),
                 ("VOR_RING", "VOR_RING_KIB"),
-                ("VOR_STATISTICS", "VOR_STATS"),
             ]
         );
         let found = unknown(KNOWN.iter().map(OsString::from));
         assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn every_known_variable_is_read() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let get = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            None
+        };
+        let _ = Config::from_variables(get, |line| panic!("{line}"));
+        let mut asked = asked.into_inner();
+        asked.sort_unstable();
+        asked.dedup();
+        let mut known = KNOWN
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>();
+        known.sort_unstable();
+        assert_eq!(asked, known);
+    }
+    #[test]
+    fn a_capture_without_spans_is_reported_unless_the_program_says_so() {
+        let lines = |set: &[(&str, &str)]| {
+            let lines = std::cell::RefCell::new(Vec::new());
+            let get = |name: &str| {
+                let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
+                set.iter().find_map(of)
+            };
+            let _ = Config::from_variables(get, |line| lines.borrow_mut().push(line.to_owned()));
+            lines.into_inner()
+        };
+        let record = ("VOR_RECORD", "run.vor");
+        assert_eq!(
+            lines(&[record]),
+            ["VOR_RECORD: run.vor keeps metrics only; set VOR_RECORD_SPANS=1 to keep spans too"]
+        );
+        for name in ["VOR_RECORD_SPANS", "VOR_RECORD_FLAME"] {
+            assert_eq!(lines(&[record, (name, "")]).len(), 1);
+        }
+        for (name, value) in [
+            ("VOR_RECORD_SPANS", "0"),
+            ("VOR_RECORD_SPANS", "1"),
+            ("VOR_RECORD_FLAME", "0"),
+            ("VOR_RECORD_FLAME", "1"),
+            ("VOR_RECORD_SLOW_FRAMES_MS", "8"),
+            ("VOR_COUNT_SCOPES", "1"),
+        ] {
+            assert_eq!(lines(&[record, (name, value)]), [""; 0], "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn spans_are_kept_by_either_name_and_the_new_one_wins() {
+        let spans = |set: &[(&str, &str)]| {
+            let get = |name: &str| {
+                let of = |(key, value): &(&str, &str)| (*key == name).then(|| value.into());
+                set.iter().find_map(of)
+            };
+            Config::from_variables(get, |line| panic!("{line}")).spans
+        };
+        let (new, old) = ("VOR_RECORD_SPANS", "VOR_RECORD_FLAME");
+        assert!(!spans(&[]));
+        assert!(spans(&[(new, "1")]) && spans(&[(old, "1")]));
+        assert!(!spans(&[(new, "0"), (old, "1")]) && spans(&[(new, "1"), (old, "0")]));
+        assert!(spans(&[(new, ""), (old, "1")]));
     }
 }

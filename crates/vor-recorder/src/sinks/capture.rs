@@ -46,7 +46,7 @@ pub struct CaptureOptions {
     /// Spans only of frames longer than this.
     pub slow_ns: Option<u64>,
     /// And of so many frames before each slow one.
-    pub before: usize,
+    pub frames_before: usize,
 }
 
 impl Default for CaptureOptions {
@@ -56,7 +56,7 @@ impl Default for CaptureOptions {
             every: 1,
             max_frames: None,
             slow_ns: None,
-            before: 2,
+            frames_before: 2,
         }
     }
 }
@@ -397,7 +397,7 @@ impl CaptureSink {
                 if slow && chosen {
                     self.settle(0, true);
                 } else {
-                    self.settle(self.options.before, false);
+                    self.settle(self.options.frames_before, false);
                 }
             }
         }

@@ -166,7 +166,7 @@ impl Chooser {
             ui.label(
                 "Drop one on this page, or type its address above. It stays in your browser. To record one:",
             );
-            ui.code("VOR_RECORD=run.vor VOR_RECORD_FLAME=1 your-program");
+            ui.code("VOR_RECORD=run.vor VOR_RECORD_SPANS=1 your-program");
             ui.add_space(6.0);
             ui.label(RichText::new("A link to this page opens a capture with ?url=…").weak());
         }
