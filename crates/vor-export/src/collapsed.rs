@@ -23,7 +23,7 @@
 //! [`accept_open`](FrameSink::accept_open), spares that. Everything is written by
 //! [`finish`](FrameSink::finish).
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -33,6 +33,7 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
+use super::chunked::ChunkedWriter;
 use super::merged::Merged;
 use super::{push_u64, thread_label};
 
@@ -67,7 +68,7 @@ use super::{push_u64, thread_label};
 /// ```
 #[derive(Debug)]
 pub struct CollapsedExporter<W: Write> {
-    writer: W,
+    out: ChunkedWriter<W>,
     with_threads: bool,
     finished: bool,
     merged: Merged<u64>,
@@ -82,7 +83,7 @@ impl<W: Write> CollapsedExporter<W> {
     /// Makes an exporter; nothing is written before it is finished.
     pub fn new(writer: W) -> Self {
         Self {
-            writer,
+            out: ChunkedWriter::new(writer, "cannot write the collapsed stacks"),
             with_threads: true,
             finished: false,
             merged: Merged::default(),
@@ -106,7 +107,7 @@ impl<W: Write> CollapsedExporter<W> {
 
     /// Returns the writer. What was not finished before is lost.
     pub fn into_inner(self) -> W {
-        self.writer
+        self.out.into_inner()
     }
 
     /// Returns the frame of a name.
@@ -135,42 +136,33 @@ impl<W: Write> CollapsedExporter<W> {
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self) -> Result<(), Error> {
         let mut merged = std::mem::take(&mut self.merged);
         let with_threads = self.with_threads;
         let roots = merged.take(|catalog, thread| {
             with_threads.then(|| {
-                self.frame(
-                    plain_name(&thread_label(catalog, thread))
-                        .into_bytes()
-                        .into(),
-                )
+                let label = plain_name(&thread_label(catalog, thread));
+                self.frame(label.into_bytes().into())
             })
-        })?;
-        let mut lines = Vec::new();
-        let writer = &mut self.writer;
+        });
+        let roots = roots.map_err(|error| self.out.error(error))?;
         for (label, root) in roots {
             merged.each(root, |path, self_ns| {
+                let line = &mut self.out.bytes;
                 for (i, &frame) in label.iter().chain(path).enumerate() {
                     if i > 0 {
-                        lines.push(b';');
+                        line.push(b';');
                     }
-                    lines.extend_from_slice(&self.names[frame as usize]);
+                    line.extend_from_slice(&self.names[frame as usize]);
                 }
-                lines.push(b' ');
-                push_u64(&mut lines, self_ns);
-                lines.push(b'\n');
-                if lines.len() >= PIECE_BYTES {
-                    let result = writer.write_all(&lines);
-                    lines.clear();
-                    return result;
-                }
-                Ok(())
+                line.push(b' ');
+                push_u64(line, self_ns);
+                line.push(b'\n');
+                self.out.write_full()
             })?;
         }
         self.merged.dropped_spans = merged.dropped_spans;
-        writer.write_all(&lines)?;
-        writer.flush()
+        self.out.flush()
     }
 }
 
@@ -209,13 +201,9 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
-        let written = self.write();
-        written.map_err(|error| Error::io("cannot write the collapsed stacks", error))
+        self.write()
     }
 }
-
-/// Lines are handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
 
 fn frame_of(site_frames: &[Option<u32>], site: SiteId) -> Option<u32> {
     *site_frames.get((site.0 as usize).checked_sub(1)?)?

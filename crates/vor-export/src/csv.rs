@@ -25,12 +25,16 @@ use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
 use vor_capture::sink::{FrameSink, Interest};
 
+use super::chunked::ChunkedWriter;
 use super::{origin_ns, push_args_text, push_i64, push_u64, thread_label};
+
+/// Context of an error of the writer.
+const FAILURE: &str = "cannot write the CSV";
 
 /// Writes the spans of frames, a row each.
 #[derive(Debug)]
 pub struct SpanCsv<W: Write> {
-    out: Rows<W>,
+    out: ChunkedWriter<W>,
     /// Names of threads as they are written, for the table in `threads`.
     labels: FxHashMap<ThreadId, String>,
     threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
@@ -49,7 +53,7 @@ pub struct SpanCsv<W: Write> {
 /// they all are.
 #[derive(Debug)]
 pub struct MetricsCsv<W: Write> {
-    out: Rows<W>,
+    out: ChunkedWriter<W>,
     columns: usize,
     late_values: u64,
 }
@@ -57,9 +61,12 @@ pub struct MetricsCsv<W: Write> {
 impl<W: Write> SpanCsv<W> {
     /// Makes an exporter; the heading is written before the first frame.
     pub fn new(writer: W) -> Self {
-        let heading = b"process,frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args\n";
+        let mut out = ChunkedWriter::new(writer, FAILURE);
+        out.bytes.extend_from_slice(
+            b"process,frame,thread,depth,name,file,line,start_ns,dur_ns,self_ns,args\n",
+        );
         Self {
-            out: Rows::new(writer, heading.to_vec()),
+            out,
             labels: FxHashMap::default(),
             threads: Arc::default(),
             site_columns: Vec::new(),
@@ -71,7 +78,7 @@ impl<W: Write> SpanCsv<W> {
 
     /// Returns the writer. What was not flushed or finished before is lost.
     pub fn into_inner(self) -> W {
-        self.out.writer
+        self.out.into_inner()
     }
 
     fn write_tree(&mut self, frame: &FrameSnapshot, tree: &ThreadTree) -> Result<(), Error> {
@@ -116,7 +123,7 @@ impl<W: Write> SpanCsv<W> {
                 push_field(row, &args);
             }
             row.push(b'\n');
-            self.out.hand_over(PIECE_BYTES)?;
+            self.out.write_full()?;
         }
         Ok(())
     }
@@ -197,14 +204,16 @@ impl<W: Write + Send> FrameSink for SpanCsv<W> {
 impl<W: Write> MetricsCsv<W> {
     /// Makes an exporter for the columns of a catalog.
     pub fn new(writer: W, catalog: &Catalog) -> Self {
-        let mut heading = b"frame".to_vec();
+        let mut out = ChunkedWriter::new(writer, FAILURE);
+        let heading = &mut out.bytes;
+        heading.extend_from_slice(b"frame");
         for column in catalog.columns.iter() {
             heading.push(b',');
-            push_field(&mut heading, column.metric.name.as_bytes());
+            push_field(heading, column.metric.name.as_bytes());
         }
         heading.push(b'\n');
         Self {
-            out: Rows::new(writer, heading),
+            out,
             columns: catalog.columns.len(),
             late_values: 0,
         }
@@ -212,7 +221,7 @@ impl<W: Write> MetricsCsv<W> {
 
     /// Returns the writer. What was not flushed or finished before is lost.
     pub fn into_inner(self) -> W {
-        self.out.writer
+        self.out.into_inner()
     }
 }
 
@@ -238,7 +247,7 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
         }
         row.push(b'\n');
         self.late_values += metrics.count() as u64;
-        self.out.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -259,40 +268,6 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
                 "{values} values belong to metrics that were declared after the heading of the CSV was written"
             ))),
         }
-    }
-}
-
-/// Rows are handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
-
-/// A writer, and the rows that it does not have yet.
-#[derive(Debug)]
-struct Rows<W> {
-    writer: W,
-    bytes: Vec<u8>,
-}
-
-impl<W: Write> Rows<W> {
-    fn new(writer: W, heading: Vec<u8>) -> Self {
-        Self {
-            writer,
-            bytes: heading,
-        }
-    }
-
-    fn hand_over(&mut self, at_least: usize) -> Result<(), Error> {
-        if self.bytes.len() >= at_least {
-            let result = self.writer.write_all(&self.bytes);
-            self.bytes.clear();
-            result.map_err(|error| Error::io("cannot write the CSV", error))?;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.hand_over(1)?;
-        let flushed = self.writer.flush();
-        flushed.map_err(|error| Error::io("cannot write the CSV", error))
     }
 }
 

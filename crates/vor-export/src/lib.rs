@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chrome;
+mod chunked;
 pub mod collapsed;
 pub mod csv;
 #[cfg(feature = "firefox")]

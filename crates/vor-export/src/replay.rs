@@ -106,24 +106,14 @@ impl Replay {
         threads
     }
 
-    /// Gives all begins and ends of a thread to `take`, in the order of time, parents around their
-    /// children. They are forgotten thereby.
-    pub(super) fn play(
-        &mut self,
-        thread: ThreadId,
-        mut take: impl FnMut(Edge) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut edges = self.backwards(thread)?;
-        let origin = origin_ns(&self.catalog);
-        while let Some(record) = edges.pop::<EDGE_BYTES>(&mut self.spill)? {
-            let word = le_u64(&record, 0);
-            take(Edge {
-                ns: since_origin_ns(&self.catalog, word & !BEGIN, origin),
-                site: SiteId(le_u32(&record, 8)),
-                is_begin: word & BEGIN != 0,
-            })?;
-        }
-        Ok(())
+    /// Removes a thread's spans, and returns their begins and ends in the order of time, parents
+    /// around their children.
+    pub(super) fn play(&mut self, thread: ThreadId) -> io::Result<Edges<'_>> {
+        Ok(Edges {
+            records: self.backwards(thread)?,
+            origin_ns: origin_ns(&self.catalog),
+            replay: self,
+        })
     }
 
     /// Makes the edges of a thread, the last first.
@@ -165,6 +155,32 @@ impl Replay {
             push(spill, last.start_ticks | BEGIN, last.site)?;
         }
         Ok(edges)
+    }
+}
+
+/// The begins and ends of a thread's spans, by time.
+#[derive(Debug)]
+pub(super) struct Edges<'a> {
+    replay: &'a mut Replay,
+    /// Edges that are still to come, the last first.
+    records: Stack,
+    origin_ns: i64,
+}
+
+impl Iterator for Edges<'_> {
+    type Item = io::Result<Edge>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = match self.records.pop::<EDGE_BYTES>(&mut self.replay.spill) {
+            Ok(record) => record?,
+            Err(error) => return Some(Err(error)),
+        };
+        let word = le_u64(&record, 0);
+        Some(Ok(Edge {
+            ns: since_origin_ns(&self.replay.catalog, word & !BEGIN, self.origin_ns),
+            site: SiteId(le_u32(&record, 8)),
+            is_begin: word & BEGIN != 0,
+        }))
     }
 }
 

@@ -10,7 +10,7 @@
 //! The file is called by the process's name, and says in it how many spans were dropped. Messages,
 //! arguments, tasks (they overlap) and metrics have no place in the format.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -21,15 +21,14 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
 use super::chrome::push_json_str;
+use super::chunked::ChunkedWriter;
 use super::replay::{Edge, Replay};
 use super::{push_u64, thread_label};
 
 /// Writes a profile for speedscope.
 #[derive(Debug)]
 pub struct SpeedscopeExporter<W: Write> {
-    writer: W,
-    /// What is not yet handed to `writer`.
-    out: Vec<u8>,
+    out: ChunkedWriter<W>,
     replay: Replay,
     dropped_spans: u64,
     finished: bool,
@@ -55,8 +54,7 @@ impl<W: Write> SpeedscopeExporter<W> {
     /// Makes an exporter; nothing is written before it is finished.
     pub fn new(writer: W) -> Self {
         Self {
-            writer,
-            out: Vec::new(),
+            out: ChunkedWriter::new(writer, "cannot write the speedscope profile"),
             replay: Replay::default(),
             dropped_spans: 0,
             finished: false,
@@ -65,26 +63,28 @@ impl<W: Write> SpeedscopeExporter<W> {
 
     /// Returns the writer. What was not finished before is lost.
     pub fn into_inner(self) -> W {
-        self.writer
+        self.out.into_inner()
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self) -> Result<(), Error> {
         let catalog = Arc::clone(self.replay.catalog());
         self.write_head(&catalog);
         let mut frames = Frames::default();
         let threads = self.replay.threads();
         for (i, &thread) in threads.iter().enumerate() {
             if i > 0 {
-                self.out.push(b',');
+                self.out.bytes.push(b',');
             }
             self.begin_profile(&thread_label(&catalog, thread));
-            let (out, writer) = (&mut self.out, &mut self.writer);
             let (mut last_ns, mut is_first) = (0, true);
-            self.replay.play(thread, |edge| {
-                push_event(out, edge, frames.number(edge.site), is_first);
+            let edges = self.replay.play(thread);
+            for edge in edges.map_err(|error| self.out.error(error))? {
+                let edge = edge.map_err(|error| self.out.error(error))?;
+                let frame = frames.number(edge.site);
+                push_event(&mut self.out.bytes, edge, frame, is_first);
                 (last_ns, is_first) = (edge.ns, false);
-                hand_over(writer, out, PIECE_BYTES)
-            })?;
+                self.out.write_full()?;
+            }
             self.end_profile(last_ns);
         }
         if threads.is_empty() {
@@ -92,24 +92,28 @@ impl<W: Write> SpeedscopeExporter<W> {
             self.begin_profile("no spans");
             self.end_profile(0);
         }
-        self.out.extend_from_slice(b"],\n\"shared\":{\"frames\":[");
+        self.out
+            .bytes
+            .extend_from_slice(b"],\n\"shared\":{\"frames\":[");
         for (i, &site) in frames.sites.iter().enumerate() {
             if i > 0 {
-                self.out.push(b',');
+                self.out.bytes.push(b',');
             }
-            push_frame(&mut self.out, &catalog, site);
+            push_frame(&mut self.out.bytes, &catalog, site);
         }
-        self.out.extend_from_slice(b"\n]}}\n");
-        hand_over(&mut self.writer, &mut self.out, 1)?;
-        self.writer.flush()
+        self.out.bytes.extend_from_slice(b"\n]}}\n");
+        self.out.flush()
     }
 
     fn write_head(&mut self, catalog: &Catalog) {
-        self.out.extend_from_slice(
+        self.out.bytes.extend_from_slice(
             b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n\"exporter\":",
         );
-        push_json_str(&mut self.out, concat!("vor ", env!("CARGO_PKG_VERSION")));
-        self.out.extend_from_slice(b",\"name\":");
+        push_json_str(
+            &mut self.out.bytes,
+            concat!("vor ", env!("CARGO_PKG_VERSION")),
+        );
+        self.out.bytes.extend_from_slice(b",\"name\":");
         let mut name = match catalog.process.name.as_str() {
             "" => "process".to_owned(),
             name => name.to_owned(),
@@ -117,23 +121,26 @@ impl<W: Write> SpeedscopeExporter<W> {
         if self.dropped_spans > 0 {
             name.push_str(&format!(" ({} spans dropped)", self.dropped_spans));
         }
-        push_json_str(&mut self.out, &name);
+        push_json_str(&mut self.out.bytes, &name);
         self.out
+            .bytes
             .extend_from_slice(b",\"activeProfileIndex\":0,\n\"profiles\":[");
     }
 
     fn begin_profile(&mut self, name: &str) {
         self.out
+            .bytes
             .extend_from_slice(b"\n{\"type\":\"evented\",\"name\":");
-        push_json_str(&mut self.out, name);
+        push_json_str(&mut self.out.bytes, name);
         self.out
+            .bytes
             .extend_from_slice(b",\"unit\":\"nanoseconds\",\"startValue\":0,\"events\":[");
     }
 
     fn end_profile(&mut self, last_ns: u64) {
-        self.out.extend_from_slice(b"\n],\"endValue\":");
-        push_u64(&mut self.out, last_ns);
-        self.out.push(b'}');
+        self.out.bytes.extend_from_slice(b"\n],\"endValue\":");
+        push_u64(&mut self.out.bytes, last_ns);
+        self.out.bytes.push(b'}');
     }
 }
 
@@ -161,21 +168,8 @@ impl<W: Write + Send> FrameSink for SpeedscopeExporter<W> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
-        let written = self.write();
-        written.map_err(|error| Error::io("cannot write the speedscope profile", error))
+        self.write()
     }
-}
-
-/// Text is handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
-
-fn hand_over(writer: &mut impl Write, out: &mut Vec<u8>, at_least: usize) -> io::Result<()> {
-    if out.len() >= at_least {
-        let result = writer.write_all(out);
-        out.clear();
-        return result;
-    }
-    Ok(())
 }
 
 fn push_event(out: &mut Vec<u8>, edge: Edge, frame: u32, is_first: bool) {

@@ -49,7 +49,7 @@ impl<W: Write> ChromeExporter<W> {
                 // That it began stands with the task.
                 _ => {}
             }
-            self.hand_over(super::PIECE_BYTES)?;
+            self.out.write_full()?;
         }
         Ok(())
     }
@@ -67,21 +67,22 @@ impl<W: Write> ChromeExporter<W> {
             return Ok(());
         };
         for point in &batch.flows {
-            self.out.extend_from_slice(match point.stage {
+            self.out.bytes.extend_from_slice(match point.stage {
                 FlowStage::Begin => b",\n{\"ph\":\"s\",\"bp\":\"e\"",
                 FlowStage::Step => b",\n{\"ph\":\"t\",\"bp\":\"e\"",
                 FlowStage::End => b",\n{\"ph\":\"f\",\"bp\":\"e\"",
             });
             self.out
+                .bytes
                 .extend_from_slice(b",\"cat\":\"flow\",\"name\":\"flow\",\"id\":\"");
-            push_u64(&mut self.out, point.flow);
-            self.out.push(b'"');
-            self.out.extend_from_slice(&middle);
+            push_u64(&mut self.out.bytes, point.flow);
+            self.out.bytes.push(b'"');
+            self.out.bytes.extend_from_slice(&middle);
             let ns = self.ns(catalog, point.ticks);
-            push_us(&mut self.out, ns);
-            self.out.push(b'}');
+            push_us(&mut self.out.bytes, ns);
+            self.out.bytes.push(b'}');
         }
-        self.hand_over(super::PIECE_BYTES)
+        self.out.write_full()
     }
 
     /// Writes the ends of tasks that ended on a thread, and the begins of those of which nothing
@@ -102,7 +103,7 @@ impl<W: Write> ChromeExporter<W> {
             }
             let end_ticks = task.end_ticks().max(open.start_ticks);
             self.write_task(catalog, b'e', &open, &middle, end_ticks);
-            self.hand_over(super::PIECE_BYTES)?;
+            self.out.write_full()?;
         }
         Ok(())
     }
@@ -113,8 +114,9 @@ impl<W: Write> ChromeExporter<W> {
         let middle = self.place_of_process();
         for task in open {
             self.write_task(catalog, b'e', &task, &middle, last_ticks);
-            self.out.pop();
+            self.out.bytes.pop();
             self.out
+                .bytes
                 .extend_from_slice(b",\"args\":{\"unfinished\":true}}");
         }
     }
@@ -131,16 +133,16 @@ impl<W: Write> ChromeExporter<W> {
         let ns = self.ns(catalog, ticks);
         self.write_in_task(phase, task.id, catalog.site_name(task.site), middle, ns);
         if let Some(id) = task.given_id.filter(|_| phase == b'b') {
-            self.out.pop();
-            self.out.extend_from_slice(b",\"args\":{\"id\":\"");
-            push_u64(&mut self.out, id);
-            self.out.extend_from_slice(b"\"}}");
+            self.out.bytes.pop();
+            self.out.bytes.extend_from_slice(b",\"args\":{\"id\":\"");
+            push_u64(&mut self.out.bytes, id);
+            self.out.bytes.extend_from_slice(b"\"}}");
         }
     }
 
     /// Writes an event of a task.
     fn write_in_task(&mut self, phase: u8, task: u64, name: &str, middle: &[u8], ns: u64) {
-        let out = &mut self.out;
+        let out = &mut self.out.bytes;
         out.extend_from_slice(b",\n{\"ph\":\"");
         out.push(phase);
         out.extend_from_slice(b"\",\"cat\":\"task\",\"id2\":{\"local\":\"");

@@ -40,16 +40,15 @@ use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
+use super::chunked::ChunkedWriter;
 use super::tasks::OpenTasks;
 use super::{Numbers, arg_name, origin_ns, push_i64, push_u64, thread_label};
 
 /// Writes a Chrome trace.
 #[derive(Debug)]
 pub struct ChromeExporter<W: Write> {
-    writer: W,
-    /// Events that are not yet handed to `writer`.
-    out: Vec<u8>,
-    /// What has been written of the array.
+    out: ChunkedWriter<W>,
+    /// How far the array is.
     stage: Stage,
     pid: u32,
     /// Text of a call site's spans before the thread, by `SiteId - 1`.
@@ -90,9 +89,6 @@ struct Track {
     last_end_ns: u64,
 }
 
-/// Events are handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
-
 /// Spans that wait because others may end in their nanosecond: more do not do so in any program,
 /// but in damaged captures.
 const MOST_TOGETHER: usize = 1 << 10;
@@ -101,8 +97,7 @@ impl<W: Write> ChromeExporter<W> {
     /// Makes an exporter; nothing is written before the first batch or frame.
     pub fn new(writer: W) -> Self {
         Self {
-            writer,
-            out: Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4),
+            out: ChunkedWriter::new(writer, "cannot write the Chrome trace"),
             stage: Stage::Empty,
             pid: 0,
             heads: Vec::new(),
@@ -119,7 +114,7 @@ impl<W: Write> ChromeExporter<W> {
 
     /// Returns the writer. What was not flushed or finished before is lost.
     pub fn into_inner(self) -> W {
-        self.writer
+        self.out.into_inner()
     }
 
     /// Writes the begin of the array and the name of the process, once.
@@ -132,25 +127,16 @@ impl<W: Write> ChromeExporter<W> {
         // Process 0 is the idle process to viewers.
         self.pid = catalog.process.pid.max(1);
         self.out
+            .bytes
             .extend_from_slice(b"[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":");
-        push_u64(&mut self.out, u64::from(self.pid));
-        self.out.extend_from_slice(b",\"args\":{\"name\":");
+        push_u64(&mut self.out.bytes, u64::from(self.pid));
+        self.out.bytes.extend_from_slice(b",\"args\":{\"name\":");
         let name = match catalog.process.name.as_str() {
             "" => "process",
             name => name,
         };
-        push_json_str(&mut self.out, name);
-        self.out.extend_from_slice(b"}}");
-        Ok(())
-    }
-
-    /// Hands over what has gathered, if it is enough.
-    fn hand_over(&mut self, at_least: usize) -> Result<(), Error> {
-        if self.out.len() >= at_least {
-            let result = self.writer.write_all(&self.out);
-            self.out.clear();
-            result.map_err(|error| Error::io("cannot write the Chrome trace", error))?;
-        }
+        push_json_str(&mut self.out.bytes, name);
+        self.out.bytes.extend_from_slice(b"}}");
         Ok(())
     }
 
@@ -170,11 +156,12 @@ impl<W: Write> ChromeExporter<W> {
         push_place(&mut middle, self.pid, tid);
         middle.extend_from_slice(b",\"ts\":");
         self.out
+            .bytes
             .extend_from_slice(b",\n{\"ph\":\"M\",\"name\":\"thread_name\"");
-        push_place(&mut self.out, self.pid, tid);
-        self.out.extend_from_slice(b",\"args\":{\"name\":");
-        push_json_str(&mut self.out, &label);
-        self.out.extend_from_slice(b"}}");
+        push_place(&mut self.out.bytes, self.pid, tid);
+        self.out.bytes.extend_from_slice(b",\"args\":{\"name\":");
+        push_json_str(&mut self.out.bytes, &label);
+        self.out.bytes.extend_from_slice(b"}}");
         let track = Track {
             tid,
             label: label.into_owned(),
@@ -264,15 +251,15 @@ impl<W: Write> ChromeExporter<W> {
                     texts.sort_by_key(|(start_ticks, _)| *start_ticks);
                 }
                 let before = std::mem::replace(&mut track.last, texts);
-                put_texts(&mut self.out, before);
+                put_texts(&mut self.out.bytes, before);
                 track.last_end_ns = together_ns;
                 if !is_last || track.last.len() > MOST_TOGETHER {
-                    put_texts(&mut self.out, std::mem::take(&mut track.last));
+                    put_texts(&mut self.out.bytes, std::mem::take(&mut track.last));
                 }
             } else {
-                put_texts(&mut self.out, std::mem::take(&mut track.last));
+                put_texts(&mut self.out.bytes, std::mem::take(&mut track.last));
                 for &i in &run {
-                    put(&mut self.out, i);
+                    put(&mut self.out.bytes, i);
                 }
             }
             while let [first, rest @ ..] = args
@@ -281,15 +268,16 @@ impl<W: Write> ChromeExporter<W> {
                 args = rest;
             }
             begin = end;
-            result = self.hand_over(PIECE_BYTES);
+            result = self.out.write_full();
         }
         for message in &batch.messages {
             self.out
+                .bytes
                 .extend_from_slice(b",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"message\",\"name\":");
-            push_json_str(&mut self.out, &message.text);
-            self.out.extend_from_slice(&track.middle);
-            push_us(&mut self.out, since_origin_ns(message.ticks));
-            self.out.push(b'}');
+            push_json_str(&mut self.out.bytes, &message.text);
+            self.out.bytes.extend_from_slice(&track.middle);
+            push_us(&mut self.out.bytes, since_origin_ns(message.ticks));
+            self.out.bytes.push(b'}');
         }
         self.threads.insert(batch.thread, track);
         result
@@ -300,7 +288,7 @@ impl<W: Write> ChromeExporter<W> {
         let mut threads: Vec<_> = self.threads.iter_mut().collect();
         threads.sort_unstable_by_key(|(thread, _)| **thread);
         for (_, track) in threads {
-            put_texts(&mut self.out, std::mem::take(&mut track.last));
+            put_texts(&mut self.out.bytes, std::mem::take(&mut track.last));
         }
     }
 
@@ -329,25 +317,26 @@ impl<W: Write> ChromeExporter<W> {
         let set = catalog.frame_sets.get(frame.frame_set as usize);
         let set = set.map_or("", String::as_str);
         for (phase, ns) in [(b'b', start_ns), (b'e', end_ns.max(start_ns))] {
-            self.out.extend_from_slice(b",\n{\"ph\":\"");
-            self.out.push(phase);
+            self.out.bytes.extend_from_slice(b",\n{\"ph\":\"");
+            self.out.bytes.push(phase);
             self.out
+                .bytes
                 .extend_from_slice(b"\",\"cat\":\"frame\",\"id2\":{\"local\":\"");
-            push_u64(&mut self.out, u64::from(frame.frame_set));
-            self.out.push(b'.');
-            push_u64(&mut self.out, frame.index);
-            self.out.extend_from_slice(b"\"},\"name\":");
+            push_u64(&mut self.out.bytes, u64::from(frame.frame_set));
+            self.out.bytes.push(b'.');
+            push_u64(&mut self.out.bytes, frame.index);
+            self.out.bytes.extend_from_slice(b"\"},\"name\":");
             let name = match set {
                 "" => "frame".to_owned(),
                 set => format!("frame of {set}"),
             };
-            push_json_str(&mut self.out, &name);
-            push_place(&mut self.out, self.pid, u64::from(self.pid));
-            self.out.extend_from_slice(b",\"ts\":");
-            push_us(&mut self.out, ns);
-            self.out.extend_from_slice(b",\"args\":{\"index\":");
-            push_u64(&mut self.out, frame.index);
-            self.out.extend_from_slice(b"}}");
+            push_json_str(&mut self.out.bytes, &name);
+            push_place(&mut self.out.bytes, self.pid, u64::from(self.pid));
+            self.out.bytes.extend_from_slice(b",\"ts\":");
+            push_us(&mut self.out.bytes, ns);
+            self.out.bytes.extend_from_slice(b",\"args\":{\"index\":");
+            push_u64(&mut self.out.bytes, frame.index);
+            self.out.bytes.extend_from_slice(b"}}");
         }
         for metric in &frame.metrics {
             self.write_counter(catalog, metric.column, metric.value, start_ns);
@@ -355,13 +344,14 @@ impl<W: Write> ChromeExporter<W> {
         if frame.dropped_spans > 0 || self.drops_seen {
             self.drops_seen = true;
             self.out
+                .bytes
                 .extend_from_slice(b",\n{\"ph\":\"C\",\"name\":\"dropped_spans\",\"pid\":");
-            push_u64(&mut self.out, u64::from(self.pid));
-            self.out.extend_from_slice(b",\"ts\":");
-            push_us(&mut self.out, start_ns);
-            self.out.extend_from_slice(b",\"args\":{\"value\":");
-            push_u64(&mut self.out, frame.dropped_spans);
-            self.out.extend_from_slice(b"}}");
+            push_u64(&mut self.out.bytes, u64::from(self.pid));
+            self.out.bytes.extend_from_slice(b",\"ts\":");
+            push_us(&mut self.out.bytes, start_ns);
+            self.out.bytes.extend_from_slice(b",\"args\":{\"value\":");
+            push_u64(&mut self.out.bytes, frame.dropped_spans);
+            self.out.bytes.extend_from_slice(b"}}");
         }
     }
 
@@ -385,17 +375,17 @@ impl<W: Write> ChromeExporter<W> {
             head.extend_from_slice(b",\"ts\":");
             head.into()
         });
-        self.out.extend_from_slice(head);
-        push_us(&mut self.out, ns);
-        self.out.extend_from_slice(b",\"args\":{");
+        self.out.bytes.extend_from_slice(head);
+        push_us(&mut self.out.bytes, ns);
+        self.out.bytes.extend_from_slice(b",\"args\":{");
         let key = match declared.metric.unit.as_str() {
             "" => "value",
             unit => unit,
         };
-        push_json_str(&mut self.out, key);
-        self.out.push(b':');
-        push_finite(&mut self.out, value);
-        self.out.extend_from_slice(b"}}");
+        push_json_str(&mut self.out.bytes, key);
+        self.out.bytes.push(b':');
+        push_finite(&mut self.out.bytes, value);
+        self.out.bytes.extend_from_slice(b"}}");
     }
 }
 
@@ -416,31 +406,29 @@ impl<W: Write + Send> FrameSink for ChromeExporter<W> {
             self.write_tasks(&batch.catalog, thread.thread, &thread.async_spans)?;
         }
         self.catalog = Arc::clone(&batch.catalog);
-        self.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         self.begin(&frame.catalog)?;
         self.write_frame(frame);
-        self.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn flush(&mut self) -> Result<(), Error> {
         self.put_last();
-        self.hand_over(1)?;
-        let flushed = self.writer.flush();
-        flushed.map_err(|error| Error::io("cannot write the Chrome trace", error))
+        self.out.flush()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
         match self.stage {
             Stage::Closed => return Ok(()),
-            Stage::Empty => self.out.extend_from_slice(b"[\n]\n"),
+            Stage::Empty => self.out.bytes.extend_from_slice(b"[\n]\n"),
             Stage::Open => {
                 let catalog = std::mem::take(&mut self.catalog);
                 self.end_open_tasks(&catalog);
                 self.put_last();
-                self.out.extend_from_slice(b"\n]\n");
+                self.out.bytes.extend_from_slice(b"\n]\n");
             }
         }
         self.stage = Stage::Closed;

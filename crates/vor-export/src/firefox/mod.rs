@@ -42,6 +42,7 @@ use vor_capture::sink::{FrameSink, Interest};
 
 use self::markers::Markers;
 use super::chrome::since_origin_ns;
+use super::chunked::CHUNK_BYTES;
 use super::replay::Replay;
 use super::{origin_ns, thread_label};
 
@@ -240,16 +241,13 @@ impl<W: Write> FirefoxExporter<W> {
                 .markers
                 .count(&mut built.profile, built.frames, start, name, self.left_out);
         }
-        let buffered = io::BufWriter::with_capacity(PIECE_BYTES, &mut self.writer);
+        let buffered = io::BufWriter::with_capacity(CHUNK_BYTES, &mut self.writer);
         let mut serializer =
             serde_json::Serializer::with_formatter(buffered, Milliseconds::default());
         built.profile.serialize(&mut serializer)?;
         serializer.into_inner().flush()
     }
 }
-
-/// Text is handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
 
 impl<W: Write + Send> FrameSink for FirefoxExporter<W> {
     fn interest(&self) -> Interest {
@@ -365,7 +363,8 @@ impl Built {
         let mut frames = FxHashMap::default();
         let mut open: Vec<StackHandle> = Vec::new();
         let (mut from_ns, mut busy_ns) = (0, 0);
-        replay.play(id, |edge| {
+        for edge in replay.play(id)? {
+            let edge = edge?;
             let ns = from_ns..edge.ns;
             piece(
                 profile,
@@ -391,8 +390,7 @@ impl Built {
             } else {
                 open.pop();
             }
-            Ok(())
-        })?;
+        }
         let end = Timestamp::from_nanos_since_reference(from_ns);
         profile.add_sample(thread, end, None, CpuDelta::from_nanos(busy_ns), 0);
         Ok(())

@@ -28,7 +28,7 @@ impl<W: Write> PerfettoExporter<W> {
     ) {
         let Some(process) = &self.process else { return };
         for message in &batch.messages {
-            thread.put_point(&mut self.out, times.ns(message.ticks), |out| {
+            thread.put_point(&mut self.out.bytes, times.ns(message.ticks), |out| {
                 put_u64(out, event::TYPE, event::INSTANT);
                 put_str(out, event::CATEGORIES, "message");
                 put_str(out, event::NAME, &message.text);
@@ -40,7 +40,7 @@ impl<W: Write> PerfettoExporter<W> {
                 FlowStage::Step => b't',
                 FlowStage::End => b'f',
             };
-            thread.put_point(&mut self.out, times.ns(point.ticks), |out| {
+            thread.put_point(&mut self.out.bytes, times.ns(point.ticks), |out| {
                 put_str(out, event::CATEGORIES, "flow");
                 put_str(out, event::NAME, "flow");
                 put_message(out, event::LEGACY, |out| {
@@ -76,7 +76,7 @@ impl<W: Write> PerfettoExporter<W> {
             let (start_ns, end_ns) = (times.ns(event.start_ticks), times.ns(event.end_ticks()));
             match event.kind {
                 TaskEventKind::Poll { .. } => {
-                    process.put_event(&mut self.out, start_ns, |out| {
+                    process.put_event(&mut self.out.bytes, start_ns, |out| {
                         put_u64(out, event::TYPE, event::BEGIN);
                         put_u64(out, event::TRACK_UUID, track);
                         put_str(out, event::NAME, "poll");
@@ -89,12 +89,12 @@ impl<W: Write> PerfettoExporter<W> {
                             );
                         });
                     });
-                    process.put_event(&mut self.out, end_ns.max(start_ns), |out| {
+                    process.put_event(&mut self.out.bytes, end_ns.max(start_ns), |out| {
                         put_u64(out, event::TYPE, event::END);
                         put_u64(out, event::TRACK_UUID, track);
                     });
                 }
-                TaskEventKind::Step => process.put_event(&mut self.out, start_ns, |out| {
+                TaskEventKind::Step => process.put_event(&mut self.out.bytes, start_ns, |out| {
                     put_u64(out, event::TYPE, event::INSTANT);
                     put_u64(out, event::TRACK_UUID, track);
                     put_str(out, event::CATEGORIES, "task");
@@ -103,7 +103,7 @@ impl<W: Write> PerfettoExporter<W> {
                 // That it began stands with the task.
                 _ => {}
             }
-            self.hand_over(super::PIECE_BYTES)?;
+            self.out.write_full()?;
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl<W: Write> PerfettoExporter<W> {
             return;
         };
         let Some(process) = &self.process else { return };
-        process.put_event(&mut self.out, times.ns(task.start_ticks), |out| {
+        process.put_event(&mut self.out.bytes, times.ns(task.start_ticks), |out| {
             put_u64(out, event::TYPE, event::BEGIN);
             put_u64(out, event::TRACK_UUID, track);
             put_str(out, event::CATEGORIES, "task");
@@ -149,7 +149,7 @@ impl<W: Write> PerfettoExporter<W> {
         };
         let Some(process) = &self.process else { return };
         let ns = times.ns(ticks).max(times.ns(task.start_ticks));
-        process.put_event(&mut self.out, ns, |out| {
+        process.put_event(&mut self.out.bytes, ns, |out| {
             put_u64(out, event::TYPE, event::END);
             put_u64(out, event::TRACK_UUID, track);
             if is_unfinished {
@@ -162,7 +162,7 @@ impl<W: Write> PerfettoExporter<W> {
     fn track_of<'a>(&mut self, catalog: &'a Catalog, task: &OpenTask) -> Option<(u64, Times<'a>)> {
         let process = self.process.as_mut()?;
         let name = catalog.site_name(task.site);
-        let track = process.track_of_task(&mut self.out, task.site, task.lane, name);
+        let track = process.track_of_task(&mut self.out.bytes, task.site, task.lane, name);
         Some((track, process.times(catalog)))
     }
 }

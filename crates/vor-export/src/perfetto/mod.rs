@@ -56,6 +56,7 @@ use self::process::Process;
 use self::schema::{annotation, event};
 use self::sort::{Edge, Sorter};
 use self::thread::{Begin, Thread};
+use super::chunked::ChunkedWriter;
 use super::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 use super::spill::Spill;
 use super::tasks::OpenTasks;
@@ -64,9 +65,7 @@ use super::{Numbers, arg_name, thread_label};
 /// Writes a Perfetto trace.
 #[derive(Debug)]
 pub struct PerfettoExporter<W: Write> {
-    writer: W,
-    /// Packets that are not yet handed to `writer`.
-    out: Vec<u8>,
+    out: ChunkedWriter<W>,
     process: Option<Process>,
     threads: FxHashMap<ThreadId, Thread>,
     /// Where begins are held back that are many.
@@ -81,8 +80,6 @@ pub struct PerfettoExporter<W: Write> {
     finished: bool,
 }
 
-/// Packets are handed to the writer in pieces of about this size.
-const PIECE_BYTES: usize = 64 * 1024;
 /// Spans whose begins and ends are put in order at once: few enough for the first-level cache.
 const BLOCK_SPANS: usize = 1 << 10;
 
@@ -102,8 +99,7 @@ impl<W: Write> PerfettoExporter<W> {
     pub fn with_sequences_from(writer: W, first: u32) -> Self {
         assert!(first > 0, "sequence numbers begin at 1");
         Self {
-            writer,
-            out: Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4),
+            out: ChunkedWriter::new(writer, "cannot write the Perfetto trace"),
             process: None,
             threads: FxHashMap::default(),
             spill: Spill::default(),
@@ -139,14 +135,14 @@ impl<W: Write> PerfettoExporter<W> {
         let Some(process) = &mut self.process else {
             return CounterTrack::default();
         };
-        process.add_counter(&mut self.out, name, unit, multiplier, is_incremental)
+        process.add_counter(&mut self.out.bytes, name, unit, multiplier, is_incremental)
     }
 
     /// Writes a counter's value at a tick; one that is not finite is left out.
     pub fn put_counter(&mut self, counter: CounterTrack, ticks: u64, value: f64) {
         if let Some(process) = self.process.as_ref().filter(|_| value.is_finite()) {
             let ns = process.times(&self.catalog).ns(ticks);
-            process.put_counter(&mut self.out, counter, ns, value);
+            process.put_counter(&mut self.out.bytes, counter, ns, value);
         }
     }
 
@@ -154,13 +150,13 @@ impl<W: Write> PerfettoExporter<W> {
     pub fn put_integer_counter(&mut self, counter: CounterTrack, ticks: u64, value: i64) {
         if let Some(process) = &self.process {
             let ns = process.times(&self.catalog).ns(ticks);
-            process.put_integer_counter(&mut self.out, counter, ns, value);
+            process.put_integer_counter(&mut self.out.bytes, counter, ns, value);
         }
     }
 
     /// Returns the writer. What was not flushed or finished before is lost.
     pub fn into_inner(self) -> W {
-        self.writer
+        self.out.into_inner()
     }
 
     /// Returns the first number of a sequence that this trace has not used.
@@ -180,18 +176,8 @@ impl<W: Write> PerfettoExporter<W> {
         if self.process.is_none() {
             let process = Process::new(catalog, self.next_sequence);
             self.next_sequence += 1;
-            process.put_begin(&mut self.out, catalog);
+            process.put_begin(&mut self.out.bytes, catalog);
             self.process = Some(process);
-        }
-        Ok(())
-    }
-
-    /// Hands over what has gathered, if it is enough.
-    fn hand_over(&mut self, at_least: usize) -> Result<(), Error> {
-        if self.out.len() >= at_least {
-            let result = self.writer.write_all(&self.out);
-            self.out.clear();
-            result.map_err(not_written)?;
         }
         Ok(())
     }
@@ -212,11 +198,11 @@ impl<W: Write> PerfettoExporter<W> {
             let tid = self.numbers.of(catalog, thread);
             let mut thread = Thread::new(self.next_sequence, uuid, tid);
             self.next_sequence += 2;
-            thread.put_begin(&mut self.out, now_ns);
+            thread.put_begin(&mut self.out.bytes, now_ns);
             thread
         });
         thread.label = label.into_owned();
-        thread.put_descriptor(&mut self.out, process.uuid, process.pid);
+        thread.put_descriptor(&mut self.out.bytes, process.uuid, process.pid);
     }
 
     fn write_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> Result<(), Error> {
@@ -261,6 +247,7 @@ impl<W: Write> PerfettoExporter<W> {
                 sorter,
                 ..
             } = self;
+            let out = &mut out.bytes;
             let held_ticks = thread.begin_block(spill).map_err(no_room)?;
             let edges = sorter.sort(&batch.start_ticks, block);
             let is_late = |edge: &&Edge| {
@@ -283,7 +270,7 @@ impl<W: Write> PerfettoExporter<W> {
                     thread.put_span_begin(out, &begin(names, catalog, batch, &mut times, i));
                 }
             }
-            self.hand_over(PIECE_BYTES)?;
+            self.out.write_full()?;
         }
         Ok(())
     }
@@ -295,7 +282,6 @@ impl<W: Write> PerfettoExporter<W> {
         for id in threads {
             let Self {
                 out,
-                writer,
                 threads,
                 spill,
                 ..
@@ -305,21 +291,16 @@ impl<W: Write> PerfettoExporter<W> {
             };
             let mut result = Ok(());
             let put = thread.put_held(spill, |sequence, ns, refers, event| {
-                sequence.put_event(out, ns, refers, event);
-                if out.len() >= PIECE_BYTES && result.is_ok() {
-                    result = writer.write_all(out);
-                    out.clear();
+                sequence.put_event(&mut out.bytes, ns, refers, event);
+                if result.is_ok() {
+                    result = out.write_full();
                 }
             });
             put.map_err(no_room)?;
-            result.map_err(not_written)?;
+            result?;
         }
         Ok(())
     }
-}
-
-fn not_written(error: std::io::Error) -> Error {
-    Error::io("cannot write the Perfetto trace", error)
 }
 
 fn no_room(error: std::io::Error) -> Error {
@@ -384,9 +365,7 @@ fn put_value(out: &mut Vec<u8>, value: &ArgValue) {
 impl PerfettoExporter<Vec<u8>> {
     /// Returns what was written so far, and forgets it.
     pub fn take_bytes(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.writer);
-        bytes.append(&mut self.out);
-        bytes
+        self.out.take()
     }
 }
 
@@ -434,7 +413,7 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         for thread in &batch.threads {
             self.write_tasks(&batch.catalog, &thread.async_spans);
         }
-        self.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn wants_open(&self) -> bool {
@@ -452,24 +431,22 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
                     .iter()
                     .map(|&start| (start, times.at(start)))
                     .collect();
-                thread.settle(&mut self.out, open.as_of_ticks, &starts);
+                thread.settle(&mut self.out.bytes, open.as_of_ticks, &starts);
             }
         }
-        self.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         self.begin(&frame.catalog)?;
         if let Some(process) = &mut self.process {
-            process.put_frame(&mut self.out, frame);
+            process.put_frame(&mut self.out.bytes, frame);
         }
-        self.hand_over(PIECE_BYTES)
+        self.out.write_full()
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.hand_over(1)?;
-        let flushed = self.writer.flush();
-        flushed.map_err(not_written)
+        self.out.flush()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
