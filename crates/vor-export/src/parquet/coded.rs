@@ -1,10 +1,10 @@
 //! Columns of few distinct values: a dictionary, and a code per row.
 //!
-//! Names, files, threads and frames repeat from row to row, and whoever fills a table knows each by
-//! a small number before it knows its text. The `parquet` crate takes texts, and hashes each to
-//! find its code again, which costs more than all the rest of a row. So such a column is encoded
-//! here, from the codes: a dictionary page of plain values, and a data page of codes in the
-//! format's hybrid of runs and bit-packed groups.
+//! Names, files, threads and frames repeat from row to row, and a table knows each by a small number
+//! before it knows its text. The `parquet` crate accepts texts, and hashes each to find its code
+//! again, which costs more than the rest of a row. So this module encodes such a column from the
+//! codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of runs
+//! and bit-packed groups.
 //!
 //! ```text
 //! data page  = [presence: u32 length, runs of 1 bit]  bits of a code: u8  codes
@@ -13,8 +13,7 @@
 //!              )*
 //! ```
 //!
-//! The presence is only there in a column that may be null. Pages are not compressed: what could be
-//! saved by that is not there.
+//! Only a nullable column has the presence. Pages are not compressed: codes leave little redundancy.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
@@ -27,22 +26,24 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-/// The code of a row that has no value.
+use crate::proto::put_varint;
+
+/// The code of a row without a value.
 pub(super) const NULL: u32 = u32::MAX;
 
-/// Shorter runs are packed: their head and value would take about as many bytes.
+/// Shorter runs are packed: a head and a value take about as many bytes.
 const SHORTEST_RUN: usize = 16;
 
 /// The values of a column, by code.
 #[derive(Clone, Debug)]
-pub(super) enum Dictionary<'a> {
+pub enum Dictionary<'a> {
     Texts(Vec<&'a str>),
     Ints(Vec<i64>),
 }
 
-/// Encodes a column chunk of one page; returns its bytes, and what the row group must know of them.
+/// Encodes a column chunk of one page; returns its bytes and their description for the row group.
 ///
-/// `codes` are below the dictionary's length, or [`NULL`] in a column that may be null.
+/// `codes` are below the dictionary's length, or [`NULL`] in a nullable column.
 pub(super) fn encode(
     column: ColumnDescPtr,
     codes: &[u32],
@@ -62,11 +63,11 @@ pub(super) fn encode(
             push_hybrid(&mut page, 1, &presence);
             present.extend(codes.iter().filter(|&&code| code != NULL));
         }
-        let length = page.len() as u32 - 4;
-        page[..4].copy_from_slice(&length.to_le_bytes());
+        let bytes = page.len() as u32 - 4;
+        page[..4].copy_from_slice(&bytes.to_le_bytes());
     }
     let codes = if nulls > 0 { &present } else { codes };
-    // A code of no bits is allowed, but few writers make one.
+    // The format allows codes of no bits, but few writers use them.
     let bits = (u32::BITS - (dictionary.len() as u32).saturating_sub(1).leading_zeros()).max(1);
     page.push(bits as u8);
     push_hybrid(&mut page, bits, codes);
@@ -74,15 +75,15 @@ pub(super) fn encode(
     let mut sink = TrackedWrite::new(Vec::new());
     let mut pages = SerializedPageWriter::new(&mut sink);
     let values = dictionary.plain();
-    let length = values.len();
+    let bytes = values.len();
     let dictionary_page = Page::DictionaryPage {
         buf: values.into(),
         num_values: dictionary.len() as u32,
         encoding: Encoding::PLAIN,
         is_sorted: false,
     };
-    let dictionary_spec = pages.write_page(CompressedPage::new(dictionary_page, length))?;
-    let length = page.len();
+    let dictionary_spec = pages.write_page(CompressedPage::new(dictionary_page, bytes))?;
+    let bytes = page.len();
     let data_page = Page::DataPage {
         buf: page.into(),
         num_values: rows as u32,
@@ -91,7 +92,7 @@ pub(super) fn encode(
         rep_level_encoding: Encoding::RLE,
         statistics: None,
     };
-    let data_spec = pages.write_page(CompressedPage::new(data_page, length))?;
+    let data_spec = pages.write_page(CompressedPage::new(data_page, bytes))?;
     pages.close()?;
     let bytes = sink.into_inner()?;
     let metadata = ColumnChunkMetaData::builder(column)
@@ -141,8 +142,8 @@ impl Dictionary<'_> {
         }
     }
 
-    /// Returns the least and the greatest value, so that readers can leave out row groups. Every
-    /// value of the dictionary is in some row.
+    /// Returns the least and the greatest value, by which readers skip row groups. Every value of
+    /// the dictionary is in some row.
     fn statistics(&self, nulls: u64) -> Statistics {
         match self {
             Self::Texts(texts) => {
@@ -168,8 +169,7 @@ fn push_hybrid(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
             .iter()
             .position(|&other| other != value)
             .unwrap_or(values.len() - at);
-        // A packed group is of eight values, so what stands before a run takes from it what it
-        // lacks.
+        // A packed group has eight values, so the values before a run are completed from the run.
         let lacking = (at - unwritten).wrapping_neg() % 8;
         if length >= lacking + SHORTEST_RUN {
             push_packed(out, bits, &values[unwritten..at + lacking]);
@@ -181,40 +181,32 @@ fn push_hybrid(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
     push_packed(out, bits, &values[unwritten..]);
 }
 
-/// Appends `count` times the same value.
+/// Appends the same value `count` times.
 fn push_run(out: &mut Vec<u8>, bits: u32, value: u32, count: usize) {
-    push_varint(out, count << 1);
+    put_varint(out, (count as u64) << 1);
     out.extend_from_slice(&value.to_le_bytes()[..bits.div_ceil(8) as usize]);
 }
 
-/// Appends values packed; the last group is filled up with zeros.
+/// Appends packed values; zeros fill the last group.
 fn push_packed(out: &mut Vec<u8>, bits: u32, values: &[u32]) {
     if values.is_empty() {
         return;
     }
     let groups = values.len().div_ceil(8);
-    push_varint(out, groups << 1 | 1);
+    put_varint(out, (groups as u64) << 1 | 1);
     let end = out.len() + groups * bits as usize;
-    let (mut waiting, mut filled) = (0_u64, 0);
+    let (mut word, mut filled) = (0_u64, 0);
     for &value in values {
-        waiting |= u64::from(value) << filled;
+        word |= u64::from(value) << filled;
         filled += bits;
         if filled >= u32::BITS {
-            out.extend_from_slice(&(waiting as u32).to_le_bytes());
-            waiting >>= u32::BITS;
+            out.extend_from_slice(&(word as u32).to_le_bytes());
+            word >>= u32::BITS;
             filled -= u32::BITS;
         }
     }
-    out.extend_from_slice(&waiting.to_le_bytes()[..filled.div_ceil(8) as usize]);
+    out.extend_from_slice(&word.to_le_bytes()[..filled.div_ceil(8) as usize]);
     out.resize(end, 0);
-}
-
-fn push_varint(out: &mut Vec<u8>, mut value: usize) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]
@@ -223,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the hybrid by the words of the format's specification.
+    /// Decodes the hybrid as the format's specification describes it.
     fn read(bytes: &[u8], bits: usize, count: usize) -> Vec<u32> {
         let mut values = Vec::new();
         let mut at = 0;

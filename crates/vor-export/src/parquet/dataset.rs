@@ -10,25 +10,26 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 use vor_capture::stats::SpanTimer;
 
-use super::metrics::{self, MetricsTable};
-use super::names::Origin;
-use super::place::{Partition, TableFiles};
-use super::sketches::{self, SketchTable};
-use super::spans::{self, SpanTable};
+use super::exporter::{Table, schema};
+use super::files::{Partition, TableFiles};
+use super::metrics::MetricsTable;
+use super::origin::{Origin, OriginColumns};
+use super::sketches::SketchTable;
+use super::spans::SpanTable;
 use crate::origin_ns;
 
-/// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders that
-/// engines take for columns, as Hive named them.
+/// Writes the tables `spans`, `metrics` and `sketches` of the [module](super) into folders whose
+/// names engines read as columns (Hive partitions).
 ///
 /// ```text
 /// data/spans/host=web-17/date=2026-11-21/run-4711-1763683200000.parquet
 /// data/metrics/…  data/sketches/…
 /// ```
 ///
-/// Many captures are exported into one folder, one after the other or at once;
-/// `<capture>-<pid>-<begin of the recording>` tells their files apart. A capture that goes over
-/// midnight has a file per day, and a table without rows has none. Files come to their places when
-/// all are whole, in [`finish`](FrameSink::finish); without that, nothing is left of them.
+/// One folder can receive many captures, one after the other or concurrently; their files are named
+/// `<capture>-<pid>-<begin of the recording>`. A capture that extends over midnight has a file per
+/// day, and a table without rows has none. [`finish`](FrameSink::finish) moves the files to their
+/// final paths once all are complete; without it, no file remains.
 ///
 /// # Examples
 ///
@@ -54,25 +55,47 @@ use crate::origin_ns;
 /// ```
 #[derive(Debug)]
 pub struct Dataset {
-    /// The capture's name, until the files have theirs.
+    /// The capture's name, until the files are named.
     stem: Option<String>,
-    measure: SpanTimer,
-    spans: SpanTable,
-    metrics: MetricsTable,
-    sketches: SketchTable,
-    span_files: TableFiles,
-    metric_files: TableFiles,
-    sketch_files: TableFiles,
+    timer: SpanTimer,
+    spans: Part<SpanTable>,
+    metrics: Part<MetricsTable>,
+    sketches: Part<SketchTable>,
     paths: Vec<PathBuf>,
 }
 
+/// A table of the data set, and its files.
+#[derive(Debug)]
+struct Part<T> {
+    table: T,
+    files: TableFiles,
+}
+
+impl<T: Table> Part<T> {
+    fn new(folder: &Path, partitions: &[Partition], origin: &Origin) -> Result<Self, Error> {
+        let columns = OriginColumns {
+            origin: origin.clone(),
+            with_host: !partitions.contains(&Partition::Host),
+        };
+        let schema = schema::<T>(&columns)?;
+        Ok(Self {
+            files: TableFiles::new(folder.join(T::NAME), partitions, origin.host(), schema),
+            table: T::new(columns),
+        })
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.table.finish(&mut self.files)
+    }
+}
+
 impl Dataset {
-    /// Makes an exporter into `folder`, which need not be there. `stem` is the capture's name,
-    /// without its folder and its end.
+    /// Makes an exporter into `folder`, which need not exist. `stem` is the capture's file name
+    /// without its extension.
     ///
     /// # Errors
     ///
-    /// None that depends on what is given; the folder is first looked at when there is something to
+    /// None that depends on the arguments; the folder is first accessed when there is something to
     /// write.
     pub fn new(
         folder: &Path,
@@ -80,25 +103,17 @@ impl Dataset {
         partitions: &[Partition],
         origin: Origin,
     ) -> Result<Self, Error> {
-        let with_host = !partitions.contains(&Partition::Host);
-        let files = |table: &str, schema| {
-            TableFiles::new(folder.join(table), partitions, origin.host(), schema)
-        };
         Ok(Self {
             stem: Some(stem.to_owned()),
-            measure: SpanTimer::default(),
-            span_files: files("spans", spans::schema(with_host)?),
-            metric_files: files("metrics", metrics::schema(with_host)?),
-            sketch_files: files("sketches", sketches::schema(with_host)?),
-            spans: SpanTable::new(origin.clone(), with_host),
-            metrics: MetricsTable::new(origin.clone(), with_host),
-            sketches: SketchTable::new(origin, with_host),
+            timer: SpanTimer::default(),
+            spans: Part::new(folder, partitions, &origin)?,
+            metrics: Part::new(folder, partitions, &origin)?,
+            sketches: Part::new(folder, partitions, &origin)?,
             paths: Vec::new(),
         })
     }
 
-    /// Returns the files that are in their places: none before [`finish`](FrameSink::finish), then
-    /// all.
+    /// Returns the final paths of the files: none before [`finish`](FrameSink::finish), then all.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
@@ -109,10 +124,10 @@ impl Dataset {
     /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
-        self.measure.estimated_self_times()
+        self.timer.estimated_self_times()
     }
 
-    /// Names the files after what the first batch or frame tells of the process.
+    /// Names the files after the process of the first batch or frame.
     fn name_files(&mut self, catalog: &Catalog) {
         let Some(stem) = self.stem.take() else {
             return;
@@ -120,15 +135,15 @@ impl Dataset {
         let begin_ms = origin_ns(catalog).div_euclid(1_000_000);
         let name = format!("{stem}-{}-{begin_ms}", catalog.process.pid);
         for files in self.files() {
-            files.name(&name);
+            files.set_name(&name);
         }
     }
 
     fn files(&mut self) -> [&mut TableFiles; 3] {
         [
-            &mut self.span_files,
-            &mut self.metric_files,
-            &mut self.sketch_files,
+            &mut self.spans.files,
+            &mut self.metrics.files,
+            &mut self.sketches.files,
         ]
     }
 }
@@ -140,26 +155,35 @@ impl FrameSink for Dataset {
 
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.name_files(&batch.catalog);
+        let Self {
+            timer,
+            spans,
+            sketches,
+            ..
+        } = self;
         for thread in &batch.threads {
-            let times = self.measure.batch(&batch.catalog.timeline, thread);
-            self.sketches
-                .add(&batch.catalog, thread, times, &mut self.sketch_files)?;
-            self.spans
-                .add(&batch.catalog, thread, times, &mut self.span_files)?;
+            let (catalog, times) = (&batch.catalog, timer.batch(&batch.catalog.timeline, thread));
+            sketches
+                .table
+                .add_spans(catalog, thread, times, &mut sketches.files)?;
+            spans
+                .table
+                .add_spans(catalog, thread, times, &mut spans.files)?;
         }
-        self.sketches.settle(&mut self.sketch_files)
+        sketches.table.end_batch(&mut sketches.files)
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
         self.name_files(&frame.catalog);
-        self.metrics.add(frame, &mut self.metric_files)?;
-        self.spans.end_frame(frame, &mut self.span_files)
+        let Self { spans, metrics, .. } = self;
+        metrics.table.add_frame(frame, &mut metrics.files)?;
+        spans.table.add_frame(frame, &mut spans.files)
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.spans.finish(&mut self.span_files)?;
-        self.metrics.finish(&mut self.metric_files)?;
-        self.sketches.finish(&mut self.sketch_files)?;
+        self.spans.finish()?;
+        self.metrics.finish()?;
+        self.sketches.finish()?;
         for files in self.files() {
             files.close()?;
         }

@@ -1,36 +1,35 @@
 //! The table `spans`: a row per span.
 //!
-//! Rows come in the order of frames, then of threads, then in which the scopes ended. Nearly all
-//! columns repeat a few values, so codes are gathered rather than values; see the `coded` module.
+//! Rows are in the order of frames, then of threads, then of the ends of the spans. Nearly all
+//! columns repeat a few values, so a row group gathers codes instead of values; see the `coded`
+//! module.
 
-use std::io::Write;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use parquet::data_type::ByteArray;
-use parquet::schema::types::TypePtr;
-use rustc_hash::FxHashMap;
 use vor_capture::Error;
-use vor_capture::model::batch::{ArgValue, SpanBatch, ThreadBatch};
+use vor_capture::model::batch::{ArgValue, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
-use vor_capture::sink::{FrameSink, Interest};
-use vor_capture::stats::{SpanMapper, SpanTimer, SpanTimes};
+use vor_capture::sink::Interest;
+use vor_capture::stats::{SpanMapper, SpanTimes};
 
 use super::coded::{Dictionary, NULL};
-use super::frames::{EndedInFrame, RunningFrame};
-use super::names::{Names, Origin};
+use super::current_frame::{CurrentFrame, ThreadSpans};
+use super::exporter::{ParquetExporter, Table};
+use super::origin::OriginColumns;
 use super::saturated;
-use super::table::{self, Column, Levels, Output, ROW_GROUP_ROWS, TableFile};
+use super::table::{Column, Levels, Output, Period, ROW_GROUP_ROWS};
+use super::texts::{SiteColumns, TextColumn};
 use crate::{arg_keys, thread_label};
 
-/// Texts of arguments of a row group, beyond which it ends early.
+/// Bytes of arguments at which a row group ends early.
 const MAX_ARG_BYTES: usize = 16 << 20;
 
 /// Writes the spans of batches, a row each, as the table `spans` of the [module](super).
 ///
-/// What it holds does not grow with the number of spans: a row group, and the spans of the frame
-/// that runs, 2^20 at most. A frame with more has its earlier spans written without their depth.
+/// Memory does not grow with the number of spans: it holds a row group, and at most 2^20 spans of
+/// the current frame. A frame with more has its earlier spans written without their depth.
 ///
 /// # Examples
 ///
@@ -43,106 +42,13 @@ const MAX_ARG_BYTES: usize = 16 << 20;
 /// assert!(spans.into_inner()?.ends_with(b"PAR1"));
 /// # Ok::<(), vor_capture::Error>(())
 /// ```
+pub type SpanParquet<W> = ParquetExporter<SpanTable, W>;
+
+/// The table `spans`.
 #[derive(Debug)]
-pub struct SpanParquet<W: Write + Send> {
-    measure: SpanTimer,
-    table: SpanTable,
-    file: TableFile<W>,
-}
-
-impl<W: Write + Send> SpanParquet<W> {
-    /// Makes an exporter. The file is whole only after [`finish`](FrameSink::finish).
-    ///
-    /// # Errors
-    ///
-    /// When the writer fails.
-    pub fn new(writer: W, origin: Origin) -> Result<Self, Error> {
-        Ok(Self {
-            measure: SpanTimer::default(),
-            table: SpanTable::new(origin, true),
-            file: TableFile::new(writer, schema(true)?)?,
-        })
-    }
-
-    /// Returns the number of spans whose self time is an estimate, because they began among more
-    /// unfinished siblings than are held one by one; see
-    /// [`StatsBuilder::estimated_self_times`](vor_capture::stats::StatsBuilder::estimated_self_times).
-    #[must_use]
-    pub fn estimated_self_times(&self) -> u64 {
-        self.measure.estimated_self_times()
-    }
-
-    /// Returns the writer. What was accepted since the last full row group is lost if the file was
-    /// not finished before.
-    ///
-    /// # Errors
-    ///
-    /// When the writer fails.
-    pub fn into_inner(self) -> Result<W, Error> {
-        self.file.into_inner()
-    }
-}
-
-impl<W: Write + Send> FrameSink for SpanParquet<W> {
-    fn interest(&self) -> Interest {
-        Interest::BATCHES
-    }
-
-    fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        for thread in &batch.threads {
-            let times = self.measure.batch(&batch.catalog.timeline, thread);
-            self.table
-                .add(&batch.catalog, thread, times, &mut self.file)?;
-        }
-        Ok(())
-    }
-
-    fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        self.table.end_frame(frame, &mut self.file)
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.file.flush()
-    }
-
-    fn finish(&mut self) -> Result<(), Error> {
-        self.table.finish(&mut self.file)?;
-        self.file.finish()
-    }
-}
-
-/// Returns the schema of the table, with a column for the host or without.
-pub(super) fn schema(with_host: bool) -> Result<TypePtr, Error> {
-    table::schema(&format!(
-        "message spans {{
-            {}
-            required binary thread (STRING);
-            required int64 tid;
-            optional int64 frame;
-            optional int64 depth;
-            required binary name (STRING);
-            required binary file (STRING);
-            optional int64 line;
-            required int64 start_ns;
-            required int64 dur_ns;
-            required int64 self_ns;
-            optional group args (MAP) {{
-                repeated group key_value {{
-                    required binary key (STRING);
-                    required binary value (STRING);
-                }}
-            }}
-        }}",
-        Origin::schema(with_host)
-    ))
-}
-
-/// Gathers rows for an output.
-#[derive(Debug)]
-pub(super) struct SpanTable {
-    origin: Origin,
-    with_host: bool,
-    frame: RunningFrame,
+pub struct SpanTable {
+    origin: OriginColumns,
+    frame: CurrentFrame,
     /// The number of the last frame that ended.
     last_frame: Option<u64>,
     catalog: Arc<Catalog>,
@@ -150,13 +56,11 @@ pub(super) struct SpanTable {
     rows: Rows,
 }
 
-/// The columns of the row group to come. What is coded has the number of its value's first
+/// The columns of the next row group. The code of a coded value is the position of its first
 /// appearance in the group.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Rows {
-    /// Times of this group's rows.
-    period: RangeInclusive<i64>,
-    period_ns: i64,
+    period: Period,
     threads: Vec<u32>,
     thread_ids: Vec<ThreadId>,
     frames: Vec<u32>,
@@ -164,12 +68,12 @@ struct Rows {
     depths: Vec<u32>,
     sites: Vec<u32>,
     site_ids: Vec<SiteId>,
-    /// Codes of sites by id; [`NULL`] of those that the group has no row of.
+    /// Codes of sites by id; [`NULL`] for sites without a row in the group.
     site_codes: Vec<u32>,
     start_ns: Vec<i64>,
     dur_ns: Vec<i64>,
     self_ns: Vec<i64>,
-    /// Names of the arguments of a site, by its code; made for the first row that has some.
+    /// Names of the arguments of a site, by its code; made for the first row with arguments.
     arg_names: Vec<Vec<ByteArray>>,
     arg_keys: Vec<ByteArray>,
     arg_values: Vec<ByteArray>,
@@ -178,12 +82,31 @@ struct Rows {
     arg_bytes: usize,
 }
 
-impl SpanTable {
-    pub(super) fn new(origin: Origin, with_host: bool) -> Self {
+impl Table for SpanTable {
+    const NAME: &'static str = "spans";
+    const INTEREST: Interest = Interest::BATCHES;
+    const COLUMNS: &'static str = "
+        required binary thread (STRING);
+        required int64 tid;
+        optional int64 frame;
+        optional int64 depth;
+        required binary name (STRING);
+        required binary file (STRING);
+        optional int64 line;
+        required int64 start_ns;
+        required int64 dur_ns;
+        required int64 self_ns;
+        optional group args (MAP) {
+            repeated group key_value {
+                required binary key (STRING);
+                required binary value (STRING);
+            }
+        }";
+
+    fn new(origin: OriginColumns) -> Self {
         Self {
             origin,
-            with_host,
-            frame: RunningFrame::default(),
+            frame: CurrentFrame::default(),
             last_frame: None,
             catalog: Arc::default(),
             depths: Vec::new(),
@@ -191,8 +114,7 @@ impl SpanTable {
         }
     }
 
-    /// Adds what a thread ended, with its times.
-    pub(super) fn add(
+    fn add_spans(
         &mut self,
         catalog: &Arc<Catalog>,
         batch: &ThreadBatch,
@@ -202,44 +124,37 @@ impl SpanTable {
         self.follow(catalog);
         self.frame.add(batch, times);
         if self.frame.is_full() {
-            // Its number is not told before its end, but frames are numbered one by one.
-            self.write_waiting(
-                self.last_frame.map(|last| last.saturating_add(1)),
-                false,
-                output,
-            )?;
+            // A frame's number is unknown before its end, but frames are numbered one by one.
+            let number = self.last_frame.map(|last| last.saturating_add(1));
+            self.write_frame(number, false, output)?;
         }
         Ok(())
     }
 
-    /// Ends a frame: its spans become rows.
-    pub(super) fn end_frame(
-        &mut self,
-        frame: &FrameSnapshot,
-        output: &mut dyn Output,
-    ) -> Result<(), Error> {
+    fn add_frame(&mut self, frame: &FrameSnapshot, output: &mut dyn Output) -> Result<(), Error> {
         if frame.frame_set != 0 {
             return Ok(());
         }
         self.follow(&frame.catalog);
         self.last_frame = Some(frame.index);
-        self.write_waiting(self.last_frame, true, output)
+        self.write_frame(self.last_frame, true, output)
     }
 
-    /// Writes what is left.
-    pub(super) fn finish(&mut self, output: &mut dyn Output) -> Result<(), Error> {
-        self.write_waiting(None, true, output)?;
+    fn finish(&mut self, output: &mut dyn Output) -> Result<(), Error> {
+        self.write_frame(None, true, output)?;
         self.write_rows(output)
     }
+}
 
+impl SpanTable {
     fn follow(&mut self, catalog: &Arc<Catalog>) {
         if !Arc::ptr_eq(&self.catalog, catalog) {
             self.catalog = Arc::clone(catalog);
         }
     }
 
-    /// Makes rows of the spans that wait.
-    fn write_waiting(
+    /// Makes rows of the spans of the current frame.
+    fn write_frame(
         &mut self,
         number: Option<u64>,
         depths_are_known: bool,
@@ -260,7 +175,7 @@ impl SpanTable {
 
     fn write_thread(
         &mut self,
-        spans: &EndedInFrame,
+        spans: &ThreadSpans,
         depths: &[u32],
         frame: Option<u64>,
         output: &mut dyn Output,
@@ -275,13 +190,12 @@ impl SpanTable {
             let end = begin + room.min(spans.sites.len() - begin);
             let end = rows.push_times(&mut clock, spans, begin..end);
             if end == begin {
-                // There is no room left, or the span is of another time than the group.
+                // The group is full, or the span is in another period.
                 self.write_rows(output)?;
                 let (start_ns, dur_ns) =
                     clock.place(spans.start_ticks[begin], spans.duration_ticks[begin]);
                 let end_ns = start_ns.saturating_add_unsigned(dur_ns);
-                self.rows.period = output.period(end_ns);
-                self.rows.period_ns = end_ns;
+                self.rows.period = Period::of(output, end_ns);
                 continue;
             }
             rows.push_thread(spans.thread, end - begin);
@@ -313,19 +227,16 @@ impl SpanTable {
             return Ok(());
         }
         let catalog = &*self.catalog;
-        let same = vec![0; rows.len()];
-        let process = &catalog.process;
+        let zeros = vec![0; rows.len()];
         let mut columns = Vec::with_capacity(18);
-        self.origin
-            .push_columns(process, self.with_host, &same, &mut columns);
+        self.origin.push(&catalog.process, &zeros, &mut columns);
         let labels: Vec<_> = rows
             .thread_ids
             .iter()
             .map(|&id| thread_label(catalog, id))
             .collect();
-        let threads = Names::of(labels.iter().map(|label| &**label));
-        let thread_codes = threads.codes(&rows.threads);
-        columns.push(Column::Coded(&thread_codes, threads.dictionary()));
+        let threads = TextColumn::new(labels.iter().map(|label| &**label), &rows.threads);
+        columns.push(threads.column());
         let tids = rows.thread_ids.iter().map(|id| i64::from(id.0)).collect();
         columns.push(Column::Coded(&rows.threads, Dictionary::Ints(tids)));
         let frames = Dictionary::Ints(rows.frame_numbers.clone());
@@ -333,18 +244,8 @@ impl SpanTable {
         let deepest = rows.depths.iter().filter(|&&depth| depth != NULL).max();
         let depths = deepest.map_or_else(Vec::new, |&deepest| (0..=i64::from(deepest)).collect());
         columns.push(Column::Coded(&rows.depths, Dictionary::Ints(depths)));
-        let names = Names::of(rows.site_ids.iter().map(|&id| catalog.site_name(id)));
-        let files = Names::of(
-            rows.site_ids
-                .iter()
-                .map(|&id| catalog.site(id).map_or("", |site| &*site.file)),
-        );
-        let name_codes = names.codes(&rows.sites);
-        let file_codes = files.codes(&rows.sites);
-        columns.push(Column::Coded(&name_codes, names.dictionary()));
-        columns.push(Column::Coded(&file_codes, files.dictionary()));
-        let (line_codes, lines) = lines(catalog, &rows.site_ids, &rows.sites);
-        columns.push(Column::Coded(&line_codes, Dictionary::Ints(lines)));
+        let sites = SiteColumns::new(catalog, &rows.site_ids, &rows.sites);
+        sites.push(&mut columns);
         columns.push(Column::Ints(&rows.start_ns));
         columns.push(Column::Ints(&rows.dur_ns));
         columns.push(Column::Ints(&rows.self_ns));
@@ -354,57 +255,9 @@ impl SpanTable {
         };
         columns.push(Column::NestedTexts(&rows.arg_keys, levels));
         columns.push(Column::NestedTexts(&rows.arg_values, levels));
-        let result = output.write(rows.period_ns, &columns);
+        let result = output.write(rows.period.unix_ns, &columns);
         rows.clear();
         result
-    }
-}
-
-/// Returns the line of each row as a code, and the lines.
-pub(super) fn lines(catalog: &Catalog, sites: &[SiteId], rows: &[u32]) -> (Vec<u32>, Vec<i64>) {
-    let mut codes = FxHashMap::default();
-    let mut lines: Vec<i64> = Vec::new();
-    let by_site: Vec<u32> = sites
-        .iter()
-        .map(|&id| match catalog.site(id) {
-            Some(site) if site.line > 0 => *codes.entry(site.line).or_insert_with(|| {
-                lines.push(i64::from(site.line));
-                lines.len() as u32 - 1
-            }),
-            _ => NULL,
-        })
-        .collect();
-    (
-        rows.iter().map(|&site| by_site[site as usize]).collect(),
-        lines,
-    )
-}
-
-impl Default for Rows {
-    fn default() -> Self {
-        Self {
-            // Times of no row, so that the first row asks.
-            #[expect(clippy::reversed_empty_ranges, reason = "no time is in it")]
-            period: 1..=0,
-            period_ns: 0,
-            threads: Vec::new(),
-            thread_ids: Vec::new(),
-            frames: Vec::new(),
-            frame_numbers: Vec::new(),
-            depths: Vec::new(),
-            sites: Vec::new(),
-            site_ids: Vec::new(),
-            site_codes: Vec::new(),
-            start_ns: Vec::new(),
-            dur_ns: Vec::new(),
-            self_ns: Vec::new(),
-            arg_names: Vec::new(),
-            arg_keys: Vec::new(),
-            arg_values: Vec::new(),
-            arg_definition: Vec::new(),
-            arg_repetition: Vec::new(),
-            arg_bytes: 0,
-        }
     }
 }
 
@@ -413,12 +266,11 @@ impl Rows {
         self.start_ns.len()
     }
 
-    /// Appends the times of spans as far as they are of the group's period; returns where that
-    /// ends.
+    /// Appends the times of spans up to the first outside the group's period; returns its position.
     fn push_times(
         &mut self,
         clock: &mut SpanMapper<'_>,
-        spans: &EndedInFrame,
+        spans: &ThreadSpans,
         range: std::ops::Range<usize>,
     ) -> usize {
         let ticks = spans.start_ticks[range.clone()]
@@ -428,7 +280,7 @@ impl Rows {
             let (start_ns, dur_ns) = clock.place(start_ticks, duration_ticks);
             if !self
                 .period
-                .contains(&start_ns.saturating_add_unsigned(dur_ns))
+                .contains(start_ns.saturating_add_unsigned(dur_ns))
             {
                 return range.start + i;
             }
@@ -467,7 +319,7 @@ impl Rows {
             self.site_codes.resize(catalog.sites.len() + 1, NULL);
         }
         for &site in sites {
-            // An id beyond the table was never declared; all of these are as one.
+            // An id beyond the table was never declared; all such ids count as one site.
             let id = if (site.0 as usize) < self.site_codes.len() {
                 site
             } else {
@@ -491,7 +343,7 @@ impl Rows {
         self.arg_repetition.resize(rows, 0);
     }
 
-    /// Appends the arguments of a row whose site is already there.
+    /// Appends the arguments of a row whose site was pushed before.
     fn push_args(&mut self, site: Option<&SiteInfo>, row: usize, values: &[ArgValue]) {
         if values.is_empty() {
             return self.skip_args(1);

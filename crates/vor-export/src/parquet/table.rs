@@ -1,11 +1,11 @@
 //! One Parquet file: a schema, and row groups that are written whole.
 //!
-//! Who fills a table gathers the columns of a row group, [`ROW_GROUP_ROWS`] rows at most, and gives
-//! them to an [`Output`]. So what is held does not grow with the file, but for the footer: some
-//! kilobytes per row group.
+//! A table gathers the columns of a row group, at most [`ROW_GROUP_ROWS`] rows, and writes them to
+//! an [`Output`]. So memory does not grow with the file, except for the footer: some kilobytes per
+//! row group.
 //!
-//! Numbers that few rows share are packed as differences to the row before and then compressed;
-//! texts, and numbers that many rows share, have codes.
+//! Numbers that few rows share are stored as differences from the previous row, and compressed.
+//! Texts, and numbers that many rows share, are stored as codes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,15 +24,19 @@ use vor_capture::Error;
 
 use super::coded::{self, Dictionary};
 
-/// Rows of a row group, at most: what an engine gives to one of its threads, and few enough to be
-/// held.
+/// Most rows of a row group: as many as an engine gives to one of its threads, and few enough to
+/// stay in memory.
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 17;
 
-/// Version of the tables' columns, told in each file under `vor.tables`.
+/// Version of the tables' columns; each file has it as `vor.tables`.
 const TABLES_VERSION: &str = "1";
 
+/// Context of an error of the writer.
+const FAILURE: &str = "cannot write the Parquet file";
+
 /// The values of a column in a row group.
-pub(super) enum Column<'a> {
+#[derive(Debug)]
+pub enum Column<'a> {
     /// A code per row.
     Coded(&'a [u32], Dictionary<'a>),
     /// A number per row.
@@ -45,34 +49,68 @@ pub(super) enum Column<'a> {
     NestedInts(&'a [i64], Levels<'a>),
 }
 
-/// Where the values of a nested column stand, as the format has it.
-#[derive(Clone, Copy)]
-pub(super) struct Levels<'a> {
+/// The positions of the values of a nested column, as the format defines them.
+#[derive(Clone, Copy, Debug)]
+pub struct Levels<'a> {
     pub(super) definition: &'a [i16],
     pub(super) repetition: &'a [i16],
 }
 
-/// Where the row groups of a table go: to a file, or to several by time.
-pub(super) trait Output: Send {
-    /// Returns the times, in nanoseconds since 1970, whose rows may be in a row group with those of
+/// The destination of the row groups of a table: a file, or several by time.
+pub trait Output: Send {
+    /// Returns the times, in nanoseconds since 1970, whose rows may share a row group with those of
     /// `unix_ns`.
     fn period(&self, unix_ns: i64) -> RangeInclusive<i64>;
 
-    /// Writes a row group of the period of `unix_ns`.
+    /// Writes a row group whose rows are all in the period of `unix_ns`.
     fn write(&mut self, unix_ns: i64, columns: &[Column<'_>]) -> Result<(), Error>;
+}
+
+/// The period of the row group that a table gathers.
+#[derive(Clone, Debug)]
+pub(super) struct Period {
+    times_ns: RangeInclusive<i64>,
+    /// A time in it, by which an output finds it again.
+    pub(super) unix_ns: i64,
+}
+
+impl Period {
+    /// Returns the period of a time.
+    pub(super) fn of(output: &dyn Output, unix_ns: i64) -> Self {
+        Self {
+            times_ns: output.period(unix_ns),
+            unix_ns,
+        }
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, unix_ns: i64) -> bool {
+        self.times_ns.contains(&unix_ns)
+    }
+}
+
+/// A period without any time, before the first row.
+impl Default for Period {
+    fn default() -> Self {
+        Self {
+            #[expect(clippy::reversed_empty_ranges, reason = "it contains no time")]
+            times_ns: 1..=0,
+            unix_ns: 0,
+        }
+    }
 }
 
 /// A Parquet file over a writer.
 pub(super) struct TableFile<W: Write + Send> {
-    file: SerializedFileWriter<Held<W>>,
+    file: SerializedFileWriter<Detachable<W>>,
     is_finished: bool,
 }
 
-/// A writer that can be taken out of the crate's, which gives back only writers of files that it
-/// finishes itself.
-struct Held<W>(Option<W>);
+/// A writer that can be taken out of `SerializedFileWriter`, which returns a writer only where it
+/// finishes the file itself.
+struct Detachable<W>(Option<W>);
 
-impl<W: Write> Write for Held<W> {
+impl<W: Write> Write for Detachable<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
             Some(writer) => writer.write(bytes),
@@ -105,8 +143,7 @@ impl<W: Write + Send> TableFile<W> {
             .set_dictionary_enabled(false)
             .set_encoding(Encoding::PLAIN)
             .set_statistics_enabled(EnabledStatistics::Chunk)
-            // A row group is small enough to be read whole, and coded columns have no index of
-            // pages.
+            // A row group is small enough to be read at once, and coded columns have no page index.
             .set_offset_index_disabled(true);
         let leaves = parquet::schema::types::SchemaDescriptor::new(Arc::clone(&schema));
         let properties = leaves
@@ -114,8 +151,7 @@ impl<W: Write + Send> TableFile<W> {
             .iter()
             .fold(properties, |properties, leaf| {
                 use parquet::basic::Type;
-                // Floating-point numbers have no difference that would be small, and texts in maps are
-                // short.
+                // Floating-point numbers have no small differences, and texts in maps are short.
                 match (leaf.physical_type(), leaf.max_rep_level()) {
                     (Type::INT64, 0) => properties
                         .set_column_encoding(leaf.path().clone(), Encoding::DELTA_BINARY_PACKED),
@@ -125,16 +161,19 @@ impl<W: Write + Send> TableFile<W> {
                     _ => properties,
                 }
             });
-        let file =
-            SerializedFileWriter::new(Held(Some(writer)), schema, Arc::new(properties.build()))
-                .map_err(refused)?;
+        let file = SerializedFileWriter::new(
+            Detachable(Some(writer)),
+            schema,
+            Arc::new(properties.build()),
+        )
+        .map_err(not_written)?;
         Ok(Self {
             file,
             is_finished: false,
         })
     }
 
-    /// Writes a row group; the columns stand in the order of the schema's leaves.
+    /// Writes a row group; the columns are in the order of the schema's leaves.
     pub(super) fn write(&mut self, columns: &[Column<'_>]) -> Result<(), Error> {
         let schema = self.file.schema_descr().columns().to_vec();
         let write = || -> Result<(), ParquetError> {
@@ -151,25 +190,25 @@ impl<W: Write + Send> TableFile<W> {
             group.close()?;
             Ok(())
         };
-        write().map_err(refused)
+        write().map_err(not_written)
     }
 
-    /// Hands on what was written; a row group that is not full stays out.
+    /// Flushes the writer. Rows of an incomplete row group are not in the file yet.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         let flushed = self.file.inner_mut().flush();
-        flushed.map_err(|error| Error::io("cannot write the Parquet file", error))
+        flushed.map_err(|error| Error::io(FAILURE, error))
     }
 
-    /// Writes the footer, without which nothing can be read.
+    /// Writes the footer, without which the file cannot be read.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         if !self.is_finished {
-            self.file.finish().map_err(refused)?;
+            self.file.finish().map_err(not_written)?;
             self.is_finished = true;
         }
         self.flush()
     }
 
-    /// Finishes the file if it is not, and returns the writer.
+    /// Finishes the file if necessary, and returns the writer.
     pub(super) fn into_inner(mut self) -> Result<W, Error> {
         self.finish()?;
         let writer = self.file.inner_mut().0.take();
@@ -177,7 +216,7 @@ impl<W: Write + Send> TableFile<W> {
     }
 }
 
-/// All rows go into the one file, whatever their time.
+/// All rows go into the one file, regardless of their time.
 impl<W: Write + Send> Output for TableFile<W> {
     fn period(&self, _: i64) -> RangeInclusive<i64> {
         i64::MIN..=i64::MAX
@@ -188,9 +227,11 @@ impl<W: Write + Send> Output for TableFile<W> {
     }
 }
 
-/// Makes the schema of a table from the format's own notation.
-pub(super) fn schema(message: &str) -> Result<TypePtr, Error> {
-    parse_message_type(message).map(Arc::new).map_err(refused)
+/// Parses the schema of a table from the format's own notation.
+pub(super) fn parse_schema(message: &str) -> Result<TypePtr, Error> {
+    parse_message_type(message)
+        .map(Arc::new)
+        .map_err(not_written)
 }
 
 fn write_plain<W: Write + Send>(
@@ -199,7 +240,7 @@ fn write_plain<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
         return Err(ParquetError::General(
-            "a column more than the table has".into(),
+            "a row group has a column more than its table".into(),
         ));
     };
     match values {
@@ -224,14 +265,13 @@ fn write_plain<W: Write + Send>(
     column.close()
 }
 
-/// Makes our error of the crate's, which may wrap what the writer said.
-fn refused(error: ParquetError) -> Error {
-    let doing = "cannot write the Parquet file";
+/// Returns an error of the writer, or one of the `parquet` crate.
+fn not_written(error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
-            Ok(error) => Error::io(doing, *error),
-            Err(other) => Error::sink(format!("{doing}: {other}")),
+            Ok(error) => Error::io(FAILURE, *error),
+            Err(other) => Error::sink(format!("{FAILURE}: {other}")),
         },
-        other => Error::sink(format!("{doing}: {other}")),
+        other => Error::sink(format!("{FAILURE}: {other}")),
     }
 }

@@ -1,14 +1,14 @@
-//! Where the files of a data set stand, and how they get there whole.
+//! The paths of a data set's files, and how complete files get there.
 //!
 //! ```text
 //! <folder>/spans/host=web-17/date=2026-11-21/run-4711-1763683200000.parquet
 //!          table partitions …                capture, process, begin of the recording in ms since 1970
 //! ```
 //!
-//! The name is the same whenever the same capture is exported, so doing it again replaces the
-//! files. A file is written beside its place, under a name that begins with a dot, which engines
-//! pass over, and is renamed when all files are whole. What is dropped before that goes, and so do
-//! folders made for it.
+//! The name depends on the capture alone, so a second export of it replaces the files. A file is
+//! written beside its final path under a name that begins with a dot, which engines skip, and is
+//! renamed when all files are complete. A data set that is dropped before that removes its partial
+//! files and the folders that it created.
 
 use std::fs::{self, File};
 use std::ops::RangeInclusive;
@@ -25,17 +25,17 @@ use super::table::{Column, Output, TableFile};
 pub enum Partition {
     /// `host=…`: the machine. The files then have no such column.
     Host,
-    /// `date=YYYY-MM-DD`: the day, in UTC, on which spans ended, values were taken, and minutes
+    /// `date=YYYY-MM-DD`: the day, in UTC, on which spans ended, values were sampled, and minutes
     /// began.
     Date,
 }
 
 impl Partition {
-    /// Reads a list such as `host,date`.
+    /// Parses a list such as `host,date`.
     ///
     /// # Errors
     ///
-    /// When a name is neither `host` nor `date`, or is there twice.
+    /// When a name is neither `host` nor `date`, or occurs twice.
     ///
     /// # Examples
     ///
@@ -72,8 +72,8 @@ impl Partition {
     }
 }
 
-/// Days of a table that are open at once: threads may reach midnight one after the other.
-const OPEN_DAYS: usize = 2;
+/// Most open days of a table: threads may reach midnight one after the other.
+const MAX_OPEN_DAYS: usize = 2;
 
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
@@ -81,25 +81,25 @@ const DAY_NS: i64 = 86_400 * 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct TableFiles {
     folder: PathBuf,
-    /// Partitions, with the value of those that all files share.
+    /// Partitions, with the folder of those whose value all files share.
     partitions: Vec<(Partition, String)>,
     file_name: String,
     schema: TypePtr,
     open: Vec<(i64, TableFile<File>)>,
-    written: Vec<Written>,
-    /// Folders that were made for the files, each after the one that it is in.
-    made: Vec<PathBuf>,
+    partial: Vec<PartialFile>,
+    /// Folders that were created for the files, each after its parent.
+    created: Vec<PathBuf>,
 }
 
-/// A file that is written, or being written, and not yet in its place.
+/// A file under its temporary name.
 #[derive(Debug)]
-struct Written {
-    partial: PathBuf,
+struct PartialFile {
+    temporary: PathBuf,
     path: PathBuf,
 }
 
 impl TableFiles {
-    /// Makes the files of the table in `folder`; none is there before it has rows.
+    /// Makes the files of the table in `folder`; a file is created with its first rows.
     pub(super) fn new(
         folder: PathBuf,
         partitions: &[Partition],
@@ -116,17 +116,17 @@ impl TableFiles {
             file_name: String::new(),
             schema,
             open: Vec::new(),
-            written: Vec::new(),
-            made: Vec::new(),
+            partial: Vec::new(),
+            created: Vec::new(),
         }
     }
 
-    /// Sets the name of the files, without its end.
-    pub(super) fn name(&mut self, name: &str) {
+    /// Sets the name of the files, without its extension.
+    pub(super) fn set_name(&mut self, name: &str) {
         self.file_name = escaped(name);
     }
 
-    /// Makes all files whole, still beside their places.
+    /// Completes all files, still under their temporary names.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         for (_, mut file) in self.open.drain(..) {
             file.finish()?;
@@ -134,14 +134,14 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Moves all files to their places; appends where they are.
+    /// Renames all files to their final paths, and appends these to `paths`.
     pub(super) fn publish(&mut self, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
-        for Written { partial, path } in &self.written {
-            fs::rename(partial, path).map_err(|error| refused(path, error))?;
+        for PartialFile { temporary, path } in &self.partial {
+            fs::rename(temporary, path).map_err(|error| not_written(path, error))?;
             paths.push(path.clone());
         }
-        self.written.clear();
-        self.made.clear();
+        self.partial.clear();
+        self.created.clear();
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl TableFiles {
             .any(|&(partition, _)| partition == Partition::Date)
     }
 
-    /// Returns the day of a time; 0 where all days are one.
+    /// Returns the day of a time; always 0 without the partition `date`.
     fn day(&self, unix_ns: i64) -> i64 {
         if self.is_by_date() {
             unix_ns.div_euclid(DAY_NS)
@@ -168,30 +168,30 @@ impl TableFiles {
                 Partition::Date => folder.push(format!("date={}", date(day))),
             }
         }
-        self.make(&folder)?;
+        self.create_folder(&folder)?;
         let mut path = folder.join(format!("{}.parquet", self.file_name));
         let mut number = 1;
-        // A day that comes again, after others, gets another file.
-        while self.written.iter().any(|written| written.path == path) {
+        // A day that returns after others gets another file.
+        while self.partial.iter().any(|partial| partial.path == path) {
             number += 1;
             path = folder.join(format!("{}-{number}.parquet", self.file_name));
         }
         let own = std::process::id();
-        let partial = folder.join(format!(".{}-{number}.{own}.partial", self.file_name));
-        let file = File::create(&partial).map_err(|error| refused(&path, error))?;
-        self.written.push(Written { partial, path });
+        let temporary = folder.join(format!(".{}-{number}.{own}.partial", self.file_name));
+        let file = File::create(&temporary).map_err(|error| not_written(&path, error))?;
+        self.partial.push(PartialFile { temporary, path });
         TableFile::new(file, Arc::clone(&self.schema))
     }
 
-    /// Makes a folder and those around it, and remembers which were not there.
-    fn make(&mut self, folder: &Path) -> Result<(), Error> {
+    /// Creates a folder and its missing parents, and remembers these.
+    fn create_folder(&mut self, folder: &Path) -> Result<(), Error> {
         let missing: Vec<_> = folder
             .ancestors()
             .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
             .map(Path::to_owned)
             .collect();
-        self.made.extend(missing.into_iter().rev());
-        fs::create_dir_all(folder).map_err(|error| refused(folder, error))
+        self.created.extend(missing.into_iter().rev());
+        fs::create_dir_all(folder).map_err(|error| not_written(folder, error))
     }
 }
 
@@ -210,7 +210,7 @@ impl Output for TableFiles {
         let at = match self.open.iter().position(|&(open, _)| open == day) {
             Some(at) => at,
             None => {
-                if self.open.len() >= OPEN_DAYS {
+                if self.open.len() >= MAX_OPEN_DAYS {
                     self.open.remove(0).1.finish()?;
                 }
                 let file = self.create(day)?;
@@ -222,28 +222,28 @@ impl Output for TableFiles {
     }
 }
 
-/// What was not published is taken back. Nobody is left to be told if that fails.
+/// Removes the files that were not published. A failure of that cannot be reported any more.
 impl Drop for TableFiles {
     fn drop(&mut self) {
         self.open.clear();
-        for Written { partial, .. } in &self.written {
-            drop(fs::remove_file(partial));
+        for PartialFile { temporary, .. } in &self.partial {
+            drop(fs::remove_file(temporary));
         }
-        // Only an empty folder goes.
-        for folder in self.made.iter().rev() {
+        // This removes only empty folders.
+        for folder in self.created.iter().rev() {
             drop(fs::remove_dir(folder));
         }
     }
 }
 
-fn refused(path: &Path, error: std::io::Error) -> Error {
+fn not_written(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a text as part of a file's name: what may mean something to a system or an engine is
-/// written as `%` and its number, as Hive does.
+/// Returns a text as part of a file name: characters that a system or an engine may interpret become
+/// `%` and their code, as in Hive.
 ///
-/// A dot or an underscore at the begin would hide the file from engines.
+/// A leading dot or underscore would hide the file from engines.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for (at, byte) in text.bytes().enumerate() {

@@ -1,13 +1,14 @@
-//! The spans of the frame that runs, until its end tells how deep each lies.
+//! The spans of the current frame, whose depth is known when the frame ends.
 //!
-//! A thread's spans come children first, so the depth of one is known when all around it have
-//! ended. Spans are held until their frame ends, in columns, in the order in which they came. Two
-//! counts are kept with each, as in [`TreeBuilder`](vor_capture::model::frame::TreeBuilder): the size of its
-//! subtree, and how many larger subtrees begin with it. The depth is then a running sum.
+//! A thread's spans arrive children first, so the depth of a span is known when all spans around it
+//! have ended. Spans wait for the end of their frame in columns, in the order of their arrival.
+//! Each has two counts, as in [`TreeBuilder`](vor_capture::model::frame::TreeBuilder): the size of
+//! its subtree, and the number of larger subtrees that begin with it. The depth is a running sum of
+//! these.
 //!
-//! A frame of an hour would fill the memory, so at most [`MAX_WAITING`] spans wait. When there are
-//! more, those that wait are handed out without a depth; what comes after them has one again, since
-//! what lies around it comes later still.
+//! A frame of an hour would fill the memory, so at most [`MAX_SPANS`] spans wait. Beyond that, all
+//! waiting spans are written without a depth. Spans that arrive later have a depth again, since the
+//! spans around them arrive later still.
 
 use rustc_hash::FxHashMap;
 use vor_capture::filled;
@@ -17,29 +18,28 @@ use vor_capture::stats::SpanTimes;
 
 use super::coded::NULL;
 
-/// Spans of a frame that wait for its end, as many as a frame with trees holds. Texts of arguments
-/// count as a span per [`SPAN_BYTES`].
-pub(super) const MAX_WAITING: usize = 1 << 20;
+/// Most spans that wait for the end of their frame: as many as a frame with trees has. Texts of
+/// arguments count as a span per [`SPAN_BYTES`].
+pub(super) const MAX_SPANS: usize = 1 << 20;
 
-/// What a waiting span takes, about.
+/// Approximate size of a waiting span.
 const SPAN_BYTES: usize = 40;
 
-/// Spans of a thread for which memory is kept in any case.
-const KEPT_SPANS: usize = 1 << 14;
+/// Spans of a thread whose memory always remains allocated.
+const RETAINED_SPANS: usize = 1 << 14;
 
-/// The spans of all threads that ended in the frame that runs.
+/// The spans of all threads that ended in the current frame.
 #[derive(Debug, Default)]
-pub(super) struct RunningFrame {
+pub(super) struct CurrentFrame {
     slots: FxHashMap<ThreadId, usize>,
-    threads: Vec<EndedInFrame>,
+    threads: Vec<ThreadSpans>,
     used: usize,
     weight: usize,
 }
 
-/// The spans of a thread that ended in the frame that runs, as columns, in the order in which they
-/// ended.
+/// The spans of a thread that ended in the current frame, as columns, in the order of their ends.
 #[derive(Debug, Default)]
-pub(super) struct EndedInFrame {
+pub(super) struct ThreadSpans {
     pub(super) thread: ThreadId,
     pub(super) start_ticks: Vec<u64>,
     pub(super) duration_ticks: Vec<u64>,
@@ -47,12 +47,12 @@ pub(super) struct EndedInFrame {
     pub(super) self_ns: Vec<u64>,
     pub(super) args: Vec<SpanArgs>,
     subtree_len: Vec<u32>,
-    /// How many subtrees of more than one span have this one as their first.
+    /// Number of subtrees of more than one span whose first span is this one.
     begins: Vec<u32>,
 }
 
-impl RunningFrame {
-    /// Adds what a thread ended.
+impl CurrentFrame {
+    /// Adds the spans that a thread ended.
     pub(super) fn add(&mut self, batch: &ThreadBatch, times: &[SpanTimes]) {
         if batch.sites.is_empty() {
             return;
@@ -61,29 +61,29 @@ impl RunningFrame {
         if slot == self.used {
             self.used += 1;
             if slot == self.threads.len() {
-                self.threads.push(EndedInFrame::default());
+                self.threads.push(ThreadSpans::default());
             }
             self.threads[slot].thread = batch.thread;
         }
         self.weight += self.threads[slot].add(batch, times);
     }
 
-    /// Returns whether more waits than should be held.
+    /// Returns whether more spans wait than allowed.
     pub(super) fn is_full(&self) -> bool {
-        self.weight > MAX_WAITING
+        self.weight > MAX_SPANS
     }
 
     /// Returns the threads that ended a span, in the order in which they first did.
-    pub(super) fn threads(&self) -> &[EndedInFrame] {
+    pub(super) fn threads(&self) -> &[ThreadSpans] {
         &self.threads[..self.used]
     }
 
-    /// Forgets all spans, and keeps their memory for the next frame as far as that may need it.
+    /// Removes all spans, and keeps the memory that the next frame is likely to need.
     pub(super) fn clear(&mut self) {
         for thread in &mut self.threads[..self.used] {
             thread.clear();
         }
-        // Threads come and go; what those of long ago took is not kept for ever.
+        // Threads come and go; the memory of threads that ended long ago is freed.
         self.threads.truncate(self.used.max(8));
         self.slots.clear();
         self.used = 0;
@@ -91,8 +91,8 @@ impl RunningFrame {
     }
 }
 
-impl EndedInFrame {
-    /// Appends a batch; returns what it weighs.
+impl ThreadSpans {
+    /// Appends a batch; returns its weight in spans.
     fn add(&mut self, batch: &ThreadBatch, times: &[SpanTimes]) -> usize {
         let first = self.sites.len();
         self.start_ticks.extend_from_slice(&batch.start_ticks);
@@ -102,9 +102,9 @@ impl EndedInFrame {
         self.begins.resize(self.sites.len(), 0);
         for position in first..self.sites.len() {
             let begin = self.first_contained(position);
-            let length = (position - begin) as u32 + 1;
-            self.subtree_len.push(length);
-            self.begins[begin] += u32::from(length > 1);
+            let subtree_len = (position - begin) as u32 + 1;
+            self.subtree_len.push(subtree_len);
+            self.begins[begin] += u32::from(subtree_len > 1);
         }
         let mut weight = batch.len();
         for args in &batch.args {
@@ -117,7 +117,7 @@ impl EndedInFrame {
         weight
     }
 
-    /// Returns where the subtree of a span begins: with itself, or with the first that it contains.
+    /// Returns where the subtree of a span begins: at itself, or at the first span that it contains.
     #[inline]
     fn first_contained(&self, position: usize) -> usize {
         let start_ticks = self.start_ticks[position];
@@ -132,7 +132,7 @@ impl EndedInFrame {
         first
     }
 
-    /// Appends the depth of every span, or that it is not known.
+    /// Appends the depth of every span, or [`NULL`].
     pub(super) fn push_depths(&self, are_known: bool, depths: &mut Vec<u32>) {
         if !are_known {
             depths.resize(depths.len() + self.sites.len(), NULL);
@@ -145,7 +145,7 @@ impl EndedInFrame {
                 .zip(&self.subtree_len)
                 .map(|(&begins, &subtree_len)| {
                     around += begins;
-                    // A span that contains others is among those that began, and ends here.
+                    // A span that contains others is counted in `begins`, and ends here.
                     around -= u32::from(subtree_len > 1);
                     around
                 }),
@@ -153,8 +153,8 @@ impl EndedInFrame {
     }
 
     fn clear(&mut self) {
-        // The memory of one long frame is not kept for many short ones, in each of several threads.
-        if self.sites.capacity() > KEPT_SPANS && self.sites.capacity() > 4 * self.sites.len() {
+        // Many short frames do not retain the memory of one long frame, in each of several threads.
+        if self.sites.capacity() > RETAINED_SPANS && self.sites.capacity() > 4 * self.sites.len() {
             *self = Self::default();
             return;
         }

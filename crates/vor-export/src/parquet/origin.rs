@@ -1,0 +1,79 @@
+//! Where rows come from: the first columns of every table, which have one value per file.
+
+use vor_capture::model::catalog::ProcessInfo;
+
+use super::coded::Dictionary;
+use super::table::Column;
+
+/// Value of the columns `host` and `version` where neither capture nor caller names one.
+const UNKNOWN: &str = "unknown";
+
+/// Where the rows of a table come from, as far as a capture does not say.
+///
+/// # Examples
+///
+/// ```
+/// let origin = vor_export::parquet::Origin {
+///     host: Some("web-17".into()),
+///     version: Some("2.4.1".into()),
+/// };
+/// assert_ne!(origin, Default::default());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The machine; the column says `unknown` without one.
+    pub host: Option<String>,
+    /// The version of the measured program; the column says `unknown` without one.
+    pub version: Option<String>,
+}
+
+impl Origin {
+    pub(super) fn host(&self) -> &str {
+        match self.host.as_deref() {
+            None | Some("") => UNKNOWN,
+            Some(host) => host,
+        }
+    }
+}
+
+/// The first columns of a table.
+#[derive(Clone, Debug)]
+pub struct OriginColumns {
+    pub(super) origin: Origin,
+    /// Whether `host` is a column; in a data set it may be a folder.
+    pub(super) with_host: bool,
+}
+
+impl OriginColumns {
+    /// Returns the columns in the format's notation.
+    pub(super) fn schema(&self) -> String {
+        let host = if self.with_host {
+            "required binary host (STRING);"
+        } else {
+            ""
+        };
+        format!(
+            "{host}
+            required binary process (STRING);
+            required int64 pid;
+            required binary version (STRING);"
+        )
+    }
+
+    /// Appends the values of the columns. `zeros` has a zero per row.
+    pub(super) fn push<'a>(
+        &'a self,
+        process: &'a ProcessInfo,
+        zeros: &'a [u32],
+        columns: &mut Vec<Column<'a>>,
+    ) {
+        let text = |text| Column::Coded(zeros, Dictionary::Texts(vec![text]));
+        if self.with_host {
+            columns.push(text(self.origin.host()));
+        }
+        columns.push(text(process.name.as_str()));
+        let pid = i64::from(process.pid);
+        columns.push(Column::Coded(zeros, Dictionary::Ints(vec![pid])));
+        columns.push(text(self.origin.version.as_deref().unwrap_or(UNKNOWN)));
+    }
+}
