@@ -8,32 +8,32 @@
 
 use std::time::Duration;
 
+use crossbeam_utils::Backoff;
+
 use super::local;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, UnsafeCell};
 
-/// Tries before a waiting thread gives its processor away, and before it sleeps: the holder may
-/// have a lower priority.
-const SPINS: u32 = 64;
-const YIELDS: u32 = 1024;
-const NAP: Duration = Duration::from_micros(50);
+/// Pause between two tries of a thread that has spun and yielded in vain: the holder may have a
+/// lower priority, and run only while the waiting thread sleeps.
+const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     /// Set by who takes the lock (acquire), cleared by the same (release).
-    held: AtomicBool,
+    is_locked: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 #[expect(unsafe_code, reason = "a lock is what makes a cell shareable")]
-// SAFETY: the value is reached by `with` alone, and only while `held` is this thread's doing, so by
+// SAFETY: the value is reached by `with` alone, and only while `is_locked` is this thread's doing, so by
 // one thread at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {
-            held: AtomicBool::new(false),
+            is_locked: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
@@ -49,7 +49,7 @@ impl<T> Lock<T> {
         }
         local::inside(|| {
             self.take();
-            let _release = Release(&self.held);
+            let _release = Release(&self.is_locked);
             #[expect(unsafe_code, reason = "as above")]
             // SAFETY: the flag is set by this thread until `_release` drops, which is after the
             // last use of the reference.
@@ -58,17 +58,16 @@ impl<T> Lock<T> {
     }
 
     fn take(&self) {
-        let mut tries = 0_u32;
+        let backoff = Backoff::new();
         while self
-            .held
+            .is_locked
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            tries = tries.saturating_add(1);
-            match tries {
-                ..SPINS => std::hint::spin_loop(),
-                SPINS..YIELDS => std::thread::yield_now(),
-                _ => std::thread::sleep(NAP),
+            if backoff.is_completed() {
+                std::thread::sleep(PAUSE);
+            } else {
+                backoff.snooze();
             }
         }
     }
@@ -76,7 +75,7 @@ impl<T> Lock<T> {
     /// Returns whether nobody holds the lock.
     #[cfg(any(unix, windows))]
     pub(crate) fn is_open(&self) -> bool {
-        !self.held.load(Ordering::Acquire)
+        !self.is_locked.load(Ordering::Acquire)
     }
 
     /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork)
@@ -88,6 +87,6 @@ impl<T> Lock<T> {
 
     #[cfg(unix)]
     pub(crate) fn release_after_fork(&self) {
-        self.held.store(false, Ordering::Release);
+        self.is_locked.store(false, Ordering::Release);
     }
 }

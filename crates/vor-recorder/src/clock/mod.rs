@@ -55,6 +55,7 @@ pub(crate) fn wait_past(read_ticks: u64) {
         if ticks() != read_ticks {
             return;
         }
+        // Not a `Backoff`: no other thread is waited for, and longer pauses would overshoot.
         std::hint::spin_loop();
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn measure(counter: impl Fn() -> u64, clock: impl Fn() -> u64) -> u64
     };
     let (_, first, first_ns) = read();
     while clock() < first_ns + LONG_NS {
+        // Not a `Backoff`: no other thread is waited for, and longer pauses would overshoot.
         std::hint::spin_loop();
     }
     let (_, last, last_ns) = read();

@@ -55,8 +55,9 @@ fn claim_near_at(home: &AtHome, key: u64, instance: Instance) -> Option<(Place, 
         HINTS[bits as usize].store(home.first.get() + 1, Ordering::Relaxed);
         home.hinted.set(bits + 1);
         for at in home_places(key) {
-            if slots[at].claim_own(key, instance) {
-                return Some((home.first.get() + at as Place, &slots[at]));
+            let slot: &'static Slot = &slots[at];
+            if slot.claim_own(key, instance) {
+                return Some((home.first.get() + at as Place, slot));
             }
         }
     }

@@ -15,6 +15,7 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use super::Instance;
@@ -33,7 +34,7 @@ use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 /// Only what is written between has more to say of itself. All but the key is relaxed. The order is
 /// that of the memory: what spans without fields need stands on one cache line.
 #[derive(Debug)]
-#[repr(C, align(128))]
+#[repr(C)]
 pub(crate) struct Slot {
     /// The span's id, 0 where there is no span. Written by who takes the slot, once it was seen
     /// free (acquire), and by who leaves it (release); read relaxed by those that have the id.
@@ -221,12 +222,13 @@ const SHARED_PARTS: [usize; 4] = [8, 64, 512, 4096];
 pub(super) const TRIES: usize = 8;
 
 /// The first part: programs of up to 16 threads need no other homes.
-static FIRST: [Slot; PART] = [const { Slot::new() }; PART];
+static FIRST: [CachePadded<Slot>; PART] = [const { CachePadded::new(Slot::new()) }; PART];
 
 const OTHER_PARTS: usize = HOME_PARTS - 1 + 8 + 64 + 512 + 4096;
 
 /// All others, in order. A part is made by whoever first needs it.
-static OTHERS: [OnceLock<Box<[Slot]>>; OTHER_PARTS] = [const { OnceLock::new() }; OTHER_PARTS];
+static OTHERS: [OnceLock<Box<[CachePadded<Slot>]>>; OTHER_PARTS] =
+    [const { OnceLock::new() }; OTHER_PARTS];
 
 /// Number of a slot: that of its part, then its own in it.
 pub(crate) type Place = u32;
@@ -237,15 +239,16 @@ pub(super) fn slot(place: Place) -> Option<&'static Slot> {
     if let Some(slot) = FIRST.get(place) {
         return Some(slot);
     }
-    OTHERS.get(place / PART - 1)?.get()?.get(place % PART)
+    Some(OTHERS.get(place / PART - 1)?.get()?.get(place % PART)?)
 }
 
 /// Returns a part, which is made where it has to be.
-fn part_made(part: usize) -> Option<&'static [Slot]> {
+fn part_made(part: usize) -> Option<&'static [CachePadded<Slot>]> {
     match part.checked_sub(1) {
         None => Some(&FIRST),
         Some(other) => {
-            let make = || thread::while_busy(|| (0..PART).map(|_| Slot::new()).collect());
+            let slot = |_| CachePadded::new(Slot::new());
+            let make = || thread::while_busy(|| (0..PART).map(slot).collect());
             Some(OTHERS.get(other)?.get_or_init(make))
         }
     }
@@ -254,7 +257,7 @@ fn part_made(part: usize) -> Option<&'static [Slot]> {
 /// What a thread knows of its home.
 pub(super) struct AtHome {
     /// The slots, none where the thread has no home yet or any more.
-    pub(super) slots: Cell<&'static [Slot]>,
+    pub(super) slots: Cell<&'static [CachePadded<Slot>]>,
     /// The place of the first of them.
     pub(super) first: Cell<Place>,
     /// Where the thread left a slot last, and so looks for the next.

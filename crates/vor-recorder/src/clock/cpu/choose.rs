@@ -138,6 +138,7 @@ fn stands_while_running(word: Word) -> bool {
             return false;
         };
         while clock::ticks().saturating_sub(begun.ticks) < stretch_ticks && word.stands() {
+            // Not a `Backoff`: no other thread is waited for, and a yield would clear the mark.
             std::hint::spin_loop();
         }
         let Some(ended) = read(Word::NONE, NOT_READ) else {

@@ -28,6 +28,8 @@
 
 use std::ops::{Deref, Range};
 
+use crossbeam_utils::CachePadded;
+
 use crate::hot::ring::Slot;
 use crate::hot::ring::memory::Slots;
 #[cfg(not(loom))]
@@ -70,7 +72,7 @@ pub(crate) struct Ring {
     dropped: AtomicU64,
     /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
     notes: Vec<Note>,
-    shared: Padded,
+    shared: CachePadded<Shared>,
 }
 
 /// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it,
@@ -82,11 +84,10 @@ struct Note {
     used: AtomicU64,
 }
 
-/// What both sides use once per chunk, or the consumer alone: on a cache line of its own, away from
-/// the producer's.
+/// Fields that both sides use once per chunk, or the consumer alone. They lie on a cache line of
+/// their own, away from those that the producer writes for each record.
 #[derive(Debug)]
-#[repr(align(128))]
-struct Padded {
+struct Shared {
     /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the
     /// consumer (release, so that it is done reading before the producer overwrites), cleared by
     /// the producer (acquire).
@@ -152,7 +153,7 @@ impl Ring {
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             notes: (0..chunks).map(note).collect(),
-            shared: Padded {
+            shared: CachePadded::new(Shared {
                 // All but the first, which the producer begins with.
                 free: std::array::from_fn(|word| {
                     let bits = chunks.saturating_sub(64 * word as u64).min(64);
@@ -162,7 +163,7 @@ impl Ring {
                 started: AtomicU64::new(1),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
-            },
+            }),
         }
     }
 
@@ -178,12 +179,12 @@ impl Ring {
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             notes: Vec::new(),
-            shared: Padded {
+            shared: CachePadded::new(Shared {
                 free: [const { AtomicU64::new(0) }; FREE_WORDS],
                 started: AtomicU64::new(0),
                 sequence: AtomicU64::new(0),
                 offset: AtomicU64::new(0),
-            },
+            }),
         }
     }
 

@@ -45,10 +45,11 @@ const NO_PLACE: u32 = u32::MAX;
 
 /// What one thread records into.
 ///
-/// The order is that of the memory: the ring ends with what its producer uses, and `top` stands on
-/// one cache line with the outermost entries.
+/// Fields are in memory order. The ring fills whole cache lines, since part of it is
+/// [`CachePadded`](crossbeam_utils::CachePadded); so `top` begins a cache line, which it shares
+/// with the outermost entries, and no two states share one.
 #[derive(Debug)]
-#[repr(C, align(128))]
+#[repr(C)]
 pub(crate) struct ThreadState {
     pub(crate) ring: Ring,
     /// Height of the stack: open scopes that are kept, times the bytes of an entry. Written by the
