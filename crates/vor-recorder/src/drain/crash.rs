@@ -243,7 +243,7 @@ impl Note {
             }
             if let Some(registry) = callsite::try_lock(TRIES, PAUSE) {
                 for (site, _) in open {
-                    if let Some(info) = registry.name_of(*site) {
+                    if let Some(info) = registry.info_of(*site) {
                         place = next(put(writer.site(place, *site, &info)));
                     }
                 }

@@ -238,7 +238,8 @@ impl Engine {
         self.adopt(set_names);
         self.check_clock();
         self.review_switch(now_ticks);
-        let is_filling = |source: &Source| source.state.ring.len() > source.state.ring.much();
+        let is_filling =
+            |source: &Source| source.state.ring.len() > source.state.ring.high_watermark();
         let mut pass = Pass {
             active: !marks.is_empty(),
             pressed: self.sources.iter().any(is_filling),
@@ -334,7 +335,7 @@ impl Engine {
 
     /// Brings threads and frame sets that came since the last pass into the catalog.
     fn adopt(&mut self, set_names: &[String]) {
-        for (state, dropped_seen) in thread::take_new() {
+        for (state, dropped_seen) in thread::take_added() {
             self.sources.push(Source {
                 state,
                 texts: PendingTexts::default(),

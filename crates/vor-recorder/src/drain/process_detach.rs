@@ -80,6 +80,6 @@ mod ends {
     /// its thread-locals run.
     pub(in super::super) fn end_without_a_word() {
         allocations::stay_inside();
-        thread::stay_behind();
+        thread::abandon_state();
     }
 }

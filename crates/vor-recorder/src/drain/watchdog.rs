@@ -175,7 +175,7 @@ mod tests {
             age_ns,
             start_ticks,
             measured: Default::default(),
-            noted: None,
+            baseline: None,
         };
         OpenThread {
             thread: ThreadId(thread),

@@ -105,7 +105,7 @@ fn longest_sleep() -> Duration {
 }
 
 fn run(interval: Duration) {
-    thread::stay_busy();
+    thread::stay_silent();
     let mut last_active = Instant::now();
     let mut watchdog = Watchdog::default();
     loop {

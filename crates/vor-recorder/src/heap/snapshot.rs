@@ -106,7 +106,7 @@ fn with_scopes(in_use: Vec<(u32, HeapStack)>) -> Vec<HeapStack> {
     let scope = |site| {
         filled!(HeapScope {
             site,
-            info: registry.name_of(site).unwrap_or_default(),
+            info: registry.info_of(site).unwrap_or_default(),
         })
     };
     let filled = in_use.into_iter().zip(sites).map(|((_, stack), sites)| {

@@ -1,7 +1,7 @@
-//! Arguments of scopes: what a value becomes in a record.
+//! Arguments of scopes, and the words that they are in a record.
 //!
-//! A value is one 64-bit word beside its kind. Numbers and truth values are the word; text is
-//! pushed into the thread's ring at once, under a key, and the word is that key, so that no
+//! A value is one 64-bit word beside its kind. The word is the value of a number or a `bool`. Text
+//! is pushed into the thread's ring immediately, under a key, and the word is that key, so that no
 //! argument is borrowed while its scope is open and nothing is allocated.
 
 use std::borrow::Cow;
@@ -17,8 +17,7 @@ use crate::hot::callsite::Kinds;
 use crate::hot::ring::MAX_EXTENSIONS;
 use crate::hot::thread;
 
-/// Longest text of an argument or a message that is kept, in bytes; the rest is cut at a character
-/// boundary.
+/// Longest text of an argument or a message, in bytes; longer text is cut at a character boundary.
 pub const MAX_STR_BYTES: usize = (MAX_EXTENSIONS - 1) * 16;
 
 /// An argument as a record holds it.
@@ -43,8 +42,8 @@ pub(crate) const KIND_BITS: u32 = 4;
 ///
 /// Plain values are `bool`, integers up to 64 bits (`NonZero` ones included), floats, `char` and
 /// text. A reference, box or shared pointer to an argument is one as well, and so is an `Option` of
-/// one: it is recorded as its value, or as the text `None`. Arguments are looked at where the scope
-/// opens, and neither moved nor kept.
+/// one: it is recorded as its value, or as the text `None`. Arguments are read where the scope
+/// opens, and neither moved nor borrowed beyond that.
 ///
 /// # Examples
 ///
@@ -199,8 +198,8 @@ pub(crate) enum Number {
     Float(u64),
 }
 
-/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] says
-/// what it is. Only who gets told of it does the look-up.
+/// Returns the word of the first argument that is a number, 0 where none is; [`first_number`] finds
+/// its kind. Only an NVTX tool needs it.
 #[inline(always)]
 pub(crate) fn first_number_word<const N: usize>(args: &[ArgWord; N]) -> u64 {
     if cfg!(feature = "cuda") {
@@ -238,10 +237,10 @@ pub(crate) fn count(kinds: Kinds) -> usize {
 }
 
 /// Reads argument `i` of a site with `kinds` back from its word, and appends it to `values`. `text`
-/// finds what was pushed under a key, and `None` as text without one.
+/// finds the text that was pushed under a key, and the text `None` without one.
 ///
-/// Each kind is appended for itself: a value that is put together first and moved then has its
-/// parts read together before they are stored.
+/// Each kind is appended by itself: a value that is put together first and then moved is read in
+/// one piece before its parts are stored.
 #[inline]
 pub(crate) fn decode(
     kinds: Kinds,
@@ -263,8 +262,8 @@ pub(crate) fn decode(
 /// Most words of a record that measures take.
 pub(crate) const MAX_MEASURED_WORDS: usize = 8;
 
-/// Turns the measured words of a record into the values of a span. Time off the processor comes in
-/// ticks, all else as it stays.
+/// Turns the measured words of a record into the values of a span: off-CPU time from ticks into
+/// nanoseconds, all others unchanged.
 pub(crate) fn measured_values(
     measures: Measures,
     words: impl Iterator<Item = u64>,

@@ -1,15 +1,15 @@
-//! Call sites: where scopes stand in the source, and the 32-bit ids that records carry.
+//! Call sites: the places in the source that open scopes, and the 32-bit ids that records carry.
 //!
-//! A [`CallSite`] is a static beside each scope. It has no id until the first time it runs while
-//! recording is on; then it is entered into the registry, once, under a lock. From then on the id
-//! is one relaxed load, and a flag beside it says whether a scope may go ahead with it or has to
-//! look around first. Names made at run time are entered by text; each thread keeps a cache of
-//! those it used, so that a repeated name takes no lock either.
+//! A [`CallSite`] is a static beside each scope. The first time that it runs while recording is on,
+//! it is entered into the registry under a lock and gets an id. From then on the id is one relaxed
+//! load, and a flag beside it says whether the scope may take the fast path. Names made at run time
+//! are entered by text; each thread caches the ids of the names that it has used, so that a repeated
+//! name takes no lock either.
 //!
-//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site whose arguments
-//! have other types in another instance of a generic function gets one id for each combination, so
-//! that the id alone says how to read the argument words. So does a site that is recorded with
-//! measures beside the length ([`Measures`]), whose values are words of the record as well.
+//! Ids are dense from 1 and stay below 2^24, the room they have in a record. A site in a generic
+//! function gets one id for each combination of argument types, so that the id alone says how to
+//! read the argument words. So does a site that is recorded with [`Measures`] beside the duration,
+//! whose values are words of the record as well.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,19 +22,27 @@ use vor_capture::model::measures::Measures;
 
 use crate::hot::ring::{MAX_SITE, SITE_BITS};
 #[cfg(all(feature = "tracing", not(feature = "off")))]
-use crate::hot::tracing_out::TapSite;
+use crate::hot::tracing_out::TracingSite;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
 /// Argument types of a site: four bits each, the first argument lowest.
 pub(crate) type Kinds = u32;
 
-/// No id: of a site that has to be registered first, and inside vor.
+/// The word of a site that is not registered yet, and the id of a name inside vor.
 pub(crate) const UNREGISTERED: u32 = u32::MAX;
 
-/// Set beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`]
-/// has it too, so that one look at the sign tells.
-const PARKED: u64 = 1 << 31;
+/// Flag beside the id in a site's word while its scopes may not take the fast path. [`UNREGISTERED`]
+/// has it too, so that [`is_fast`] is one comparison.
+const SLOW: u64 = 1 << 31;
+
+/// Returns whether a scope may take the fast path, by the word of its call site: the site is
+/// registered, recording is on, the clock is the hardware's, scopes are recorded with no measures
+/// but the duration, and neither a subscriber of `tracing` nor an NVTX tool wants them.
+#[inline(always)]
+pub(crate) fn is_fast(site_word: u32) -> bool {
+    site_word as i32 > 0
+}
 
 /// Most arguments of one scope.
 pub const MAX_ARGS: usize = 8;
@@ -42,9 +50,9 @@ pub const MAX_ARGS: usize = 8;
 /// A place in the source that opens scopes. Made by the macros, one static each.
 #[derive(Debug)]
 pub struct CallSite {
-    /// Id in the low half, with [`PARKED`] or without, argument kinds in the high half;
+    /// Id in the low half, with [`SLOW`] or without, argument kinds in the high half;
     /// [`UNREGISTERED`] at first. Written under the registry's lock (release), read relaxed by
-    /// every scope: the id means nothing but itself, what it names is read under the lock.
+    /// every scope: it orders nothing, since the name behind the id is read under the lock.
     word: AtomicU64,
     /// Id in the low half for the measures in the byte above its 24 bits, argument kinds in the
     /// high half; 0 at first. Written under the registry's lock (release), read relaxed by scopes
@@ -57,10 +65,10 @@ pub struct CallSite {
     category: &'static str,
     color: Option<u32>,
     arg_names: &'static [&'static str],
-    /// What is measured of its scopes even where the program did not ask for it of all.
+    /// Measures of its scopes, beside those that the program chose for all scopes.
     measures: Measures,
     #[cfg(all(feature = "tracing", not(feature = "off")))]
-    tap: TapSite,
+    tracing: TracingSite,
 }
 
 impl CallSite {
@@ -84,7 +92,7 @@ impl CallSite {
             arg_names: &[],
             measures: Measures::NONE,
             #[cfg(all(feature = "tracing", not(feature = "off")))]
-            tap: TapSite::new(),
+            tracing: TracingSite::new(),
         }
     }
 
@@ -102,7 +110,7 @@ impl CallSite {
         self
     }
 
-    /// Has the processor time of its scopes measured.
+    /// Has the CPU time of its scopes measured.
     #[must_use]
     pub const fn with_cpu(mut self) -> Self {
         self.measures = self.measures.and(Measures::CPU);
@@ -137,20 +145,19 @@ impl CallSite {
         (self.module_path, self.file, self.line)
     }
 
-    /// Returns what `tracing` knows of the site.
+    /// Returns the description of the site for `tracing`.
     #[cfg(all(feature = "tracing", not(feature = "off")))]
-    pub(crate) fn tap(&self) -> &TapSite {
-        &self.tap
+    pub(crate) fn tracing(&self) -> &TracingSite {
+        &self.tracing
     }
 
-    /// Returns what [`is_fast`](crate::hot::record_state::is_fast) tells of: the id of a site without
-    /// arguments while it may take the fast path.
+    /// Returns the word for [`is_fast`]: the id of the site while its scopes may take the fast path.
     #[inline(always)]
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Relaxed) as u32
     }
 
-    /// As [`word`](Self::word), with the argument kinds that it is for.
+    /// Returns the [`word`](Self::word), and the argument kinds of its id.
     #[inline(always)]
     pub(crate) fn word_and_kinds(&self) -> (u32, Kinds) {
         let word = self.word.load(Ordering::Relaxed);
@@ -160,18 +167,18 @@ impl CallSite {
     /// Returns the id for arguments of these kinds without measures, if the site has it.
     pub(crate) fn id(&self, kinds: Kinds) -> Option<u32> {
         let (word, of_kinds) = self.word_and_kinds();
-        (word != UNREGISTERED && of_kinds == kinds).then_some(word & !(PARKED as u32))
+        (word != UNREGISTERED && of_kinds == kinds).then_some(word & !(SLOW as u32))
     }
 
-    /// Returns an id that the site has, whatever its arguments are.
+    /// Returns the id in the site's word, whatever its argument kinds are.
     #[inline(always)]
     pub(crate) fn any_id(&self) -> Option<u32> {
         let word = self.word();
-        (word != UNREGISTERED).then_some(word & !(PARKED as u32))
+        (word != UNREGISTERED).then_some(word & !(SLOW as u32))
     }
 
-    /// Returns what is to be measured of its scopes whatever the program asked for. A page is not
-    /// told its processor time.
+    /// Returns the measures of its scopes beside those of all scopes. Browsers do not report CPU
+    /// time.
     pub(crate) fn measures(&self) -> Measures {
         if cfg!(target_family = "wasm") {
             Measures::NONE
@@ -180,8 +187,8 @@ impl CallSite {
         }
     }
 
-    /// Returns the id for arguments of these kinds with these measures, if it is the combination
-    /// that the site had first of those with what is measured now.
+    /// Returns the id for arguments of these kinds with these measures, if the site's measured word
+    /// holds that combination.
     #[inline]
     pub(crate) fn measured_id(&self, kinds: Kinds, measures: Measures) -> Option<u32> {
         let word = self.measured_word.load(Ordering::Relaxed);
@@ -196,8 +203,8 @@ impl CallSite {
         let mut registry = lock();
         let id = registry.variant(self, kinds, measures);
         let word = self.measured_word.load(Ordering::Relaxed);
-        // What is measured changes when the program says so, and then for good; kinds alternate
-        // where a generic function has several.
+        // Measures change when the program adds one, and then for good; kinds alternate where a
+        // generic function has several.
         let is_outdated =
             word == 0 || (word as u32 & !MAX_SITE) != u32::from(measures.bits()) << SITE_BITS;
         if is_outdated && id < MAX_SITE {
@@ -225,8 +232,8 @@ impl CallSite {
     /// Lets its scopes take the fast path, or not. Called under the registry's lock, once the site
     /// has an id.
     fn set_fast(&self, fast: bool) {
-        let id = self.word.load(Ordering::Relaxed) & !PARKED;
-        let word = if fast { id } else { id | PARKED };
+        let id = self.word.load(Ordering::Relaxed) & !SLOW;
+        let word = if fast { id } else { id | SLOW };
         self.word.store(word, Ordering::Release);
     }
 
@@ -257,7 +264,7 @@ pub(crate) struct Registry {
     fast: bool,
 }
 
-/// What the words of a site's records are.
+/// The meaning of the words of a site's records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Words {
     pub(crate) kinds: Kinds,
@@ -272,12 +279,12 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     fast: false,
 });
 
-/// Locks the registry. A panic cannot leave it half changed, so a poisoned lock is taken as it is.
+/// Locks the registry. A panic cannot leave it half changed, so poison is ignored.
 pub(crate) fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Brings the sites into a catalog that it does not know.
+/// Adds the sites to a catalog that it lacks.
 pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
     let registry = lock();
     let new = registry.after(catalog.sites.len());
@@ -287,13 +294,14 @@ pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
     }
 }
 
-/// Returns whether nobody holds the registry: for the end of a process.
+/// Returns whether no thread holds the registry: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     crate::os::detach::is_open(&REGISTRY)
 }
 
-/// As [`lock`], for who must not wait: tries a few times. `None` where it is held all the while.
+/// Locks the registry for a caller that must not wait: tries a few times, and returns `None` where
+/// another thread holds the lock all the while.
 #[cfg(unix)]
 pub(crate) fn try_lock(
     tries: u32,
@@ -331,7 +339,7 @@ impl Registry {
                 self.sites.push((Arc::new(info), Words { kinds, measures }));
                 id
             }
-            // The last id is shared by all that came too late; the name says so.
+            // All later sites share the last id; its name says so.
             _ => {
                 if next == MAX_SITE as usize {
                     let name = Cow::Borrowed("(more than 16 million names)");
@@ -343,7 +351,7 @@ impl Registry {
         }
     }
 
-    /// Returns the id of a name made at run time, for scopes of which so much is measured.
+    /// Returns the id of a name made at run time, for scopes with these measures.
     pub(crate) fn name_id(&mut self, name: &str, measures: Measures) -> u32 {
         let key = (Arc::from(name), measures);
         if let Some(id) = self.names.get(&key) {
@@ -364,8 +372,8 @@ impl Registry {
         self.sites.get(known..).unwrap_or(&[])
     }
 
-    /// Returns the id of the first site of this category, 0 for none: a number that a category
-    /// keeps.
+    /// Returns the id of the first site of this category, 0 for none: a number that stays the same
+    /// for a category.
     #[cfg(all(
         feature = "cuda",
         any(target_os = "linux", windows),
@@ -381,8 +389,8 @@ impl Registry {
         first.map_or(0, |index| index as u32 + 1)
     }
 
-    /// Returns what a site is called.
-    pub(crate) fn name_of(&self, id: SiteId) -> Option<Arc<SiteInfo>> {
+    /// Returns the description of a site.
+    pub(crate) fn info_of(&self, id: SiteId) -> Option<Arc<SiteInfo>> {
         let index = (id.0 as usize).checked_sub(1)?;
         self.sites.get(index).map(|(info, _)| Arc::clone(info))
     }

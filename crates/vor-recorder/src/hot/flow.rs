@@ -1,8 +1,8 @@
-//! Flows: something that goes from scope to scope, and mostly from thread to thread, such as a
-//! message through a channel.
+//! Flows: values that go from scope to scope, and mostly from thread to thread, such as a message
+//! through a channel.
 //!
-//! A flow is a number that travels with what it stands for. Each time it passes, the thread notes
-//! the moment; viewers draw arrows between the scopes that were innermost at these moments.
+//! A flow is a number that the program sends along with the value. Each time it passes, the thread
+//! records the moment; viewers draw arrows between the scopes that were innermost at these moments.
 
 use vor_capture::model::batch::FlowStage;
 
@@ -10,10 +10,10 @@ use crate::clock;
 use crate::hot::ring::Special;
 use crate::hot::{record_state, task, thread};
 
-/// A flow that has begun. It is a number: copy it, and send it along with what flows.
+/// A flow that has begun. It is a number: copy it, and send it along with the value that flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId(
-    /// 0 when nothing was being recorded at its begin.
+    /// 0 where nothing was being recorded at its begin.
     u64,
 );
 
@@ -51,14 +51,14 @@ pub fn flow() -> FlowId {
 }
 
 impl FlowId {
-    /// Has the flow pass the innermost scope that is open on this thread.
+    /// Passes the flow through the innermost scope that is open on this thread.
     #[inline]
     pub fn step(self) {
         self.pass(FlowStage::Step);
     }
 
     /// Ends the flow in the innermost scope that is open on this thread. A flow that is never ended
-    /// shows all the same, up to its last step.
+    /// is shown up to its last step.
     #[inline]
     pub fn end(self) {
         self.pass(FlowStage::End);

@@ -3,13 +3,13 @@
 //!
 //! Each poll is a span on the thread that polls, and an event of the task. The time from the first
 //! poll to the end, waiting included, is an [`AsyncSpan`](vor_capture::model::batch::AsyncSpan):
-//! it begins and ends at the very ticks of the first and the last poll, so it costs no clock
-//! reading of its own.
-//! A future that is dropped before it completes ends with the drop of what it held.
+//! it begins and ends at the ticks of the first and the last poll, so it costs no clock reading of
+//! its own.
+//! A future that is dropped before it completes ends when its values have been dropped.
 //!
-//! A task whose first poll found recording switched off has polls later, but no beginning, and
-//! leaves no such span. One that began is recorded when it ends, as an open scope is, though
-//! recording may be off by then.
+//! A task whose first poll found recording switched off may have polls later, but no start, and
+//! leaves no such span. A task that started is recorded when it ends, as an open scope is, even
+//! where recording is off by then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -52,7 +52,7 @@ pin_project! {
     pub struct ProfiledFuture<F> {
         #[pin]
         inner: F,
-        // Behind the inner future, and so dropped after it: what it holds is let go within the
+        // After the inner future, and so dropped after it: dropping its values is part of the
         // task's time.
         task: Task,
     }
@@ -96,14 +96,14 @@ mod on {
     use crate::hot::scope::{self, Scope};
     use crate::hot::{task, thread};
 
-    /// What is known of a task between two polls.
+    /// The state of a task between two polls.
     #[derive(Debug)]
     pub(crate) struct Task {
         place: Place,
         stage: Stage,
     }
 
-    /// Where the future stands in the source.
+    /// The name of the future's scopes.
     #[derive(Clone, Copy, Debug)]
     enum Place {
         Site(&'static CallSite),
@@ -114,14 +114,14 @@ mod on {
     #[derive(Clone, Copy, Debug)]
     enum Stage {
         Unpolled,
-        /// Polled at least once; its site's id, when that was, and its own id.
-        Begun {
+        /// Polled at least once: the site's id, the start of the first poll, and the task's id.
+        Running {
             site: u32,
             start_ticks: u64,
             id: u64,
         },
-        /// Recorded, or begun while recording was off.
-        Over,
+        /// Recorded, or first polled while recording was off.
+        Done,
     }
 
     impl Task {
@@ -151,20 +151,20 @@ mod on {
         #[inline]
         pub(crate) fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
             let scope = self.open();
-            let begun = scope.begun();
+            let start = scope.start();
             if matches!(self.stage, Stage::Unpolled) {
-                self.stage = match begun {
-                    Some((site, start_ticks)) => Stage::Begun {
+                self.stage = match start {
+                    Some((site, start_ticks)) => Stage::Running {
                         site,
                         start_ticks,
                         id: task::new_id(),
                     },
-                    None => Stage::Over,
+                    None => Stage::Done,
                 };
             }
             let polled = poll();
             let end_ticks = scope.close();
-            if let (Some((_, start_ticks)), Some(end_ticks)) = (begun, end_ticks) {
+            if let (Some((_, start_ticks)), Some(end_ticks)) = (start, end_ticks) {
                 self.push_poll(start_ticks, end_ticks);
             }
             if polled.is_ready() {
@@ -178,7 +178,7 @@ mod on {
         }
 
         fn push_poll(&self, start_ticks: u64, end_ticks: u64) {
-            if let Stage::Begun { site, id, .. } = self.stage {
+            if let Stage::Running { site, id, .. } = self.stage {
                 let duration_ticks = scope::elapsed_ticks(start_ticks, end_ticks);
                 thread::push_special(Special::Poll, start_ticks, site, [id, duration_ticks]);
             }
@@ -186,17 +186,17 @@ mod on {
 
         #[inline]
         fn end(&mut self) {
-            if matches!(self.stage, Stage::Begun { .. }) {
+            if matches!(self.stage, Stage::Running { .. }) {
                 self.end_at(clock::ticks());
             }
         }
 
         fn end_at(&mut self, end_ticks: u64) {
-            if let Stage::Begun {
+            if let Stage::Running {
                 site,
                 start_ticks,
                 id,
-            } = std::mem::replace(&mut self.stage, Stage::Over)
+            } = std::mem::replace(&mut self.stage, Stage::Done)
             {
                 task::push_task(site, id, start_ticks, end_ticks);
             }
@@ -217,7 +217,7 @@ mod off {
 
     use crate::hot::callsite::CallSite;
 
-    /// Nothing: the wrapper is a pass-through.
+    /// Without a state: the wrapper is a pass-through.
     #[derive(Debug)]
     pub(crate) struct Task;
 

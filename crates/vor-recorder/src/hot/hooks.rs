@@ -1,11 +1,11 @@
-//! Calls to the rooms above, which register themselves: the path of a span knows none of them.
+//! Hooks that the modules above register, so that the path of a span imports none of them.
 
 use std::sync::OnceLock;
 
 /// The functions of the drain.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// Wakes the worker where it sleeps until called; with `true` also between two passes.
+    /// Wakes the worker from its long sleep; with `true` also from the sleep between two passes.
     pub(crate) wake: fn(bool),
     /// Starts the recorder in the child of a fork.
     pub(crate) rearm_if_forked: fn(),
@@ -14,7 +14,7 @@ pub(crate) struct Drain {
 /// Registered when the recorder starts. Before that no thread records.
 static DRAIN: OnceLock<Drain> = OnceLock::new();
 
-/// Registered by the sink that maps a file for each thread.
+/// Registered by the sink that maps a file for each thread. Read when a thread first records.
 #[cfg(not(target_arch = "wasm32"))]
 static THREAD_BEGINS: OnceLock<fn(u64)> = OnceLock::new();
 
@@ -23,8 +23,8 @@ pub(crate) fn set_drain(drain: Drain) {
     DRAIN.get_or_init(|| drain);
 }
 
-/// Has `begins` called on each thread that is about to record for the first time, with the number
-/// that the operating system gave it; only the first call has an effect.
+/// Registers a function that is called on each thread before it records for the first time, with
+/// the number that the operating system gave the thread; only the first call has an effect.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn set_thread_begins(begins: fn(u64)) {
     THREAD_BEGINS.get_or_init(|| begins);

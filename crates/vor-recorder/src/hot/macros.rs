@@ -7,12 +7,12 @@
 /// None is evaluated while recording is off, and none is moved. `@category = "…"` and `@color =
 /// 0xRRGGBB` may stand between the name and the arguments.
 ///
-/// In a signal handler a scope is recorded, or counted as dropped where it interrupts vor itself;
-/// it must have run once outside of handlers, since
-/// the first use of a call site and a thread's first scope allocate.
+/// In a signal handler a scope is recorded, or counted as dropped where it interrupts vor itself.
+/// Its call site and its thread must have recorded before, outside of handlers, since the first use
+/// of a call site and a thread's first scope allocate.
 ///
-/// The word `cpu` behind the name has the processor time measured as well, of this scope alone;
-/// [`Config::cpu_time`](crate::setup::Config::cpu_time) does it for all.
+/// The word `cpu` after the name measures the CPU time of this scope as well;
+/// [`Config::cpu_time`](crate::setup::Config::cpu_time) does so for all scopes.
 ///
 /// # Examples
 ///
@@ -67,8 +67,8 @@ macro_rules! profile_scope {
     };
 }
 
-/// Begins a chain of phases, or the next phase of one: each clock reading ends a phase and begins
-/// the next.
+/// Begins a chain of phases, or the next phase of a chain: one clock reading ends a phase and
+/// begins the next.
 ///
 /// # Examples
 ///

@@ -1,17 +1,27 @@
-//! The path of a span, from a scope in your code to a record in the thread's ring.
+//! The path of a span, from a scope in the program to a record in the thread's ring.
+//!
+//! An empty `profile_scope!("x")` passes through `macros`, [`callsite`], [`scope`], [`thread`] and
+//! `ring`, and the drain takes it from there:
+//!
+//! ```text
+//! open    CallSite::word > 0 ── thread::hot() ── clock ── ThreadState::push_open_at
+//! close   ThreadState::begin_close ── Ring::reserve ── clock ── Ring::commit ── release
+//! drain   worker ── Engine::pass ── Ring::consume ── collect ── Outputs::accept_batch
+//! file    CaptureSink ── Encoder::encode ── OutputFile::write
+//! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`args`] | values as 64-bit words |
+//! | `record_state` | whether and how scopes are recorded |
 //! | [`callsite`] | the static beside each scope, and the registry of ids |
-//! | `record_state` | whether scopes may take the fast path |
+//! | [`args`] | arguments as 64-bit words |
 //! | `ring` | the records, and the queue between a thread and the drain |
-//! | [`thread`] | what a thread has: its ring, its open scopes |
+//! | `sums` | sums of scopes that are counted and not recorded |
+//! | `hooks` | calls to the modules above, which register themselves |
+//! | [`thread`] | a thread's state: its ring and its open scopes |
 //! | [`scope`] | open, close, next phase |
 //! | [`task`], [`future`], [`flow`] | spans that move between threads, and arrows between scopes |
 //! | `tracing_out`, `nvtx` | the same scope as a live `tracing` span, as a range of NVIDIA's tools |
-//! | `hooks` | calls to the rooms above, which register themselves |
-//! | `sums` | sums of scopes that are counted and not recorded |
 
 pub(crate) mod record_state;
 pub mod callsite;

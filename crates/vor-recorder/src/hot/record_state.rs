@@ -1,10 +1,10 @@
-//! Whether anything is recorded: the words that every scope looks at.
+//! Whether and how scopes are recorded.
 //!
-//! A scope of a macro asks its own call site, and nothing else: the site's word is an id above 0
-//! while the fast path may be taken ([`is_fast`]), and has its sign bit set while it may not. So
-//! whatever changes that (recording switched on or off, a `tracing` subscriber that comes or goes)
-//! walks over the sites, of which there are as many as the program's source has, and a scope pays
-//! one comparison for all of it.
+//! A scope of a macro reads the word of its own call site, and nothing else: the word is an id above
+//! 0 while the scope may take the fast path ([`callsite::is_fast`]), and has its sign bit set while
+//! it may not. So a change of that (recording switched on or off, a `tracing` subscriber that comes
+//! or goes) walks over all sites, whose number the program's source bounds, and a scope pays one
+//! comparison. The slow path of scopes reads the [`mode`].
 
 use vor_capture::model::measures::Measures;
 
@@ -14,7 +14,7 @@ use crate::hot::{nvtx, tracing_out};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU8};
 
-/// [`OFF`], [`SPANS`] or [`COUNTS`], with whatever clock. Written by [`set`], read relaxed by
+/// [`OFF`], [`SPANS`] or [`COUNTS`], whatever the clock is. Written by [`set`], read relaxed by
 /// everything that is recorded.
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 
@@ -24,37 +24,35 @@ const OFF: u8 = 0;
 const SPANS: u8 = 1;
 /// Scopes are counted where they end, and leave no record.
 const COUNTS: u8 = 2;
-/// Scopes are recorded, and an NVTX tool takes them too. Only of [`MODE`].
-const NVTX: u8 = 3;
 
 /// Whether scopes are counted and not recorded, while recording is on. Set once by [`count_scopes`]
-/// and for good, read on cold paths.
+/// and for good, read on slow paths.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// How scopes that are not on the fast path are recorded, for [`mode`]. Anything but [`OFF`] takes
-/// that recording is on, the clock is the hardware's, and no subscriber of `tracing` wants scopes.
-/// Written under the registry's lock, read relaxed by every such scope.
-static MODE: AtomicU8 = AtomicU8::new(OFF);
+/// The [`RecordMode`], for [`mode`]. Written under the registry's lock, read relaxed by every scope
+/// that is not on the fast path.
+static MODE: AtomicU8 = AtomicU8::new(RecordMode::Mixed as u8);
 
 /// Whether scopes with names made at run time may take the fast path. Written under the registry's
-/// lock, read relaxed by every such scope; what it needs beyond it, it finds by its own means.
+/// lock, read relaxed by every such scope; it orders nothing, since the scope checks all else that
+/// it needs.
 static NAMES_FAST: AtomicBool = AtomicBool::new(false);
 
-/// What is measured of every scope beside its length, as [`Measures::bits`]. Only ever grows;
-/// written by [`measure`], read relaxed on the cold path, which is the only one that measures.
+/// The measures of every scope beside its duration, as [`Measures::bits`]. Only ever grows; written
+/// by [`measure`], read relaxed on the slow path, which is the only one that measures.
 static MEASURES: AtomicU8 = AtomicU8::new(0);
 
-/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set when
-/// it does, taken by the review.
+/// Whether a subscriber of `tracing` that wants scopes has come since the last [`review`]. Set by
+/// the subscriber's announcement, cleared by the review.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the next pass shall review, and not only one a second. Set when a subscriber comes that
-/// may want some scopes, cleared by the review.
-static DUE: AtomicBool = AtomicBool::new(false);
+/// Whether the next pass of the drain calls [`review`], which else happens once a second. Set when a
+/// subscriber comes that may want some scopes, cleared by the review.
+static REVIEW_DUE: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is the child of a fork and has no recorder of its own yet. Set by the fork
-/// handler, cleared by the first scope or mark; looked at only on cold paths, since the handler
-/// also takes the thread's state away.
+/// handler, cleared by the first scope or mark; read on slow paths alone, since the handler also
+/// takes the thread's state away.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether anything is recorded.
@@ -69,25 +67,33 @@ pub(crate) fn keeps_spans() -> bool {
     STATE.load(Ordering::Relaxed) == SPANS
 }
 
-/// How a scope is recorded that is not on the fast path.
+/// The way to record a scope that is not on the fast path.
+///
+/// In any mode but `Mixed`, recording is on, the clock is the hardware's, and no subscriber of
+/// `tracing` wants scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum RecordMode {
-    /// Counted where it ends, without a record.
-    Counted,
+    /// The general case: not recorded, a span of `tracing` too, by the fallback clock, or several
+    /// of these modes at once.
+    Mixed = 0,
     /// Recorded with measures.
-    Measured,
+    Measured = 1,
+    /// Counted where it ends, without a record.
+    Counted = 2,
     /// Recorded, and a range of an NVTX tool.
-    Nvtx,
-    /// Anything else: not recorded, a span of `tracing` too, by another clock, or several at once.
-    Mixed,
+    Nvtx = 3,
 }
 
-/// Returns how scopes are recorded that are not on the fast path.
+/// Returns the way to record scopes that are not on the fast path.
 #[inline(always)]
 pub(crate) fn mode() -> RecordMode {
+    const MEASURED: u8 = RecordMode::Measured as u8;
+    const COUNTED: u8 = RecordMode::Counted as u8;
+    const NVTX: u8 = RecordMode::Nvtx as u8;
     match MODE.load(Ordering::Relaxed) {
-        COUNTS => RecordMode::Counted,
-        SPANS => RecordMode::Measured,
+        COUNTED => RecordMode::Counted,
+        MEASURED => RecordMode::Measured,
         NVTX if nvtx::IS_POSSIBLE => RecordMode::Nvtx,
         _ => RecordMode::Mixed,
     }
@@ -98,17 +104,9 @@ pub(crate) fn counts_scopes() -> bool {
     COUNTING.load(Ordering::SeqCst)
 }
 
-/// Has scopes counted and not recorded, from the next [`set`] on and for good.
+/// Makes scopes counted and not recorded, from the next [`set`] on and for good.
 pub(crate) fn count_scopes() {
     COUNTING.store(true, Ordering::SeqCst);
-}
-
-/// Returns whether a scope may take the fast path, by its call site's word: the site is registered,
-/// recording is on, the clock is the hardware's, scopes are recorded, nothing but the length is
-/// measured, and neither a subscriber of `tracing` nor an NVTX tool wants it.
-#[inline(always)]
-pub(crate) fn is_fast(site_word: u32) -> bool {
-    site_word as i32 > 0
 }
 
 /// Returns whether a scope with a name made at run time may take the fast path.
@@ -117,14 +115,14 @@ pub(crate) fn are_names_fast() -> bool {
     NAMES_FAST.load(Ordering::Relaxed)
 }
 
-/// Returns what is measured of every scope beside its length.
+/// Returns the measures of every scope beside its duration.
 #[inline(always)]
 pub(crate) fn measures() -> Measures {
     Measures::from_bits(MEASURES.load(Ordering::Relaxed))
 }
 
-/// Has this measured of every scope too, from the next [`set`] on and for good: a name's id says
-/// whether it was measured, and programs keep ids.
+/// Adds measures of every scope, from the next [`set`] on and for good: a name's id says whether it
+/// was measured, and programs keep ids.
 pub(crate) fn measure(measures: Measures) {
     MEASURES.fetch_or(measures.bits(), Ordering::SeqCst);
 }
@@ -137,13 +135,17 @@ pub(crate) fn set(on: bool) {
     thread::while_busy(|| apply(&mut callsite::lock(), on));
 }
 
-/// Switches recording off where the registry may be locked by a thread that is no more: in the
-/// child of a fork. Scopes then find it off on their cold path.
+/// Switches recording off in the child of a fork, where a thread that no longer exists may hold the
+/// registry's lock. The sites' words stay: scopes find recording off on their slow path.
 #[cfg(unix)]
 pub(crate) fn set_off_for_fork() {
     STATE.store(OFF, Ordering::SeqCst);
-    MODE.store(OFF, Ordering::SeqCst);
+    set_mode(RecordMode::Mixed);
     NAMES_FAST.store(false, Ordering::SeqCst);
+}
+
+fn set_mode(mode: RecordMode) {
+    MODE.store(mode as u8, Ordering::SeqCst);
 }
 
 fn apply(registry: &mut callsite::Registry, on: bool) {
@@ -153,31 +155,32 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
         (true, false) => SPANS,
         (true, true) => COUNTS,
     };
-    let is_tapped = tracing_out::is_wanted();
-    let is_told = nvtx::is_attached();
-    let fast = on && !counts && clock::is_hot() && !is_told && measures().is_none();
+    let has_subscriber = tracing_out::is_wanted();
+    let has_nvtx_tool = nvtx::is_attached();
+    let fast = on && !counts && clock::is_hot() && !has_nvtx_tool && measures().is_none();
     STATE.store(state, Ordering::SeqCst);
-    let mode = match (clock::is_hot() && !is_tapped, is_told) {
-        (true, false) => state,
-        (true, true) if state == SPANS && measures().is_none() => NVTX,
-        _ => OFF,
-    };
-    MODE.store(mode, Ordering::SeqCst);
+    set_mode(match (state, has_nvtx_tool) {
+        _ if !clock::is_hot() || has_subscriber => RecordMode::Mixed,
+        (SPANS, false) => RecordMode::Measured,
+        (COUNTS, false) => RecordMode::Counted,
+        (SPANS, true) if measures().is_none() => RecordMode::Nvtx,
+        _ => RecordMode::Mixed,
+    });
     NAMES_FAST.store(fast, Ordering::SeqCst);
-    registry.set_fast(fast && !is_tapped);
+    registry.set_fast(fast && !has_subscriber);
 }
 
-/// Says that the subscribers of `tracing` have changed. Where one `wants_scopes`, they all go the
-/// cold path from now on, which asks; else the next review sees to it: it may want those of some
-/// modules only.
+/// Announces that the subscribers of `tracing` have changed. Where one `wants_scopes`, all scopes
+/// take the slow path from now on, which asks the subscriber. Else the next review decides: the
+/// subscriber may want the scopes of some modules only.
 #[cfg(all(feature = "tracing", not(feature = "off")))]
 pub(crate) fn subscribers_changed(wants_scopes: bool) {
-    DUE.store(true, Ordering::SeqCst);
+    REVIEW_DUE.store(true, Ordering::SeqCst);
     if wants_scopes {
         ANNOUNCED.store(true, Ordering::SeqCst);
         thread::while_busy(|| {
             let mut registry = callsite::lock();
-            MODE.store(OFF, Ordering::SeqCst);
+            set_mode(RecordMode::Mixed);
             registry.set_fast(false);
         });
     }
@@ -185,14 +188,14 @@ pub(crate) fn subscribers_changed(wants_scopes: bool) {
 
 /// Returns whether [`review`] should not wait.
 pub(crate) fn is_review_due() -> bool {
-    DUE.load(Ordering::Relaxed)
+    REVIEW_DUE.load(Ordering::Relaxed)
 }
 
-/// Brings the call sites' words up to what the subscribers of `tracing` want now. Called by the
-/// drain about once a second, and when it is due.
+/// Updates the call sites' words to what the subscribers of `tracing` want now. Called by the drain
+/// about once a second, and when a review is due.
 pub(crate) fn review() {
-    DUE.store(false, Ordering::SeqCst);
-    // A subscriber is announced a moment before `tracing` tells what it wants.
+    REVIEW_DUE.store(false, Ordering::SeqCst);
+    // A subscriber is announced a moment before `tracing` publishes what it wants.
     let announced = ANNOUNCED.swap(false, Ordering::SeqCst);
     if is_on() && !announced {
         let mut registry = callsite::lock();
@@ -202,12 +205,12 @@ pub(crate) fn review() {
     }
 }
 
-/// Returns whether the recorder has to be started anew.
+/// Returns whether the recorder has to be started again.
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Acquire)
 }
 
-/// Notes whether the recorder has to be started anew.
+/// Sets whether the recorder has to be started again.
 pub(crate) fn set_forked(forked: bool) {
     FORKED.store(forked, Ordering::Release);
 }
@@ -224,10 +227,10 @@ mod tests {
     use crate::hot::callsite::CallSite;
     use crate::{drain, setup};
 
-    /// Wants the spans of one module, or of none.
-    struct Wants(Option<&'static str>);
+    /// Enables the spans of one module, or of none.
+    struct ModuleFilter(Option<&'static str>);
 
-    impl Subscriber for Wants {
+    impl Subscriber for ModuleFilter {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             Some(metadata.target()) == self.0
         }
@@ -246,10 +249,10 @@ mod tests {
 
     static SITE: CallSite = CallSite::new("site", module_path!(), file!(), 1);
 
-    /// Lets the drain look until the site's scopes take the fast path, or do not.
+    /// Flushes until the site's scopes take the fast path, or do not.
     fn wait_until_fast(fast: bool, at_most: Duration) {
         let begin = Instant::now();
-        while is_fast(SITE.word()) != fast {
+        while callsite::is_fast(SITE.word()) != fast {
             assert!(begin.elapsed() < at_most, "fast: {fast} is expected");
             drain::flush();
             std::thread::sleep(Duration::from_millis(5));
@@ -261,24 +264,24 @@ mod tests {
         setup::enable();
         drop(crate::hot::scope::open(&SITE));
         wait_until_fast(true, Duration::from_secs(30));
-        // One that wants what announces it is noticed at once, one that wants something else at the
-        // next pass.
-        for (target, at_once) in [("vor", true), ("elsewhere", false)] {
-            let subscriber = Dispatch::new(Wants(Some(target)));
-            if at_once {
-                assert!(!is_fast(SITE.word()));
+        // A subscriber that wants the announcement's own span is noticed immediately, another one
+        // at the next pass.
+        for (target, immediately) in [("vor", true), ("elsewhere", false)] {
+            let subscriber = Dispatch::new(ModuleFilter(Some(target)));
+            if immediately {
+                assert!(!callsite::is_fast(SITE.word()));
             }
             wait_until_fast(false, Duration::from_secs(30));
             drop(subscriber);
-            // `tracing` asks those that are left, or the next one.
-            let _next = Dispatch::new(Wants(None));
+            // `tracing` asks the remaining subscribers, or the next one.
+            let _next = Dispatch::new(ModuleFilter(None));
             wait_until_fast(true, Duration::from_secs(30));
         }
         setup::disable();
-        assert!(!is_fast(SITE.word()) && SITE.id(0).is_some());
-        assert!(crate::hot::scope::open(&SITE).begun().is_none());
+        assert!(!callsite::is_fast(SITE.word()) && SITE.id(0).is_some());
+        assert!(crate::hot::scope::open(&SITE).start().is_none());
         setup::enable();
-        assert!(is_fast(SITE.word()));
+        assert!(callsite::is_fast(SITE.word()));
         setup::disable();
     }
 }

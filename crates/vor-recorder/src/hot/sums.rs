@@ -1,5 +1,5 @@
-//! Sums of scopes that were counted where they ended, and not recorded: what one call site comes
-//! to, in ticks, and the row that is made of it.
+//! Sums of scopes that were counted where they ended, and not recorded: the sums of a call site in
+//! ticks, and its row in nanoseconds.
 //!
 //! The histogram has four buckets of equal width in each octave (the values between two powers of
 //! two), and one for each value below 4. A bucket is at most a quarter as wide as its lowest value,
@@ -13,13 +13,13 @@ use vor_capture::stats::ScopeStats;
 /// Log2 of the number of buckets per octave.
 const OCTAVE_BITS: u32 = 2;
 
-/// Log2 of the first value that is not told from higher ones.
+/// Log2 of the first value that shares its bucket with all higher ones.
 const RANGE_BITS: u32 = 46;
 
 /// Number of buckets.
 pub(crate) const BUCKETS: usize = ((RANGE_BITS - OCTAVE_BITS + 1) << OCTAVE_BITS) as usize;
 
-/// Returns the bucket of a value, or more than there are: then it belongs to the last.
+/// Returns the bucket of a value, or a number beyond the buckets: the value belongs to the last one.
 #[inline(always)]
 pub(crate) fn bucket(ticks: u64) -> usize {
     let shift = (u64::BITS - 1 - OCTAVE_BITS) - (ticks | 1 << OCTAVE_BITS).leading_zeros();
@@ -36,21 +36,22 @@ fn middle(bucket: usize) -> u64 {
 /// The scopes of one call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sums {
-    /// Sum of all lengths, those of recursive calls as well.
-    pub(crate) length_ticks: u64,
-    /// How much of that was in recursive calls, and so in the calls around them as well.
+    /// Sum of all durations, those of recursive calls as well.
+    pub(crate) total_ticks: u64,
+    /// The part of it in recursive calls, which is in the calls around them as well.
     pub(crate) nested_ticks: u64,
+    /// The part of it outside of scopes inside.
     pub(crate) self_ticks: u64,
     pub(crate) min_ticks: u64,
     pub(crate) max_ticks: u64,
-    /// How many there were of each length.
+    /// Number of scopes by duration.
     pub(crate) buckets: [u64; BUCKETS],
 }
 
 impl Default for Sums {
     fn default() -> Self {
         Self {
-            length_ticks: 0,
+            total_ticks: 0,
             nested_ticks: 0,
             self_ticks: 0,
             min_ticks: u64::MAX,
@@ -61,9 +62,9 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Counts a scope of this length, of which `self_ticks` were not in scopes inside it.
+    /// Counts a scope of this duration, of which `self_ticks` were not in scopes inside it.
     pub(crate) fn add(&mut self, ticks: u64, self_ticks: u64) {
-        self.length_ticks = self.length_ticks.wrapping_add(ticks);
+        self.total_ticks = self.total_ticks.wrapping_add(ticks);
         self.self_ticks = self.self_ticks.wrapping_add(self_ticks);
         self.min_ticks = self.min_ticks.min(ticks);
         self.max_ticks = self.max_ticks.max(ticks);
@@ -72,7 +73,7 @@ impl Sums {
 
     /// Adds the scopes of the same call site that were counted elsewhere.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.length_ticks = self.length_ticks.wrapping_add(other.length_ticks);
+        self.total_ticks = self.total_ticks.wrapping_add(other.total_ticks);
         self.nested_ticks = self.nested_ticks.wrapping_add(other.nested_ticks);
         self.self_ticks = self.self_ticks.wrapping_add(other.self_ticks);
         self.min_ticks = self.min_ticks.min(other.min_ticks);
@@ -82,13 +83,13 @@ impl Sums {
         }
     }
 
-    /// Returns how many there were.
+    /// Returns the number of scopes.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Returns the length that the fraction `quantile` of them does not exceed, in ticks: the
-    /// middle of the bucket that holds the one of that rank.
+    /// Returns the duration at a quantile, in ticks: the middle of the bucket that holds the scope of
+    /// that rank.
     fn value_at(&self, quantile: f64) -> u64 {
         let total = self.count();
         let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -97,12 +98,12 @@ impl Sums {
             seen += count;
             seen >= rank
         });
-        // Read while they are being counted, the shortest may be told before the longest.
+        // Read while they are being counted, the minimum may be newer than the maximum.
         let (min, max) = (self.min_ticks.min(self.max_ticks), self.max_ticks);
         found.map_or(0, middle).clamp(min, max)
     }
 
-    /// Returns the row of these, with lengths in nanoseconds.
+    /// Returns the row of the scopes, with durations in nanoseconds.
     pub(crate) fn row(&self, site: SiteId, name: &str, rate: Rate) -> ScopeStats {
         let count = self.count();
         let at = |quantile| rate.ns(self.value_at(quantile));
@@ -110,10 +111,10 @@ impl Sums {
         row.site = site;
         row.name = name.to_owned();
         row.count = count;
-        row.total_ns = rate.ns(self.length_ticks.saturating_sub(self.nested_ticks));
+        row.total_ns = rate.ns(self.total_ticks.saturating_sub(self.nested_ticks));
         row.self_ns = rate.ns(self.self_ticks);
         row.min_ns = rate.ns(self.min_ticks.min(self.max_ticks));
-        row.mean_ns = rate.ns(self.length_ticks) as f64 / count.max(1) as f64;
+        row.mean_ns = rate.ns(self.total_ticks) as f64 / count.max(1) as f64;
         row.p50_ns = at(0.50);
         row.p95_ns = at(0.95);
         row.p99_ns = at(0.99);
@@ -122,7 +123,7 @@ impl Sums {
     }
 }
 
-/// What sums of ticks are in nanoseconds, over the whole time since recording began.
+/// Nanoseconds per tick, over the whole time since recording began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate(u128);
 
@@ -152,7 +153,7 @@ pub struct ThreadStats {
     pub scopes: Vec<ScopeStats>,
 }
 
-/// What stands for the scopes of all sites that came too late to have a row of their own.
+/// Name of the row for the scopes of all sites whose id is too large for a row of their own.
 const BEYOND: &str = "(scopes beyond 65 535)";
 
 /// Makes rows of the sums of call sites, ascending.
@@ -212,7 +213,7 @@ mod tests {
             let (exact, found) = (sorted[rank - 1], sums.value_at(quantile));
             prop_assert!(exact.abs_diff(found) as f64 <= exact as f64 / 8.0, "{found} instead of {exact}");
             prop_assert_eq!(sums.count(), values.len() as u64);
-            prop_assert_eq!(sums.length_ticks, values.iter().sum::<u64>());
+            prop_assert_eq!(sums.total_ticks, values.iter().sum::<u64>());
             prop_assert_eq!((sums.min_ticks, sums.max_ticks), (sorted[0], sorted[sorted.len() - 1]));
         }
 

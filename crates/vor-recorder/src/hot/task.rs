@@ -1,10 +1,9 @@
-//! Asynchronous spans: what begins in one place and ends in another, overlaps its like, and may
+//! Asynchronous spans: spans that begin in one place and end in another, overlap each other, and may
 //! move between threads.
 //!
 //! A [`scope`](crate::hot::scope) belongs to a thread and nests; a request, a download or a job does
 //! neither. Its span is recorded when it ends, on whichever thread that is, beside the tree of
-//! scopes. A future that is [profiled](crate::hot::future) is such a span too, and its polls are events
-//! of it.
+//! scopes. A [profiled future](crate::hot::future) is such a span too, and its polls are its events.
 
 use crate::clock;
 use crate::hot::ring::Special;
@@ -23,8 +22,8 @@ pub struct AsyncScope {
     start_ticks: u64,
 }
 
-/// Begins an asynchronous span, such as a request that many threads work on. It ends when what this
-/// returns is dropped.
+/// Begins an asynchronous span, such as a request that many threads work on. It ends when the
+/// returned guard is dropped.
 ///
 /// `id` is the program's own number for it, which viewers show; it need not be unique. A name that
 /// this thread has used before costs a look-up in its own cache.
@@ -50,7 +49,7 @@ pub fn async_span(name: &str, id: u64) -> AsyncScope {
     if cfg!(feature = "off") || !record_state::is_on() {
         return span;
     }
-    let site = usable(name_id(name));
+    let site = zero_if_unregistered(name_id(name));
     if site == 0 {
         thread::count_drop();
     } else {
@@ -66,11 +65,10 @@ pub fn async_span(name: &str, id: u64) -> AsyncScope {
 }
 
 impl AsyncScope {
-    /// Marks a point that the span has come to, on whichever thread. Viewers show it at its moment
-    /// within the span.
+    /// Marks a step of the span, on any thread. Viewers show it at its moment within the span.
     pub fn step(&self, name: &str) {
         if self.site != 0 && record_state::is_on() {
-            let site = usable(name_id(name));
+            let site = zero_if_unregistered(name_id(name));
             if site == 0 {
                 thread::count_drop();
             } else {
@@ -82,15 +80,15 @@ impl AsyncScope {
 
 impl Drop for AsyncScope {
     fn drop(&mut self) {
-        // As a scope that is open when recording is switched off, it is recorded still.
+        // Like a scope that is open when recording is switched off, it is still recorded.
         if self.site != 0 {
             push_task(self.site, self.id, self.start_ticks, clock::ticks());
         }
     }
 }
 
-/// Returns 0 for what stands for no site: names made inside vor.
-fn usable(site: u32) -> u32 {
+/// Returns 0 in place of [`callsite::UNREGISTERED`], the id of names made inside vor.
+fn zero_if_unregistered(site: u32) -> u32 {
     if site == callsite::UNREGISTERED {
         0
     } else {
@@ -104,30 +102,30 @@ pub(crate) fn push_task(site: u32, id: u64, start_ticks: u64, end_ticks: u64) {
     thread::push_special(Special::Async, start_ticks, site, [id, duration_ticks]);
 }
 
-/// Ids that a thread takes at once, so that threads share the counter below once in as many ids.
+/// Ids in a block. A thread takes a whole block, so that it writes the shared counter below once in
+/// as many ids.
 const ID_BLOCK: u64 = 1 << 16;
 
-/// The next block of ids. Any thread takes from it (relaxed): all that counts is that no block is
-/// taken twice. Block 0 is not given, so no id is 0.
+/// The next block of ids. Incremented by any thread, relaxed: it orders nothing, and no block is
+/// taken twice. Block 0 is never taken, so no id is 0.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// The next id that this thread gives; at the begin of a block another one is taken. The thread
-    /// alone uses it, and its signal handlers.
+    /// The next id of this thread; at the begin of a block, a new block is taken. Read and written
+    /// by the thread and its signal handlers (relaxed).
     static NEXT_ID: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-/// Returns an id that no other task and no other flow of this process has.
+/// Returns an id that is unique among the tasks and flows of this process.
 pub(crate) fn new_id() -> u64 {
     let new_block = || NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * ID_BLOCK;
     NEXT_ID.with(|next| {
         let known = next.load(Ordering::Relaxed);
         let is_used_up = known.is_multiple_of(ID_BLOCK);
         let id = if is_used_up { new_block() } else { known };
-        let taken = next.compare_exchange(known, id + 1, Ordering::Relaxed, Ordering::Relaxed);
-        match taken {
+        match next.compare_exchange(known, id + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => id,
-            // A handler has taken one meanwhile; the first of a block nobody else has.
+            // A handler has taken an id meanwhile. The first id of a new block is still unique.
             Err(_) if is_used_up => id,
             Err(_) => new_block(),
         }

@@ -1,18 +1,18 @@
-//! The live tap: every scope of a macro is also a `tracing` span while a subscriber wants it.
+//! Scopes as `tracing` spans: every scope of a macro is also a span while a subscriber wants it.
 //!
-//! The hot path knows nothing of it. `tracing` tells when its subscribers change; while any of them
-//! wants the level `TRACE`, of which `tracing` keeps note in one word, all scopes go the cold path
-//! ([`crate::hot::record_state`]), and there the site is asked for. A subscriber that comes while recording is
-//! on is heeded at once, one that wants some modules alone from the drain's next pass on, some
-//! milliseconds later. The site's description for `tracing` is made when it is first wanted and
-//! kept with the site, and the spans that are entered are kept on a stack of the thread, so that
-//! the guard of a scope is no larger for it.
+//! The fast path knows nothing of this. `tracing` reports when its subscribers change. While any of
+//! them wants the level `TRACE`, which `tracing` stores in one word, all scopes take the slow path
+//! ([`crate::hot::record_state`]), which asks the subscribers about the site. A subscriber that
+//! comes while recording is on takes effect immediately; one that wants some modules alone, at the
+//! drain's next pass, some milliseconds later. The site's description for `tracing` is made at its
+//! first use and stored with the site. The entered spans lie on a stack of the thread, so that the
+//! guard of a scope is no larger.
 //!
-//! What a subscriber itself opens while the tap calls it is not recorded: it would be tapped in
-//! turn.
+//! Scopes that a subscriber itself opens while it is called here are not recorded: each of them
+//! would call the subscriber in turn.
 
 #[cfg(all(feature = "tracing", not(feature = "off")))]
-pub(crate) use on::{TapSite, announce_subscribers, enter, exit, is_wanted};
+pub(crate) use on::{TracingSite, announce_subscribers, enter, exit, is_wanted};
 
 #[cfg(not(all(feature = "tracing", not(feature = "off"))))]
 pub(crate) use stub::{announce_subscribers, enter, exit, is_wanted};
@@ -34,16 +34,16 @@ mod on {
     use crate::hot::callsite::CallSite;
     use crate::hot::{record_state, thread};
 
-    /// A call site as `tracing` knows it, made when it is first tapped.
+    /// The description of a call site for `tracing`, made when a subscriber first wants the site.
     #[derive(Debug)]
-    pub(crate) struct TapSite(OnceLock<&'static Described>);
+    pub(crate) struct TracingSite(OnceLock<&'static Description>);
 
     #[derive(Debug)]
-    struct Described {
-        /// Set once, right after the description has its place: the two name each other.
+    struct Description {
+        /// Set once, right after the description has its address: the two refer to each other.
         metadata: OnceLock<Metadata<'static>>,
-        /// What the subscribers say of the site. Written by `tracing` when they change, read by the
-        /// tap, relaxed: it gates nothing but itself.
+        /// The subscribers' interest in the site. Written by `tracing` when they change, read by
+        /// scopes, both relaxed: it orders nothing.
         interest: AtomicU8,
     }
 
@@ -51,19 +51,19 @@ mod on {
     const SOMETIMES: u8 = 1;
     const ALWAYS: u8 = 2;
 
-    impl TapSite {
+    impl TracingSite {
         pub(crate) const fn new() -> Self {
             Self(OnceLock::new())
         }
     }
 
-    impl Described {
+    impl Description {
         fn of(site: &CallSite) -> &'static Self {
-            let described: &'static Self = Box::leak(Box::new(Self {
+            let description: &'static Self = Box::leak(Box::new(Self {
                 metadata: OnceLock::new(),
                 interest: AtomicU8::new(NEVER),
             }));
-            described.metadata.get_or_init(|| {
+            description.metadata.get_or_init(|| {
                 let (module_path, file, line) = site.place();
                 Metadata::new(
                     site.name(),
@@ -72,12 +72,12 @@ mod on {
                     Some(file),
                     Some(line),
                     Some(module_path),
-                    FieldSet::new(&[], identify_callsite!(described)),
+                    FieldSet::new(&[], identify_callsite!(description)),
                     Kind::SPAN,
                 )
             });
-            callsite::register(described);
-            described
+            callsite::register(description);
+            description
         }
 
         fn span(&'static self) -> Option<Span> {
@@ -91,7 +91,7 @@ mod on {
         }
     }
 
-    impl Callsite for Described {
+    impl Callsite for Description {
         fn set_interest(&self, interest: Interest) {
             let interest = match () {
                 () if interest.is_never() => NEVER,
@@ -102,13 +102,13 @@ mod on {
         }
 
         fn metadata(&self) -> &Metadata<'_> {
-            // `of` sets the metadata before anyone else sees the site.
+            // `of` sets the metadata before it registers the site.
             self.metadata
                 .get_or_init(|| unreachable!("a site is described before it is registered"))
         }
     }
 
-    /// Whether the build lets spans of this level be at all.
+    /// Whether the build has spans of this level at all.
     const IS_POSSIBLE: bool = matches!(STATIC_MAX_LEVEL.into_level(), Some(Level::TRACE));
 
     thread_local! {
@@ -122,7 +122,7 @@ mod on {
         IS_POSSIBLE && LevelFilter::current() == LevelFilter::TRACE
     }
 
-    /// Where `tracing` tells that its subscribers have changed.
+    /// The call site through which `tracing` reports that its subscribers have changed.
     #[derive(Debug)]
     struct Announcements;
 
@@ -149,19 +149,19 @@ mod on {
         }
     }
 
-    /// Has [`record_state::subscribers_changed`] called from now on whenever they do.
+    /// Registers [`record_state::subscribers_changed`] to be called whenever subscribers change.
     pub(crate) fn announce_subscribers() {
         static ONCE: Once = Once::new();
         if IS_POSSIBLE {
             ONCE.call_once(|| {
-                quietly(|| callsite::register(&ANNOUNCEMENTS));
+                call_subscriber(|| callsite::register(&ANNOUNCEMENTS));
             });
         }
     }
 
-    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic ends here: what
-    /// is being measured is not to blame for it, and the panic's message is out already.
-    fn quietly<R>(call: impl FnOnce() -> R) -> Option<R> {
+    /// Calls a subscriber, whose own scopes are not recorded meanwhile. Its panic is caught: it
+    /// must not end the measured program, and its message has been printed already.
+    fn call_subscriber<R>(call: impl FnOnce() -> R) -> Option<R> {
         thread::while_silent(|| catch_unwind(AssertUnwindSafe(call)).ok())
     }
 
@@ -171,9 +171,9 @@ mod on {
         if thread::is_busy() {
             return false;
         }
-        quietly(|| {
-            let described = site.tap().0.get_or_init(|| Described::of(site));
-            let Some(span) = described.span() else {
+        call_subscriber(|| {
+            let description = site.tracing().0.get_or_init(|| Description::of(site));
+            let Some(span) = description.span() else {
                 return false;
             };
             let entered = span.entered();
@@ -186,8 +186,8 @@ mod on {
 
     /// Ends the innermost span that a scope of this thread entered at `start_ticks`.
     pub(crate) fn exit(start_ticks: u64) {
-        quietly(|| {
-            // The stack is gone where the thread ends; its spans have ended with it.
+        call_subscriber(|| {
+            // A thread that is ending has no stack; its spans have ended with it.
             let span = ENTERED.try_with(|stack| {
                 let mut stack = stack.borrow_mut();
                 let at = stack.iter().rposition(|(start, _)| *start == start_ticks)?;

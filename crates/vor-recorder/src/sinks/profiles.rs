@@ -25,7 +25,7 @@ use vor_export::pprof::{OpenSpan, OpenSpans, ProfileBuilder, SpanProfile, snapsh
 
 use crate::drain;
 use crate::hot::thread;
-use crate::hot::thread::{OpenScope, OpenThread, Used};
+use crate::hot::thread::{OpenScope, OpenThread, Usage};
 use crate::os::report;
 use crate::{allocations, clock};
 
@@ -272,7 +272,7 @@ impl Shared {
         /// So often a batch may come in between; they come every few milliseconds.
         const TRIES: usize = 64;
         let now_ticks = clock::ticks();
-        let used = thread::used();
+        let used = thread::usages();
         let catalog = drain::catalog();
         for _ in 0..TRIES {
             let batches = self.profile.lock().batches();
@@ -299,7 +299,7 @@ impl Shared {
 fn cut(
     profile: &mut SpanProfile,
     now_ticks: u64,
-    used: &[(ThreadId, Used)],
+    used: &[(ThreadId, Usage)],
     open: &[OpenThread],
     catalog: Option<Arc<Catalog>>,
 ) -> Result<ProfileBuilder, Error> {
@@ -322,7 +322,7 @@ fn cut(
             .iter()
             .find(|scope| span(scope) == open_span)?;
         let duration_ticks = until_ticks.saturating_sub(scope.start_ticks);
-        Some(used.since(scope.noted.as_ref()?, duration_ticks))
+        Some(used.since(scope.baseline.as_ref()?, duration_ticks))
     };
     let measured =
         |thread, span, until_ticks| measured(thread, span, until_ticks).unwrap_or_default();

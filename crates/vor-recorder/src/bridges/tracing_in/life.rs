@@ -104,7 +104,7 @@ pub(super) fn enter(slot: &'static Slot, key: u64, instance: Instance) {
     let word = slot.word.load(Relaxed);
     if word & UNSAMPLED == 0
         && let Some(room) = entered::room_for_own(key, slot)
-        && let Some(scope) = scope::open_at_once(id_in(word))
+        && let Some(scope) = scope::try_open(id_in(word))
     {
         room.take(Entered {
             key,
@@ -168,17 +168,17 @@ fn end_at_once(slot: &Slot, scope: Opened) -> bool {
     let task = slot.task.load(Relaxed);
     if task == 0 {
         let end_ticks = match pairs_in(word) {
-            0 => scope::end_at_once(scope, id, &[]),
+            0 => scope::try_end(scope, id, &[]),
             1 => {
                 let words = [pair(0)];
                 is_still()
-                    .then(|| scope::end_at_once(scope, id, &words))
+                    .then(|| scope::try_end(scope, id, &words))
                     .flatten()
             }
             2 => {
                 let words = [pair(0), pair(2)];
                 is_still()
-                    .then(|| scope::end_at_once(scope, id, &words))
+                    .then(|| scope::try_end(scope, id, &words))
                     .flatten()
             }
             _ => None,
@@ -191,14 +191,14 @@ fn end_at_once(slot: &Slot, scope: Opened) -> bool {
     } else {
         let poll = [task, slot.task_id.load(Relaxed).into()];
         let has_ended = match pairs_in(word) {
-            0 => scope::poll_at_once(scope, id, &[poll]).is_some(),
+            0 => scope::try_end_poll(scope, id, &[poll]).is_some(),
             1 => {
                 let words = pair(0);
-                is_still() && scope::poll_at_once(scope, id, &[words, poll]).is_some()
+                is_still() && scope::try_end_poll(scope, id, &[words, poll]).is_some()
             }
             2 => {
                 let record = [pair(0), pair(2), poll];
-                is_still() && scope::poll_at_once(scope, id, &record).is_some()
+                is_still() && scope::try_end_poll(scope, id, &record).is_some()
             }
             _ => false,
         };
@@ -265,7 +265,7 @@ fn end(entered: Entered) {
 #[cold]
 fn close_without_slot(scope: Opened) {
     if scope.is_recorded() {
-        Scope::again(scope, scope.id(), []).close();
+        Scope::resume(scope, scope.id(), []).close();
     }
 }
 
@@ -297,9 +297,9 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
     let [a, b, c, d, ..] = words;
     let count = args::count(kinds);
     let polled_at = poll.and_then(|poll| match count {
-        0 => scope::poll_at_once(scope, id, &[poll]),
-        1..=2 => scope::poll_at_once(scope, id, &[[a, b], poll]),
-        3..=4 => scope::poll_at_once(scope, id, &[[a, b], [c, d], poll]),
+        0 => scope::try_end_poll(scope, id, &[poll]),
+        1..=2 => scope::try_end_poll(scope, id, &[[a, b], poll]),
+        3..=4 => scope::try_end_poll(scope, id, &[[a, b], [c, d], poll]),
         _ => None,
     });
     if let Some(end_ticks) = polled_at {
@@ -309,10 +309,10 @@ fn close_scope(scope: Opened, slot: &Slot, poll: Option<[u64; 2]>) -> Option<Clo
         });
     }
     let end_ticks = match count {
-        0 => Scope::again(scope, id, []).close(),
-        1..=2 => Scope::again(scope, id, [a, b]).close(),
-        3..=4 => Scope::again(scope, id, [a, b, c, d]).close(),
-        _ => Scope::again(scope, id, words).close(),
+        0 => Scope::resume(scope, id, []).close(),
+        1..=2 => Scope::resume(scope, id, [a, b]).close(),
+        3..=4 => Scope::resume(scope, id, [a, b, c, d]).close(),
+        _ => Scope::resume(scope, id, words).close(),
     };
     end_ticks.map(|end_ticks| Closed {
         end_ticks,

@@ -116,7 +116,7 @@ pub(super) fn look(now_ticks: u64) {
 }
 
 fn run() {
-    thread::stay_busy();
+    thread::stay_silent();
     let Some(mut cards) = asking(Cards::find).flatten() else {
         return;
     };

@@ -1,10 +1,10 @@
-//! Models of the ring that loom runs through every order of events, up to a number of preemptions.
+//! Models of the ring, which loom runs through every order of events up to a number of preemptions.
 //!
 //! The producer is one model thread and the consumer another, as in a program: the thread that
-//! records, and the worker. Slots carry their number, so that what arrives tells what was lost,
-//! repeated or put in another order; a slot that both sides touch at once, or a publication that
-//! does not order the writes before it, loom reports by itself. Rings have 8 slots: few enough to
-//! wrap and fill soon, and as many as it takes for a look-up to allow the next push its fast path.
+//! records, and the worker. Slots carry their number, so that the consumer finds lost, repeated and
+//! reordered slots. Loom itself reports a slot that both sides access at once, and a publication
+//! that does not order the writes before it. Rings have 8 slots: few enough to wrap and fill soon,
+//! and enough for the slow path to set a limit that allows the next push its fast path.
 
 #![expect(
     unsafe_code,
@@ -25,7 +25,7 @@ fn slot(n: u64) -> Slot {
     [n, !n]
 }
 
-/// Pushes as a thread does, first on the hot path; returns whether there was room.
+/// Pushes as a thread does, first on the fast path; returns whether there was room.
 fn push(ring: &Ring, record: &[Slot]) -> bool {
     // SAFETY: each model has one thread that pushes.
     let pushed = unsafe {
@@ -42,7 +42,7 @@ fn push(ring: &Ring, record: &[Slot]) -> bool {
     pushed
 }
 
-/// Pushes one slot on the hot path.
+/// Pushes one slot on the fast path.
 ///
 /// # Safety
 ///
@@ -52,7 +52,7 @@ unsafe fn push_one(ring: &Ring, slot: Slot) -> bool {
     unsafe { push_halves(ring, slot, &[]) }
 }
 
-/// As a scope pushes: all but half a word, then the rest.
+/// Pushes as a scope does: all but half a word, then the rest.
 ///
 /// # Safety
 ///
@@ -60,14 +60,14 @@ unsafe fn push_one(ring: &Ring, slot: Slot) -> bool {
 unsafe fn push_halves<const N: usize>(ring: &Ring, [word0, word1]: Slot, rest: &[Slot; N]) -> bool {
     // SAFETY: the caller is the one thread that pushes, and nothing is pushed in between.
     unsafe {
-        let begun = ring.begin(word0, (word1 >> 32) as u32, rest);
-        begun
-            .map(|begun| ring.publish(begun, word1 as u32))
+        let record = ring.reserve(word0, (word1 >> 32) as u32, rest);
+        record
+            .map(|record| ring.commit(record, word1 as u32))
             .is_some()
     }
 }
 
-/// Takes up to `most` slots, and appends them to `seen`.
+/// Consumes up to `most` slots, and appends them to `seen`.
 fn drain(ring: &Ring, most: usize, seen: &mut Vec<Slot>) {
     let until = seen.len() + most;
     // SAFETY: each model has one thread at a time that consumes.
@@ -93,7 +93,7 @@ fn numbers(seen: &[Slot]) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_pushed_arrives_once_and_in_order() {
+fn every_pushed_slot_arrives_once_and_in_order() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
         let producer = {
@@ -142,7 +142,7 @@ fn a_full_ring_drops_the_newest_and_counts_it() {
 }
 
 #[test]
-fn a_full_ring_with_nobody_draining_keeps_the_oldest() {
+fn a_full_ring_that_is_not_drained_keeps_the_oldest() {
     loom::model(|| {
         let ring = Ring::new(SLOTS);
         let kept = (0..10).filter(|&n| push(&ring, &[slot(n)])).count();
@@ -154,7 +154,7 @@ fn a_full_ring_with_nobody_draining_keeps_the_oldest() {
 }
 
 #[test]
-fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
+fn arming_beside_the_slow_path_neither_loses_nor_overwrites() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
         for n in 0..6 {
@@ -181,7 +181,7 @@ fn arming_beside_a_look_up_neither_loses_nor_overwrites() {
 }
 
 #[test]
-fn chunks_are_used_again_only_once_they_are_drained() {
+fn a_chunk_is_reused_only_once_it_is_drained() {
     loom::model(|| {
         let ring = Arc::new(Ring::new(SLOTS));
         for n in 0..6 {
@@ -214,7 +214,7 @@ fn chunks_are_used_again_only_once_they_are_drained() {
 }
 
 #[test]
-fn an_armed_ring_makes_the_next_push_look_up() {
+fn an_armed_ring_sends_the_next_push_to_the_slow_path() {
     loom::model(|| {
         let ring = Ring::new(SLOTS);
         assert!(push(&ring, &[slot(0)]));
@@ -290,8 +290,8 @@ fn a_thread_that_ends_leaves_nothing_behind() {
                 state.end();
             })
         };
-        // As the worker: a pass over the ring, then the question whether the state may be given to
-        // another thread.
+        // As the worker: a pass over the ring, then the check whether another thread may reuse the
+        // state.
         let mut seen = Vec::new();
         let mut released = false;
         for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! The queue of one thread: one producer, one consumer, no lock.
 //!
-//! The buffer is cut into chunks. The producer fills one after the other, and takes for the next
-//! the first that is free:
+//! The buffer is divided into chunks. The producer fills one chunk after the other, and continues
+//! in the first one that is free:
 //!
 //! ```text
 //!  chunk 0            chunk 1            chunk 2            chunk 3 …
@@ -9,21 +9,21 @@
 //!    ^cursor  ^limit     ^offset
 //! ```
 //!
-//! So a thread uses as much of its buffer as its bursts need and no more: what it writes next was
-//! drained last and is still in the cache, and memory that no burst ever needed is never touched.
-//! The order in which chunks were filled is kept in [`Note`]s, by sequence number. A record never
-//! lies in two chunks.
+//! So a thread uses only as much of its buffer as its bursts need: the chunk that it writes next
+//! was drained last and is still in the cache, and memory that no burst ever needed is never
+//! touched. [`ChunkEntry`]s store the order in which chunks were filled, by sequence number. A
+//! record never lies in two chunks.
 //!
 //! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the
-//! next cursor. It pushes while the record ends at or below `limit` and asks nobody; at the limit,
-//! which is mostly the end of the chunk, its cold path looks for a free one. Memory that was never
-//! touched is beyond the limit too: a scope writes its record before it reads the clock at its end,
-//! and the time that the system takes to provide a page is not the scope's. So the first record on
-//! a page takes the cold path.
+//! next cursor. A record that ends at or below `limit` is pushed without a look at the consumer. At
+//! the limit, which is mostly the end of the chunk, the slow path finds a free chunk. The limit
+//! also excludes memory that was never touched: a scope writes its record before it reads the clock
+//! at its end, and the time that the system takes to provide a page is no part of the scope. So the
+//! first record on a page takes the slow path.
 
 #![expect(
     unsafe_code,
-    reason = "the queue is shared memory between two threads; who may touch which slot is stated below"
+    reason = "the queue is memory shared by two threads; `Sync for Ring` says who may access which slot"
 )]
 
 use std::ops::{Deref, Range};
@@ -41,11 +41,10 @@ const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
 const FREE_WORDS: usize = 4;
 /// Fewest slots of a chunk, where the ring is large enough: the longest record.
 const MIN_CHUNK_SLOTS: u64 = 64;
-/// Published slots that are reason enough for the worker to come, in whatever ring: 1 MiB, which a
-/// second-level cache holds.
-const MUCH_SLOTS: u64 = 65_536;
+/// Largest high watermark of a ring: 1 MiB, which a second-level cache holds.
+const MAX_WATERMARK_SLOTS: u64 = 65_536;
 
-/// The least that a system provides of memory when it is touched first.
+/// Smallest page of memory that a system provides at the first access.
 const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of a slot.
@@ -54,33 +53,34 @@ const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 /// A bounded queue of slots between one producer and one consumer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Where the next record goes, as an address. Written by the producer (release, so that the
-    /// record is there when the cursor is), read by the consumer (acquire).
+    /// Address of the next record. Written by the producer (release, so that the record is visible
+    /// before the cursor), read by the consumer (acquire).
     cursor: AtomicU64,
-    /// How far a push may reach, as an address. Written by the producer (relaxed), and by the
-    /// consumer (relaxed) only with 0, to make the producer look up.
+    /// Address up to which a push may reach. Written by the producer (relaxed), and by the consumer
+    /// (relaxed) with 0 alone, to send the producer to its slow path.
     limit: AtomicU64,
     slots: Slots,
     chunk_slots: u64,
-    /// The chunk that is being filled. Used by the producer alone.
+    /// The chunk that is being filled. Read and written by the producer alone (relaxed).
     chunk: AtomicU64,
-    /// How far the memory has been touched, as an address: the limit is not beyond, until the cold
-    /// path has written there. Used by the producer alone.
+    /// Address up to which the memory has been touched. The limit is not beyond it; the slow path
+    /// moves it. Read and written by the producer alone (relaxed).
     touched: AtomicU64,
-    /// Records dropped for want of room, or since they interrupted another. Written by the producer
-    /// and its signal handlers, read by the consumer, both relaxed: a count, nothing hangs on it.
+    /// Records dropped because there was no room or because they interrupted another one.
+    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: a
+    /// count that orders nothing.
     dropped: AtomicU64,
-    /// The chunks in the order of their filling, by sequence number modulo the number of chunks.
-    notes: Vec<Note>,
+    /// The chunks in the order in which they are filled, by sequence number modulo their number.
+    order: Vec<ChunkEntry>,
     shared: CachePadded<Shared>,
 }
 
-/// A chunk's part in the order. Written by the producer (relaxed) before `started` tells of it,
-/// read by the consumer (relaxed) after.
+/// A chunk's entry in the order of filling. Written by the producer (relaxed) before it stores
+/// `started` (release), read by the consumer (relaxed) after it has loaded `started` (acquire).
 #[derive(Debug)]
-struct Note {
+struct ChunkEntry {
     chunk: AtomicU64,
-    /// Slots that were used of it; written before the next chunk is started.
+    /// Slots used in it; written before the next chunk is started.
     used: AtomicU64,
 }
 
@@ -88,43 +88,44 @@ struct Note {
 /// their own, away from those that the producer writes for each record.
 #[derive(Debug)]
 struct Shared {
-    /// A bit for each chunk that is free, the first chunk's lowest in the first word. Set by the
-    /// consumer (release, so that it is done reading before the producer overwrites), cleared by
-    /// the producer (acquire).
+    /// A bit for each free chunk, that of the first chunk lowest in the first word. Set by the
+    /// consumer (release, so that it has read the chunk before the producer overwrites it), read
+    /// (acquire) and cleared (relaxed) by the producer.
     free: [AtomicU64; FREE_WORDS],
     /// Chunks ever started. Written by the producer (release) before a cursor in the last of them,
     /// read by the consumer (acquire) around the cursor.
     started: AtomicU64,
-    /// Sequence number of the chunk that is being drained, and the slots of it that were taken.
-    /// Used by the consumer alone.
+    /// Sequence number of the chunk that is being drained. Read and written by the consumer alone
+    /// (relaxed).
     sequence: AtomicU64,
+    /// Slots of that chunk that were consumed. Read and written by the consumer alone (relaxed).
     offset: AtomicU64,
 }
 
-// SAFETY: a slot is accessed by the producer from the cursor to the end of the chunk it has taken,
-// and by the consumer up to the cursor or, in chunks before the last, up to what was used, until it
-// sets the chunk's free bit. These ranges are disjoint, and a slot goes from one to the other by a
-// release store paired with an acquire load: cursor or `started` in one direction, `free` in the
-// other.
+// SAFETY: The producer accesses the slots from the cursor to the end of its current chunk. The
+// consumer accesses the slots up to the cursor or, in chunks before the last, up to `used`, until
+// it sets the chunk's free bit. These ranges are disjoint. A slot passes from one side to the other
+// by a release store paired with an acquire load: of the cursor or `started` in one direction, of
+// `free` in the other.
 unsafe impl Sync for Ring {}
 
-/// A record that is written in part, and not published.
+/// Slots of a record that is written in part, and not published yet.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun {
+pub(crate) struct Reservation {
     cursor: u64,
     end: u64,
 }
 
-/// Where the halves of word 1 lie in a slot, in 32-bit words.
+/// Index of each half of word 1 among the 32-bit words of a slot.
 const LOW_HALF: usize = if cfg!(target_endian = "little") { 2 } else { 3 };
 const TAG_HALF: usize = 5 - LOW_HALF;
 
-/// What the producer's cold path found.
+/// The room that the producer's slow path found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// There was room, and not [`much`](Ring::much) is in use.
+    /// There was room, and the ring is below its [high watermark](Ring::high_watermark).
     Plenty,
-    /// There was room, but the worker should come.
+    /// There was room, and the ring has reached its high watermark: the worker should come.
     Filling,
     /// There was no room for the record.
     None,
@@ -139,7 +140,7 @@ impl Ring {
             .max(MIN_CHUNK_SLOTS)
             .min(capacity / 2);
         let chunks = capacity / chunk_slots;
-        let note = |_| Note {
+        let entry = |_| ChunkEntry {
             chunk: AtomicU64::new(0),
             used: AtomicU64::new(0),
         };
@@ -152,9 +153,9 @@ impl Ring {
             chunk: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            notes: (0..chunks).map(note).collect(),
+            order: (0..chunks).map(entry).collect(),
             shared: CachePadded::new(Shared {
-                // All but the first, which the producer begins with.
+                // All but the first chunk, which the producer fills first.
                 free: std::array::from_fn(|word| {
                     let bits = chunks.saturating_sub(64 * word as u64).min(64);
                     let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
@@ -167,7 +168,7 @@ impl Ring {
         }
     }
 
-    /// Makes a ring that has room for nothing and never will.
+    /// Makes a ring without room for any record.
     #[cfg(not(loom))]
     pub(crate) const fn none() -> Self {
         Self {
@@ -178,7 +179,7 @@ impl Ring {
             chunk: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            notes: Vec::new(),
+            order: Vec::new(),
             shared: CachePadded::new(Shared {
                 free: [const { AtomicU64::new(0) }; FREE_WORDS],
                 started: AtomicU64::new(0),
@@ -193,33 +194,33 @@ impl Ring {
         self.slots.len() as u64
     }
 
-    /// Returns how many published slots are reason for the worker to come at once.
-    pub(crate) fn much(&self) -> u64 {
-        (self.capacity() / 4).min(MUCH_SLOTS)
+    /// Returns from how many published slots on the worker should come at once.
+    pub(crate) fn high_watermark(&self) -> u64 {
+        (self.capacity() / 4).min(MAX_WATERMARK_SLOTS)
     }
 
-    /// Writes a record of one slot and more, all but the low half of its word 1, for
-    /// [`publish`](Self::publish) to complete. Returns `None` when the limit is reached: then
+    /// Reserves a record of one slot and more, and writes all of it but the low half of its word 1;
+    /// [`commit`](Self::commit) completes it. Returns `None` when the limit is reached: then
     /// [`push_slow`](Self::push_slow) is to be called.
     ///
     /// # Safety
     ///
     /// Only the thread that owns the producer side may call this, and it pushes nothing else before
-    /// it publishes the record, or forgets it.
+    /// it commits the record or forgets it.
     #[inline(always)]
-    pub(crate) unsafe fn begin<const N: usize>(
+    pub(crate) unsafe fn reserve<const N: usize>(
         &self,
         word0: u64,
         tag: u32,
         rest: &[Slot; N],
-    ) -> Option<Begun> {
+    ) -> Option<Reservation> {
         let cursor = self.cursor.load(Ordering::Relaxed);
         let end = cursor + SLOT_BYTES * (N as u64 + 1);
         if end > self.limit.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: the slots below the limit are in the buffer and free, and the caller is the only
-        // producer. A half of a word lies within its slot.
+        // SAFETY: The slots below the limit lie in the buffer and are free, and the caller is the
+        // only producer. A half of a word lies within its slot.
         unsafe {
             self.with_slot(cursor, |place| {
                 (*place)[0] = word0;
@@ -230,27 +231,27 @@ impl Ring {
                 self.with_slot(at, |place| *place = *slot);
             }
         }
-        Some(Begun { cursor, end })
+        Some(Reservation { cursor, end })
     }
 
-    /// Completes a record that [`begin`](Self::begin) wrote, and publishes it.
+    /// Completes a record that [`reserve`](Self::reserve) wrote, and publishes it.
     ///
     /// # Safety
     ///
-    /// As for `begin`, of this ring, which was the last call.
+    /// As for `reserve`, which was the last call on this ring and returned `record`.
     #[inline(always)]
-    pub(crate) unsafe fn publish(&self, begun: Begun, low: u32) {
-        // SAFETY: as in `begin`.
+    pub(crate) unsafe fn commit(&self, record: Reservation, low: u32) {
+        // SAFETY: as in `reserve`.
         unsafe {
-            self.with_slot(begun.cursor, |place| {
+            self.with_slot(record.cursor, |place| {
                 place.cast::<u32>().add(LOW_HALF).write(low)
             });
         }
-        self.cursor.store(begun.end, Ordering::Release);
+        self.cursor.store(record.end, Ordering::Release);
     }
 
-    /// Publishes a record of a length known only at run time, or returns `false` when the limit is
-    /// reached.
+    /// Publishes a record with a number of slots known only at run time, or returns `false` when
+    /// the limit is reached.
     ///
     /// # Safety
     ///
@@ -261,13 +262,13 @@ impl Ring {
         if end > self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: as in `begin`.
+        // SAFETY: as in `reserve`.
         unsafe { self.write(cursor, record) };
         self.cursor.store(end, Ordering::Release);
         true
     }
 
-    /// Publishes a record of any length, in another chunk where it has to, or returns
+    /// Publishes a record of any size, in another chunk where it has to, or returns
     /// [`Room::None`]; sets the next limit.
     ///
     /// # Safety
@@ -294,18 +295,18 @@ impl Ring {
             at = chunk * self.chunk_slots;
             self.chunk.store(chunk, Ordering::Relaxed);
             let started = self.shared.started.load(Ordering::Relaxed);
-            self.note(started - 1).used.store(used, Ordering::Relaxed);
-            self.note(started).chunk.store(chunk, Ordering::Relaxed);
-            // Before the cursor: who sees a cursor in this chunk also sees that the chunk has
-            // started.
+            self.entry(started - 1).used.store(used, Ordering::Relaxed);
+            self.entry(started).chunk.store(chunk, Ordering::Relaxed);
+            // Before the cursor: a consumer that sees a cursor in this chunk also sees that the
+            // chunk has started.
             self.shared.started.store(started + 1, Ordering::Release);
         }
-        // SAFETY: the chunk is the producer's from `at` on, and the caller is the only producer.
+        // SAFETY: The chunk is the producer's from `at` on, and the caller is the only producer.
         unsafe { self.write(base + at * SLOT_BYTES, record) };
         let cursor = base + (at + needed) * SLOT_BYTES;
         self.cursor.store(cursor, Ordering::Release);
-        // The record just written has the system provide its page, here and not within the span of
-        // a scope that ends.
+        // Writing the record made the system provide its page: here, and not within the span of a
+        // scope that ends.
         let touched = cursor
             .next_multiple_of(PAGE_BYTES)
             .max(self.touched.load(Ordering::Relaxed));
@@ -313,9 +314,9 @@ impl Ring {
         let end = base + (chunk + 1) * self.chunk_slots * SLOT_BYTES;
         self.limit.store(end.min(touched), Ordering::Relaxed);
         let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
-        let full = self.notes.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
+        let full = self.order.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
         let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
-        if used >= self.much() {
+        if used >= self.high_watermark() {
             Room::Filling
         } else {
             Room::Plenty
@@ -336,23 +337,23 @@ impl Ring {
         None
     }
 
-    fn note(&self, sequence: u64) -> &Note {
-        &self.notes[(sequence % self.notes.len() as u64) as usize]
+    fn entry(&self, sequence: u64) -> &ChunkEntry {
+        &self.order[(sequence % self.order.len() as u64) as usize]
     }
 
     /// Writes a record from the address `at` on.
     ///
     /// # Safety
     ///
-    /// The slots must be in the buffer and the caller's to write.
+    /// The slots must lie in the buffer and be the caller's to write.
     unsafe fn write(&self, at: u64, record: &[Slot]) {
         for (slot, at) in record.iter().zip((at..).step_by(SLOT_BYTES as usize)) {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller guarantees it, for each of the slots.
             unsafe { self.with_slot(at, |place| *place = *slot) };
         }
     }
 
-    /// Shows `access` the slot at the address `at`.
+    /// Calls `access` with the slot at the address `at`.
     ///
     /// # Safety
     ///
@@ -361,7 +362,7 @@ impl Ring {
     #[inline(always)]
     unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
         #[cfg(not(loom))]
-        // SAFETY: the caller guarantees that the slot is in the buffer.
+        // SAFETY: The caller guarantees that the slot lies in the buffer.
         let cell = unsafe { &*std::ptr::with_exposed_provenance::<UnsafeCell<Slot>>(at as usize) };
         #[cfg(loom)]
         let cell = &self.slots[(at / SLOT_BYTES) as usize];
@@ -369,7 +370,7 @@ impl Ring {
     }
 
     /// Counts a record that found no room. Called by the producer, and by its signal handlers
-    /// whatever they interrupt.
+    /// wherever they interrupt it.
     #[cold]
     pub(crate) fn count_drop(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -380,12 +381,12 @@ impl Ring {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Makes the producer's next push take its cold path. Called by the consumer.
+    /// Makes the producer's next push take its slow path. Called by the consumer.
     pub(crate) fn arm(&self) {
         self.limit.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of published slots that are not yet taken. Called by the consumer.
+    /// Returns the number of published slots that are not consumed yet. Called by the consumer.
     pub(crate) fn len(&self) -> u64 {
         let mut len = 0;
         let (cursor, started) = self.published();
@@ -397,10 +398,10 @@ impl Ring {
         len
     }
 
-    /// Reads how far the producer is: its cursor in slots, and the number of chunks it has started.
+    /// Reads the producer's position: its cursor in slots, and the number of chunks it has started.
     ///
-    /// The cursor lies in the last of these chunks, or where the chunk before it was left: the
-    /// number is the same before and after the cursor was read.
+    /// The cursor lies in the last of these chunks, or at the end of use of the chunk before it:
+    /// the number is the same before and after the cursor was read.
     fn published(&self) -> (u64, u64) {
         let mut started = self.shared.started.load(Ordering::Acquire);
         loop {
@@ -415,19 +416,19 @@ impl Ring {
 
     /// Returns how many slots of a chunk are published.
     fn used(&self, sequence: u64, cursor: u64, started: u64) -> u64 {
-        let note = self.note(sequence);
+        let entry = self.entry(sequence);
         if sequence + 1 < started {
-            return note.used.load(Ordering::Relaxed);
+            return entry.used.load(Ordering::Relaxed);
         }
-        // A cursor in the chunk before lies elsewhere, or at the begin of this one where that one
-        // ends.
-        let used = cursor.wrapping_sub(note.chunk.load(Ordering::Relaxed) * self.chunk_slots);
+        // A cursor that is still in the chunk before lies outside of this one, or at its begin
+        // where that one ends.
+        let used = cursor.wrapping_sub(entry.chunk.load(Ordering::Relaxed) * self.chunk_slots);
         if used <= self.chunk_slots { used } else { 0 }
     }
 
-    /// Shows the consumer what is published, in order, one part after the other; `take` returns how
-    /// many slots of a part it took, and sees no more once it left some. What is published
-    /// meanwhile waits for the next call.
+    /// Calls `take` with the published slots, in order, one part after the other. `take` returns how
+    /// many slots of a part it consumed, and is not called again once it has left some. Slots that
+    /// are published meanwhile wait for the next call.
     ///
     /// # Safety
     ///
@@ -438,14 +439,14 @@ impl Ring {
         loop {
             let sequence = shared.sequence.load(Ordering::Relaxed);
             let offset = shared.offset.load(Ordering::Relaxed);
-            let chunk = self.note(sequence).chunk.load(Ordering::Relaxed);
+            let chunk = self.entry(sequence).chunk.load(Ordering::Relaxed);
             let used = self.used(sequence, cursor, started);
             if offset < used {
                 let begin = chunk * self.chunk_slots;
                 let range = (begin + offset) as usize..(begin + used) as usize;
-                // SAFETY: these slots are published and not taken, so they are initialised, and the
-                // producer does not write them before the chunk is set free below, when the slice
-                // is dead.
+                // SAFETY: These slots are published and not consumed, so they are initialised, and
+                // the producer does not write them before the chunk is set free below, when the
+                // slice is dead.
                 let part = unsafe { self.view(range) };
                 let taken = take(&part);
                 assert!(taken <= part.len(), "a consumer takes what is there");
@@ -465,29 +466,32 @@ impl Ring {
         }
     }
 
+    /// Returns the slots of a range.
+    ///
     /// # Safety
     ///
-    /// The slots must be the consumer's for as long as the slice is in use.
+    /// The slots must be the consumer's for as long as the slice lives.
     #[cfg(not(loom))]
     unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = &self.slots[range];
         // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that
-        // nobody writes.
+        // no thread writes.
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<Slot>(), cells.len()) }
     }
 
-    /// As the view of the real ring, copied slot by slot, so that the model checks every access.
+    /// Copies the slots of a range one by one, so that the model checks every access.
     #[cfg(loom)]
     unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
         let cells = self.slots[range].iter();
-        // SAFETY: the caller guarantees that nobody writes.
+        // SAFETY: the caller guarantees that no thread writes.
         cells
             .map(|cell| cell.with(|place| unsafe { *place }))
             .collect::<Vec<Slot>>()
     }
 }
 
-/// Returns the address of the first slot. The model counts from 0: its slots are no plain memory.
+/// Returns the address of the first slot. The model counts from 0, since its slots are not plain
+/// memory.
 fn address(slots: &Slots) -> u64 {
     if cfg!(loom) {
         0
@@ -500,13 +504,13 @@ fn address(slots: &Slots) -> u64 {
 mod tests {
     use super::*;
 
-    /// Pushes as a scope does; returns whether that took the cold path.
+    /// Pushes as a scope does; returns whether that took the slow path.
     fn push(ring: &Ring, n: u64) -> bool {
         // SAFETY: the test's one thread is producer and consumer.
         unsafe {
-            match ring.begin(n, 1, &[]) {
-                Some(begun) => {
-                    ring.publish(begun, 5);
+            match ring.reserve(n, 1, &[]) {
+                Some(record) => {
+                    ring.commit(record, 5);
                     false
                 }
                 None => {
@@ -531,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_on_a_page_takes_the_cold_path_and_later_ones_do_not() {
+    fn the_first_record_on_a_page_takes_the_slow_path_and_later_ones_do_not() {
         const SLOTS_PER_PAGE: u64 = PAGE_BYTES / SLOT_BYTES;
         // Chunks of 16 pages.
         let ring = Ring::new(1 << 20);
@@ -544,7 +548,7 @@ mod tests {
             assert_eq!(push(&ring, n), is_first, "slot {n}");
         }
         assert_eq!(drain(&ring), 3 * ring.chunk_slots);
-        // The same chunks again, whose pages are there.
+        // The same chunks again, whose pages are present.
         for n in 0..2 * ring.chunk_slots {
             assert_eq!(
                 push(&ring, n),

@@ -1,21 +1,20 @@
-//! The scope of `profile_scope!("…", cpu)`: its guard keeps what the thread had not run until it
-//! opened, so that the usual end needs neither a call nor a look elsewhere.
+//! The scope of `profile_scope!("…", cpu)`: its guard holds the thread's off-CPU ticks of when it
+//! opened, so that the usual end needs neither a call nor a baseline.
 
 use std::mem::ManuallyDrop;
 
 use vor_capture::model::measures::Measures;
 
-use super::slow::{Opened, Record};
-use super::{Scope, end_slow, measured, open_slow, publish};
-use crate::clock::Halves;
-use crate::clock::{self, cpu};
+use super::record::Record;
+use super::slow::{Opened, elapsed_ticks};
+use super::{Scope, commit_record, end_slow, measured, open_slow};
+use crate::clock::{self, Halves, cpu};
 use crate::hot::callsite::CallSite;
-use crate::hot::record_state::RecordMode;
-use crate::hot::thread::ThreadState;
+use crate::hot::record_state::{self, RecordMode};
+use crate::hot::thread::{self, ThreadState};
 use crate::hot::tracing_out;
-use crate::hot::{record_state, thread};
 
-/// An open scope whose processor time is measured; dropping it ends the span.
+/// An open scope whose CPU time is measured; dropping it ends the span.
 #[must_use = "a scope lasts as long as its guard is held"]
 #[derive(Debug)]
 pub struct CpuScope {
@@ -23,7 +22,7 @@ pub struct CpuScope {
     off_cpu_ticks: u64,
 }
 
-/// Opens a scope at a call site that has its processor time measured.
+/// Opens a scope at a call site that has its CPU time measured.
 #[inline(always)]
 pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     if record_state::mode() == RecordMode::Measured
@@ -35,7 +34,7 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
             let start_ticks = clock::hardware_ticks();
             state.push_open_at(place, id, start_ticks);
             let off_cpu_ticks = cpu::off_cpu_ticks_at(start_ticks);
-            measured::show_cpu(place, start_ticks, off_cpu_ticks);
+            measured::share_cpu_baseline(place, start_ticks, off_cpu_ticks);
             return CpuScope {
                 scope: ManuallyDrop::new(Scope::new(start_ticks, id, place, [])),
                 off_cpu_ticks,
@@ -47,10 +46,10 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     } else {
         Opened::default()
     };
-    // Where the thread ends there is no note of what it had not run, and no flag that tells of one.
+    // A scope that opens while its thread ends has no baseline, and no flag that says so.
     let is_unflagged = opened.flagged as i32 > 0;
     CpuScope {
-        scope: ManuallyDrop::new(Scope::of(opened, [])),
+        scope: ManuallyDrop::new(Scope::from_opened(opened, [])),
         off_cpu_ticks: if is_unflagged {
             off_cpu_ticks_of(opened)
         } else {
@@ -59,8 +58,8 @@ pub fn open_cpu(site: &'static CallSite) -> CpuScope {
     }
 }
 
-/// Returns what the thread had not run until a scope opened. Not in place, where it would stand
-/// twice.
+/// Returns the thread's off-CPU ticks at the start of a scope. Out of line: inlined, the reading
+/// would stand twice in each program's scope.
 #[cold]
 #[inline(never)]
 fn off_cpu_ticks_of(opened: Opened) -> u64 {
@@ -79,9 +78,9 @@ impl Drop for CpuScope {
                 let off_cpu_ticks = cpu::off_cpu_ticks_at(end.ticks());
                 if off_cpu_ticks == self.off_cpu_ticks
                     && !may_be_more
-                    && let Some(begun) = scope.begin_record(state)
+                    && let Some(record) = scope.reserve_record(state)
                 {
-                    publish(state, begun, low);
+                    commit_record(state, record, low);
                 } else {
                     push(
                         state,
@@ -101,18 +100,18 @@ impl Drop for CpuScope {
     }
 }
 
-/// Records a span in which the thread did not always run, or for which the ring has no place at
-/// hand. `before` and `after` are its off-CPU ticks at the begin and the end. Called where no
+/// Records a span in which the thread did not always run, or which does not fit under the ring's
+/// limit. `before` and `after` are its off-CPU ticks at the begin and the end. Called where no
 /// handler records.
 #[cold]
 #[inline(never)]
-// Of the C calling convention only that it cannot unwind is wanted.
+// The C calling convention is for its ban on unwinding alone.
 extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, before: u64, after: u64) {
     let record = record_of(opened, end_ticks, [before, after]);
     thread::push_record(state, record.slots());
 }
 
-/// Records a span that is not the innermost one that is kept, or on a thread without a state.
+/// Records a span that is not the innermost one on the stack, or on a thread without a state.
 #[cold]
 #[inline(never)]
 extern "C" fn record(opened: Opened, off_at_begin: u64) {
@@ -134,7 +133,7 @@ extern "C" fn record(opened: Opened, off_at_begin: u64) {
 }
 
 fn record_of(opened: Opened, end_ticks: u64, [at_begin, at_end]: [u64; 2]) -> Record {
-    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
+    let duration_ticks = elapsed_ticks(opened.start_ticks, end_ticks);
     let off_cpu_ticks = cpu::off_of_span(at_begin, at_end, duration_ticks);
     let words: &[u64] = if off_cpu_ticks == 0 {
         &[]

@@ -1,29 +1,29 @@
-//! Scopes without a guard, for bindings to other languages: whoever begins one says when it ends.
+//! Scopes without a guard, for bindings to other languages: the caller ends each one explicitly.
 //!
-//! A guard closes its scope at the end of a block of Rust. What an interpreter calls has no such
-//! block: one of its callbacks opens the scope, another closes it, and the arguments are as many as
-//! the program there has named. A scope that turns out not to nest, because it was held open across
-//! a suspension, ends as a task of its own.
+//! A guard closes its scope at the end of a block of Rust. An interpreter has no such block: one of
+//! its callbacks opens the scope, another closes it, and the number of arguments is known only at
+//! run time. A scope that turns out not to nest, because it was held open across a suspension, ends
+//! as a task of its own.
 
 use std::marker::PhantomData;
 
-use super::slow::abandon;
+use super::mixed::abandon;
 use super::{Opened, Scope, open, open_slow};
 use crate::clock;
 use crate::hot::args::{self, ArgWord};
-use crate::hot::callsite::{CallSite, MAX_ARGS};
+use crate::hot::callsite::{self, CallSite, MAX_ARGS};
 use crate::hot::ring::MAX_SITE;
 use crate::hot::tracing_out;
 use crate::hot::{record_state, task, thread};
 
-/// Values of arguments as a record holds them, and how many of them there are.
+/// Values of arguments as a record holds them, and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArgWords {
     words: [u64; MAX_ARGS],
     used: u8,
 }
 
-/// A scope that was begun and not ended yet. It is a plain value of its thread: what is dropped
+/// A scope that was begun and not ended yet. It is a plain value of its thread: one that is dropped
 /// without an end leaves no record.
 #[must_use = "a scope that is not ended leaves no record"]
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,9 @@ pub struct LooseScope {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Gives this thread what its scopes are recorded in, if it has none yet. A thread-local that holds
-/// scopes does this where it is made: then it is dropped before that, and can still end or abandon
-/// them.
+/// Gives this thread the state that its scopes are recorded in, if it has none yet. A thread-local
+/// that holds scopes does this where it is made: then it is dropped before the state is, and can
+/// still end or abandon them.
 pub fn attach_thread() {
     if thread::current().is_none() {
         // None is given inside vor, and to a thread that is ending.
@@ -45,11 +45,11 @@ pub fn attach_thread() {
 /// Begins a scope at a call site.
 #[inline(always)]
 pub fn begin(site: &'static CallSite) -> LooseScope {
-    LooseScope::of(open(site))
+    LooseScope::from_scope(open(site))
 }
 
-/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, of which `args` makes the
-/// values only while spans are recorded. The rest is left out.
+/// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, whose values `args` makes
+/// only while spans are recorded. Further arguments are left out.
 pub fn begin_with(
     site: &'static CallSite,
     args: impl FnOnce(&mut dyn FnMut(ArgWord)),
@@ -57,10 +57,10 @@ pub fn begin_with(
     let mut words = ArgWords::default();
     if !record_state::keeps_spans() {
         if !record_state::is_on() && !tracing_out::is_wanted() {
-            return (LooseScope::of(Scope::off()), words);
+            return (LooseScope::from_scope(Scope::off()), words);
         }
         return (
-            LooseScope::of(Scope::<0>::of(open_slow(site, 0, 0), [])),
+            LooseScope::from_scope(Scope::<0>::from_opened(open_slow(site, 0, 0), [])),
             words,
         );
     }
@@ -76,17 +76,17 @@ pub fn begin_with(
         }
     });
     let (word, of_kinds) = site.word_and_kinds();
-    let scope = if record_state::is_fast(word) && of_kinds == kinds {
+    let scope = if callsite::is_fast(word) && of_kinds == kinds {
         Scope::<0>::begin(word, [])
     } else {
-        Scope::of(open_slow(site, kinds, number.unwrap_or(0)), [])
+        Scope::from_opened(open_slow(site, kinds, number.unwrap_or(0)), [])
     };
-    (LooseScope::of(scope), words)
+    (LooseScope::from_scope(scope), words)
 }
 
 impl LooseScope {
     #[inline(always)]
-    fn of(scope: Scope) -> Self {
+    fn from_scope(scope: Scope) -> Self {
         Self {
             opened: std::mem::ManuallyDrop::new(scope).opened(),
             not_send: PhantomData,
@@ -95,7 +95,7 @@ impl LooseScope {
 
     #[inline(always)]
     fn close<const ARGS: usize>(self, words: [u64; ARGS]) {
-        Scope::of(self.opened, words).close();
+        Scope::from_opened(self.opened, words).close();
     }
 
     /// Ends the scope, which had no arguments.
@@ -120,7 +120,7 @@ impl LooseScope {
     /// less than `min_ticks`. Scopes that are counted are all counted.
     #[inline(always)]
     pub fn end_unless_shorter(self, min_ticks: u64) {
-        // Flags beside the id say that more is to be done at the end than to write a record.
+        // A scope with flags needs more at its end than a record.
         if (self.opened.flagged as i32) > 0
             && clock::ticks().wrapping_sub(self.opened.start_ticks) < min_ticks
             && thread::with_state(|state| state.pop_open(self.opened.place)).is_some()
@@ -130,8 +130,8 @@ impl LooseScope {
         self.end();
     }
 
-    /// Ends what was begun as a scope, and has not nested in what was around it, as a task of the
-    /// same name; its arguments are left out.
+    /// Ends a scope that did not nest in the ones around it as a task of the same name; its
+    /// arguments are left out.
     pub fn end_as_task(self) {
         let site = self.opened.flagged & MAX_SITE;
         if site != 0 {

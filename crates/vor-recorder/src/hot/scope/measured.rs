@@ -1,60 +1,168 @@
-//! Scopes of which more than the length is measured: processor time, allocations.
+//! Scopes with measures beside the duration: CPU time, allocations.
 //!
-//! Opening notes what the thread has used up so far, closing takes the difference into the record.
-//! The notes stand in an array of the thread, one per level of open scopes, since a guard has no
-//! room for them; a vector takes what is deeper. A note tells by its start whose it is: scopes that
-//! outlive the one around them may find that another has taken their level, and then go without.
+//! Opening stores a baseline, the counters of the thread at that moment; closing puts the
+//! differences into the record. Baselines lie in an array of the thread, one per level of open
+//! scopes, since a guard has no room for them; a vector holds those of deeper levels. Each baseline
+//! carries the start of its scope: a scope that outlives the one around it may find another's
+//! baseline at its level, and is recorded without measures then.
 //!
-//! Other threads may read the notes of a thread that lives ([`Notes::read`]), so that a scope that
-//! is open for hours shows what it has used up before it ends.
+//! Other threads may read the baselines of a live thread ([`Baselines::read`]), so that a scope
+//! that is open for hours shows its measures before it ends.
 //!
-//! [`open`] and [`end`] are the way of nearly all such scopes, out of line, and as short as that
-//! allows. What is missing there (the thread's state, a place on the stack, the hardware's clock)
-//! sends a scope the way of the module `slow`, which notes and records as well.
+//! A scope that lacks something (the thread's state, a place on the stack, the hardware's clock) is
+//! passed to the module `mixed`, which stores a baseline and records as well.
 
 use std::cell::RefCell;
 
 use vor_capture::model::measures::Measures;
 
-use super::slow::{MEASURED, Opened, Record};
-use super::{begin_record, publish};
-use crate::allocations;
-use crate::allocations::AllocCounts;
-use crate::clock::Halves;
-use crate::clock::{self, cpu};
+use super::record::Record;
+use super::slow::{MEASURED, Opened, elapsed_ticks};
+use super::{commit_record, mixed, reserve_record};
+use crate::allocations::{self, AllocCounts};
+use crate::clock::{self, Halves, cpu};
 use crate::hot::args::MAX_MEASURED_WORDS;
 use crate::hot::callsite::{CallSite, Kinds};
+use crate::hot::record_state;
 use crate::hot::ring::MAX_SITE;
 use crate::hot::thread::{self, ThreadState};
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicU8, AtomicU64, fence};
 
-/// What the thread had used up when a scope opened. Each number for itself: a processor gives back
-/// at once what it has just stored only if it is asked for in the same pieces, and a structure is
-/// copied in larger ones.
-///
-/// Its thread writes and reads it, relaxed, and others read it. The stack of open scopes tells
-/// these whose it is: a scope leaves the stack before the next one of its level is noted, with a
-/// fence between, so who finds it there behind its reading, by its start, has read what is its own.
-/// Where the stack has it before the note, the start is noted last, with release.
-#[derive(Debug)]
-struct Note {
-    start_ticks: Word,
-    measures: AtomicU8,
-    off_cpu_ticks: Word,
-    alloc_objects: Word,
-    alloc_bytes: Word,
-    free_objects: Word,
-    free_bytes: Word,
-    user_ns: Word,
-    sys_ns: Word,
+/// Opens a scope at a call site.
+#[cold]
+#[inline(never)]
+pub(super) extern "C" fn open(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    match try_open(site, kinds, None) {
+        Some(opened) => opened,
+        None => mixed::open(site, kinds, number),
+    }
 }
 
-/// A number of a note.
-#[derive(Debug)]
-struct Word(AtomicU64);
+/// Opens a scope at a registered site.
+#[cold]
+#[inline(never)]
+pub(super) extern "C" fn begin(id: u32) -> Opened {
+    match try_begin(id, record_state::measures(), None) {
+        Some(opened) => opened,
+        None => mixed::begin(id),
+    }
+}
 
-impl Word {
+/// Ends a scope; returns its end in ticks, 0 where nothing was recorded.
+#[cold]
+#[inline(never)]
+#[expect(
+    improper_ctypes_definitions,
+    reason = "the C calling convention is for its ban on unwinding alone"
+)]
+pub(super) extern "C" fn end(opened: Opened, words: &[u64]) -> u64 {
+    // Not with `unwrap_or_else`: each way ends in a call that takes this one's place.
+    match try_end(opened, words) {
+        Some(end_ticks) => end_ticks,
+        None => mixed::end(opened, words),
+    }
+}
+
+/// Opens a scope of a site that is registered with its measures, at the tick `at` or now.
+#[inline(always)]
+pub(super) fn try_open(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Option<Opened> {
+    let measures = site.measures().and(record_state::measures());
+    try_begin(site.measured_id(kinds, measures)?, measures, at)
+}
+
+/// Opens a scope at a registered site, at the tick `at` or now.
+#[inline(always)]
+fn try_begin(id: u32, measures: Measures, at: Option<u64>) -> Option<Opened> {
+    if measures.is_none() {
+        return None;
+    }
+    let state = thread::hot();
+    let place = state.free_place()?;
+    let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
+    let baseline = shallow(ThreadState::depth_of(place))?;
+    state.claim(place, id);
+    if !baseline.try_set(start_ticks, measures) {
+        state.release(place);
+        return None;
+    }
+    state.open_at(place, start_ticks);
+    Some(Opened {
+        start_ticks,
+        flagged: MEASURED | id,
+        place,
+    })
+}
+
+/// Ends a scope that was opened here, and returns its end in ticks.
+#[inline(always)]
+pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
+    if opened.flagged & !MAX_SITE != MEASURED {
+        return None;
+    }
+    let state = thread::hot();
+    if !state.begin_close(opened.place) {
+        return None;
+    }
+    let depth = ThreadState::depth_of(opened.place);
+    let end = Halves::read();
+    let (low, may_be_more) = end.since(opened.start_ticks);
+    let id = opened.flagged & MAX_SITE;
+    if shallow(depth).is_some_and(|baseline| baseline.is_unchanged(opened.start_ticks, end.ticks()))
+        && !may_be_more
+        && let Some(record) = reserve_record(state, opened.start_ticks, id, words)
+    {
+        commit_record(state, record, low);
+    } else {
+        push_slow(state, opened, end.ticks(), words);
+    }
+    state.release(opened.place);
+    Some(end.ticks())
+}
+
+/// Pushes the record of a span whose measures are not all zero, or which does not fit under the
+/// ring's limit, while its place is claimed.
+#[inline(never)]
+#[expect(
+    improper_ctypes_definitions,
+    reason = "the C calling convention is for its ban on unwinding alone"
+)]
+extern "C" fn push_slow(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64]) {
+    let duration_ticks = elapsed_ticks(opened.start_ticks, end_ticks);
+    let depth = ThreadState::depth_of(opened.place);
+    let measured = since(depth, opened.start_ticks, duration_ticks);
+    let record = Record::new(opened, duration_ticks, [words, measured.used()]);
+    thread::push_record(state, record.slots());
+}
+
+/// The baseline of one level, shared with other threads.
+///
+/// Each counter is loaded and stored by itself: a processor forwards a store to a later load only
+/// where both have the same size, and a structure is copied in larger pieces.
+///
+/// Written and read by its thread, relaxed; read by others. The stack of open scopes says whose it
+/// is: a scope leaves the stack before the next one of its level stores its baseline, with a fence
+/// between. So a reader that finds the scope on the stack, by its start, after it has read the
+/// baseline, has read the baseline of that scope. Where a scope is on the stack before its baseline
+/// is stored, its start is stored last, with release.
+#[derive(Debug)]
+struct SharedBaseline {
+    start_ticks: Counter,
+    measures: AtomicU8,
+    off_cpu_ticks: Counter,
+    alloc_objects: Counter,
+    alloc_bytes: Counter,
+    free_objects: Counter,
+    free_bytes: Counter,
+    user_ns: Counter,
+    sys_ns: Counter,
+}
+
+/// A counter of a baseline.
+#[derive(Debug)]
+struct Counter(AtomicU64);
+
+impl Counter {
     const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -70,40 +178,41 @@ impl Word {
     }
 }
 
-/// The notes of a thread, by level.
+/// The baselines of a thread, by level.
 #[derive(Debug)]
-pub(crate) struct Notes([Note; SHALLOW]);
+pub(crate) struct Baselines([SharedBaseline; SHALLOW]);
 
-/// What another thread reads of a note: what the thread had used up when the scope opened.
+/// The counters of a thread when a scope opened, as another thread reads them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Noted {
+pub(crate) struct Baseline {
     pub(crate) measures: Measures,
-    /// As [`cpu::off_cpu_ticks`] said.
+    /// The value of [`cpu::off_cpu_ticks`].
     pub(crate) off_cpu_ticks: u64,
     pub(crate) allocated: AllocCounts,
 }
 
-/// Levels of open scopes whose notes stand in the array.
+/// Levels of open scopes whose baselines lie in the array.
 const SHALLOW: usize = 64;
 
 thread_local! {
-    /// Without a destructor, so that it costs no look whether the thread still has it.
-    static SHALLOW_NOTES: Notes = const { Notes([const { Note::new() }; SHALLOW]) };
-    static DEEP_NOTES: RefCell<Vec<Note>> = const { RefCell::new(Vec::new()) };
+    /// Without a destructor, so that an access need not check whether the thread still has it.
+    static SHALLOW_BASELINES: Baselines =
+        const { Baselines([const { SharedBaseline::new() }; SHALLOW]) };
+    static DEEP_BASELINES: RefCell<Vec<SharedBaseline>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Note {
+impl SharedBaseline {
     const fn new() -> Self {
         Self {
-            start_ticks: Word::new(),
+            start_ticks: Counter::new(),
             measures: AtomicU8::new(0),
-            off_cpu_ticks: Word::new(),
-            alloc_objects: Word::new(),
-            alloc_bytes: Word::new(),
-            free_objects: Word::new(),
-            free_bytes: Word::new(),
-            user_ns: Word::new(),
-            sys_ns: Word::new(),
+            off_cpu_ticks: Counter::new(),
+            alloc_objects: Counter::new(),
+            alloc_bytes: Counter::new(),
+            free_objects: Counter::new(),
+            free_bytes: Counter::new(),
+            user_ns: Counter::new(),
+            sys_ns: Counter::new(),
         }
     }
 
@@ -112,10 +221,10 @@ impl Note {
         Measures::from_bits(self.measures.load(Ordering::Relaxed))
     }
 
-    /// Notes what this thread has used up so far, as far as it is to be measured; returns `false`
-    /// where that takes longer than a look. The start was read just before.
+    /// Stores the counters of this thread that `measures` names; returns `false` where they are not
+    /// at hand. The start was read just before.
     #[inline(always)]
-    fn set_at_once(&self, start_ticks: u64, measures: Measures) -> bool {
+    fn try_set(&self, start_ticks: u64, measures: Measures) -> bool {
         fence(Ordering::Release);
         if measures.has(Measures::CPU) {
             let Some(off_cpu_ticks) = cpu::settled_off_cpu_ticks_at(start_ticks) else {
@@ -128,7 +237,7 @@ impl Note {
         !measures.has(Measures::CPU_SPLIT)
     }
 
-    /// As [`set_at_once`](Self::set_at_once), however long it takes.
+    /// Stores the counters of this thread that `measures` names, however long reading them takes.
     fn set(&self, start_ticks: u64, measures: Measures) {
         fence(Ordering::Release);
         self.set_others(measures);
@@ -143,7 +252,7 @@ impl Note {
         self.start_ticks.0.store(start_ticks, Ordering::Release);
     }
 
-    /// As [`set`](Self::set), of a scope whose guard knows what its thread had not run.
+    /// Stores the baseline of a scope whose guard has read the off-CPU ticks.
     #[inline(always)]
     fn set_cpu(&self, start_ticks: u64, off_cpu_ticks: u64) {
         fence(Ordering::Release);
@@ -164,8 +273,8 @@ impl Note {
         }
     }
 
-    /// Returns whether nothing that is measured has been used up since, by a scope that ends at
-    /// `now_ticks`; `false` also where that takes longer than a look.
+    /// Returns whether no measured counter has grown since, for a scope that ends at `now_ticks`;
+    /// `false` also where the counters are not at hand.
     #[inline(always)]
     fn is_unchanged(&self, start_ticks: u64, now_ticks: u64) -> bool {
         let measures = self.measures();
@@ -176,7 +285,7 @@ impl Note {
             && !measures.has(Measures::CPU_SPLIT)
     }
 
-    /// Returns whether the thread has neither allocated nor given back anything since: no object is
+    /// Returns whether the thread has neither allocated nor freed anything since: no object is
     /// without bytes.
     #[inline(always)]
     fn has_same_bytes(&self) -> bool {
@@ -196,8 +305,8 @@ impl Note {
         }
     }
 
-    /// Returns what has been used up since, by a span that lasted `duration_ticks` and has just
-    /// ended.
+    /// Returns by how much the counters have grown, for a span that lasted `duration_ticks` and has
+    /// just ended.
     fn since(&self, start_ticks: u64, duration_ticks: u64) -> Words {
         let mut found = Words::NONE;
         if self.start_ticks.get() != start_ticks {
@@ -228,155 +337,83 @@ impl Note {
     }
 }
 
-impl Notes {
-    /// Returns what is noted of the scope of a level that began at `start_ticks`, `None` where
-    /// nothing is. It may be that of the next scope of this level: the caller looks again which one
-    /// is open.
-    pub(crate) fn read(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
-        let note = self.0.get(depth)?;
-        let is_its = note.start_ticks.0.load(Ordering::Acquire) == start_ticks;
-        let noted = is_its.then(|| Noted {
-            measures: note.measures(),
-            off_cpu_ticks: note.off_cpu_ticks.get(),
+impl Baselines {
+    /// Returns the baseline of the scope of a level that began at `start_ticks`, `None` where there
+    /// is none. It may be that of the next scope of this level: the caller checks afterwards which
+    /// one is open.
+    pub(crate) fn read(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
+        let shared = self.0.get(depth)?;
+        let is_its = shared.start_ticks.0.load(Ordering::Acquire) == start_ticks;
+        let baseline = is_its.then(|| Baseline {
+            measures: shared.measures(),
+            off_cpu_ticks: shared.off_cpu_ticks.get(),
             allocated: AllocCounts {
-                alloc_objects: note.alloc_objects.get(),
-                alloc_bytes: note.alloc_bytes.get(),
-                free_objects: note.free_objects.get(),
-                free_bytes: note.free_bytes.get(),
+                alloc_objects: shared.alloc_objects.get(),
+                alloc_bytes: shared.alloc_bytes.get(),
+                free_objects: shared.free_objects.get(),
+                free_bytes: shared.free_bytes.get(),
             },
         });
         fence(Ordering::Acquire);
-        noted
+        baseline
     }
 }
 
-/// Returns where this thread's notes stand, for as long as it lives.
+/// Returns a pointer to this thread's baselines, valid for as long as the thread lives.
 #[inline(always)]
-pub(crate) fn own_notes() -> *const Notes {
-    SHALLOW_NOTES.with(std::ptr::from_ref)
+pub(crate) fn own_baselines() -> *const Baselines {
+    SHALLOW_BASELINES.with(std::ptr::from_ref)
 }
 
-/// Notes for others what this thread had not run when a scope opened whose guard knows that itself.
+/// Stores, for other threads, the baseline of a scope whose guard has read the off-CPU ticks.
 #[inline(always)]
-pub(super) fn show_cpu(place: u32, start_ticks: u64, off_cpu_ticks: u64) {
-    if let Some(note) = shallow(ThreadState::depth_of(place)) {
-        note.set_cpu(start_ticks, off_cpu_ticks);
+pub(super) fn share_cpu_baseline(place: u32, start_ticks: u64, off_cpu_ticks: u64) {
+    if let Some(baseline) = shallow(ThreadState::depth_of(place)) {
+        baseline.set_cpu(start_ticks, off_cpu_ticks);
     }
 }
 
-/// Opens a scope of a site that is registered with what is to be measured of it, at the tick `at`
-/// or now.
-#[inline(always)]
-pub(super) fn open(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Option<Opened> {
-    let measures = site.measures().and(crate::hot::record_state::measures());
-    begin(site.measured_id(kinds, measures)?, measures, at)
-}
-
-/// Opens a scope at a registered site, at the tick `at` or now.
-#[inline(always)]
-pub(super) fn begin(id: u32, measures: Measures, at: Option<u64>) -> Option<Opened> {
-    if measures.is_none() {
-        return None;
-    }
-    let state = thread::hot();
-    let place = state.free_place()?;
-    let start_ticks = at.unwrap_or_else(clock::hardware_ticks);
-    let note = shallow(ThreadState::depth_of(place))?;
-    state.claim(place, id);
-    if !note.set_at_once(start_ticks, measures) {
-        state.release(place);
-        return None;
-    }
-    state.open_at(place, start_ticks);
-    Some(Opened {
-        start_ticks,
-        flagged: MEASURED | id,
-        place,
-    })
-}
-
-/// Ends a scope that was opened by [`open`] or [`begin`], and returns when that was, in ticks.
-#[inline(always)]
-pub(super) fn end(opened: Opened, words: &[u64]) -> Option<u64> {
-    if opened.flagged & !MAX_SITE != MEASURED {
-        return None;
-    }
-    let state = thread::hot();
-    if !state.begin_close(opened.place) {
-        return None;
-    }
-    let depth = ThreadState::depth_of(opened.place);
-    let end = Halves::read();
-    let (low, may_be_more) = end.since(opened.start_ticks);
-    if shallow(depth).is_some_and(|note| note.is_unchanged(opened.start_ticks, end.ticks()))
-        && !may_be_more
-        && let Some(begun) =
-            begin_record(state, opened.start_ticks, opened.flagged & MAX_SITE, words)
-    {
-        publish(state, begun, low);
-    } else {
-        push(state, opened, end.ticks(), words);
-    }
-    state.release(opened.place);
-    Some(end.ticks())
-}
-
-/// Pushes the record of a span that has used up something, or for which the ring has no place at
-/// hand, while its place is claimed.
-#[inline(never)]
-#[expect(
-    improper_ctypes_definitions,
-    reason = "what is wanted of the C calling convention is that it cannot unwind"
-)]
-extern "C" fn push(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64]) {
-    let duration_ticks = super::elapsed_ticks(opened.start_ticks, end_ticks);
-    let depth = ThreadState::depth_of(opened.place);
-    let measured = since(depth, opened.start_ticks, duration_ticks);
-    let record = Record::new(opened, duration_ticks, [words, measured.used()]);
-    thread::push_record(state, record.slots());
-}
-
-/// Notes what has been used up where a scope opens, with `depth` scopes around it. Nothing is noted
-/// of deep ones where the thread ends.
-pub(super) fn note(depth: usize, start_ticks: u64, measures: Measures) {
+/// Stores the baseline of a scope that opens with `depth` scopes around it. A deep one has none
+/// where the thread ends.
+pub(super) fn set_baseline(depth: usize, start_ticks: u64, measures: Measures) {
     match shallow(depth) {
-        Some(note) => note.set(start_ticks, measures),
-        None => note_deep(depth - SHALLOW, start_ticks, measures),
+        Some(baseline) => baseline.set(start_ticks, measures),
+        None => set_deep(depth - SHALLOW, start_ticks, measures),
     }
 }
 
-/// Returns the note of a level, to be used before the caller returns; `None` of a deep one.
+/// Returns the baseline of a level, to be used before the caller returns; `None` for a deep one.
 #[expect(
     unsafe_code,
     reason = "a closure that does the work would not be inlined, and what it captures would go through memory"
 )]
 #[inline(always)]
-fn shallow<'a>(depth: usize) -> Option<&'a Note> {
-    let notes = own_notes();
-    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, which is
-    // the one that calls; the caller does not keep the reference.
-    let notes = unsafe { &*notes };
-    notes.0.get(depth)
+fn shallow<'a>(depth: usize) -> Option<&'a SharedBaseline> {
+    let baselines = own_baselines();
+    // SAFETY: the thread-local has no destructor, so it is valid as long as its thread, which is
+    // the calling one; the caller does not keep the reference.
+    let baselines = unsafe { &*baselines };
+    baselines.0.get(depth)
 }
 
 #[cold]
 #[inline(never)]
-fn note_deep(at: usize, start_ticks: u64, measures: Measures) {
-    let _ = DEEP_NOTES.try_with(|notes| {
-        if let Ok(mut notes) = notes.try_borrow_mut() {
-            if at >= notes.len() {
-                allocations::untracked(|| notes.resize_with(at + 1, Note::new));
+fn set_deep(at: usize, start_ticks: u64, measures: Measures) {
+    let _ = DEEP_BASELINES.try_with(|baselines| {
+        if let Ok(mut baselines) = baselines.try_borrow_mut() {
+            if at >= baselines.len() {
+                allocations::untracked(|| baselines.resize_with(at + 1, SharedBaseline::new));
             }
-            notes[at].set(start_ticks, measures);
+            baselines[at].set(start_ticks, measures);
         }
     });
 }
 
-/// Returns what has been used up since the scope opened, with `depth` scopes around it, which
-/// lasted `duration_ticks` and has just ended.
+/// Returns by how much the counters have grown since a scope opened with `depth` scopes around it;
+/// it lasted `duration_ticks` and has just ended.
 pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> Words {
     match shallow(depth) {
-        Some(note) => note.since(start_ticks, duration_ticks),
+        Some(baseline) => baseline.since(start_ticks, duration_ticks),
         None => since_deep(depth - SHALLOW, start_ticks, duration_ticks),
     }
 }
@@ -384,15 +421,15 @@ pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> Word
 #[cold]
 #[inline(never)]
 fn since_deep(at: usize, start_ticks: u64, duration_ticks: u64) -> Words {
-    let since = |notes: &RefCell<Vec<Note>>| {
-        let notes = notes.try_borrow().ok()?;
-        Some(notes.get(at)?.since(start_ticks, duration_ticks))
+    let since = |baselines: &RefCell<Vec<SharedBaseline>>| {
+        let baselines = baselines.try_borrow().ok()?;
+        Some(baselines.get(at)?.since(start_ticks, duration_ticks))
     };
-    let found = DEEP_NOTES.try_with(since).ok().flatten();
+    let found = DEEP_BASELINES.try_with(since).ok().flatten();
     found.unwrap_or(Words::NONE)
 }
 
-/// The words that a record carries of what a span measured.
+/// The measures of a span, as words of its record.
 pub(super) struct Words {
     words: [u64; MAX_MEASURED_WORDS],
     count: usize,

@@ -1,29 +1,32 @@
-//! What a thread knows of its scopes where they are counted, and not recorded.
+//! The sums of a thread's scopes where they are counted and not recorded.
 //!
-//! Each thread has a table: call sites by their id, in two levels of 256 entries, of which only
-//! what is used is made. Behind an entry stand the sums of that call site's scopes on this thread.
-//! The thread alone writes them, with plain loads and stores, and anyone may add them up; so a
-//! scope that ends costs no lock, no read-modify-write and no place in a ring, and cannot be lost.
-//! Beside the sums, the table keeps two words for each level of open scopes: the time of the scopes
+//! Each thread has a table: call sites by their id, in two levels of 256 entries, which are made
+//! when they are first used. An entry holds the sums of that call site's scopes on this thread. The
+//! thread alone writes them, with plain loads and stores, and anyone may add them up; so a scope
+//! that ends costs no lock, no read-modify-write and no place in a ring, and cannot be lost. Beside
+//! the sums, the table holds two words for each level of open scopes: the duration of the scopes
 //! that ended directly inside it, which is not self time, and a set of the sites that are open
 //! there and further out. A scope whose own site is in the set of the level around it may be a
-//! recursive call, and is then looked for on the stack.
+//! recursive call; then the stack decides.
 //!
 //! When a thread ends, its sums are added to those of all threads that have ended, under a lock,
-//! and its table is emptied for the next thread. So the memory depends on the call sites and on how
-//! many threads run at once: 1.5 KiB for each call site on each thread.
+//! and its table is emptied for the next thread. So the memory depends on the call sites and on the
+//! number of threads that run at once: 1.5 KiB for each call site on each thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::ThreadId;
 
+use super::current::StandIn;
+use super::list::threads;
+use super::once_box::OnceBox;
 use super::state::MAX_OPEN;
-use super::{Absent, ThreadState, count_drop, threads, while_busy};
+use super::{ThreadState, count_drop, while_busy};
 use crate::allocations;
 use crate::hot::sums::{BUCKETS, Sums, bucket};
 use crate::sync::Ordering;
-use crate::sync::global::{AtomicPtr, AtomicU64};
+use crate::sync::global::AtomicU64;
 
 /// Entries at each of the two levels. Ids beyond the last one share the entry of the id 0, which no
 /// call site has.
@@ -32,93 +35,27 @@ const WIDTH: usize = 256;
 /// The last id that has an entry of its own.
 pub(crate) const LAST_SITE: u32 = (WIDTH * WIDTH - 1) as u32;
 
-/// Levels of open scopes of which is known how long the scopes inside took: more than a stack has
-/// room for, unless the program lets go of guards without ending them.
+/// Levels of open scopes that have the duration of the scopes inside: more than a program's stack
+/// has room for, unless the program forgets guards without dropping them.
 const MAX_LEVELS: usize = 1 << 20;
 
-/// What one thread counts. Everything in it is written by the thread, relaxed; the entries are read
-/// by anyone, relaxed, who gets some of a scope's numbers where it is ending at that moment.
+/// The sums of one thread. All fields are written by the thread (relaxed). The sums are read by
+/// anyone (relaxed), who may see only some of the numbers of a scope that ends at that moment.
 #[derive(Debug)]
-pub(crate) struct Table {
-    /// One for each scope that is open and kept. The first stands for what is around the outermost
-    /// scope.
+pub(crate) struct CountTable {
+    /// One for each scope on the stack. The first is the level around the outermost scope.
     levels: [Level; MAX_OPEN + 1],
     /// The levels from `MAX_OPEN` on. Locked by the thread alone.
     deep: Mutex<Vec<DeepLevel>>,
-    leaves: [Late<Leaf>; WIDTH],
+    leaves: [OnceBox<Leaf>; WIDTH],
 }
 
-type Leaf = [Late<Aggregate>; WIDTH];
+type Leaf = [OnceBox<SiteCounts>; WIDTH];
 
-/// Something that is made when it is first needed, and stays where it is as long as this is there.
-/// Unlike the standard library's cell, it is one word: null until then.
-///
-/// Written once by the thread that needs it (release, after what it points to), read by anyone
-/// (acquire).
-#[derive(Debug)]
-pub(crate) struct Late<T>(AtomicPtr<T>);
-
-impl<T> Late<T> {
-    pub(super) const fn new() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
-    }
-
-    /// Returns it, once it has been made.
-    #[inline(always)]
-    fn get(&self) -> Option<&T> {
-        #[expect(unsafe_code, reason = "there is no atomic box")]
-        // SAFETY: the pointer is null or comes from a box in `get_or_make`, is never changed again,
-        // and what it points to is only freed by `drop`, which has this exclusively.
-        unsafe {
-            self.0.load(Ordering::Acquire).as_ref()
-        }
-    }
-
-    /// Returns it, made by `make` where it is missing.
-    pub(super) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
-        if let Some(made) = self.get() {
-            return made;
-        }
-        let new = Box::into_raw(Box::new(make()));
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        let null = std::ptr::null_mut();
-        let kept = match self.0.compare_exchange(null, new, order.0, order.1) {
-            Ok(_) => new,
-            Err(other) => {
-                #[expect(unsafe_code, reason = "there is no atomic box")]
-                // SAFETY: the pointer was made above and has gone nowhere.
-                unsafe {
-                    drop(Box::from_raw(new));
-                }
-                other
-            }
-        };
-        #[expect(unsafe_code, reason = "there is no atomic box")]
-        // SAFETY: as in `get`; it is not null any more.
-        unsafe {
-            &*kept
-        }
-    }
-}
-
-impl<T> Drop for Late<T> {
-    fn drop(&mut self) {
-        let made = *self.0.get_mut();
-        if !made.is_null() {
-            #[expect(unsafe_code, reason = "there is no atomic box")]
-            // SAFETY: the pointer comes from a box in `get_or_make`, and whoever drops this is the
-            // last to know of it.
-            unsafe {
-                drop(Box::from_raw(made));
-            }
-        }
-    }
-}
-
-/// A level of open scopes that the stack keeps.
+/// A level of open scopes that lie on the stack.
 #[derive(Debug)]
 pub(crate) struct Level {
-    /// Lengths of the scopes that ended directly inside it, in ticks.
+    /// Sum of the durations of the scopes that ended directly inside it.
     inside_ticks: AtomicU64,
     /// Sites of the scopes that are open here and further out, as a set that may hold more.
     sites: AtomicU64,
@@ -132,7 +69,7 @@ impl Level {
         }
     }
 
-    /// Adds the length of a scope that ended directly inside.
+    /// Adds the duration of a scope that ended directly inside.
     #[inline(always)]
     pub(crate) fn add(&self, ticks: u64) {
         add(&self.inside_ticks, ticks);
@@ -145,25 +82,25 @@ impl Level {
     }
 }
 
-/// A level of open scopes deeper than those that the stack keeps.
+/// A level of open scopes that are too deep for the stack.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeepLevel {
     /// Site of the scope that was opened here last.
     site: u32,
     /// Its start, which identifies it.
     start_ticks: u64,
-    /// Lengths of the scopes that ended directly inside it.
+    /// Sum of the durations of the scopes that ended directly inside it.
     inside_ticks: u64,
 }
 
 /// The sums of one call site on one thread.
 #[derive(Debug)]
-pub(crate) struct Aggregate {
-    /// Sum of all lengths, those of recursive calls as well.
-    length_ticks: AtomicU64,
-    /// How much of that was in scopes directly inside.
+pub(crate) struct SiteCounts {
+    /// Sum of all durations, those of recursive calls as well.
+    total_ticks: AtomicU64,
+    /// The part of it in scopes directly inside.
     inside_ticks: AtomicU64,
-    /// How much of that was in recursive calls, and so in the calls around them as well.
+    /// The part of it in recursive calls, which is in the calls around them as well.
     nested_ticks: AtomicU64,
     min_ticks: AtomicU64,
     max_ticks: AtomicU64,
@@ -179,10 +116,10 @@ fn add(to: &AtomicU64, more: u64) {
     );
 }
 
-impl Aggregate {
+impl SiteCounts {
     const fn new() -> Self {
         Self {
-            length_ticks: AtomicU64::new(0),
+            total_ticks: AtomicU64::new(0),
             inside_ticks: AtomicU64::new(0),
             nested_ticks: AtomicU64::new(0),
             min_ticks: AtomicU64::new(u64::MAX),
@@ -191,7 +128,7 @@ impl Aggregate {
         }
     }
 
-    /// Counts a scope of this length. Called by the thread whose it is.
+    /// Counts a scope of this duration. Called by the table's thread.
     pub(crate) fn add(&self, ticks: u64) {
         if !self.add_short(ticks) {
             self.add_sums(ticks);
@@ -199,8 +136,8 @@ impl Aggregate {
         }
     }
 
-    /// Counts a scope of this length, unless that belongs to the last bucket though it is beyond
-    /// it. Called by the thread whose it is.
+    /// Counts a scope of this duration, or returns `false` for one beyond the range of the buckets,
+    /// which shares the last of them. Called by the table's thread.
     #[inline(always)]
     pub(crate) fn add_short(&self, ticks: u64) -> bool {
         let Some(bucket) = self.buckets.get(bucket(ticks)) else {
@@ -213,7 +150,7 @@ impl Aggregate {
 
     #[inline(always)]
     fn add_sums(&self, ticks: u64) {
-        add(&self.length_ticks, ticks);
+        add(&self.total_ticks, ticks);
         if ticks < self.min_ticks.load(Ordering::Relaxed) {
             self.min_ticks.store(ticks, Ordering::Relaxed);
         }
@@ -222,7 +159,7 @@ impl Aggregate {
         }
     }
 
-    /// Adds how much of a scope was in those directly inside it. Called by the thread whose it is.
+    /// Adds the part of a scope that was in those directly inside it. Called by the table's thread.
     #[inline(always)]
     pub(crate) fn add_inside(&self, level: &Level) {
         let inside_ticks = level.inside_ticks.load(Ordering::Relaxed);
@@ -231,17 +168,17 @@ impl Aggregate {
         }
     }
 
-    /// Adds the length of a scope that was a recursive call. Called by the thread whose it is.
+    /// Adds the duration of a scope that was a recursive call. Called by the table's thread.
     pub(crate) fn add_nested(&self, ticks: u64) {
         add(&self.nested_ticks, ticks);
     }
 
     fn sums(&self) -> Sums {
         let read = |from: &AtomicU64| from.load(Ordering::Relaxed);
-        let length_ticks = read(&self.length_ticks);
+        let total_ticks = read(&self.total_ticks);
         Sums {
-            length_ticks,
-            self_ticks: length_ticks.saturating_sub(read(&self.inside_ticks)),
+            total_ticks,
+            self_ticks: total_ticks.saturating_sub(read(&self.inside_ticks)),
             nested_ticks: read(&self.nested_ticks),
             min_ticks: read(&self.min_ticks),
             max_ticks: read(&self.max_ticks),
@@ -251,7 +188,7 @@ impl Aggregate {
 
     fn clear(&self) {
         let sums = [
-            &self.length_ticks,
+            &self.total_ticks,
             &self.inside_ticks,
             &self.nested_ticks,
             &self.max_ticks,
@@ -266,37 +203,37 @@ impl Aggregate {
     }
 }
 
-/// Returns the id under which the sums of a site are kept.
-pub(crate) fn kept_as(site: u32) -> u32 {
+/// Returns the number of the entry with the sums of a site.
+pub(crate) fn entry_of(site: u32) -> u32 {
     if site <= LAST_SITE { site } else { 0 }
 }
 
-impl Default for Table {
+impl Default for CountTable {
     fn default() -> Self {
         Self {
             levels: [const { Level::new() }; MAX_OPEN + 1],
             deep: Mutex::default(),
-            leaves: [const { Late::new() }; WIDTH],
+            leaves: [const { OnceBox::new() }; WIDTH],
         }
     }
 }
 
-impl Table {
-    /// Returns the sums that are kept under an id, if it has been counted on this thread before.
+impl CountTable {
+    /// Returns the sums of an entry, if it has been counted on this thread before.
     #[inline(always)]
-    pub(crate) fn known(&self, kept_as: u32) -> Option<&Aggregate> {
-        let (high, low) = (kept_as >> 8 & 0xff, kept_as & 0xff);
+    pub(crate) fn get(&self, entry: u32) -> Option<&SiteCounts> {
+        let (high, low) = (entry >> 8 & 0xff, entry & 0xff);
         self.leaves[high as usize].get()?[low as usize].get()
     }
 
-    /// As [`known`](Self::known), of any site. To be called inside vor: it may allocate.
-    fn known_or_new(&self, site: u32) -> &Aggregate {
-        let (high, low) = (kept_as(site) >> 8, kept_as(site) & 0xff);
-        let leaf = self.leaves[high as usize].get_or_make(|| [const { Late::new() }; WIDTH]);
-        leaf[low as usize].get_or_make(Aggregate::new)
+    /// Returns the sums of a site. To be called inside vor: it may allocate.
+    fn get_or_make(&self, site: u32) -> &SiteCounts {
+        let (high, low) = (entry_of(site) >> 8, entry_of(site) & 0xff);
+        let leaf = self.leaves[high as usize].get_or_make(|| [const { OnceBox::new() }; WIDTH]);
+        leaf[low as usize].get_or_make(SiteCounts::new)
     }
 
-    /// Begins the level of a scope that opens at this depth, one of those that are kept.
+    /// Begins the level of a scope that opens at this depth of the stack.
     #[inline(always)]
     pub(crate) fn begin(&self, depth: usize, site: u32) {
         let levels = self.levels.get(depth..).and_then(<[Level]>::first_chunk);
@@ -307,15 +244,15 @@ impl Table {
         }
     }
 
-    /// Returns the level of the scope at a depth that is kept, and the one around it.
+    /// Returns the level of the scope at this depth of the stack, and the one around it.
     #[inline(always)]
     pub(crate) fn levels(&self, depth: usize) -> Option<(&Level, &Level)> {
         let [around, level] = self.levels.get(depth..)?.first_chunk()?;
         Some((level, around))
     }
 
-    /// As [`begin`](Self::begin), at any depth. To be called inside vor: it may allocate.
-    fn begin_anywhere(&self, depth: usize, site: u32, start_ticks: u64) {
+    /// Begins the level of a scope that opens at any depth. To be called inside vor: it may allocate.
+    fn begin_at_any_depth(&self, depth: usize, site: u32, start_ticks: u64) {
         let Some(deep) = depth.checked_sub(MAX_OPEN) else {
             return self.begin(depth, site);
         };
@@ -334,7 +271,7 @@ impl Table {
 
     /// Returns whether a scope of this site is open further out than this depth.
     fn is_nested(&self, state: &ThreadState, depth: usize, site: u32) -> bool {
-        // The level around the innermost one that is kept holds the sites of all of them.
+        // The level around the innermost scope on the stack holds the sites of all of them.
         let around = &self.levels[depth.min(MAX_OPEN)];
         if around.may_hold(site) && state.own_open_sites().take(depth).any(|open| open == site) {
             return true;
@@ -348,9 +285,9 @@ impl Table {
                 .any(|level| level.site == site)
     }
 
-    /// Ends the level of a scope, at any depth and in any order; returns how much of it was in
-    /// scopes inside, and whether it is the one that was opened at its depth last.
-    fn end_anywhere(
+    /// Ends the level of a scope, at any depth and in any order; returns the part of it that was in
+    /// scopes inside, and whether it is the one that was opened last at its depth.
+    fn end_at_any_depth(
         &self,
         state: &ThreadState,
         depth: usize,
@@ -362,11 +299,11 @@ impl Table {
             None => state.start_at(depth),
             Some(deep) => levels.get(deep).map(|level| level.start_ticks),
         };
-        // A scope that was opened later than this has taken the place of the one around it, or its
-        // own.
+        // A scope that was opened later than this one may have replaced the one around it, or this
+        // one.
         let is_inside =
             depth > 0 && start_of(depth - 1).is_some_and(|around| around <= start_ticks);
-        // Deeper than any level is kept, the best is assumed.
+        // Beyond the deepest level, order is assumed.
         let is_last = start_of(depth).is_none_or(|start| start == start_ticks);
         if is_inside {
             match (depth - 1).checked_sub(MAX_OPEN) {
@@ -386,7 +323,7 @@ impl Table {
         self.deep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on with the open scopes of `before`, of which a fork made a copy.
+    /// Continues with the open scopes of `before`, of which a fork made a copy.
     pub(super) fn inherit(&self, before: &Self) {
         for (mine, theirs) in self.levels.iter().zip(&before.levels) {
             let fields = [
@@ -401,7 +338,7 @@ impl Table {
     }
 
     /// Returns the sums of all call sites that were counted on this thread.
-    fn entries(&self) -> impl Iterator<Item = (u32, &Aggregate)> {
+    fn entries(&self) -> impl Iterator<Item = (u32, &SiteCounts)> {
         let leaves = (0_u32..).zip(&self.leaves);
         let leaves = leaves.filter_map(|(high, leaf)| Some((high, leaf.get()?)));
         leaves.flat_map(|(high, leaf)| {
@@ -427,7 +364,7 @@ pub(crate) fn lock_counted_for_fork() -> impl std::any::Any {
     ended()
 }
 
-/// Returns whether nobody holds the sums of ended threads: for the end of a process.
+/// Returns whether no thread holds the sums of ended threads: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(super) fn is_open() -> bool {
     crate::os::detach::is_open(&ENDED)
@@ -440,23 +377,23 @@ pub(crate) fn forget_counted() {
 }
 
 impl ThreadState {
-    /// Returns where this thread counts its scopes, once it does.
+    /// Returns the thread's table, once it has one.
     #[inline(always)]
-    pub(crate) fn counted(&self) -> Option<&Table> {
+    pub(crate) fn counted(&self) -> Option<&CountTable> {
         self.counted.get()
     }
 
-    fn counted_or_new(&self) -> &Table {
-        self.counted.get_or_make(Table::default)
+    fn counted_or_new(&self) -> &CountTable {
+        self.counted.get_or_make(CountTable::default)
     }
 
-    /// Hands over what the thread has counted. Called by the thread at its end, inside vor.
+    /// Adds the thread's sums to those of ended threads. Called by the thread at its end, inside vor.
     pub(super) fn end_counting(&self) {
         let Some(table) = self.counted() else {
             return;
         };
-        // Under the lock from the first entry to the last: who adds up finds each either here or
-        // there.
+        // Under the lock from the first entry to the last: a reader that adds up finds each entry
+        // in exactly one of the two.
         let mut ended = ended();
         let sites = ended.get_or_insert_default();
         for (site, sums) in table.entries() {
@@ -470,24 +407,24 @@ impl ThreadState {
     }
 }
 
-/// Begins the level of a scope that opens at `depth`, and makes what is missing for it. `state` is
-/// this thread's own, and no handler records meanwhile.
+/// Begins the level of a scope that opens at `depth`, and makes the table where it is missing.
+/// `state` is this thread's own, and no handler records meanwhile.
 pub(crate) fn begin_counting(state: &ThreadState, depth: usize, site: u32, start_ticks: u64) {
     allocations::untracked(|| {
         state
             .counted_or_new()
-            .begin_anywhere(depth, site, start_ticks)
+            .begin_at_any_depth(depth, site, start_ticks)
     });
 }
 
-/// Counts a scope that has ended on this thread, and takes it from the open ones. `state` is as for
+/// Counts a scope that has ended on this thread, and pops it from the stack. `state` is as for
 /// [`begin_counting`].
 pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64, ticks: u64) {
     allocations::untracked(|| {
         let table = state.counted_or_new();
         let depth = ThreadState::depth_of(place);
-        let (inside_ticks, is_last) = table.end_anywhere(state, depth, start_ticks, ticks);
-        let sums = table.known_or_new(site);
+        let (inside_ticks, is_last) = table.end_at_any_depth(state, depth, start_ticks, ticks);
+        let sums = table.get_or_make(site);
         sums.add(ticks);
         if table.is_nested(state, depth, site) {
             sums.add_nested(ticks);
@@ -499,23 +436,23 @@ pub(crate) fn count(state: &ThreadState, site: u32, place: u32, start_ticks: u64
     });
 }
 
-/// Counts a scope that ends while its thread does, and has no table any more; what was inside it is
-/// not known. A scope that ends inside vor is dropped.
+/// Counts a scope that ends while its thread does, which has no table any more; the time of scopes
+/// inside it is unknown. A scope that ends inside vor is dropped.
 pub(crate) fn count_without_state(site: u32, ticks: u64) {
-    if !Absent::Ended.is_here() {
+    if !StandIn::Ended.is_current() {
         return count_drop();
     }
     while_busy(|| {
         let mut ended = ended();
         let sites = ended.get_or_insert_default();
-        sites.entry(kept_as(site)).or_default().add(ticks, ticks);
+        sites.entry(entry_of(site)).or_default().add(ticks, ticks);
     });
 }
 
-/// Returns what was counted so far, by thread; first, without a thread, what those counted that
-/// have ended.
+/// Returns the sums so far, by thread; first, without a thread, those of all threads that have
+/// ended.
 pub(crate) fn read_counted() -> Vec<(Option<ThreadId>, SiteSums)> {
-    // A thread that ends from here on is read as ended, one that comes may be missed.
+    // A thread that ends from here on is read as ended; a new one may be missed.
     let live: Vec<Arc<ThreadState>> = threads().live.clone();
     let ended = ended();
     let mut all = vec![(None, ended.clone().unwrap_or_default())];
@@ -536,18 +473,18 @@ mod tests {
 
     #[test]
     fn sites_have_sums_of_their_own_up_to_the_last() {
-        let table = Table::default();
+        let table = CountTable::default();
         for site in [1, 255, 256, LAST_SITE, LAST_SITE + 1, 1 << 23] {
             assert_eq!(
-                table.known(kept_as(site)).is_some(),
+                table.get(entry_of(site)).is_some(),
                 site == 1 << 23,
                 "{site}"
             );
-            table.known_or_new(site).add(u64::from(site));
+            table.get_or_make(site).add(u64::from(site));
         }
         let totals = table
             .entries()
-            .map(|(site, sums)| (site, sums.sums().length_ticks));
+            .map(|(site, sums)| (site, sums.sums().total_ticks));
         let expected = [
             (0, u64::from(LAST_SITE) + 1 + (1 << 23)),
             (1, 1),

@@ -1,11 +1,13 @@
-//! What a thread pushes into its ring beside the hot path: records of any length, text, and what a
-//! thread leaves that has ended.
+//! Records that a thread pushes beside the fast path: records of any size, text, and those of a
+//! thread that has ended.
 
 use vor_capture::filled;
 use vor_capture::model::catalog::ThreadInfo;
 
+use super::current::{StandIn, number_or, own};
+use super::list::threads;
 use super::state::ThreadState;
-use super::{Absent, NUMBER, is_busy, os_id, own, threads, while_busy, with_state};
+use super::{is_busy, os_id, while_busy, with_state};
 use crate::hot::args;
 #[cfg(feature = "tracing")]
 use crate::hot::callsite::MAX_ARGS;
@@ -17,11 +19,11 @@ use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, wo
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// Records dropped on threads without a state: that get one, or are ending. Counted by any thread
-/// and taken by the drain, relaxed.
+/// Records dropped on threads without a state, which are being set up or ending. Incremented by any
+/// thread, reset by the drain, both relaxed.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Takes the number of records that were dropped since the last call on threads without a state.
+/// Resets the number of records that were dropped on threads without a state, and returns it.
 pub(crate) fn take_lost() -> u64 {
     match LOST.load(Ordering::Relaxed) {
         0 => 0,
@@ -29,10 +31,10 @@ pub(crate) fn take_lost() -> u64 {
     }
 }
 
-/// Counts a record as dropped that cannot be recorded since this thread is inside vor.
+/// Counts a record as dropped because this thread is inside vor.
 #[cold]
 pub(crate) fn count_drop() {
-    if Absent::Silent.is_here() {
+    if StandIn::Silent.is_current() {
         return;
     }
     match own() {
@@ -51,20 +53,20 @@ pub(crate) fn drop_if_busy() -> bool {
     is_busy
 }
 
-/// Pushes a record that did not fit under the limit, and sees to it that the worker comes. Returns
-/// whether there was room.
+/// Pushes a record that did not fit under the limit, and wakes the worker where it is needed.
+/// Returns whether there was room.
 #[cold]
 #[inline(never)]
 fn push_slow(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
+    // SAFETY: `state` is this thread's own, and no handler records into it meanwhile, or it is held
     // exclusively under the list's lock.
     let room = unsafe { state.ring.push_slow(record) };
     hooks::wake(room != Room::Plenty);
     room != Room::None
 }
 
-/// Pushes a record of any length on this thread, whose own `state` is, or counts it as dropped.
+/// Pushes a record of any size on this thread, to which `state` belongs, or counts it as dropped.
 /// Called where no handler records.
 #[inline]
 pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
@@ -73,7 +75,7 @@ pub(crate) fn push_record(state: &ThreadState, record: &[Slot]) {
     }
 }
 
-/// Pushes a record of any length on this thread, whatever state the thread is in.
+/// Pushes a record of any size on this thread, whatever state the thread is in.
 #[inline]
 pub(crate) fn push_or_drop(record: &[Slot]) {
     if with_state(|state| push_record(state, record)).is_none() {
@@ -85,34 +87,30 @@ pub(crate) fn push_or_drop(record: &[Slot]) {
 #[cold]
 #[inline(never)]
 pub(crate) fn push_without_state(record: &[Slot]) {
-    if Absent::Ended.is_here() {
+    if StandIn::Ended.is_current() {
         while_busy(|| push_late(record));
     } else {
         count_drop();
     }
 }
 
-/// Records for a thread whose own state is gone: scopes that close in destructors of thread-locals.
+/// Pushes a record of a thread that has given its state away: a scope that closes in the destructor
+/// of a thread-local.
 fn push_late(record: &[Slot]) {
     let mut threads = threads();
-    let number = match NUMBER.get() {
-        0 => {
-            let number = threads.add_info(filled!(ThreadInfo {
-                os_id: os_id(),
-                name: String::new(),
-            }));
-            NUMBER.set(number + 1);
-            number
-        }
-        number => number - 1,
-    };
+    let number = number_or(|| {
+        threads.add_info(filled!(ThreadInfo {
+            os_id: os_id(),
+            name: String::new(),
+        }))
+    });
     let state = threads.take_state(number);
     push_record(&state, record);
     state.end();
 }
 
-/// Pushes text into this thread's ring and returns its key, 0 where there was no room: then the
-/// argument says that its text is lost, and if there is still no room when the scope ends, the span
+/// Pushes text into this thread's ring and returns its key, 0 where there was no room. The argument
+/// then reports that its text is lost; where there is still no room when the scope ends, the span
 /// is dropped and counted.
 pub(crate) fn push_text(text: &str) -> u64 {
     let push = |state: &ThreadState| {
@@ -122,9 +120,9 @@ pub(crate) fn push_text(text: &str) -> u64 {
     with_state(push).flatten().unwrap_or(0)
 }
 
-/// Pushes text as [`push_text`] does into this thread's `state`, where no handler records, for any
-/// number of spans of this thread that end as long as [`keeps_until`](ThreadState::keeps_until)
-/// tells so.
+/// Pushes text as [`push_text`] does into this thread's `state`, where no handler records. Any
+/// number of spans of this thread may refer to it that end while
+/// [`keeps_until`](ThreadState::keeps_until) returns `true`.
 #[cfg(feature = "tracing")]
 pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     let key = KEPT_TEXT | state.take_kept_key();
@@ -135,8 +133,8 @@ pub(crate) fn push_kept_text(state: &ThreadState, text: &str) -> u64 {
     }
 }
 
-/// Returns up to which next key of a thread what [`push_kept_text`] returned there is still a
-/// text's key, when the other texts of a span have been pushed; 0 for what is no text's key.
+/// Returns the next key of a thread up to which a key of [`push_kept_text`] still stands for its
+/// text, with room for the other texts of a span; 0 for the key 0, which stands for none.
 #[cfg(feature = "tracing")]
 pub(crate) fn kept_until(key: u64) -> u64 {
     match key & !KEPT_TEXT {
@@ -166,7 +164,7 @@ pub(crate) fn push_message(ticks: u64, text: &str) {
     }
 }
 
-/// Slots of a record with a text as most are.
+/// Slots of a record with a text of usual size.
 const SHORT_SLOTS: usize = 8;
 
 fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> bool {
@@ -177,7 +175,7 @@ fn push_bytes(state: &ThreadState, word0: u64, special: Special, text: &str) -> 
     push_bytes_within::<{ MAX_EXTENSIONS + 1 }>(state, word0, special, text)
 }
 
-/// As [`push_bytes`], of a text that fits into so many slots less one.
+/// Pushes a record with a text that fits into `SLOTS` slots less one.
 fn push_bytes_within<const SLOTS: usize>(
     state: &ThreadState,
     word0: u64,
@@ -198,11 +196,11 @@ fn push_bytes_within<const SLOTS: usize>(
     push(state, &record[..used])
 }
 
-/// Pushes a record of any length; returns `false` where there was no room, which the caller counts.
+/// Pushes a record of any size; returns `false` where there was no room, which the caller counts.
 /// `state` is this thread's own.
 pub(crate) fn push(state: &ThreadState, record: &[Slot]) -> bool {
     #[expect(unsafe_code, reason = "the ring trusts its one producer")]
-    // SAFETY: `state` is this thread's own, which no handler records into meanwhile, or is held
+    // SAFETY: `state` is this thread's own, and no handler records into it meanwhile, or it is held
     // exclusively under the list's lock.
     let pushed = unsafe { state.ring.push_slots(record) };
     pushed || push_slow(state, record)

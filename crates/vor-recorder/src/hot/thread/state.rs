@@ -1,36 +1,37 @@
-//! What one thread records into: its ring, and the stack of its open scopes.
+//! The state that one thread records into: its ring, and the stack of its open scopes.
 //!
-//! The stack is an array that the thread alone writes and anyone may read. Where its next entry
-//! goes is counted in bytes, so that the hot path adds it to an address and need not multiply.
+//! The stack is an array that the thread alone writes and anyone may read. A place on it is a number
+//! of bytes, so that the fast path adds it to an address and need not multiply.
 //!
 //! # Signal handlers
 //!
 //! A signal handler may interrupt its thread at any instruction and record on the same state. It
 //! always returns before the thread goes on, so it leaves the height of the stack as it found it.
-//! What must not be interrupted is protected by a *claim*: the entry at the height has a site.
+//! A *claim* protects the steps that must not be interrupted: the entry at the height has a site.
 //!
 //! ```text
 //! open    site ── start ── height up          claimed from the site on until the height covers it
 //! close   height down ── record ── site = 0   claimed from the height on until the site is clear
 //! ```
 //!
-//! Whoever records looks at the entry at the height first
-//! ([`free_place`](ThreadState::free_place)),
-//! and finds no place while it is claimed: the thread is inside vor, and what the handler would
-//! have recorded is counted as dropped. So each entry above the height is free between two
-//! operations, and a claim costs a scope one store: the one that clears the site.
+//! Every operation reads the entry at the height first ([`free_place`](ThreadState::free_place)).
+//! While it is claimed there is no place: the thread is inside vor, and the record of the handler is
+//! counted as dropped. So each entry above the height is free between two operations, and a claim
+//! costs a scope one store: the one that clears the site.
 
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-use super::counted::{Late, Table};
+use super::counted::CountTable;
 use super::counter_block::CounterBlock;
-use super::used::Ways;
+use super::once_box::OnceBox;
+use super::usage::SharedView;
 use crate::hot::ring::{KEPT_TEXTS, Ring};
-use crate::hot::scope::Noted;
+use crate::hot::scope::Baseline;
 use crate::sync::global::{self, AtomicPtr, compiler_fence};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Open scopes whose site and start are kept per thread; deeper ones are only counted.
+/// Open scopes on the stack of a thread, with site and start; of deeper ones only the number is
+/// known.
 pub const MAX_OPEN: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// Bytes of an entry of the stack.
@@ -39,11 +40,11 @@ const ENTRY_BYTES: u32 = size_of::<OpenEntry>() as u32;
 /// Bytes of the stack.
 const STACK_BYTES: u32 = MAX_OPEN as u32 * ENTRY_BYTES;
 
-/// The site of an entry that no scope ever takes: the one behind the last, and the first of a
+/// The site of an entry that no scope ever claims: the one after the last, and the first of a
 /// stand-in.
 const NO_PLACE: u32 = u32::MAX;
 
-/// What one thread records into.
+/// The state that one thread records into.
 ///
 /// Fields are in memory order. The ring fills whole cache lines, since part of it is
 /// [`CachePadded`](crossbeam_utils::CachePadded); so `top` begins a cache line, which it shares
@@ -52,37 +53,38 @@ const NO_PLACE: u32 = u32::MAX;
 #[repr(C)]
 pub(crate) struct ThreadState {
     pub(crate) ring: Ring,
-    /// Height of the stack: open scopes that are kept, times the bytes of an entry. Written by the
-    /// thread (release, after the entry it uncovers), read by anyone (acquire).
+    /// Height of the stack: its open scopes, times the bytes of an entry. Written by the thread
+    /// (release, after the entry that it uncovers), read by anyone (acquire).
     top: AtomicU32,
-    /// Set by the thread's end (release), read by the worker (acquire), which then empties the ring
+    /// Set at the thread's end (release), read by the worker (acquire), which then empties the ring
     /// for the last time.
     exited: AtomicBool,
-    /// Next key of a pushed text. The thread alone reads and writes it.
+    /// Next key of a pushed text. Read and written by the thread alone (relaxed).
     next_text: global::AtomicU64,
-    /// What counters add to, null until one does. Written and read by the thread alone, relaxed.
+    /// The block that the thread's counters add to, null until the first does. Read and written by
+    /// the thread alone (relaxed).
     counts: AtomicPtr<CounterBlock>,
     /// Number of the thread in the catalog. Written under the list's lock before the thread gets
-    /// the state.
+    /// the state, read by anyone, both relaxed.
     id: global::AtomicU32,
-    /// Entries at and above the height have no site, but the one that is claimed.
+    /// Entries at and above the height have no site, except a claimed one.
     open: [OpenEntry; MAX_OPEN + 1],
-    /// Open scopes deeper than what is kept, times the bytes of an entry. Written and read by the
-    /// thread alone.
+    /// Open scopes too deep for the stack, times the bytes of an entry. Read and written by the
+    /// thread alone (relaxed).
     deeper: global::AtomicU32,
-    /// Where the thread keeps what it has used up.
-    pub(super) ways: Ways,
-    /// As `next_text`, of texts that are kept. It begins so high that no text is kept yet.
+    /// The thread's resource usage, for other threads.
+    pub(super) view: SharedView,
+    /// Next key of a kept text. It begins so high that no text is kept yet. Read and written by the
+    /// thread alone (relaxed).
     next_kept: global::AtomicU64,
-    /// What the thread counts of its scopes, once it does. It stands last: the hot path of what is
-    /// recorded knows nothing of it.
-    pub(super) counted: Late<Table>,
+    /// The sums of the thread's counted scopes, from the first one on. The last field, since the
+    /// fast path of recorded scopes does not use it.
+    pub(super) counted: OnceBox<CountTable>,
 }
 
-/// A scope that is open now. Both fields are written by the thread, the site first, which claims
-/// the entry, and read by anyone, who detects a change by reading twice. The stores are releases,
-/// so that whoever sees one of them also sees the height from before, which did not cover the
-/// entry.
+/// A scope that is open now. Both fields are written by the thread (release), the site first, which
+/// claims the entry, and read by anyone (acquire), who detects a change by reading twice. A reader
+/// that sees one of the stores also sees the height from before, which did not cover the entry.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct OpenEntry {
@@ -102,15 +104,15 @@ impl ThreadState {
             id: global::AtomicU32::new(0),
             open: open_entries(MAX_OPEN),
             deeper: global::AtomicU32::new(0),
-            ways: Ways::none(),
-            counted: Late::new(),
+            view: SharedView::none(),
+            counted: OnceBox::new(),
         }
     }
 
-    /// A state that takes nothing: its stack has no room and its ring none either, so whoever would
-    /// use it goes the cold path. Its height is that of no scope, so none is closed in it.
+    /// Makes a state without room: neither its stack nor its ring has any, so every operation on it
+    /// takes the slow path. Its height is that of no scope, so no scope is closed in it.
     #[cfg(not(loom))]
-    pub(super) const fn absent() -> Self {
+    pub(super) const fn stand_in() -> Self {
         Self {
             ring: Ring::none(),
             top: AtomicU32::new(0),
@@ -121,33 +123,34 @@ impl ThreadState {
             id: global::AtomicU32::new(0),
             open: open_entries(0),
             deeper: global::AtomicU32::new(0),
-            ways: Ways::none(),
-            counted: Late::new(),
+            view: SharedView::none(),
+            counted: OnceBox::new(),
         }
     }
 
-    /// Returns how many scopes stand below a place on the stack.
+    /// Returns how many scopes lie below a place on the stack.
     #[inline(always)]
     pub(crate) fn depth_of(place: u32) -> usize {
         (place / ENTRY_BYTES) as usize
     }
 
-    /// Returns the place on the stack for one more scope, unless it is deeper than what is kept, or
-    /// the thread is in the middle of recording.
+    /// Returns the place on the stack for one more scope, unless the stack is full or the thread is
+    /// in the middle of recording.
     #[inline(always)]
     pub(crate) fn free_place(&self) -> Option<u32> {
         let place = self.top.load(Ordering::Relaxed);
         (self.entry(place).site.load(Ordering::Relaxed) == 0).then_some(place)
     }
 
-    /// Returns whether the thread is in the middle of recording, and a signal handler asks.
+    /// Returns whether the thread is in the middle of recording, and so the caller is a signal
+    /// handler.
     #[inline]
     pub(crate) fn is_claimed(&self) -> bool {
         let place = self.top.load(Ordering::Relaxed);
         !matches!(self.entry(place).site.load(Ordering::Relaxed), 0 | NO_PLACE)
     }
 
-    /// Returns the entry at a place that is kept, or the one behind the last.
+    /// Returns the entry at a place on the stack, or the one after the last.
     #[inline(always)]
     fn entry(&self, place: u32) -> &OpenEntry {
         debug_assert!(place <= STACK_BYTES && place.is_multiple_of(ENTRY_BYTES));
@@ -155,22 +158,22 @@ impl ThreadState {
             unsafe_code,
             reason = "an index would be multiplied, and checked once more"
         )]
-        // SAFETY: the place is a height of this stack, past or present, or below one: `top` starts
-        // at 0, goes up by an entry's size only from a free
-        // place, which the entry behind the last is not, and down to places that it has been at.
+        // SAFETY: The place is a height of this stack, past or present, or below one, so it is an
+        // entry of `open`: `top` starts at 0, goes up by an entry's size only from a free place,
+        // which the entry after the last is not, and down to places where it has been.
         unsafe {
             &*self.open.as_ptr().byte_add(place as usize)
         }
     }
 
-    /// Returns whether the scope that was opened last at `place` is the one that began then, of
-    /// those that are kept.
+    /// Returns whether the scope that was opened last at `place` began at `start_ticks`; `false`
+    /// for a place beyond the stack.
     #[inline(always)]
     pub(crate) fn has_start(&self, place: u32, start_ticks: u64) -> bool {
         self.start_at(Self::depth_of(place)) == Some(start_ticks)
     }
 
-    /// Returns the start of the scope that was opened last at a depth that is kept.
+    /// Returns the start of the scope that was opened last at a depth of the stack.
     #[inline(always)]
     pub(super) fn start_at(&self, depth: usize) -> Option<u64> {
         let entry = self.open[..MAX_OPEN].get(depth)?;
@@ -186,7 +189,7 @@ impl ThreadState {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Opens the scope for which a place was claimed.
+    /// Opens the scope that claimed a place.
     #[inline(always)]
     pub(crate) fn open_at(&self, place: u32, start_ticks: u64) {
         self.entry(place)
@@ -195,15 +198,15 @@ impl ThreadState {
         self.top.store(place + ENTRY_BYTES, Ordering::Release);
     }
 
-    /// Notes a scope as open at a free place.
+    /// Pushes an open scope at a free place.
     #[inline(always)]
     pub(crate) fn push_open_at(&self, place: u32, site: u32, start_ticks: u64) {
         self.claim(place, site);
         self.open_at(place, start_ticks);
     }
 
-    /// Notes a scope as open, deeper than what is kept where it has to be, and returns its place.
-    /// Called where no handler records.
+    /// Pushes an open scope, beyond the stack where it has to be, and returns its place. Called where
+    /// no handler records.
     pub(crate) fn push_open(&self, site: u32, start_ticks: u64) -> u32 {
         if let Some(place) = self.free_place() {
             self.push_open_at(place, site, start_ticks);
@@ -215,9 +218,8 @@ impl ThreadState {
         STACK_BYTES.wrapping_add(deeper)
     }
 
-    /// Takes the scope at `place` from the stack and claims its place for the time in which it is
-    /// recorded, if it is the innermost one. [`release`](Self::release) or
-    /// [`reopen`](Self::reopen) comes next.
+    /// Pops the scope at `place` and claims its place while it is recorded, if it is the innermost
+    /// one. [`release`](Self::release) or [`reopen`](Self::reopen) comes next.
     #[inline(always)]
     pub(crate) fn begin_close(&self, place: u32) -> bool {
         let is_innermost = self.top.load(Ordering::Relaxed) == place.wrapping_add(ENTRY_BYTES);
@@ -232,20 +234,20 @@ impl ThreadState {
     /// Gives up the claim to a place.
     #[inline(always)]
     pub(crate) fn release(&self, place: u32) {
-        // Whoever finds the place free also finds the record.
+        // Release: a reader that finds the place free also finds the record.
         self.entry(place).site.store(0, Ordering::Release);
     }
 
-    /// Puts a scope back whose close was begun, and of which nothing has been recorded.
+    /// Pushes a scope again whose close was begun, and of which nothing has been recorded.
     #[inline(always)]
     pub(crate) fn reopen(&self, place: u32) {
         self.top.store(place + ENTRY_BYTES, Ordering::Release);
     }
 
-    /// Puts the scope back that began then at `place`, if its close was begun and nothing has been
-    /// recorded.
+    /// Pushes the scope again that began at `start_ticks` at `place`, if its close was begun and
+    /// nothing has been recorded.
     pub(crate) fn reopen_closing(&self, place: u32, start_ticks: u64) {
-        // The start tells it from one that a handler has interrupted.
+        // The start distinguishes it from a scope that a handler has interrupted.
         if self.top.load(Ordering::Relaxed) == place
             && self.is_claimed()
             && self.has_start(place, start_ticks)
@@ -254,8 +256,8 @@ impl ThreadState {
         }
     }
 
-    /// Closes the scope at `place` and all that were opened in it. A scope that outlived the one
-    /// around it finds itself closed already. Called where no handler records.
+    /// Closes the scope at `place` and all that were opened in it. Does nothing for a scope that
+    /// outlived the one around it, which closed it. Called where no handler records.
     pub(crate) fn pop_open(&self, place: u32) {
         if let Some(deeper) = place.checked_sub(STACK_BYTES) {
             if self.deeper.load(Ordering::Relaxed) > deeper {
@@ -280,9 +282,9 @@ impl ThreadState {
         Self::depth_of(end.saturating_sub(place))
     }
 
-    /// Returns what tells the innermost scope that is kept apart from all others of this thread:
-    /// its end on the stack and its start in ticks, both 0 where none is open. Called by the thread
-    /// alone; of a stand-in the numbers mean nothing.
+    /// Returns two numbers that identify the innermost scope on the stack among all of this thread:
+    /// the height of the stack and the scope's start in ticks, both 0 where none is open. Called by
+    /// the thread alone; the numbers of a stand-in mean nothing.
     #[inline(always)]
     pub(crate) fn innermost(&self) -> (u32, u64) {
         let top = self.top.load(Ordering::Relaxed);
@@ -292,15 +294,14 @@ impl ThreadState {
         (top, self.entry(place).start_ticks.load(Ordering::Relaxed))
     }
 
-    /// Returns the sites of the scopes that are open and kept, outermost first. Called by the
-    /// thread alone.
+    /// Returns the sites of the scopes on the stack, outermost first. Called by the thread alone.
     pub(crate) fn own_open_sites(&self) -> impl Iterator<Item = u32> {
         let open = self.open.iter().take(self.depth(Ordering::Relaxed));
         open.map(|entry| entry.site.load(Ordering::Relaxed))
     }
 
-    /// Goes on where `before` stood at a fork: its scopes are open here too, and its keys of texts
-    /// are taken.
+    /// Continues from the state of `before` at a fork: its scopes are open here too, and its keys of
+    /// texts are not used again.
     pub(super) fn inherit(&self, before: &Self) {
         let depth = before.depth(Ordering::Relaxed);
         for (mine, entry) in self.open.iter().zip(&before.open).take(depth) {
@@ -310,11 +311,13 @@ impl ThreadState {
                 .store(entry.start_ticks.load(Ordering::Relaxed), Ordering::Release);
         }
         if let Some(before) = before.counted() {
-            self.counted.get_or_make(Table::default).inherit(before);
+            self.counted
+                .get_or_make(CountTable::default)
+                .inherit(before);
         }
         self.next_text
             .store(before.next_text.load(Ordering::Relaxed), Ordering::Relaxed);
-        // None of those that the other process keeps is kept here.
+        // So far that none of the texts of the other process is kept here.
         self.next_kept.store(
             before.next_kept.load(Ordering::Relaxed) + KEPT_TEXTS,
             Ordering::Relaxed,
@@ -325,21 +328,20 @@ impl ThreadState {
             .store(before.top.load(Ordering::Relaxed), Ordering::Release);
     }
 
-    /// Returns what was noted of an open scope, the innermost but `depth` of them around it, where
-    /// it is still that which began at `start_ticks`. To be called with the lock of the list of
-    /// threads.
-    pub(super) fn noted(&self, depth: usize, start_ticks: u64) -> Option<Noted> {
-        let noted = self.ways.noted(depth, start_ticks)?;
+    /// Returns the baseline of the open scope with `depth` others around it, where it is still the
+    /// one that began at `start_ticks`. To be called with the lock of the list of threads.
+    pub(super) fn baseline(&self, depth: usize, start_ticks: u64) -> Option<Baseline> {
+        let baseline = self.view.baseline(depth, start_ticks)?;
         let is_open =
             self.depth(Ordering::Acquire) > depth && self.start_at(depth) == Some(start_ticks);
-        is_open.then_some(noted)
+        is_open.then_some(baseline)
     }
 
-    /// Takes the state for the thread of this number.
-    pub(super) fn begin(&self, number: u32) {
+    /// Assigns the state to the thread of this number.
+    pub(super) fn assign(&self, number: u32) {
         self.id.store(number, Ordering::Relaxed);
         self.exited.store(false, Ordering::Release);
-        // Scopes that the thread before has left open.
+        // Closes the scopes that the thread before has left open.
         self.pop_open(0);
     }
 
@@ -360,8 +362,7 @@ impl ThreadState {
             .store(std::ptr::from_ref(counts).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Says that the thread records no more, and leaves the state to the worker. Called after its
-    /// last push.
+    /// Marks the thread as ended, which leaves the state to the worker. Called after its last push.
     pub(crate) fn end(&self) {
         self.exited.store(true, Ordering::Release);
     }
@@ -374,15 +375,14 @@ impl ThreadState {
         ThreadId(self.id.load(Ordering::Relaxed))
     }
 
-    /// Returns a key for a text; no two texts of a thread have the same. Called by the thread
-    /// alone.
+    /// Returns a key for a text, unique among the texts of this thread. Called by the thread alone.
     pub(super) fn take_text_key(&self) -> u64 {
         let key = self.next_text.load(Ordering::Relaxed);
         self.next_text.store(key + 1, Ordering::Relaxed);
         key
     }
 
-    /// As [`take_text_key`](Self::take_text_key), of a text that is kept.
+    /// Returns a key for a kept text, unique among those of this thread. Called by the thread alone.
     #[cfg(feature = "tracing")]
     pub(super) fn take_kept_key(&self) -> u64 {
         let key = self.next_kept.load(Ordering::Relaxed);
@@ -390,8 +390,8 @@ impl ThreadState {
         key
     }
 
-    /// Returns whether the next key of a text that is kept is not beyond what
-    /// [`kept_until`](super::kept_until) said. Called by the thread alone.
+    /// Returns whether the next key of a kept text is not beyond the one that
+    /// [`kept_until`](super::kept_until) returned. Called by the thread alone.
     #[cfg(feature = "tracing")]
     #[inline(always)]
     pub(crate) fn keeps_until(&self, kept_until: u64) -> bool {
@@ -411,9 +411,9 @@ impl ThreadState {
     /// Reads the open scopes into `out`, outermost first, and returns whether these are all that
     /// were open at one moment.
     ///
-    /// A scope is taken when two readings agree on its start and its site, which no two scopes of
-    /// an entry share that a tick tells apart, and the site is one. Where the thread opens and
-    /// closes too fast for that, the inner scopes are left out.
+    /// A scope is returned when it has a site and two readings agree on its start and site: two
+    /// scopes of one entry share both only within one tick. Where the thread opens and closes too
+    /// fast for that, the inner scopes are left out.
     pub(crate) fn read_open(&self, out: &mut Vec<(SiteId, u64)>) -> bool {
         for _ in 0..64 {
             let depth = self.depth(Ordering::Acquire);
@@ -442,7 +442,7 @@ impl Drop for ThreadState {
     }
 }
 
-/// Returns the entries of an empty stack, of which nobody takes the one at `no_place`.
+/// Returns the entries of an empty stack, with the one at `no_place` never free.
 #[cfg(not(loom))]
 const fn open_entries(no_place: usize) -> [OpenEntry; MAX_OPEN + 1] {
     let mut entries = [const { OpenEntry::new(0) }; MAX_OPEN + 1];
@@ -467,9 +467,9 @@ impl OpenEntry {
         }
     }
 
-    /// Reads the start before the site: a scope stores its site first. So the start of a scope that
-    /// has opened comes with its site, or with that of a later scope, and not with the site 0 from
-    /// before it opened.
+    /// Reads the start before the site: a scope stores its site first. So the start of a scope is
+    /// returned with its site or that of a later scope, and not with the site 0 from before it
+    /// opened.
     fn read(&self) -> (SiteId, u64) {
         let start_ticks = self.start_ticks.load(Ordering::Acquire);
         (SiteId(self.site.load(Ordering::Acquire)), start_ticks)

@@ -96,7 +96,7 @@ fn shown(look: u64, message: *const c_void) -> EventAttributes {
 fn learn(domain: Handle, id: u32) -> EventAttributes {
     let (info, category) = {
         let registry = callsite::lock();
-        let info = registry.name_of(SiteId(id)).unwrap_or_default();
+        let info = registry.info_of(SiteId(id)).unwrap_or_default();
         let category = registry.first_of_category(&info.category);
         (info, category)
     };

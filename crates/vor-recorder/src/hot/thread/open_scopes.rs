@@ -3,11 +3,12 @@
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::measures::Measured;
 
-use super::used::Used;
-use super::{ThreadState, is_busy, is_silent, threads, while_busy};
+use super::list::threads;
+use super::usage::Usage;
+use super::{ThreadState, is_busy, is_silent, while_busy};
 use crate::clock;
 use crate::hot::callsite;
-use crate::hot::scope::Noted;
+use crate::hot::scope::Baseline;
 
 /// The scopes that a thread has open now.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,22 +30,22 @@ pub struct OpenScope {
     pub site: SiteId,
     /// Its name.
     pub name: String,
-    /// How long it has been open, in nanoseconds.
+    /// Time since it was opened, in nanoseconds.
     pub age_ns: u64,
-    /// When it was opened, in ticks.
+    /// Start in ticks.
     pub start_ticks: u64,
-    /// What it has measured so far, beside its length; 0 what is not measured, or known only at its
-    /// end, as how processor time divides between program and kernel.
+    /// Its measures so far, beside its duration; 0 for those that are not measured, or are known
+    /// only at its end, such as the split of CPU time between program and kernel.
     pub measured: Measured,
-    /// What its thread had used up when it was opened, where that is measured.
-    pub(crate) noted: Option<Noted>,
+    /// The counters of its thread when it was opened, where it is measured.
+    pub(crate) baseline: Option<Baseline>,
 }
 
 /// Returns, for every thread that has any, the scopes that are open now, outermost first. At most
 /// [`MAX_OPEN`](super::MAX_OPEN) per thread; scopes that come and go faster than they can be read
 /// are left out.
 ///
-/// Inside vor nothing is returned: in a signal handler that interrupts vor, and in a sink where the
+/// Returns nothing inside vor: in a signal handler that interrupts vor, and in a sink where the
 /// program's own thread drains.
 #[must_use]
 pub fn open_scopes() -> Vec<OpenThread> {
@@ -61,31 +62,31 @@ pub(crate) fn open_scopes_at_end() -> Vec<OpenThread> {
     open_scopes_of(|_| true)
 }
 
-fn open_scopes_of(concerns: impl Fn(&ThreadState) -> bool) -> Vec<OpenThread> {
+fn open_scopes_of(filter: impl Fn(&ThreadState) -> bool) -> Vec<OpenThread> {
     while_busy(|| {
         let threads = threads();
         let registry = callsite::lock();
         let now = clock::ticks();
         let mut all = Vec::new();
         let mut open = Vec::new();
-        for state in threads.live.iter().filter(|state| concerns(state)) {
-            let mut used = None;
+        for state in threads.live.iter().filter(|state| filter(state)) {
+            let mut usage = None;
             let scope = |(depth, (site, start_ticks)): (usize, (SiteId, u64))| {
                 let age_ticks = now.saturating_sub(start_ticks);
-                let noted = state.noted(depth, start_ticks);
-                let measured = noted.map(|noted| {
-                    let used = used.get_or_insert_with(|| Used::of(state, &threads.infos));
-                    used.since(&noted, age_ticks).1
+                let baseline = state.baseline(depth, start_ticks);
+                let measured = baseline.map(|baseline| {
+                    let usage = usage.get_or_insert_with(|| Usage::of(state, &threads.infos));
+                    usage.since(&baseline, age_ticks).1
                 });
                 OpenScope {
                     site,
                     name: registry
-                        .name_of(site)
+                        .info_of(site)
                         .map_or_else(|| "?".into(), |info| info.name.to_string()),
                     age_ns: clock::approximate_ns(age_ticks),
                     start_ticks,
                     measured: measured.unwrap_or_default(),
-                    noted,
+                    baseline,
                 }
             };
             state.read_open(&mut open);

@@ -1,0 +1,284 @@
+//! Scopes in the general case: any mode, and several at once.
+//!
+//! The functions here register a site, set up the thread, hold a scope too deep for the stack, read
+//! the fallback clock, enter a `tracing` span, push an NVTX range, and record a span that is long,
+//! ends out of order or ends without a thread. They are out of line; `counted`, `measured` and
+//! `nvtx` call them for all that they do not handle.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+use vor_capture::model::measures::Measures;
+
+use super::measured;
+use super::record::Record;
+use super::slow::{
+    COUNTED, FALLBACK_CLOCK, HAS_NVTX_RANGE, HAS_TRACING_SPAN, MEASURED, Opened, elapsed_ticks,
+};
+use crate::clock::{self, cpu};
+use crate::hot::args::{self, Number};
+use crate::hot::callsite::{CallSite, Kinds, UNREGISTERED};
+use crate::hot::ring::{MAX_SITE, word1};
+use crate::hot::thread::ThreadState;
+use crate::hot::{nvtx, record_state, thread, tracing_out};
+
+/// Opens a scope at a call site.
+#[cold]
+#[inline(never)]
+pub(super) extern "C" fn open(site: &'static CallSite, kinds: Kinds, number: u64) -> Opened {
+    open_at(site, kinds, number, None)
+}
+
+/// Opens a scope at a registered site.
+#[cold]
+#[inline(never)]
+pub(super) extern "C" fn begin(id: u32) -> Opened {
+    if !record_state::is_on() {
+        return Opened::default();
+    }
+    begin_at(id, record_state::measures(), None, None)
+}
+
+/// Ends a scope; returns its end in ticks, 0 where nothing was recorded.
+#[cold]
+#[inline(never)]
+#[expect(
+    improper_ctypes_definitions,
+    reason = "the C calling convention is for its ban on unwinding alone"
+)]
+pub(super) extern "C" fn end(opened: Opened, words: &[u64]) -> u64 {
+    try_end(opened, words).unwrap_or(0)
+}
+
+/// Opens a scope at the tick `at`, or now.
+pub(super) fn open_at(
+    site: &'static CallSite,
+    kinds: Kinds,
+    number: u64,
+    at: Option<u64>,
+) -> Opened {
+    let mut opened = Opened::default();
+    if record_state::is_on() {
+        // A counted scope has neither arguments nor measures.
+        if record_state::counts_scopes() {
+            let id = site
+                .any_id()
+                .unwrap_or_else(|| register(site, 0, Measures::NONE));
+            opened = begin_at(id, Measures::NONE, None, at);
+            return with_tracing_span(site, opened);
+        }
+        let measures = site.measures().and(record_state::measures());
+        let id = if measures.is_none() {
+            site.id(kinds)
+        } else {
+            site.measured_id(kinds, measures)
+        };
+        let id = id.unwrap_or_else(|| register(site, kinds, measures));
+        opened = begin_at(id, measures, args::first_number(kinds, number), at);
+    }
+    with_tracing_span(site, opened)
+}
+
+/// Makes the scope a span of `tracing` too, where one is wanted.
+fn with_tracing_span(site: &'static CallSite, mut opened: Opened) -> Opened {
+    if tracing_out::is_wanted() {
+        if opened.flagged == 0 {
+            // The start identifies the span among those of other scopes.
+            opened.start_ticks = clock::ticks();
+        }
+        if tracing_out::enter(site, opened.start_ticks) {
+            opened.flagged |= HAS_TRACING_SPAN;
+        }
+    }
+    opened
+}
+
+/// Opens a scope at a registered site, at the tick `at` or now. `number` is the payload of its NVTX
+/// range.
+fn begin_at(id: u32, measures: Measures, number: Option<Number>, at: Option<u64>) -> Opened {
+    if id == UNREGISTERED || thread::is_busy() {
+        thread::count_drop();
+        return Opened::default();
+    }
+    let opened = thread::with_state(|state| {
+        let has_range = nvtx::is_attached();
+        if has_range {
+            // Before the start is read: the time that the tool takes is no part of the scope.
+            nvtx::push(id, number);
+        }
+        let mut opened = opened_at(id, at);
+        if has_range {
+            opened.flagged |= HAS_NVTX_RANGE;
+        }
+        opened.place = state.push_open(id, opened.start_ticks);
+        let depth = ThreadState::depth_of(opened.place);
+        if opened.flagged & COUNTED == COUNTED {
+            thread::begin_counting(state, depth, id, opened.start_ticks);
+        } else if !measures.is_none() {
+            opened.flagged |= MEASURED;
+            measured::set_baseline(depth, opened.start_ticks, measures);
+        }
+        opened
+    });
+    // A thread that is ending has no stack, and records as long as it runs.
+    opened.unwrap_or_else(|| opened_at(id, at))
+}
+
+/// Returns a scope that begins at the tick `at` or now, and is not on the stack yet.
+fn opened_at(id: u32, at: Option<u64>) -> Opened {
+    let mut opened = Opened {
+        start_ticks: at.unwrap_or_else(clock::ticks),
+        flagged: id,
+        place: 0,
+    };
+    if !clock::is_hot() {
+        opened.flagged |= FALLBACK_CLOCK;
+    }
+    if record_state::counts_scopes() {
+        opened.flagged |= COUNTED;
+    }
+    opened
+}
+
+/// Ends a scope; returns its end in ticks, `None` where nothing was recorded.
+pub(super) fn try_end(opened: Opened, words: &[u64]) -> Option<u64> {
+    let is_recorded = opened.flagged & MAX_SITE != 0;
+    let ranges = open_ranges(opened);
+    let end_ticks = is_recorded.then(|| record(opened, words));
+    if ranges > 0 {
+        nvtx::pop(ranges);
+    }
+    if opened.flagged & HAS_TRACING_SPAN == HAS_TRACING_SPAN {
+        tracing_out::exit(opened.start_ticks);
+    }
+    end_ticks
+}
+
+/// Closes a scope without a record, and all that were opened in it.
+pub(super) fn abandon(opened: Opened) {
+    let ranges = open_ranges(opened);
+    if opened.flagged & MAX_SITE != 0 {
+        let _ = thread::with_state(|state| state.pop_open(opened.place));
+    }
+    if ranges > 0 {
+        nvtx::pop(ranges);
+    }
+    if opened.flagged & HAS_TRACING_SPAN == HAS_TRACING_SPAN {
+        tracing_out::exit(opened.start_ticks);
+    }
+}
+
+/// Returns how many NVTX ranges end with a scope: its own, and those of scopes that were opened in
+/// it and never ended, or end after it.
+///
+/// So the tool's stack stays as high as that of the open scopes. A thread that is ending has no
+/// such stack: then only the scope's own range ends.
+fn open_ranges(opened: Opened) -> usize {
+    if opened.flagged & HAS_NVTX_RANGE != HAS_NVTX_RANGE {
+        return 0;
+    }
+    thread::current().map_or(1, |state| state.open_from(opened.place))
+}
+
+/// Records or counts a scope that ends now, and pops it from the stack; returns its end in ticks.
+fn record(opened: Opened, words: &[u64]) -> u64 {
+    // The fast path has begun to close it.
+    thread::hot().reopen_closing(opened.place, opened.start_ticks);
+    // Before a thread gets a state for it, as in the child of a fork.
+    let known_end = thread::current().is_none().then(clock::ticks);
+    let recorded = thread::with_state(|state| {
+        // Read only now that handlers find the thread busy: the record of a handler that came
+        // after the reading would end later and lie before this one in the ring.
+        let end_ticks = known_end.unwrap_or_else(clock::ticks);
+        record_in(state, opened, end_ticks, words);
+        end_ticks
+    });
+    recorded.unwrap_or_else(|| {
+        let end_ticks = known_end.unwrap_or_else(clock::ticks);
+        record_without_state(opened, end_ticks, words);
+        end_ticks
+    })
+}
+
+fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64]) {
+    let duration = elapsed_ticks(opened.start_ticks, end_ticks);
+    let site = opened.flagged & MAX_SITE;
+    if opened.flagged & COUNTED == COUNTED {
+        return thread::count(state, site, opened.place, opened.start_ticks, duration);
+    }
+    let is_measured = opened.flagged & MEASURED == MEASURED;
+    if words.is_empty()
+        && !is_measured
+        && let Ok(low) = u32::try_from(duration)
+    {
+        // The first record on each page of a ring takes this branch.
+        thread::push_record(state, &[[opened.start_ticks, word1(low, site)]]);
+    } else {
+        let measured = if is_measured {
+            measured::since(
+                ThreadState::depth_of(opened.place),
+                opened.start_ticks,
+                duration,
+            )
+        } else {
+            measured::Words::NONE
+        };
+        let record = Record::new(opened, duration, [words, measured.used()]);
+        thread::push_record(state, record.slots());
+    }
+    state.pop_open(opened.place);
+}
+
+/// Records a scope as [`record_in`] does on a thread that is ending; drops it inside vor.
+#[cold]
+fn record_without_state(opened: Opened, end_ticks: u64, words: &[u64]) {
+    let duration = elapsed_ticks(opened.start_ticks, end_ticks);
+    if opened.flagged & COUNTED == COUNTED {
+        return thread::count_without_state(opened.flagged & MAX_SITE, duration);
+    }
+    thread::push_without_state(Record::new(opened, duration, [words, &[]]).slots());
+}
+
+/// Returns the id of a site for arguments of these kinds with these measures, and enters it into
+/// the registry first; [`UNREGISTERED`] inside vor.
+fn register(site: &'static CallSite, kinds: Kinds, measures: Measures) -> u32 {
+    if thread::is_busy() {
+        return UNREGISTERED;
+    }
+    let enter = || match measures.is_none() {
+        true => site.register(kinds),
+        false => {
+            if measures.has(Measures::CPU) {
+                cpu::init();
+            }
+            site.register_measured(kinds, measures)
+        }
+    };
+    if kinds == 0 {
+        return thread::while_busy(enter);
+    }
+    let key = (std::ptr::from_ref(site).addr(), kinds, measures);
+    let cached = VARIANTS.try_with(|variants| variants.try_borrow().ok()?.get(&key).copied());
+    if let Ok(Some(id)) = cached {
+        return id;
+    }
+    thread::while_busy(|| {
+        let id = enter();
+        // Where the cache is destroyed or borrowed, the next call takes the lock again.
+        let _ = VARIANTS.try_with(|variants| {
+            if let Ok(mut variants) = variants.try_borrow_mut() {
+                variants.insert(key, id);
+            }
+        });
+        id
+    })
+}
+
+thread_local! {
+    /// Ids of sites for argument kinds and measures other than the first ones they had, as in a
+    /// generic function or with an option. The site itself holds one combination; the program's
+    /// source bounds the number of others.
+    static VARIANTS: RefCell<HashMap<(usize, Kinds, Measures), u32, FxBuildHasher>> =
+        const { RefCell::new(HashMap::with_hasher(FxBuildHasher)) };
+}

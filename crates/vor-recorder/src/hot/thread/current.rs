@@ -1,0 +1,353 @@
+//! The calling thread: the pointer to its state, and the guards that hide the state for a while.
+//!
+//! A plain thread-local pointer without a destructor leads to the state, so that the fast path pays
+//! no registration check; a second thread-local with a destructor gives the state away when the
+//! thread ends.
+//!
+//! The pointer is never null: a thread without a state points to one of four [stand-ins](StandIn)
+//! that have no room, so that the fast path checks for room and nothing else.
+
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+use vor_capture::filled;
+use vor_capture::model::catalog::ThreadInfo;
+
+use super::list::{MAX_SPARE, threads};
+use super::os_id::os_id;
+use super::state::ThreadState;
+use crate::allocations;
+use crate::hot::{hooks, nvtx};
+use crate::sync::Ordering;
+use crate::sync::global::{AtomicPtr, AtomicU32, compiler_fence};
+
+/// Stand-ins for a thread's state, by [`StandIn`].
+#[cfg(not(loom))]
+static STAND_INS: [ThreadState; 4] = [const { ThreadState::stand_in() }; 4];
+
+/// The reason why a thread points to no state of its own now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StandIn {
+    /// The thread has recorded nothing yet.
+    New,
+    /// The thread is ending, and has given its state away.
+    Ended,
+    /// The thread is inside vor. A scope that opens there, in a global allocator that vor calls or
+    /// in a signal handler that interrupts vor, must neither recurse nor wait: it is counted as
+    /// dropped.
+    Busy,
+    /// The thread is one of vor's own, or inside a subscriber of `tracing`. Scopes that open there
+    /// are not the program's, or are recorded already: they are not recorded.
+    Silent,
+}
+
+impl StandIn {
+    #[cfg(not(loom))]
+    const fn state(self) -> *const ThreadState {
+        &raw const STAND_INS[self as usize]
+    }
+
+    /// Under the model checker a ring cannot be a static, and nothing is recorded on the fast path.
+    #[cfg(loom)]
+    const fn state(self) -> *const ThreadState {
+        std::ptr::without_provenance(self as usize)
+    }
+
+    /// Returns the stand-in that `state` is, or `None` where it is a thread's own state.
+    fn of(state: *const ThreadState) -> Option<Self> {
+        [Self::New, Self::Ended, Self::Busy, Self::Silent]
+            .into_iter()
+            .find(|stand_in| stand_in.state() == state)
+    }
+
+    /// Returns whether the calling thread points to this stand-in.
+    pub(super) fn is_current(self) -> bool {
+        pointer() == self.state()
+    }
+}
+
+thread_local! {
+    /// This thread's state, or one of the stand-ins. Read and written by the thread and by signal
+    /// handlers that interrupt it, relaxed: atomic, so that a handler reads a whole pointer.
+    static CURRENT: AtomicPtr<ThreadState> =
+        const { AtomicPtr::new(StandIn::New.state().cast_mut()) };
+    /// This thread's state as long as it has one, else null: for counting a drop while it is busy.
+    static OWN: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
+    /// This thread's number plus 1, once it has one; it outlives the state for scopes in
+    /// destructors of thread-locals.
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
+    /// Gives the state away when the thread ends.
+    static OWNED: Cell<Option<OwnedState>> = const { Cell::new(None) };
+}
+
+#[inline(always)]
+fn pointer() -> *const ThreadState {
+    CURRENT.with(|current| current.load(Ordering::Relaxed))
+}
+
+/// Sets the thread's state, and returns the one before. The code before and after this call sees
+/// only the one or the other, and so does a handler that interrupts it.
+#[inline]
+fn replace_pointer(state: *const ThreadState) -> *const ThreadState {
+    compiler_fence(Ordering::SeqCst);
+    let before = pointer();
+    CURRENT.with(|current| current.store(state.cast_mut(), Ordering::Relaxed));
+    compiler_fence(Ordering::SeqCst);
+    before
+}
+
+/// Sets the thread's state until it is dropped.
+struct PointerGuard {
+    before: *const ThreadState,
+}
+
+impl PointerGuard {
+    #[inline]
+    fn set(state: *const ThreadState) -> Self {
+        Self {
+            before: replace_pointer(state),
+        }
+    }
+}
+
+impl Drop for PointerGuard {
+    #[inline]
+    fn drop(&mut self) {
+        replace_pointer(self.before);
+    }
+}
+
+/// Threads that ended since the worker's last pass. Incremented by them and reset by the worker,
+/// relaxed: a miscount only shifts a wake-up.
+static ENDED_SINCE_PASS: AtomicU32 = AtomicU32::new(0);
+
+/// Restarts the count of ended threads: at a pass of the worker.
+pub(super) fn reset_ended_count() {
+    ENDED_SINCE_PASS.store(0, Ordering::Relaxed);
+}
+
+/// A thread's state, which is given away at the thread's end.
+struct OwnedState(Arc<ThreadState>);
+
+impl Drop for OwnedState {
+    fn drop(&mut self) {
+        replace_pointer(StandIn::Ended.state());
+        while_busy(|| {
+            self.0.end_counting();
+            OWN.with(|own| own.store(std::ptr::null_mut(), Ordering::Relaxed));
+            let _threads = threads();
+            self.0.view.withdraw();
+        });
+        self.0.end();
+        // The worker comes early: the next threads can reuse the rings that wait for it.
+        if ENDED_SINCE_PASS.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
+            while_busy(|| hooks::wake(true));
+        }
+    }
+}
+
+/// Returns this thread's state, or the stand-in that sends the fast path to the slow one.
+#[inline(always)]
+pub(crate) fn hot() -> &'static ThreadState {
+    deref(pointer())
+}
+
+/// Returns this thread's state, or `None` before it has one, after its end, and inside vor. Only
+/// [`with_state`] may record into it.
+pub(crate) fn current() -> Option<&'static ThreadState> {
+    let state = pointer();
+    match StandIn::of(state) {
+        None => Some(deref(state)),
+        Some(_) => None,
+    }
+}
+
+/// Returns this thread's state, inside vor as well.
+pub(super) fn own() -> Option<&'static ThreadState> {
+    let own = OWN.with(|own| own.load(Ordering::Relaxed));
+    (!own.is_null()).then(|| deref(own))
+}
+
+/// Returns this thread's number in the catalog, or the one that `add` returns where it has none.
+pub(super) fn number_or(add: impl FnOnce() -> u32) -> u32 {
+    match NUMBER.get() {
+        0 => {
+            let number = add();
+            NUMBER.set(number + 1);
+            number
+        }
+        number => number - 1,
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "a thread-local without a destructor can only hold a plain pointer"
+)]
+#[inline(always)]
+fn deref(state: *const ThreadState) -> &'static ThreadState {
+    // SAFETY: CURRENT points to a stand-in, which is a static, except between `set_up` and the drop
+    // of OWNED on this very thread, and OWNED keeps the state alive for that time. OWN points to no
+    // other state, and that drop clears it. Callers use the reference on this thread only, and do
+    // not keep it beyond the call for which they got it.
+    unsafe { &*state }
+}
+
+/// Runs `work` on this thread's state, which is set up where it has none yet, while signal handlers
+/// find the thread busy. `None` inside vor and while the thread ends.
+#[inline]
+pub(crate) fn with_state<R>(work: impl FnOnce(&ThreadState) -> R) -> Option<R> {
+    let state = current()
+        .or_else(set_up)
+        .filter(|state| !state.is_claimed())?;
+    let _busy = PointerGuard::set(StandIn::Busy.state());
+    Some(work(state))
+}
+
+/// Runs `work` with scopes of this thread switched off, and without counting its allocations.
+/// Scopes that open meanwhile, in a signal handler, an allocator or a sink, are counted as dropped.
+pub(crate) fn while_busy<R>(work: impl FnOnce() -> R) -> R {
+    // A silent thread stays silent.
+    let stand_in = match StandIn::Silent.is_current() {
+        true => StandIn::Silent,
+        false => StandIn::Busy,
+    };
+    let _busy = PointerGuard::set(stand_in.state());
+    allocations::untracked(work)
+}
+
+/// Runs `work` as [`while_busy`] does, and does not count the scopes that open meanwhile either.
+#[cfg(all(feature = "tracing", not(feature = "off")))]
+pub(crate) fn while_silent<R>(work: impl FnOnce() -> R) -> R {
+    let _silent = PointerGuard::set(StandIn::Silent.state());
+    allocations::untracked(work)
+}
+
+/// Runs `work` on a thread of vor's own as if it were one of the program's: its records go into a
+/// ring of the thread's own.
+pub(crate) fn while_recording<R>(work: impl FnOnce() -> R) -> R {
+    let own = OWNED.try_with(|cell| {
+        let owned = cell.take();
+        let state = owned.as_ref().map(|owned| Arc::as_ptr(&owned.0));
+        cell.set(owned);
+        state
+    });
+    let state = match own {
+        Ok(state) => state.unwrap_or(StandIn::New.state()),
+        Err(_) => StandIn::Ended.state(),
+    };
+    let _recording = PointerGuard::set(state);
+    work()
+}
+
+/// Switches scopes of this thread off for good, and does not count its allocations: for vor's own
+/// threads.
+pub(crate) fn stay_silent() {
+    replace_pointer(StandIn::Silent.state());
+    allocations::stay_untracked();
+}
+
+/// Returns whether this thread is inside vor.
+pub(crate) fn is_busy() -> bool {
+    match StandIn::of(pointer()) {
+        Some(StandIn::Busy | StandIn::Silent) => true,
+        Some(StandIn::New | StandIn::Ended) => false,
+        None => hot().is_claimed(),
+    }
+}
+
+/// Returns whether this thread is one of vor's own, or calls a subscriber.
+pub(crate) fn is_silent() -> bool {
+    StandIn::Silent.is_current()
+}
+
+/// Makes this thread record nothing and keep its state when it ends: for the last thread of a
+/// process, where a thread that no longer exists may hold a lock.
+#[cfg(windows)]
+pub(crate) fn abandon_state() {
+    replace_pointer(StandIn::Silent.state());
+    let _ = OWNED.try_with(|cell| std::mem::forget(cell.take()));
+}
+
+/// Forgets this thread's state: for the child of a fork.
+#[cfg(unix)]
+pub(crate) fn forget_current() {
+    replace_pointer(StandIn::New.state());
+    OWN.with(|own| own.store(std::ptr::null_mut(), Ordering::Relaxed));
+    NUMBER.set(0);
+}
+
+/// Gives this thread its state. `None` inside vor and while the thread ends.
+#[cold]
+#[inline(never)]
+pub(crate) fn set_up() -> Option<&'static ThreadState> {
+    if !StandIn::New.is_current() {
+        return current();
+    }
+    hooks::rearm_if_forked();
+    let state = while_busy(|| {
+        // A handler has set it up meanwhile.
+        if let Some(state) = own() {
+            return Some(std::ptr::from_ref(state));
+        }
+        let info = describe();
+        #[cfg(not(target_arch = "wasm32"))]
+        hooks::thread_begins(info.os_id);
+        nvtx::name_thread(&info);
+        #[cfg(windows)]
+        crate::os::detach::watch_thread();
+        let owned = {
+            let mut threads = threads();
+            let number = threads.add_info(info);
+            NUMBER.set(number + 1);
+            OwnedState(threads.take_state(number))
+        };
+        let state = Arc::clone(&owned.0);
+        let stored = OWNED.try_with(|cell| {
+            // In the child of a fork the cell still holds the state from before, which is never
+            // freed: the list of threads has forgotten it.
+            if let Some(before) = cell.replace(Some(owned)) {
+                state.inherit(&before.0);
+                std::mem::forget(before);
+            }
+        });
+        stored.ok()?;
+        let _threads = threads();
+        state.view.publish();
+        // Before the thread leaves the busy state: a handler that finds it without a state reads
+        // OWN.
+        OWN.with(|own| own.store(Arc::as_ptr(&state).cast_mut(), Ordering::Relaxed));
+        Some(Arc::as_ptr(&state))
+    });
+    match state {
+        Some(state) => {
+            replace_pointer(state);
+            current()
+        }
+        None => {
+            replace_pointer(StandIn::Ended.state());
+            None
+        }
+    }
+}
+
+fn describe() -> ThreadInfo {
+    let name = std::thread::current().name().map(str::to_owned);
+    let name = name.or_else(|| NAMER.get().and_then(|namer| namer()));
+    filled!(ThreadInfo {
+        os_id: os_id(),
+        name: name.unwrap_or_default(),
+    })
+}
+
+/// Returns the name of a thread that the standard library does not know. Set once, read when a
+/// thread records for the first time.
+static NAMER: OnceLock<fn() -> Option<String>> = OnceLock::new();
+
+/// Sets the function that names threads of another runtime; each of them calls it when it records
+/// for the first time. Only the first call has an effect. Scopes that `namer` opens are not
+/// recorded.
+#[doc(hidden)]
+pub fn name_threads_by(namer: fn() -> Option<String>) {
+    NAMER.get_or_init(|| namer);
+}

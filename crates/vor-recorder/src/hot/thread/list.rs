@@ -1,0 +1,155 @@
+//! The list of all threads: their states, and the memory that ended threads leave.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vor_capture::model::catalog::{Catalog, SiteId, ThreadId, ThreadInfo};
+
+use super::state::ThreadState;
+use super::{counted, current};
+
+/// The states of all threads.
+pub(super) struct Threads {
+    pub(super) live: Vec<Arc<ThreadState>>,
+    /// States of threads that came since the worker's last pass, each with the number of records
+    /// that its ring had dropped for earlier threads.
+    added: Vec<(Arc<ThreadState>, u64)>,
+    /// Emptied states for the next threads.
+    spare: Vec<Arc<ThreadState>>,
+    pub(super) infos: Vec<Arc<ThreadInfo>>,
+    ring_slots: usize,
+}
+
+/// Most spare states; further ones are freed. As many threads may end before the worker is woken to
+/// reclaim their states.
+pub(super) const MAX_SPARE: usize = 32;
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads {
+    live: Vec::new(),
+    added: Vec::new(),
+    spare: Vec::new(),
+    infos: Vec::new(),
+    ring_slots: 1 << 16,
+});
+
+pub(super) fn threads() -> MutexGuard<'static, Threads> {
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `mutex` without waiting in its queue: tries a few times, and gives up where another thread
+/// holds it all the while.
+#[cfg(unix)]
+pub(crate) fn try_lock<T>(
+    mutex: &'static Mutex<T>,
+    tries: u32,
+    pause: std::time::Duration,
+) -> Option<MutexGuard<'static, T>> {
+    for _ in 0..tries {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(pause),
+        }
+    }
+    None
+}
+
+/// Calls `each` for every thread with open scopes, with its number, its description and the scopes.
+/// For a process that crashes: allocates nothing where `open` has room for
+/// [`MAX_OPEN`](super::MAX_OPEN) scopes, and returns `false` where another thread holds the list
+/// all the while.
+#[cfg(unix)]
+pub(crate) fn try_each_open(
+    tries: u32,
+    pause: std::time::Duration,
+    open: &mut Vec<(SiteId, u64)>,
+    mut each: impl FnMut(ThreadId, Option<&ThreadInfo>, &[(SiteId, u64)]),
+) -> bool {
+    let Some(threads) = try_lock(&THREADS, tries, pause) else {
+        return false;
+    };
+    for state in threads.live.iter().filter(|state| !state.has_exited()) {
+        state.read_open(open);
+        if !open.is_empty() {
+            let info = threads.infos.get(state.id().0 as usize);
+            each(state.id(), info.map(|info| &**info), open);
+        }
+    }
+    true
+}
+
+/// Locks the list of threads for the time of a fork.
+#[cfg(unix)]
+pub(crate) fn lock_for_fork() -> impl std::any::Any {
+    threads()
+}
+
+/// Returns whether no thread holds one of the locks: for the end of a process.
+#[cfg(any(unix, windows))]
+pub(crate) fn is_open() -> bool {
+    crate::os::detach::is_open(&THREADS) && counted::is_open()
+}
+
+impl Threads {
+    pub(super) fn take_state(&mut self, number: u32) -> Arc<ThreadState> {
+        let spare = self.spare.pop();
+        let state = spare.unwrap_or_else(|| Arc::new(ThreadState::new(self.ring_slots)));
+        state.assign(number);
+        self.live.push(Arc::clone(&state));
+        self.added.push((Arc::clone(&state), state.ring.dropped()));
+        state
+    }
+
+    pub(super) fn add_info(&mut self, info: ThreadInfo) -> u32 {
+        let number = self.infos.len();
+        self.infos.push(Arc::new(info));
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+}
+
+/// Sets the capacity of the rings of threads that come from now on, in slots.
+pub(crate) fn set_ring_slots(slots: usize) {
+    let mut threads = threads();
+    threads.ring_slots = slots;
+    threads.spare.clear();
+}
+
+/// Takes the states of threads that came since the last call, each with the number of records that
+/// its ring had dropped before.
+pub(crate) fn take_added() -> Vec<(Arc<ThreadState>, u64)> {
+    current::reset_ended_count();
+    std::mem::take(&mut threads().added)
+}
+
+/// Adds the threads to a catalog that it lacks.
+pub(crate) fn declare_new(catalog: &mut Arc<Catalog>) {
+    let threads = threads();
+    let new = threads.infos.get(catalog.threads.len()..).unwrap_or(&[]);
+    if !new.is_empty() {
+        let known = &mut Arc::make_mut(catalog).threads;
+        Arc::make_mut(known).extend(new.iter().cloned().map(Some));
+    }
+}
+
+/// Reclaims the state of a thread that has ended and whose ring is empty.
+pub(crate) fn reclaim(state: &Arc<ThreadState>) {
+    let mut threads = threads();
+    threads.live.retain(|live| !Arc::ptr_eq(live, state));
+    if threads.spare.len() < MAX_SPARE
+        && state.ring.capacity() as usize == threads.ring_slots.next_power_of_two()
+    {
+        threads.spare.push(Arc::clone(state));
+    }
+}
+
+/// Drops every thread from the list: for the child of a fork, in which none of them runs.
+#[cfg(unix)]
+pub(crate) fn forget_all() {
+    let mut threads = threads();
+    for state in threads.live.drain(..) {
+        // The forking thread may still hold guards that point here, so the memory stays.
+        std::mem::forget(state);
+    }
+    threads.added.clear();
+    threads.spare.clear();
+    threads.infos.clear();
+}
