@@ -1,8 +1,8 @@
-//! The memory of a ring: slots that cost nothing until they are used.
+//! The memory of a ring: slots that take no memory until they are used.
 //!
-//! Where there is `mmap`, the pages come straight from the system. An allocator may hand out memory
-//! that was used before, which it then has to clear: a ring of some megabytes would be touched from
-//! end to end by each new thread, and stay resident, for the few records of a short task.
+//! Where there is `mmap`, the pages come straight from the system. An allocator may reuse memory,
+//! which it then has to clear: each new thread would touch a ring of some megabytes from end to
+//! end, and keep it resident, for the few records of a short task.
 
 #![expect(unsafe_code, reason = "pages from the system are raw memory")]
 
@@ -17,13 +17,12 @@ use crate::sync::UnsafeCell;
 pub(super) struct Slots {
     first: NonNull<UnsafeCell<Slot>>,
     len: usize,
-    /// Whether the memory is the system's pages; else it is a boxed slice.
+    /// Whether the memory is pages of the system; else it is a boxed slice.
     is_mapped: bool,
 }
 
-// SAFETY: the memory belongs to this value alone, wherever it is, and what it gives out are
-// references to cells, which are plain integers. Whoever shares the cells between threads answers
-// for that: `Ring` does.
+// SAFETY: The memory belongs to this value alone, wherever it is. The value hands out references to
+// cells of plain integers; `Ring`, which shares the cells between threads, states why that is sound.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -58,7 +57,7 @@ impl Deref for Slots {
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: `first` begins `len` initialised cells, which live as long as `self`.
+        // SAFETY: `first` is the first of `len` initialised cells, which live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -69,18 +68,18 @@ impl Drop for Slots {
             unmap(self.first, self.len);
         } else {
             let slots = std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
-            // SAFETY: `zeroed` leaked a box of this very slice, and nobody uses it any more; of no
-            // slots, a box is a dangling pointer too.
+            // SAFETY: `zeroed` leaked a box of this very slice, and the exclusive access says that
+            // no reference to it is left. A box of no slots is a dangling pointer, as in `none`.
             drop(unsafe { Box::from_raw(slots) });
         }
     }
 }
 
-/// Takes pages from the system; `None` where there are none to be had.
+/// Maps pages of the system; `None` where the system refuses.
 #[cfg(all(unix, not(loom), not(miri)))]
 fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
     let bytes = len.checked_mul(size_of::<Slot>())?;
-    // SAFETY: new private pages at a place of the system's choice touch nothing that exists.
+    // SAFETY: New private pages at an address of the system's choice overlap nothing that exists.
     let pages = unsafe {
         let (protection, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -99,7 +98,7 @@ fn map(len: usize) -> Option<NonNull<UnsafeCell<Slot>>> {
 
 #[cfg(all(unix, not(loom), not(miri)))]
 fn unmap(first: NonNull<UnsafeCell<Slot>>, len: usize) {
-    // SAFETY: `map` made exactly these pages, and nobody uses them any more.
+    // SAFETY: `map` made exactly these pages, and the caller uses them no more.
     unsafe { libc::munmap(first.as_ptr().cast(), len * size_of::<Slot>()) };
 }
 
@@ -113,8 +112,7 @@ fn unmap(_: NonNull<UnsafeCell<Slot>>, _: usize) {}
 
 #[cfg(not(loom))]
 fn boxed(len: usize) -> Box<[UnsafeCell<Slot>]> {
-    // SAFETY: all-zero bytes are a valid `UnsafeCell<[u64; 2]>`, which is transparent over plain
-    // integers.
+    // SAFETY: All-zero bytes are a valid `UnsafeCell<Slot>`, which is transparent over integers.
     unsafe { Box::<[UnsafeCell<Slot>]>::new_zeroed_slice(len).assume_init() }
 }
 

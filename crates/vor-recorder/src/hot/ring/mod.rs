@@ -1,4 +1,6 @@
-//! What stands in a ring: 16-byte slots, and the records made of them.
+//! The ring of one thread: records of 16-byte slots, in a queue between the thread and the drain.
+//!
+//! # Records
 //!
 //! A record is one slot, or one slot followed by extension slots. A slot is two 64-bit words:
 //!
@@ -8,28 +10,67 @@
 //! special    word 0: its own           word 1: length or site (low 32) | tag and kind (high 32)
 //! ```
 //!
-//! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. In the tag, bit 7 marks a
-//! special record, bit 6 a span whose duration needs more than 32 bits (its last extension slot
+//! The high 32 bits of word 1 hold an 8-bit tag above a 24-bit site id. Bit 7 of the tag marks a
+//! [`Special`] record, bit 6 a span whose duration needs more than 32 bits (its last extension slot
 //! holds the high part), and the low bits count the extension slots: bits 0 to 5 of a special
 //! record, bits 0 to 4 of a span. Bit 5 marks a span that is a poll of a task too, whose last
-//! extension slot holds the task's id and its site; none has both bits. Arguments follow their span
-//! in order, one word each; text arguments are keys of [`Special::Text`] records pushed before. A
-//! key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans, until
+//! extension slot holds the task's id and its site; no span has both bits. Arguments follow their
+//! span in order, one word each; text arguments are keys of [`Special::Text`] records pushed
+//! before. A key belongs to one span; with [`KEPT_TEXT`] it may belong to any number of spans, until
 //! [`KEPT_TEXTS`] more such texts have been pushed.
+//!
+//! # Queue
+//!
+//! One producer, one consumer, no lock. The buffer is divided into chunks. The producer fills one
+//! chunk after the other, and continues in the first one that is free:
+//!
+//! ```text
+//!  chunk 0            chunk 1            chunk 2            chunk 3 …
+//!  | third, filling   | first, draining  | second, full     | never touched
+//!    ^cursor  ^limit     ^offset
+//! ```
+//!
+//! So a thread uses only as much of its buffer as its bursts need: the chunk that it writes next
+//! was drained last and is still in the cache, and memory that no burst ever needed is never
+//! touched. [`ChunkEntry`]s store the order in which chunks were filled, by sequence number. A
+//! record never lies in two chunks.
+//!
+//! The producer's `cursor` is the address of the next slot, so that a push computes nothing but the
+//! next cursor. A record that ends at or below `limit` is pushed without a look at the consumer. At
+//! the limit, which is mostly the end of the chunk, the slow path finds a free chunk. The limit
+//! also excludes memory that was never touched: a scope writes its record before it reads the clock
+//! at its end, and the time that the system takes to provide a page is no part of the scope. So the
+//! first record on a page takes the slow path.
+
+#![expect(
+    unsafe_code,
+    reason = "the queue is memory shared by two threads; `Sync for Ring` says who may access which slot"
+)]
 
 mod memory;
-pub(crate) mod queue;
 #[cfg(all(test, loom))]
 mod models;
+mod special;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
-pub(crate) use queue::Ring;
+use std::ops::{Deref, Range};
+
+use crossbeam_utils::CachePadded;
+
+use memory::Slots;
+pub(crate) use special::{KEPT_TEXT, KEPT_TEXTS, Special};
+
+#[cfg(not(loom))]
+use crate::sync::UnsafeCell;
+use crate::sync::{AtomicU64, Ordering};
 
 /// One slot: two words.
 pub(crate) type Slot = [u64; 2];
 
 /// Number of bits of a site id in a record.
 pub(crate) const SITE_BITS: u32 = 24;
-/// Largest site id; names beyond share it.
+/// Largest site id, which all later sites and names share.
 pub(crate) const MAX_SITE: u32 = (1 << SITE_BITS) - 1;
 /// Tag bit of a record that is not a span.
 pub(crate) const TAG_SPECIAL: u32 = 0x80 << SITE_BITS;
@@ -37,60 +78,12 @@ pub(crate) const TAG_SPECIAL: u32 = 0x80 << SITE_BITS;
 pub(crate) const TAG_LONG: u32 = 0x40 << SITE_BITS;
 /// Tag bit of a span that is a poll of a task too.
 pub(crate) const TAG_POLL: u32 = 0x20 << SITE_BITS;
-/// Most extension slots of one record.
+/// Most extension slots of a special record.
 pub(crate) const MAX_EXTENSIONS: usize = 0x3f;
-/// The same of a span.
+/// Most extension slots of a span.
 const MAX_SPAN_EXTENSIONS: usize = 0x1f;
 
-/// Marks the key of a text that may be the argument of any number of spans.
-pub(crate) const KEPT_TEXT: u64 = 1 << 63;
-/// Texts of a thread that are kept like that: a later one takes the place of the one so many
-/// before.
-pub(crate) const KEPT_TEXTS: u64 = 256;
-
-/// Kinds of special records, in the site field of the tag word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Special {
-    /// Text of an argument: word 0 is its key, low 32 bits of word 1 its length in bytes; bytes
-    /// follow.
-    Text = 1,
-    /// A message: word 0 is its time in ticks, low 32 bits of word 1 its length in bytes; bytes
-    /// follow.
-    Message = 2,
-    /// The life of a task: word 0 is its start in ticks, low 32 bits of word 1 its site; one slot
-    /// follows with its id and its duration in ticks.
-    Async = 3,
-    /// A poll of a task: word 0 is its start in ticks, low 32 bits of word 1 the task's site; one
-    /// slot follows with the task's id and the poll's duration in ticks.
-    Poll = 4,
-    /// A step of a task: word 0 is its time in ticks, low 32 bits of word 1 its site; one slot
-    /// follows with the task's id and 0.
-    Step = 5,
-    /// The begin of a task that the program numbers: word 0 is its time in ticks, low 32 bits of
-    /// word 1 the task's site; one slot follows with the task's id and the program's number.
-    Begin = 6,
-    /// A point of a flow: word 0 is its time in ticks, low 32 bits of word 1 its stage; one slot
-    /// follows with the flow's id and 0.
-    Flow = 7,
-}
-
-impl Special {
-    pub(crate) fn from_code(code: u32) -> Option<Self> {
-        match code {
-            1 => Some(Self::Text),
-            2 => Some(Self::Message),
-            3 => Some(Self::Async),
-            4 => Some(Self::Poll),
-            5 => Some(Self::Step),
-            6 => Some(Self::Begin),
-            7 => Some(Self::Flow),
-            _ => None,
-        }
-    }
-}
-
-/// Returns the number of extension slots that a tag word announces.
+/// Returns the number of extension slots in a tag word.
 #[inline(always)]
 pub(crate) fn extensions(tag_and_site: u32) -> usize {
     let most = if tag_and_site & TAG_SPECIAL != 0 {
@@ -105,4 +98,468 @@ pub(crate) fn extensions(tag_and_site: u32) -> usize {
 #[inline(always)]
 pub(crate) fn word1(low: u32, tag_and_site: u32) -> u64 {
     u64::from(low) | u64::from(tag_and_site) << 32
+}
+
+/// Most chunks of a ring: one bit each, in so many words.
+const MAX_CHUNKS: u64 = 64 * FREE_WORDS as u64;
+const FREE_WORDS: usize = 4;
+/// Fewest slots of a chunk, where the ring is large enough: the longest record.
+const MIN_CHUNK_SLOTS: u64 = 64;
+/// Largest high watermark of a ring: 1 MiB, which a second-level cache holds.
+const MAX_WATERMARK_SLOTS: u64 = 65_536;
+
+/// Smallest page of memory that a system provides at the first access.
+const PAGE_BYTES: u64 = 4096;
+
+/// Bytes of a slot.
+const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+
+/// A bounded queue of slots between one producer and one consumer.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// Address of the next record. Written by the producer (release, so that the record is visible
+    /// before the cursor), read by the consumer (acquire).
+    cursor: AtomicU64,
+    /// Address up to which a push may reach. Written by the producer (relaxed), and by the consumer
+    /// (relaxed) with 0 alone, to send the producer to its slow path.
+    limit: AtomicU64,
+    slots: Slots,
+    chunk_slots: u64,
+    /// The chunk that is being filled. Read and written by the producer alone (relaxed).
+    chunk: AtomicU64,
+    /// Address up to which the memory has been touched. The limit is not beyond it; the slow path
+    /// moves it. Read and written by the producer alone (relaxed).
+    touched: AtomicU64,
+    /// Records dropped because there was no room or because they interrupted another one.
+    /// Incremented by the producer and its signal handlers, read by the consumer, both relaxed: a
+    /// count that orders nothing.
+    dropped: AtomicU64,
+    /// The chunks in the order in which they are filled, by sequence number modulo their number.
+    order: Vec<ChunkEntry>,
+    shared: CachePadded<Shared>,
+}
+
+/// A chunk's entry in the order of filling. Written by the producer (relaxed) before it stores
+/// `started` (release), read by the consumer (relaxed) after it has loaded `started` (acquire).
+#[derive(Debug)]
+struct ChunkEntry {
+    chunk: AtomicU64,
+    /// Slots used in it; written before the next chunk is started.
+    used: AtomicU64,
+}
+
+/// Fields that both sides use once per chunk, or the consumer alone. They lie on a cache line of
+/// their own, away from those that the producer writes for each record.
+#[derive(Debug)]
+struct Shared {
+    /// A bit for each free chunk, that of the first chunk lowest in the first word. Set by the
+    /// consumer (release, so that it has read the chunk before the producer overwrites it), read
+    /// (acquire) and cleared (relaxed) by the producer.
+    free: [AtomicU64; FREE_WORDS],
+    /// Chunks ever started. Written by the producer (release) before a cursor in the last of them,
+    /// read by the consumer (acquire) around the cursor.
+    started: AtomicU64,
+    /// Sequence number of the chunk that is being drained. Read and written by the consumer alone
+    /// (relaxed).
+    sequence: AtomicU64,
+    /// Slots of that chunk that were consumed. Read and written by the consumer alone (relaxed).
+    offset: AtomicU64,
+}
+
+// SAFETY: The producer accesses the slots from the cursor to the end of its current chunk. The
+// consumer accesses the slots up to the cursor or, in chunks before the last, up to `used`, until
+// it sets the chunk's free bit. These ranges are disjoint. A slot passes from one side to the other
+// by a release store paired with an acquire load: of the cursor or `started` in one direction, of
+// `free` in the other.
+unsafe impl Sync for Ring {}
+
+/// Slots of a record that is written in part, and not published yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Reservation {
+    cursor: u64,
+    end: u64,
+}
+
+/// Index of each half of word 1 among the 32-bit words of a slot.
+const LOW_HALF: usize = if cfg!(target_endian = "little") { 2 } else { 3 };
+const TAG_HALF: usize = 5 - LOW_HALF;
+
+/// The room that the producer's slow path found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There was room, and the ring is below its [high watermark](Ring::high_watermark).
+    Plenty,
+    /// There was room, and the ring has reached its high watermark: the worker should come.
+    Filling,
+    /// There was no room for the record.
+    None,
+}
+
+impl Ring {
+    /// Makes a ring of at least `slots` slots, rounded up to a power of two, at least 4. Its memory
+    /// is not touched until used.
+    pub(crate) fn new(slots: usize) -> Self {
+        let capacity = slots.max(4).next_power_of_two() as u64;
+        let chunk_slots = (capacity / MAX_CHUNKS)
+            .max(MIN_CHUNK_SLOTS)
+            .min(capacity / 2);
+        let chunks = capacity / chunk_slots;
+        let entry = |_| ChunkEntry {
+            chunk: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+        };
+        let slots = Slots::zeroed(capacity as usize);
+        Self {
+            cursor: AtomicU64::new(address(&slots)),
+            limit: AtomicU64::new(0),
+            slots,
+            chunk_slots,
+            chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            order: (0..chunks).map(entry).collect(),
+            shared: CachePadded::new(Shared {
+                // All but the first chunk, which the producer fills first.
+                free: std::array::from_fn(|word| {
+                    let bits = chunks.saturating_sub(64 * word as u64).min(64);
+                    let all = u64::MAX.checked_shr(64 - bits as u32).unwrap_or(0);
+                    AtomicU64::new(if word == 0 { all & !1 } else { all })
+                }),
+                started: AtomicU64::new(1),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Makes a ring without room for any record.
+    #[cfg(not(loom))]
+    pub(crate) const fn none() -> Self {
+        Self {
+            cursor: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+            slots: Slots::none(),
+            chunk_slots: 0,
+            chunk: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            order: Vec::new(),
+            shared: CachePadded::new(Shared {
+                free: [const { AtomicU64::new(0) }; FREE_WORDS],
+                started: AtomicU64::new(0),
+                sequence: AtomicU64::new(0),
+                offset: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Returns the number of slots.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// Returns from how many published slots on the worker should come at once.
+    pub(crate) fn high_watermark(&self) -> u64 {
+        (self.capacity() / 4).min(MAX_WATERMARK_SLOTS)
+    }
+
+    /// Reserves a record of one slot and more, and writes all of it but the low half of its word 1;
+    /// [`commit`](Self::commit) completes it. Returns `None` when the limit is reached: then
+    /// [`push_slow`](Self::push_slow) is to be called.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this, and it pushes nothing else before
+    /// it commits the record or forgets it.
+    #[inline(always)]
+    pub(crate) unsafe fn reserve<const N: usize>(
+        &self,
+        word0: u64,
+        tag: u32,
+        rest: &[Slot; N],
+    ) -> Option<Reservation> {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        let end = cursor + SLOT_BYTES * (N as u64 + 1);
+        if end > self.limit.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: The slots below the limit lie in the buffer and are free, and the caller is the
+        // only producer. A half of a word lies within its slot.
+        unsafe {
+            self.with_slot(cursor, |place| {
+                (*place)[0] = word0;
+                place.cast::<u32>().add(TAG_HALF).write(tag);
+            });
+            for (i, slot) in rest.iter().enumerate() {
+                let at = cursor + SLOT_BYTES * (i as u64 + 1);
+                self.with_slot(at, |place| *place = *slot);
+            }
+        }
+        Some(Reservation { cursor, end })
+    }
+
+    /// Completes a record that [`reserve`](Self::reserve) wrote, and publishes it.
+    ///
+    /// # Safety
+    ///
+    /// As for `reserve`, which was the last call on this ring and returned `record`.
+    #[inline(always)]
+    pub(crate) unsafe fn commit(&self, record: Reservation, low: u32) {
+        // SAFETY: as in `reserve`.
+        unsafe {
+            self.with_slot(record.cursor, |place| {
+                place.cast::<u32>().add(LOW_HALF).write(low)
+            });
+        }
+        self.cursor.store(record.end, Ordering::Release);
+    }
+
+    /// Publishes a record with a number of slots known only at run time, or returns `false` when
+    /// the limit is reached.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this.
+    pub(crate) unsafe fn push_slots(&self, record: &[Slot]) -> bool {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        let end = cursor + SLOT_BYTES * record.len() as u64;
+        if end > self.limit.load(Ordering::Relaxed) {
+            return false;
+        }
+        // SAFETY: as in `reserve`.
+        unsafe { self.write(cursor, record) };
+        self.cursor.store(end, Ordering::Release);
+        true
+    }
+
+    /// Publishes a record of any size, in another chunk where it has to, or returns
+    /// [`Room::None`]; sets the next limit.
+    ///
+    /// # Safety
+    ///
+    /// Only the thread that owns the producer side may call this.
+    pub(crate) unsafe fn push_slow(&self, record: &[Slot]) -> Room {
+        let needed = record.len() as u64;
+        let mut chunk = self.chunk.load(Ordering::Relaxed);
+        let base = address(&self.slots);
+        let mut at = (self.cursor.load(Ordering::Relaxed) - base) / SLOT_BYTES;
+        let begin = chunk * self.chunk_slots;
+        if at + needed > begin + self.chunk_slots {
+            let next = if needed <= self.chunk_slots {
+                self.take_free()
+            } else {
+                None
+            };
+            let Some(next) = next else {
+                self.limit.store(0, Ordering::Relaxed);
+                return Room::None;
+            };
+            let used = at - begin;
+            chunk = next;
+            at = chunk * self.chunk_slots;
+            self.chunk.store(chunk, Ordering::Relaxed);
+            let started = self.shared.started.load(Ordering::Relaxed);
+            self.entry(started - 1).used.store(used, Ordering::Relaxed);
+            self.entry(started).chunk.store(chunk, Ordering::Relaxed);
+            // Before the cursor: a consumer that sees a cursor in this chunk also sees that the
+            // chunk has started.
+            self.shared.started.store(started + 1, Ordering::Release);
+        }
+        // SAFETY: The chunk is the producer's from `at` on, and the caller is the only producer.
+        unsafe { self.write(base + at * SLOT_BYTES, record) };
+        let cursor = base + (at + needed) * SLOT_BYTES;
+        self.cursor.store(cursor, Ordering::Release);
+        // Writing the record made the system provide its page: here, and not within the span of a
+        // scope that ends.
+        let touched = cursor
+            .next_multiple_of(PAGE_BYTES)
+            .max(self.touched.load(Ordering::Relaxed));
+        self.touched.store(touched, Ordering::Relaxed);
+        let end = base + (chunk + 1) * self.chunk_slots * SLOT_BYTES;
+        self.limit.store(end.min(touched), Ordering::Relaxed);
+        let free = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
+        let full = self.order.len() as u64 - self.shared.free.iter().map(free).sum::<u64>() - 1;
+        let used = full * self.chunk_slots + (at + needed - chunk * self.chunk_slots);
+        if used >= self.high_watermark() {
+            Room::Filling
+        } else {
+            Room::Plenty
+        }
+    }
+
+    /// Takes the first chunk that is free. Called by the producer.
+    fn take_free(&self) -> Option<u64> {
+        for (word, free) in (0..).zip(&self.shared.free) {
+            let bits = free.load(Ordering::Acquire);
+            if bits != 0 {
+                let bit = u64::from(bits.trailing_zeros());
+                // The consumer sets bits meanwhile and clears none.
+                free.fetch_and(!(1 << bit), Ordering::Relaxed);
+                return Some(64 * word + bit);
+            }
+        }
+        None
+    }
+
+    fn entry(&self, sequence: u64) -> &ChunkEntry {
+        &self.order[(sequence % self.order.len() as u64) as usize]
+    }
+
+    /// Writes a record from the address `at` on.
+    ///
+    /// # Safety
+    ///
+    /// The slots must lie in the buffer and be the caller's to write.
+    unsafe fn write(&self, at: u64, record: &[Slot]) {
+        for (slot, at) in record.iter().zip((at..).step_by(SLOT_BYTES as usize)) {
+            // SAFETY: the caller guarantees it, for each of the slots.
+            unsafe { self.with_slot(at, |place| *place = *slot) };
+        }
+    }
+
+    /// Calls `access` with the slot at the address `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` must be the address of a slot of the buffer, and the slot must be the caller's to
+    /// write.
+    #[inline(always)]
+    unsafe fn with_slot(&self, at: u64, access: impl FnOnce(*mut Slot)) {
+        #[cfg(not(loom))]
+        // SAFETY: The caller guarantees that the slot lies in the buffer.
+        let cell = unsafe { &*std::ptr::with_exposed_provenance::<UnsafeCell<Slot>>(at as usize) };
+        #[cfg(loom)]
+        let cell = &self.slots[(at / SLOT_BYTES) as usize];
+        cell.with_mut(access);
+    }
+
+    /// Counts a record that found no room. Called by the producer, and by its signal handlers
+    /// wherever they interrupt it.
+    #[cold]
+    pub(crate) fn count_drop(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of records dropped since the ring was made.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Makes the producer's next push take its slow path. Called by the consumer.
+    pub(crate) fn arm(&self) {
+        self.limit.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the number of published slots that are not consumed yet. Called by the consumer.
+    pub(crate) fn len(&self) -> u64 {
+        let mut len = 0;
+        let (cursor, started) = self.published();
+        let mut offset = self.shared.offset.load(Ordering::Relaxed);
+        for sequence in self.shared.sequence.load(Ordering::Relaxed)..started {
+            len += self.used(sequence, cursor, started).saturating_sub(offset);
+            offset = 0;
+        }
+        len
+    }
+
+    /// Reads the producer's position: its cursor in slots, and the number of chunks it has started.
+    ///
+    /// The cursor lies in the last of these chunks, or at the end of use of the chunk before it:
+    /// the number is the same before and after the cursor was read.
+    fn published(&self) -> (u64, u64) {
+        let mut started = self.shared.started.load(Ordering::Acquire);
+        loop {
+            let cursor = self.cursor.load(Ordering::Acquire) - address(&self.slots);
+            let now = self.shared.started.load(Ordering::Acquire);
+            if now == started {
+                return (cursor / SLOT_BYTES, started);
+            }
+            started = now;
+        }
+    }
+
+    /// Returns how many slots of a chunk are published.
+    fn used(&self, sequence: u64, cursor: u64, started: u64) -> u64 {
+        let entry = self.entry(sequence);
+        if sequence + 1 < started {
+            return entry.used.load(Ordering::Relaxed);
+        }
+        // A cursor that is still in the chunk before lies outside of this one, or at its begin
+        // where that one ends.
+        let used = cursor.wrapping_sub(entry.chunk.load(Ordering::Relaxed) * self.chunk_slots);
+        if used <= self.chunk_slots { used } else { 0 }
+    }
+
+    /// Calls `take` with the published slots, in order, one part after the other. `take` returns how
+    /// many slots of a part it consumed, and is not called again once it has left some. Slots that
+    /// are published meanwhile wait for the next call.
+    ///
+    /// # Safety
+    ///
+    /// Only one thread at a time may call this.
+    pub(crate) unsafe fn consume(&self, mut take: impl FnMut(&[Slot]) -> usize) {
+        let (cursor, started) = self.published();
+        let shared = &self.shared;
+        loop {
+            let sequence = shared.sequence.load(Ordering::Relaxed);
+            let offset = shared.offset.load(Ordering::Relaxed);
+            let chunk = self.entry(sequence).chunk.load(Ordering::Relaxed);
+            let used = self.used(sequence, cursor, started);
+            if offset < used {
+                let begin = chunk * self.chunk_slots;
+                let range = (begin + offset) as usize..(begin + used) as usize;
+                // SAFETY: These slots are published and not consumed, so they are initialised, and
+                // the producer does not write them before the chunk is set free below, when the
+                // slice is dead.
+                let part = unsafe { self.view(range) };
+                let taken = take(&part);
+                assert!(taken <= part.len(), "a consumer takes what is there");
+                shared
+                    .offset
+                    .store(offset + taken as u64, Ordering::Relaxed);
+                if taken < part.len() {
+                    return;
+                }
+            }
+            if sequence + 1 >= started {
+                return;
+            }
+            shared.sequence.store(sequence + 1, Ordering::Relaxed);
+            shared.offset.store(0, Ordering::Relaxed);
+            shared.free[(chunk / 64) as usize].fetch_or(1 << (chunk % 64), Ordering::Release);
+        }
+    }
+
+    /// Returns the slots of a range.
+    ///
+    /// # Safety
+    ///
+    /// The slots must be the consumer's for as long as the slice lives.
+    #[cfg(not(loom))]
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
+        let cells = &self.slots[range];
+        // SAFETY: `UnsafeCell<Slot>` is transparent over `Slot`, and the caller guarantees that
+        // no thread writes.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<Slot>(), cells.len()) }
+    }
+
+    /// Copies the slots of a range one by one, so that the model checks every access.
+    #[cfg(loom)]
+    unsafe fn view(&self, range: Range<usize>) -> impl Deref<Target = [Slot]> {
+        let cells = self.slots[range].iter();
+        // SAFETY: the caller guarantees that no thread writes.
+        cells
+            .map(|cell| cell.with(|place| unsafe { *place }))
+            .collect::<Vec<Slot>>()
+    }
+}
+
+/// Returns the address of the first slot. The model counts from 0, since its slots are not plain
+/// memory.
+fn address(slots: &Slots) -> u64 {
+    if cfg!(loom) {
+        0
+    } else {
+        slots.as_ptr().expose_provenance() as u64
+    }
 }

@@ -14,7 +14,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::queue::{Ring, Room};
+use super::{Ring, Room};
 use super::{SITE_BITS, Slot, extensions, word1};
 use crate::hot::thread::ThreadState;
 

@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 use crate::clock::{self, Halves};
 use crate::hot::args::{self, ArgWord};
 use crate::hot::callsite::{self, CallSite};
-use crate::hot::ring::queue::Reservation;
+use crate::hot::ring::Reservation;
 use crate::hot::ring::{SITE_BITS, Slot};
 use crate::hot::thread::{self, ThreadState};
 use crate::hot::{record_state, tracing_out};

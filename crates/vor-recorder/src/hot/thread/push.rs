@@ -12,7 +12,7 @@ use crate::hot::args;
 #[cfg(feature = "tracing")]
 use crate::hot::callsite::MAX_ARGS;
 use crate::hot::hooks;
-use crate::hot::ring::queue::Room;
+use crate::hot::ring::Room;
 #[cfg(feature = "tracing")]
 use crate::hot::ring::{KEPT_TEXT, KEPT_TEXTS};
 use crate::hot::ring::{MAX_EXTENSIONS, SITE_BITS, Slot, Special, TAG_SPECIAL, word1};
