@@ -1,5 +1,4 @@
-//! What a thread keeps of the exact heap: objects and bytes by stack, and the stack that it looked
-//! up last.
+//! The exact heap of a thread: objects and bytes by stack, and a cache of the current stack.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,16 +8,16 @@ use crate::sync::Ordering;
 use crate::sync::global::{AtomicPtr, AtomicU32};
 use crate::sync::sum::Sum;
 
-/// Stacks that are told apart; what is allocated in later ones is the outer scope's.
+/// Most stacks; an allocation in a further one counts for the outer scope.
 pub(crate) const MAX_STACKS: usize = 1 << 16;
 
 /// The memory of a thread's table: 1 MiB of addresses.
 const TABLE: Layout = Layout::new::<[Live; MAX_STACKS]>();
 
-/// Objects and bytes of one stack: what a thread has allocated less what it has given back, which
-/// wraps around where it gives back what others allocated.
+/// Objects and bytes of one stack: those that a thread has allocated less those that it has freed.
+/// Wraps around where a thread frees objects of others.
 ///
-/// The thread alone adds, snapshots read.
+/// Incremented by the thread alone, read by snapshots (relaxed).
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     objects: Sum,
@@ -38,17 +37,17 @@ impl Live {
     }
 }
 
-/// A thread's [`Live`] by stack. It grows by its thread under the lock of the list of threads,
-/// under which snapshots read it.
+/// A thread's [`Live`] by stack. Its thread grows it under the lock of the list of threads, and
+/// snapshots read it under that lock.
 ///
-/// Its memory has room for all stacks from the start, of which the system provides what is used: it
-/// never moves while a handler may have interrupted an addition.
+/// Its memory has room for all stacks from the start, and the system provides the pages that are
+/// used: so the table never moves, not even while a signal handler has interrupted an addition.
 #[derive(Debug)]
 pub(crate) struct LiveTable {
-    /// Written by the thread under the lock, read by the thread without and by others with it,
-    /// relaxed.
+    /// Written by the thread under the lock. Read by the thread without the lock and by others
+    /// under it. All relaxed.
     start: AtomicPtr<Live>,
-    /// How much of it is in use. As `start`.
+    /// Number of entries in use; otherwise like `start`.
     len: AtomicU32,
 }
 
@@ -60,13 +59,13 @@ impl LiveTable {
         }
     }
 
-    /// Returns how many stacks have a place.
+    /// Returns the number of stacks with an entry.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Returns the place of a stack.
+    /// Returns the entry of a stack.
     ///
     /// # Safety
     ///
@@ -74,15 +73,14 @@ impl LiveTable {
     #[expect(unsafe_code, reason = "the table is memory of the system's allocator")]
     #[inline(always)]
     pub(crate) unsafe fn at(&self, stack: u32) -> &Live {
-        // SAFETY: the table has at least `len` entries from `start` on, which `grow` made; only the
-        // end of its thread takes it away.
+        // SAFETY: `grow` made at least `len` entries from `start` on; only the end of its thread
+        // frees them.
         unsafe { &*self.start.load(Ordering::Relaxed).add(stack as usize) }
     }
 
     fn get(&self, stack: u32) -> Option<&Live> {
         #[expect(unsafe_code, reason = "as above")]
-        // SAFETY: the place exists; only the table's own thread, or whoever holds the lock, gets
-        // here.
+        // SAFETY: The entry exists, and all callers are the table's own thread or hold the lock.
         (stack < self.len()).then(|| unsafe { self.at(stack) })
     }
 
@@ -95,8 +93,7 @@ impl LiveTable {
         live.is_some()
     }
 
-    /// Returns the entries that say something: stack, objects and bytes. To be called with the
-    /// lock.
+    /// Returns the entries that are not zero: stack, objects and bytes. To be called with the lock.
     pub(crate) fn read(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let all = (0..self.len()).filter_map(|stack| {
             let (objects, bytes) = self.get(stack)?.read();
@@ -114,7 +111,7 @@ impl LiveTable {
         }
         if self.start.load(Ordering::Relaxed).is_null() {
             #[expect(unsafe_code, reason = "memory from the system's allocator")]
-            // SAFETY: the layout is not empty; entries of zeros are what `Live` begins with.
+            // SAFETY: The layout is not empty, and zeros are a valid and empty `Live`.
             let start = unsafe { System.alloc_zeroed(TABLE) }.cast::<Live>();
             if start.is_null() {
                 return false;
@@ -126,13 +123,13 @@ impl LiveTable {
         true
     }
 
-    /// Gives the memory back. To be called with the lock, by the thread or where it runs no more.
+    /// Frees the memory. To be called with the lock, by the thread or once it no longer runs.
     pub(crate) fn free(&self) {
         self.len.store(0, Ordering::Relaxed);
         let start = self.start.swap(null_mut(), Ordering::Relaxed);
         if !start.is_null() {
             #[expect(unsafe_code, reason = "as in `grow`")]
-            // SAFETY: `grow` took this memory with this layout, and nobody can find it any more.
+            // SAFETY: `grow` allocated this memory with this layout, and no pointer to it is left.
             unsafe {
                 System.dealloc(start.cast(), TABLE);
             }
@@ -140,17 +137,17 @@ impl LiveTable {
     }
 }
 
-/// An edge of the tree of stacks as a thread remembers it: parent and site, and the stack.
+/// A cached edge of the tree of stacks: parent and site, and the stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) key: u64,
     pub(crate) stack: u32,
 }
 
-/// Edges that a thread remembers.
+/// Edges in a thread's cache.
 const EDGES: usize = 64;
 
-/// The number of the stack that is open on this thread, and what it was found by.
+/// The number of the stack that is open on this thread, and the scope that it was found for.
 #[derive(Debug)]
 pub(crate) struct StackCache {
     pub(crate) top: Cell<u32>,
@@ -158,9 +155,9 @@ pub(crate) struct StackCache {
     pub(crate) stack: Cell<u32>,
     /// Edges by a hash, null before the first.
     edges: Cell<*mut Edge>,
-    /// Whether the number is being looked for: what a handler allocates meanwhile is nobody's
-    /// scope's.
-    pub(crate) is_looking: Cell<bool>,
+    /// Whether the number is being looked up: an allocation of a signal handler meanwhile belongs to
+    /// no scope.
+    pub(crate) is_in_lookup: Cell<bool>,
 }
 
 impl StackCache {
@@ -170,32 +167,32 @@ impl StackCache {
             start_ticks: Cell::new(0),
             stack: Cell::new(0),
             edges: Cell::new(null_mut()),
-            is_looking: Cell::new(false),
+            is_in_lookup: Cell::new(false),
         }
     }
 
-    /// Returns where an edge is remembered, `None` where there is no memory for it.
+    /// Returns the place of an edge in the cache, `None` where there is no memory for it.
     pub(crate) fn edge(&self, key: u64) -> Option<*mut Edge> {
         if self.edges.get().is_null() {
             let layout = Layout::array::<Edge>(EDGES).ok()?;
             #[expect(unsafe_code, reason = "memory from the system's allocator")]
-            // SAFETY: the layout is not empty; edges of zeros are edges without a key.
+            // SAFETY: The layout is not empty, and zeros are valid edges without a key.
             self.edges
                 .set(unsafe { System.alloc_zeroed(layout) }.cast::<Edge>());
         }
         let place = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % EDGES;
         let edges = self.edges.get();
-        // The place is one of those that the memory has.
+        // The place lies in the memory.
         (!edges.is_null()).then(|| edges.wrapping_add(place))
     }
 
-    /// Gives the memory back: for the end of the thread.
+    /// Frees the memory: for the end of the thread.
     pub(crate) fn free(&self) {
         let edges = self.edges.replace(null_mut());
         if let (false, Ok(layout)) = (edges.is_null(), Layout::array::<Edge>(EDGES)) {
             #[expect(unsafe_code, reason = "as in `edge`")]
-            // SAFETY: `edge` took this memory with this layout, and no reference to it outlives a
-            // call of `child`.
+            // SAFETY: `edge` allocated this memory with this layout, and no reference to it outlives
+            // a call of `child`.
             unsafe {
                 System.dealloc(edges.cast(), layout);
             }

@@ -1,10 +1,10 @@
-//! What each thread keeps for the allocator: its counts, and whether it counts now.
+//! The allocator's data of each thread: its counters, and whether it counts now.
 //!
-//! All of it is one thread-local without a destructor, reached at a fixed distance from the
-//! thread's pointer, so that an allocation costs a test, two additions and no shared write. A
-//! thread's first allocation links the shared part of it into a list, and a second thread-local,
-//! whose destructor runs when the thread ends, takes it out and leaves its numbers to the process.
-//! What is allocated after that, by other destructors, is counted in one place for all threads.
+//! All of it is one thread-local without a destructor, at a fixed offset from the thread's pointer,
+//! so that an allocation costs a test, two additions and no shared write. A thread's first
+//! allocation links the shared part of it into a list. A second thread-local, whose destructor runs
+//! when the thread ends, unlinks it and adds its counters to those of the process. Allocations after
+//! that, by other destructors, are counted in one place for all threads.
 //!
 //! ```text
 //! Local (thread-local) ┌ Shared: counts, exact heap ◀── list of all threads, under its lock ── frames, snapshots
@@ -29,11 +29,11 @@ use crate::sync::sum::Sum;
 pub struct AllocCounts {
     /// Number of allocations.
     pub alloc_objects: u64,
-    /// Bytes of them, as asked for.
+    /// Bytes of the allocations, as requested.
     pub alloc_bytes: u64,
-    /// Number of allocations given back, whoever made them.
+    /// Number of frees, of objects of any thread.
     pub free_objects: u64,
-    /// Bytes of them.
+    /// Bytes of the freed objects.
     pub free_bytes: u64,
 }
 
@@ -47,12 +47,12 @@ impl AllocCounts {
         free_bytes: 0,
     };
 
-    /// Returns both together.
+    /// Returns the sum of both.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.each(other, u64::wrapping_add)
     }
 
-    /// Returns what came since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.each(earlier, u64::wrapping_sub)
@@ -68,8 +68,8 @@ impl AllocCounts {
     }
 }
 
-/// Counts that one thread adds to and anyone reads: they only grow, and nothing hangs on their
-/// order.
+/// The counters of one thread. Incremented by the thread, read by anyone (relaxed): they only grow,
+/// and order nothing.
 #[derive(Debug)]
 pub(crate) struct Counters {
     alloc_objects: Sum,
@@ -98,33 +98,33 @@ impl Counters {
     }
 }
 
-/// What threads count after their end: allocations, their bytes, frees, and their bytes. Added to
-/// by
-/// any thread and read by anyone, relaxed.
-static LATE: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+/// Counters of all threads after their end: allocations, their bytes, frees, their bytes.
+/// Incremented and read by any thread, relaxed.
+static AFTER_END: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Whether and how a thread counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has allocated nothing yet.
+    /// The thread has allocated nothing yet.
     New,
-    /// It counts.
+    /// The thread counts.
     Ready,
-    /// It is in `untracked`, or busy with vor.
+    /// The thread is in `untracked`, or inside vor: it does not count.
     Untracked,
-    /// It is inside this module, perhaps with a lock.
-    Inside,
-    /// It is ending and out of the list; what it does is counted for the process.
+    /// The thread is inside this module, perhaps with a lock: it does not count, and takes no lock.
+    Internal,
+    /// The thread is ending and unlinked; its allocations are counted for the process.
     Ended,
 }
 
-/// The part of a thread's numbers that others read.
+/// The part of a thread's data that other threads read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) live: LiveTable,
-    /// Neighbours in the list. Written and read under its lock, relaxed.
+    /// The next thread of the list. Read and written under the list's lock (relaxed).
     next: AtomicPtr<Shared>,
+    /// The previous thread of the list; otherwise like `next`.
     previous: AtomicPtr<Shared>,
 }
 
@@ -132,10 +132,10 @@ pub(crate) struct Shared {
 pub(crate) struct Local {
     pub(crate) shared: Shared,
     state: Cell<State>,
-    /// Length of the thread's table of what is in use while it counts, 0 while it does not: for the
-    /// exact heap one look says both, that it is to be counted and that there is a place for it.
+    /// Length of the thread's table of live objects while it counts, 0 while it does not. For the
+    /// exact heap one comparison finds both, that the thread counts and that the table has an entry.
     counted_stacks: Cell<u32>,
-    /// Whether it is in the list.
+    /// Whether the thread is in the list.
     is_linked: Cell<bool>,
     /// The state to return to after a fork.
     #[cfg(unix)]
@@ -149,7 +149,7 @@ pub(crate) struct Local {
 
 thread_local! {
     static LOCAL: Local = const { Local::new() };
-    /// Takes the thread out of the list when it ends.
+    /// Unlinks the thread when it ends.
     static ENDING: Ending = const { Ending };
 }
 
@@ -161,18 +161,18 @@ impl Drop for Ending {
     }
 }
 
-/// What threads leave that have ended, and who is still there.
+/// The list of live threads, and the counters of ended ones.
 struct Threads {
     first: *mut Shared,
     ended: Counts,
-    /// By stack: what ended threads, and those without a table, have allocated less what they gave
-    /// back.
+    /// By stack: objects that ended threads, and those without a table, have allocated less those
+    /// that they have freed.
     live: Vec<Live>,
 }
 
 #[expect(unsafe_code, reason = "the list holds plain pointers")]
-// SAFETY: the pointers lead to thread-locals, which whoever holds the lock may read from any
-// thread: `end` takes them out under the lock before they go.
+// SAFETY: The pointers lead to thread-locals, which any thread that holds the lock may read: `end`
+// unlinks them under the lock before they are freed.
 unsafe impl Send for Threads {}
 
 static THREADS: Lock<Threads> = Lock::new(Threads {
@@ -181,8 +181,8 @@ static THREADS: Lock<Threads> = Lock::new(Threads {
     live: Vec::new(),
 });
 
-/// Whether an allocation has come by. Set by any thread's first one, relaxed; nothing hangs on it
-/// but what it says.
+/// Whether the allocator has been called. Set by any thread's first allocation, read by anyone, both
+/// relaxed: it orders nothing.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the program's allocator is tracked.
@@ -190,8 +190,8 @@ pub(crate) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
 
-/// Returns what this thread has allocated and given back so far; all 0 where the program's
-/// allocator is not tracked.
+/// Returns the allocations and frees of this thread so far; all 0 where the program's allocator is
+/// not tracked.
 ///
 /// # Examples
 ///
@@ -209,21 +209,22 @@ pub fn thread_allocations() -> AllocCounts {
     own().shared.counters.read()
 }
 
-/// Returns where this thread counts, for as long as it lives.
+/// Returns a pointer to this thread's counters, valid for as long as the thread lives.
 pub(crate) fn own_counters() -> *const Counters {
     &raw const own().shared.counters
 }
 
-/// Returns what all threads have allocated and given back so far, those that have ended too; all 0
-/// where the program's allocator is not tracked.
+/// Returns the allocations and frees of all threads so far, ended ones included; all 0 where the
+/// program's allocator is not tracked.
 #[must_use]
 pub fn process_allocations() -> AllocCounts {
     let counted = THREADS.with(|threads| {
         let all = threads.list().map(|thread| thread.counters.read());
         all.fold(threads.ended, Counts::plus)
     });
-    let [alloc_objects, alloc_bytes, free_objects, free_bytes] =
-        LATE.each_ref().map(|count| count.load(Ordering::Relaxed));
+    let [alloc_objects, alloc_bytes, free_objects, free_bytes] = AFTER_END
+        .each_ref()
+        .map(|count| count.load(Ordering::Relaxed));
     counted.plus(Counts {
         alloc_objects,
         alloc_bytes,
@@ -232,7 +233,7 @@ pub fn process_allocations() -> AllocCounts {
     })
 }
 
-/// Returns this thread's numbers, to be used before the caller returns.
+/// Returns this thread's data, to be used before the caller returns.
 #[expect(
     unsafe_code,
     reason = "a closure that does the work would not always be inlined"
@@ -240,18 +241,18 @@ pub fn process_allocations() -> AllocCounts {
 #[inline(always)]
 pub(crate) fn own<'a>() -> &'a Local {
     let local = LOCAL.with(std::ptr::from_ref);
-    // SAFETY: the thread-local has no destructor, so it is there as long as its thread, and `Local`
-    // is not `Sync`, so that no other thread gets the reference.
+    // SAFETY: The thread-local has no destructor, so it is valid as long as its thread, and `Local`
+    // is not `Sync`, so no other thread gets the reference.
     unsafe { &*local }
 }
 
 /// Runs `work`, in which this thread counts nothing and takes no lock of this module.
-pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
-    in_state(State::Inside, work)
+pub(crate) fn internally<R>(work: impl FnOnce() -> R) -> R {
+    in_state(State::Internal, work)
 }
 
-/// Runs `work` without counting what it allocates and gives back: neither as allocations nor as
-/// heap in use. What it gives back of what was allocated outside of it is in use no more.
+/// Runs `work` without counting its allocations and frees, neither as such nor as live heap. An
+/// object that was allocated outside of `work` and is freed in it is no longer live.
 ///
 /// # Examples
 ///
@@ -262,29 +263,29 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 /// ```
 #[inline]
 pub fn untracked<R>(work: impl FnOnce() -> R) -> R {
-    if own().is_inside() {
+    if own().is_internal() {
         return work();
     }
     in_state(State::Untracked, work)
 }
 
-/// Counts nothing on this thread any more.
+/// Stops counting on this thread for good.
 pub(crate) fn stay_untracked() {
     own().set_state(State::Untracked);
 }
 
-/// Returns whether nobody holds a lock of this module: for the end of a process.
+/// Returns whether no thread holds a lock of this module: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     THREADS.is_open()
 }
 
-/// Counts nothing on this thread any more, and takes no lock at its end: for the last thread of a
-/// process, where a lock is held by one that is gone.
+/// Stops counting on this thread for good, and takes no lock at its end: for the last thread of a
+/// process, where a thread that no longer exists may hold a lock.
 #[cfg(windows)]
-pub(crate) fn stay_inside() {
+pub(crate) fn stay_internal() {
     own().is_linked.set(false);
-    own().set_state(State::Inside);
+    own().set_state(State::Internal);
 }
 
 fn in_state<R>(state: State, work: impl FnOnce() -> R) -> R {
@@ -318,7 +319,7 @@ impl Local {
         }
     }
 
-    /// Changes whether and how it counts, and returns how that was.
+    /// Sets the state, and returns the one before.
     #[inline]
     fn set_state(&self, state: State) -> State {
         self.counted_stacks.set(match state {
@@ -328,13 +329,13 @@ impl Local {
         self.state.replace(state)
     }
 
-    /// Returns how many stacks have a place in the thread's table; 0 while it does not count.
+    /// Returns the number of stacks in the thread's table; 0 while the thread does not count.
     #[inline(always)]
     pub(crate) fn counted_stacks(&self) -> u32 {
         self.counted_stacks.get()
     }
 
-    /// Counts an allocation, unless it is not to be, and says which.
+    /// Counts an allocation, unless the thread does not count; returns whether it does.
     #[inline(always)]
     pub(crate) fn allocated(&self, bytes: usize) -> bool {
         if self.state.get() != State::Ready {
@@ -344,7 +345,7 @@ impl Local {
         true
     }
 
-    /// Counts a free, unless it is not to be.
+    /// Counts a free, unless the thread does not count.
     #[inline(always)]
     pub(crate) fn freed(&self, bytes: usize) {
         if self.state.get() != State::Ready {
@@ -374,11 +375,11 @@ impl Local {
     #[cold]
     #[inline(never)]
     fn allocated_slow(&self, bytes: usize) -> bool {
-        match self.settled() {
+        match self.linked_state() {
             State::Ready => self.count_alloc(bytes),
             State::Ended => {
-                LATE[0].fetch_add(1, Ordering::Relaxed);
-                LATE[1].fetch_add(bytes as u64, Ordering::Relaxed);
+                AFTER_END[0].fetch_add(1, Ordering::Relaxed);
+                AFTER_END[1].fetch_add(bytes as u64, Ordering::Relaxed);
             }
             _ => return false,
         }
@@ -388,39 +389,40 @@ impl Local {
     #[cold]
     #[inline(never)]
     fn freed_slow(&self, bytes: usize) {
-        match self.settled() {
+        match self.linked_state() {
             State::Ready => self.count_free(bytes),
             State::Ended => {
-                LATE[2].fetch_add(1, Ordering::Relaxed);
-                LATE[3].fetch_add(bytes as u64, Ordering::Relaxed);
+                AFTER_END[2].fetch_add(1, Ordering::Relaxed);
+                AFTER_END[3].fetch_add(bytes as u64, Ordering::Relaxed);
             }
             _ => {}
         }
     }
 
-    /// Returns the state, after a new thread was linked into the list.
-    fn settled(&self) -> State {
+    /// Links a new thread into the list; returns the state.
+    fn linked_state(&self) -> State {
         if self.state.get() == State::New {
             self.begin();
         }
         self.state.get()
     }
 
-    /// Returns whether this thread is inside this module, where nothing is taken out of its tables.
-    pub(crate) fn is_inside(&self) -> bool {
-        self.state.get() == State::Inside
+    /// Returns whether this thread is inside this module, where its tables must not change.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.state.get() == State::Internal
     }
 
     /// Links the thread into the list.
     fn begin(&self) {
-        let before = self.set_state(State::Inside);
-        // A handler that came before this has linked it.
+        let before = self.set_state(State::Internal);
+        // A signal handler has linked it before.
         if self.is_linked.get() {
             self.set_state(before);
             return;
         }
         install();
-        // Registering the destructor may allocate, and fails where the thread is ending already.
+        // Registers the destructor, which may allocate, and fails where the thread is ending
+        // already.
         let has_begun = ENDING.try_with(|_| ()).is_ok();
         if has_begun {
             self.link();
@@ -444,7 +446,7 @@ impl Local {
         self.is_linked.set(true);
     }
 
-    /// Takes the thread out of the list and leaves its numbers to the process.
+    /// Unlinks the thread and adds its counters to those of the process.
     fn end(&self) {
         if self.is_linked.get() {
             THREADS.with(|threads| threads.retire(&self.shared));
@@ -454,11 +456,11 @@ impl Local {
         self.set_state(State::Ended);
     }
 
-    /// Adds to what is in use of a stack where the thread's table has no room yet; wraps around.
+    /// Adds to the live heap of a stack that the thread's table has no entry for yet; wraps around.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_live_slow(&self, stack: u32, objects: u64, bytes: u64) {
-        if self.is_inside() {
+        if self.is_internal() {
             return;
         }
         HEAP.store(EXACT, Ordering::Relaxed);
@@ -478,8 +480,8 @@ impl Local {
 /// Follows a link of the list. To be called with its lock.
 #[expect(unsafe_code, reason = "the list is one of thread-locals")]
 fn neighbour<'a>(link: &AtomicPtr<Shared>) -> Option<&'a Shared> {
-    // SAFETY: a link is null or leads to a thread-local whose thread is in the list. It leaves the
-    // list under the lock, which the caller holds, before the thread ends; the reference is not
+    // SAFETY: A link is null or points to a thread-local whose thread is in the list. The thread
+    // leaves the list under the lock, which the caller holds, before it ends; the reference is not
     // kept beyond the lock.
     unsafe { link.load(Ordering::Relaxed).as_ref() }
 }
@@ -525,9 +527,8 @@ impl Threads {
     }
 }
 
-/// Returns what is in use by stack, as the threads' tables say: objects and bytes. A free that one
-/// table has and the allocation that another has not yet makes a number less than 0, which is taken
-/// as 0.
+/// Returns the live heap by stack, as the sum of the threads' tables: objects and bytes. A free that
+/// is in one table while its allocation is not yet in another makes a sum below 0, which becomes 0.
 pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     THREADS.with(|threads| {
         let mut sums: Vec<(u64, u64)> = threads.live.iter().map(Live::read).collect();
@@ -548,13 +549,13 @@ pub(crate) fn live_by_stack() -> Vec<(u64, u64)> {
     })
 }
 
-/// Locks that a fork must find open beside the one of this module.
+/// Locks beside the one of this module that must be free in the child of a fork.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct ForkLocks {
     /// Takes them all. No thread takes one of them while it holds another, or that of this module.
     pub(crate) take: fn(),
-    /// Gives them back, in the parent and in the child.
+    /// Releases them, in the parent and in the child.
     pub(crate) release: fn(),
 }
 
@@ -562,7 +563,7 @@ pub(crate) struct ForkLocks {
 #[cfg(unix)]
 static OTHER_LOCKS: OnceLock<ForkLocks> = OnceLock::new();
 
-/// Has these locks held across forks too; only the first call has an effect.
+/// Registers locks to be held across forks too; only the first call has an effect.
 #[cfg(unix)]
 pub(crate) fn hold_across_forks(locks: ForkLocks) {
     if OTHER_LOCKS.get().is_none() {
@@ -570,8 +571,7 @@ pub(crate) fn hold_across_forks(locks: ForkLocks) {
     }
 }
 
-/// Notes that the program's allocator is tracked, and sees to it that a fork finds this module's
-/// locks open.
+/// Records that the program's allocator is tracked, and installs the handlers of forks.
 fn install() {
     if INSTALLED.load(Ordering::Relaxed) || INSTALLED.swap(true, Ordering::Relaxed) {
         return;
@@ -585,8 +585,8 @@ fn install() {
 mod fork {
     //! `fork`: all locks of this module are held across it, and the child's list has one thread.
     //!
-    //! The handlers are there before the first thread that vor starts or the program can fork from,
-    //! so they run closest to the fork: no other handler allocates while the locks are held.
+    //! The handlers are installed before vor starts a thread and before the program can fork, so they
+    //! run closest to the fork: no other handler allocates while the locks are held.
 
     use super::{OTHER_LOCKS, State, THREADS, neighbour, own};
     use crate::sync::Ordering;
@@ -602,10 +602,10 @@ mod fork {
         if local.state.get() == State::New {
             local.begin();
         }
-        // What another handler allocates while the locks are held must not come here for one.
-        local.before_fork.set(local.set_state(State::Inside));
+        // An allocation of another handler must not take a lock while the locks are held.
+        local.before_fork.set(local.set_state(State::Internal));
         THREADS.take_for_fork();
-        // Nobody can register others while this lock is held.
+        // No thread can register others while this lock is held.
         if let Some(locks) = OTHER_LOCKS.get() {
             (locks.take)();
         }
@@ -620,16 +620,15 @@ mod fork {
     }
 
     unsafe extern "C" fn in_child() {
-        // SAFETY: `before` has returned and the lock is held by this thread, the only one of the
-        // child.
+        // SAFETY: `before` has returned, and this thread, the only one of the child, holds the lock.
         unsafe { in_parent() };
         THREADS.with(|threads| {
             let mine = own()
                 .is_linked
                 .get()
                 .then(|| std::ptr::from_ref(&own().shared));
-            // The memory of the other threads is the child's own copy; they run no more, and their
-            // objects are the child's now.
+            // The memory of the other threads is the child's own copy; they do not run here, and
+            // their objects are the child's now.
             let mut link = threads.first;
             threads.first = std::ptr::null_mut();
             while let Some(shared) = neighbour(&crate::sync::global::AtomicPtr::new(link)) {

@@ -1,10 +1,10 @@
-//! The lock of everything that allocating threads share.
+//! The lock of all data that allocating threads share.
 //!
-//! It is taken inside the global allocator, so it may neither allocate nor depend on a thread that
-//! is coming or going, and the child of a fork must be able to open it: one flag that is spun on.
-//! What it guards is touched at the first and last allocation of a thread, by samples, by stacks
-//! that are seen for the first time and by snapshots. A thread that holds it is
-//! [`inside`](super::local::inside), so what it allocates there does not come back here.
+//! It is taken inside the global allocator, so it may neither allocate nor use thread-locals of a
+//! thread that starts or ends, and the child of a fork must be able to unlock it: one flag, with a
+//! loop around it. It is taken at the first and last allocation of a thread, by samples, by new
+//! stacks and by snapshots. A thread that holds it runs [`internally`](super::local::internally), so
+//! its own allocations do not take the lock again.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
-    /// Set by who takes the lock (acquire), cleared by the same (release).
+    /// Set by the thread that takes the lock (acquire), cleared by the same thread (release).
     is_locked: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 #[expect(unsafe_code, reason = "a lock is what makes a cell shareable")]
-// SAFETY: the value is reached by `with` alone, and only while `is_locked` is this thread's doing, so by
-// one thread at a time.
+// SAFETY: Only `with` accesses the value, and only while the calling thread has set `is_locked`, so
+// one thread at a time does.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -47,12 +47,12 @@ impl<T> Lock<T> {
                 self.0.store(false, Ordering::Release);
             }
         }
-        local::inside(|| {
+        local::internally(|| {
             self.take();
             let _release = Release(&self.is_locked);
             #[expect(unsafe_code, reason = "as above")]
-            // SAFETY: the flag is set by this thread until `_release` drops, which is after the
-            // last use of the reference.
+            // SAFETY: This thread has set the flag, and `_release` clears it after the last use of
+            // the reference.
             work(unsafe { &mut *self.value.get() })
         })
     }
@@ -72,14 +72,14 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Returns whether nobody holds the lock.
+    /// Returns whether no thread holds the lock.
     #[cfg(any(unix, windows))]
     pub(crate) fn is_open(&self) -> bool {
         !self.is_locked.load(Ordering::Acquire)
     }
 
     /// Takes the lock for the time of a fork; [`release_after_fork`](Self::release_after_fork)
-    /// gives it back, in the parent and in the child.
+    /// releases it, in the parent and in the child.
     #[cfg(unix)]
     pub(crate) fn take_for_fork(&self) {
         self.take();

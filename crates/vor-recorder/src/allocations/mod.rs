@@ -1,25 +1,25 @@
-//! Allocations: how many and how large, per thread.
+//! Allocations, their number and their size, per thread.
 //!
-//! Each allocation, reallocation and free costs a few additions to numbers of the thread. The
-//! recorder takes their difference over a scope, a frame its difference over the process.
+//! Each allocation, reallocation and free costs a few additions to counters of the thread. A scope
+//! records their difference on its thread, a frame their difference in the process.
 //!
-//! What [`untracked`] runs is not counted, and nor is what vor allocates itself: a thread that is
-//! busy with vor is untracked.
+//! Allocations inside of [`untracked`] are not counted, and neither are vor's own: a thread that is
+//! inside vor is untracked.
 
 pub(crate) mod live;
 pub(crate) mod local;
 pub(crate) mod lock;
 
 #[cfg(windows)]
-pub(crate) use local::stay_inside;
+pub(crate) use local::stay_internal;
 pub use local::{AllocCounts, process_allocations, thread_allocations, untracked};
 pub(crate) use local::{Counters, Counts, is_installed, own_counters, stay_untracked};
 
 use crate::sync::global::AtomicU64;
 
-/// How the heap in use is kept: 0 not at all, [`EXACT`], or the interval of samples in bytes. Set
-/// by threads when they note their first object, read by snapshots, relaxed.
+/// The mode of the live heap: 0 for none, [`EXACT`], or the interval of samples in bytes. Written by
+/// threads at their first object, read by snapshots, both relaxed.
 pub(crate) static HEAP: AtomicU64 = AtomicU64::new(0);
 
-/// Every object.
+/// The mode in which every object is tracked.
 pub(crate) const EXACT: u64 = u64::MAX;

@@ -9,9 +9,9 @@
 //!
 //! *Drift*: the rate is measured when recording starts. It is compared with the system's wall clock
 //! several times in the first second and about once a second from then on. The line follows the
-//! wall clock's rate, and the error is taken out by bending it by at most 50 parts per million
-//! more, so that lengths stay true and time never steps ([`Timeline`]). A wall clock that is set is
-//! not followed.
+//! wall clock's rate, and bends by at most 50 parts per million more until the error is gone, so
+//! that durations stay true and time never steps ([`Timeline`]). A wall clock that is set is not
+//! followed.
 
 pub mod cpu;
 mod sync;
@@ -32,7 +32,8 @@ const HARDWARE: u32 = 1;
 /// The system's clock.
 const FALLBACK: u32 = 2;
 
-/// Which counter [`ticks`] reads. Written once, always with the same value; read relaxed.
+/// The counter that [`ticks`] reads. Written by the first reading of any thread, always with the
+/// same value, and read by every reading, both relaxed.
 static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// Reads the counter.
@@ -46,9 +47,9 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Returns once the clock has gone on from a tick read before: at once with a fine clock, within a
-/// tick with a coarse one. So nothing that begins later has that tick. A clock that stands still is
-/// not waited for.
+/// Returns once the clock has passed a tick read before: immediately with a fine clock, within a
+/// tick with a coarse one. So nothing that begins later has that tick. Gives up on a clock that
+/// stands still.
 pub(crate) fn wait_past(read_ticks: u64) {
     const LONGEST: u32 = 10_000;
     for _ in 0..LONGEST {
@@ -68,8 +69,8 @@ pub(crate) fn hardware_ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A reading of the counter in halves, as the processor gives it where there is no 64-bit register
-/// for it: to compare and subtract them, they need not be put together.
+/// A reading of the counter in halves, as x86-64 returns it: comparing and subtracting them does not
+/// need the whole number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Halves {
     low: u32,
@@ -79,9 +80,9 @@ pub(crate) struct Halves {
 impl Halves {
     /// Reads [`hardware_ticks`].
     ///
-    /// What follows the reading begins where the processor fetches anew (32 bytes). Where it does
-    /// not, and that is up to what else is in the program, an empty scope took 1.13 times two
-    /// readings on one build of the same code and 1.07 on another, and a phase 1.29 times one
+    /// The code after the reading is aligned to 32 bytes, a unit of the processor's fetch. Without
+    /// that its place depends on the rest of the program: an empty scope took 1.13 times two
+    /// readings in one build of the same code and 1.07 in another, and a phase 1.29 times one
     /// reading.
     #[inline(always)]
     #[cfg_attr(
@@ -92,8 +93,8 @@ impl Halves {
         #[cfg(target_arch = "x86_64")]
         {
             let (low, high);
-            // SAFETY: as for `hardware_ticks`; RDTSC writes the two registers named and nothing
-            // else, and what pads the code does nothing.
+            // SAFETY: As for `hardware_ticks`. RDTSC writes the two named registers and nothing
+            // else, and the padding does nothing.
             unsafe {
                 core::arch::asm!("rdtsc", ".p2align 5", out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
             };
@@ -115,9 +116,9 @@ impl Halves {
         u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// Returns the low half of the ticks since `start_ticks`, and whether there may be more to it:
-    /// a high half lies between, or the clock stepped back. Then the cold path reads the clock
-    /// anew, so that the hot path need not keep the reading.
+    /// Returns the low half of the ticks since `start_ticks`, and whether it may not be all: the
+    /// high halves differ, or the clock stepped back. Then the slow path reads the clock again, so
+    /// that the fast path need not keep the reading.
     #[inline(always)]
     pub(crate) fn since(self, start_ticks: u64) -> (u32, bool) {
         let (low, borrow) = self.low.overflowing_sub(start_ticks as u32);
@@ -130,7 +131,7 @@ impl Halves {
 #[expect(unsafe_code, reason = "the virtual counter is a system register")]
 pub(crate) fn hardware_ticks() -> u64 {
     let ticks: u64;
-    // SAFETY: cntvct_el0 is readable in user mode on the systems `has_hardware` accepts, and
+    // SAFETY: cntvct_el0 is readable in user mode on the systems that `has_hardware` accepts, and
     // reading it has no effect.
     unsafe {
         core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
@@ -167,16 +168,16 @@ fn has_hardware() -> bool {
     }
 }
 
-/// Returns whether [`ticks`] reads the processor's own counter, and not the slower fallback.
+/// Returns whether [`ticks`] reads the processor's own counter and not the slower fallback.
 #[must_use]
 pub fn is_hardware() -> bool {
     let _ = ticks();
     COUNTER.load(Ordering::Relaxed) == HARDWARE
 }
 
-/// Returns whether [`hardware_ticks`] is what [`ticks`] reads, as scopes on the fast path take for
-/// granted. Where vor knows no counter of the processor, as in browsers, it always is.
-pub(crate) fn is_hot() -> bool {
+/// Returns whether [`ticks`] reads [`hardware_ticks`], as the fast path of scopes does. Always
+/// `true` where vor knows no counter of the processor, as in browsers.
+pub(crate) fn allows_fast_path() -> bool {
     cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))) || is_hardware()
 }
 
@@ -197,20 +198,20 @@ fn other_ticks() -> u64 {
     }
 }
 
-/// Returns the length of `ticks` in nanoseconds by the last calibration; for ages and estimates.
+/// Converts ticks to nanoseconds by the first calibration; for ages and estimates.
 pub(crate) fn approximate_ns(ticks: u64) -> u64 {
     let rate = u128::from(rate());
     u64::try_from((u128::from(ticks) * rate) >> RATE_BITS).unwrap_or(u64::MAX)
 }
 
-/// Returns about how many ticks `ns` nanoseconds are, by the last calibration.
+/// Converts nanoseconds to ticks by the first calibration; for estimates.
 pub fn approximate_ticks(ns: u64) -> u64 {
     let ticks = (u128::from(ns) << RATE_BITS) / u128::from(rate().max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// Returns nanoseconds per tick, in units of 2^-40, as they were measured first. The first call
-/// takes some milliseconds.
+/// Returns nanoseconds per tick, in units of 2^-40, as first measured. The first call takes some
+/// milliseconds.
 fn rate() -> u64 {
     static RATE: OnceLock<u64> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -244,11 +245,11 @@ struct Reading {
     ticks: u64,
     /// Nanoseconds since 1970.
     wall_ns: i64,
-    /// How far apart the two may have been read.
+    /// Ticks between which the wall clock was read.
     width_ticks: u64,
 }
 
-/// Reads the counter and the wall clock as close together as it can.
+/// Reads the counter and the wall clock as close together as possible.
 fn read_both() -> Reading {
     let read = |_| {
         let before = ticks();
@@ -284,8 +285,7 @@ fn wall_ns() -> i64 {
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 use crate::os::js::wall_ns;
 
-/// Reads the clocks that other recorders of the same system count from; `None` where it has no such
-/// clocks.
+/// Reads the clocks whose time other recorders of the system use; `None` where there are none.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn snapshot() -> Option<ClockSnapshot> {
     let read = |()| {
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_halves_say_when_they_are_not_all() {
+    fn a_difference_of_halves_reports_when_it_is_not_all() {
         let edge = 1_u64 << 32;
         for start in [0, 1, edge - 1, edge, edge + 5, 7 * edge - 2] {
             for passed in [0, 1, 2, edge - 1, edge, edge + 1, 3 * edge] {
@@ -355,7 +355,8 @@ mod tests {
         }
     }
 
-    /// The processor's counter cannot be made unfit, so a process of its own is told that it is.
+    /// The processor's counter cannot be made unfit, so the test sets the fallback in a process of
+    /// its own.
     #[test]
     #[cfg(not(any(feature = "off", target_arch = "wasm32")))]
     fn scopes_without_a_fit_counter_are_recorded_by_the_fallback() {

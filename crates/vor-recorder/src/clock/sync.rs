@@ -1,60 +1,61 @@
-//! Keeping ticks true to the wall clock.
+//! Keeps the timeline in step with the wall clock.
 
 use super::{ClockSync, RATE_BITS, Reading, rate, read_both, ticks};
 
-/// Keeps a [`Timeline`](super::Timeline) true to the wall clock. Owned by the worker.
+/// Keeps a [`Timeline`](super::Timeline) in step with the wall clock. Owned by the worker.
 ///
-/// The calibration that it starts with may be some hundred parts per million off on a busy machine,
-/// so in the first second it looks often and takes the rate from the start to each look. From then
-/// on it looks once a second and follows how fast the wall clock ran since the last look, so that a
-/// clock which NTP slews is followed within a look or two. What error is left is taken out by
-/// bending the line a little more. A wall clock that was *set* in between ran at an impossible
-/// rate; the difference is remembered, and the line stays parallel to the clock from then on.
+/// The calibration at the start may be some hundred parts per million off on a busy machine. So in
+/// the first second the clocks are compared often, and each check takes the rate from the start to
+/// now. From then on they are compared once a second, and the rate follows that of the wall clock
+/// since the last check, so that a clock which NTP slews is followed within a check or two. The
+/// remaining error is corrected by bending the line a little more. A wall clock that was *set* in
+/// between ran at an impossible rate; the difference is stored, and the line stays parallel to the
+/// clock from then on.
 #[derive(Debug)]
 pub(crate) struct Synchroniser {
     last: ClockSync,
     /// The rate of the wall clock without the bend, in the unit of [`ClockSync::rate`].
     rate: u64,
-    /// By how much the wall clock was set since the start.
+    /// Sum of the steps by which the wall clock was set since the start.
     set_ns: i64,
     checked_ticks: u64,
     checked_wall_ns: i64,
-    /// The first reading, and how many looks of the first second were made.
+    /// The first reading.
     start: Reading,
-    early_looks: usize,
-    /// The rate that the last look found, where it was an impossible one.
+    /// Number of the early checks that were made.
+    early_checks: usize,
+    /// The rate of the last check, where it was an impossible one.
     impossible_rate: Option<u64>,
 }
 
-/// When the first looks are made, in milliseconds from the start.
+/// Times of the early checks, in milliseconds from the start.
 const EARLY_MS: [i64; 5] = [20, 50, 100, 250, 500];
-/// The most that the width of the readings may make of the time between them for an early look to
-/// count, as a divisor: 50 parts per million.
+/// Largest width of the readings for an early check to count, relative to the time between them, as
+/// a divisor: 50 parts per million.
 const MAX_EARLY_NOISE: u64 = 20_000;
-/// Time between two looks from then on, in milliseconds.
+/// Time between two checks from then on, in milliseconds.
 const USUAL_MS: i64 = 1_000;
-/// The most by which the line is bent to take out an error, as a divisor of the rate: 50 parts per
-/// million.
+/// Largest bend of the line to correct an error, as a divisor of the rate: 50 parts per million.
 const MAX_BEND: i128 = 20_000;
-/// The most by which the rate of a wall clock that runs, however it is slewed, differs from the one
-/// in force, as a divisor: NTP slews by at most 500 parts per million, up or down.
+/// Largest difference between the rate of a slewed wall clock and the rate in force, as a divisor:
+/// NTP slews by at most 500 parts per million, up or down.
 const MAX_SLEW: i128 = 1_000;
-/// What two readings may be off beyond that.
+/// Largest error of two readings beyond that.
 const MAX_NOISE_NS: i64 = 100_000;
-/// Errors below are noise of the reading.
+/// Errors below this are noise of the reading.
 const MIN_ERROR_NS: i64 = 5_000;
-/// Time over which an error is taken out, in looks.
-const LOOKS_TO_CORRECT: i128 = 10;
+/// Number of checks over which an error is corrected.
+const CHECKS_TO_CORRECT: i128 = 10;
 
 impl Synchroniser {
-    /// Calibrates, for a recording that began at a tick. Takes some milliseconds.
+    /// Calibrates for a recording that began at a tick. Takes some milliseconds.
     pub(crate) fn start(begin_ticks: u64) -> Self {
         let rate = rate();
         Self::from_reading(read_both(), rate).since(begin_ticks)
     }
 
-    /// Has the first point be that of an earlier tick on the same line: threads record while the
-    /// clock is being calibrated, and nothing of theirs may lie before the timeline does.
+    /// Moves the first point to an earlier tick on the same line: threads record while the clock is
+    /// being calibrated, and no record may lie before the timeline.
     fn since(mut self, begin_ticks: u64) -> Self {
         if begin_ticks < self.last.ticks {
             let unix_ns = self.last.unix_ns_at(begin_ticks);
@@ -82,7 +83,7 @@ impl Synchroniser {
             checked_ticks: start.ticks,
             checked_wall_ns: start.wall_ns,
             start,
-            early_looks: 0,
+            early_checks: 0,
             impossible_rate: None,
         }
     }
@@ -92,10 +93,10 @@ impl Synchroniser {
         self.last
     }
 
-    /// Compares with the wall clock, if it is time for that, and returns a new point when the line
-    /// has to bend. Call it often.
+    /// Compares the clocks when a check is due, and returns a new point when the line has to bend.
+    /// To be called often.
     pub(crate) fn check(&mut self) -> Option<ClockSync> {
-        let due_ms = EARLY_MS.get(self.early_looks);
+        let due_ms = EARLY_MS.get(self.early_checks);
         let since = due_ms.map_or(self.checked_ticks, |_| self.start.ticks);
         let passed_ns = approximate(ticks().saturating_sub(since), self.rate);
         if passed_ns < due_ms.unwrap_or(&USUAL_MS) * 1_000_000 {
@@ -104,25 +105,25 @@ impl Synchroniser {
         self.check_reading(read_both())
     }
 
-    /// Whether `ns` of the wall clock may have passed in what the rate in force makes
-    /// `expected_ns`, unless the clock was set.
+    /// Returns whether a wall clock that was not set may have advanced by `ns` while the rate in
+    /// force gives `expected_ns`.
     fn is_possible(ns: i64, expected_ns: i64) -> bool {
         let possible = i128::from(expected_ns) / MAX_SLEW + i128::from(MAX_NOISE_NS);
         (i128::from(ns) - i128::from(expected_ns)).abs() <= possible
     }
 
-    /// One of the first looks: the rate from the start to now is in force from now on, unless the
-    /// readings are too wide to tell.
+    /// Makes an early check: the rate from the start to now is in force from now on, unless the
+    /// readings are too wide.
     fn check_early(&mut self, reading: Reading) -> Option<ClockSync> {
         let Reading { ticks, wall_ns, .. } = reading;
-        self.early_looks += 1;
+        self.early_checks += 1;
         let elapsed_ticks = ticks
             .checked_sub(self.start.ticks)
             .filter(|elapsed| *elapsed > 0)?;
         let elapsed_ns = wall_ns.saturating_sub(self.start.wall_ns);
         if !Self::is_possible(elapsed_ns, approximate(elapsed_ticks, self.rate)) {
-            // It was set, or the calibration is far off: the usual looks find out which.
-            self.early_looks = EARLY_MS.len();
+            // It was set, or the calibration is far off: the usual checks decide which.
+            self.early_checks = EARLY_MS.len();
             return None;
         }
         if (self.start.width_ticks + reading.width_ticks).saturating_mul(MAX_EARLY_NOISE)
@@ -145,7 +146,7 @@ impl Synchroniser {
     }
 
     fn check_reading(&mut self, reading: Reading) -> Option<ClockSync> {
-        if self.early_looks < EARLY_MS.len() {
+        if self.early_checks < EARLY_MS.len() {
             return self.check_early(reading);
         }
         let Reading { ticks, wall_ns, .. } = reading;
@@ -166,7 +167,7 @@ impl Synchroniser {
         self.impossible_rate = None;
         let old = i128::from(self.rate);
         let measured = measured.clamp(old - old / MAX_SLEW, old + old / MAX_SLEW);
-        // Three quarters of the way at once: a single bad reading must not become the rate.
+        // Three quarters of the way only: a single bad reading must not become the rate.
         let rate = old + (measured - old) * 3 / 4;
         self.rate = u64::try_from(rate).ok()?;
 
@@ -176,7 +177,7 @@ impl Synchroniser {
             return None;
         }
         let bend =
-            (i128::from(error_ns) << RATE_BITS) / (LOOKS_TO_CORRECT * i128::from(elapsed_ticks));
+            (i128::from(error_ns) << RATE_BITS) / (CHECKS_TO_CORRECT * i128::from(elapsed_ticks));
         let bend = bend.clamp(-(rate / MAX_BEND), rate / MAX_BEND);
         let rate = u64::try_from(rate + bend).ok()?;
         self.last = ClockSync {
@@ -190,8 +191,8 @@ impl Synchroniser {
 }
 
 impl Synchroniser {
-    /// Takes an impossible rate for the true one when two looks in a row find it: then it was the
-    /// calibration that was wrong, as it may be where the process was stopped in the midst of it.
+    /// Accepts an impossible rate when two checks in a row find it: then the calibration was wrong,
+    /// as it may be where the process was stopped in the middle of it.
     fn recalibrate(&mut self, ticks: u64, wall_ns: i64, measured: u64) -> Option<ClockSync> {
         let before = self.impossible_rate.replace(measured)?;
         let most = u64::try_from(i128::from(before) / MAX_SLEW).ok()?;
@@ -289,7 +290,7 @@ mod tests {
                     passed_ms = due_ms;
                     let mapped = timeline.unix_ns(world.ticks);
                     let sync = synchroniser.check_reading(reading(world.ticks, world.wall_ns()));
-                    assert!(timeline.push(sync.expect("an early look counts")));
+                    assert!(timeline.push(sync.expect("an early check counts")));
                     assert_eq!(timeline.unix_ns(world.ticks), mapped);
                     let second = timeline.duration_ns(world.ticks, SECOND_TICKS);
                     // Two readings that are 200 ns off each.
@@ -340,7 +341,7 @@ mod tests {
             let length = 1.0 + world.noise(0.02);
             world.pass(length, ppm);
             let wall_ns = world.wall_ns();
-            // Just before the look, when the error is largest.
+            // Just before the check, when the error is largest.
             let mapped = timeline.unix_ns(world.ticks);
             assert!(mapped > last_ns, "time goes on");
             last_ns = mapped;
@@ -387,7 +388,7 @@ mod tests {
             for wrong in [RATE + off, RATE - off] {
                 let (mut world, mut synchroniser, mut timeline) = world_calibrated(wrong);
                 let mut last_ns = i64::MIN;
-                for look in 0..100 {
+                for check in 0..100 {
                     world.pass(1.0, 30.0);
                     if let Some(sync) =
                         synchroniser.check_reading(reading(world.ticks, world.wall_ns()))
@@ -398,10 +399,10 @@ mod tests {
                     assert!(now_ns > last_ns, "time does not step back");
                     last_ns = now_ns;
                     let second = timeline.duration_ns(world.ticks, SECOND_TICKS);
-                    if look >= 20 {
+                    if check >= 20 {
                         assert!(
                             second.abs_diff(1_000_000_000) < 100_000,
-                            "{wrong}: {second} ns at look {look}"
+                            "{wrong}: {second} ns at check {check}"
                         );
                     }
                 }

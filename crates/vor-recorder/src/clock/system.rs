@@ -1,5 +1,5 @@
-//! The system's monotonic clock: the counter where the processor has none that runs evenly, and the
-//! measure of the processor's counter where it has one.
+//! The system's monotonic clock: the fallback where the processor has no counter that runs evenly,
+//! and the reference to calibrate the counter where it has one.
 
 use super::RATE_BITS;
 
@@ -20,9 +20,9 @@ pub(super) fn ticks() -> u64 {
 
 /// Reads the clock of the page, in nanoseconds.
 ///
-/// Browsers round their clock to 5 or 100 microseconds. Scopes that follow each other would begin
-/// and end at one tick, and seem to lie inside each other; so each reading is at least a tick later
-/// than the one before.
+/// Browsers round their clock to 5 or 100 microseconds. Consecutive scopes would begin and end at
+/// one tick, and seem to lie inside each other; so each reading is at least a tick later than the
+/// one before.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 pub(super) fn ticks() -> u64 {
     use crate::sync::Ordering;
@@ -33,16 +33,16 @@ pub(super) fn ticks() -> u64 {
     NEXT.fetch_max(ticks + 1, Ordering::Relaxed).max(ticks)
 }
 
-/// Measures a counter for some milliseconds of a clock that counts nanoseconds; returns nanoseconds
-/// per tick, in units of 2^-40.
+/// Measures a counter against a clock in nanoseconds for some milliseconds; returns nanoseconds per
+/// tick, in units of 2^-40.
 ///
 /// Each end of the measured time is the best of a few readings of both clocks, some tens of
-/// nanoseconds apart. So the rate is true to about ten parts per million; the wall clock corrects
-/// it from then on.
+/// nanoseconds apart. So the rate is accurate to about ten parts per million; the wall clock
+/// corrects it from then on.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn measure(counter: impl Fn() -> u64, clock: impl Fn() -> u64) -> u64 {
-    /// How long is measured.
-    const LONG_NS: u64 = 4_000_000;
+    /// Duration of the measurement.
+    const MEASURED_NS: u64 = 4_000_000;
 
     let read = || {
         let readings = (0..16).map(|_| {
@@ -52,7 +52,7 @@ pub(super) fn measure(counter: impl Fn() -> u64, clock: impl Fn() -> u64) -> u64
         readings.min().unwrap_or_default()
     };
     let (_, first, first_ns) = read();
-    while clock() < first_ns + LONG_NS {
+    while clock() < first_ns + MEASURED_NS {
         // Not a `Backoff`: no other thread is waited for, and longer pauses would overshoot.
         std::hint::spin_loop();
     }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Time goes on by 20 ns with each reading, and every few readings the thread is interrupted.
+    /// Time passes by 20 ns with each reading, and every few readings the thread is interrupted.
     #[test]
     fn interruptions_do_not_change_the_measured_rate() {
         for (ticks_per_us, interrupted_ns) in [(3_000_u64, 0), (2_445, 10_000), (250, 77_777)] {

@@ -46,7 +46,7 @@ impl Timer {
         if interval_ns == 0 || (now_ticks < self.next_ticks && !anyhow) {
             return None;
         }
-        if !crate::heap::keeps_heap() {
+        if !crate::heap::tracks_heap() {
             INTERVAL_NS.store(0, Ordering::Relaxed);
             report_none();
             return None;

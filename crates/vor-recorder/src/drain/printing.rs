@@ -38,7 +38,7 @@ pub(super) fn longest_sleep(longest: Duration) -> Duration {
 
 /// Prints the table if someone has asked for it.
 pub(super) fn print_if_asked() {
-    if signals::is_table_asked_for() {
+    if signals::take_table_request() {
         print();
     }
 }

@@ -79,7 +79,7 @@ mod ends {
     /// Sees to it that nothing of vor waits for a lock on this thread any more, when destructors of
     /// its thread-locals run.
     pub(in super::super) fn end_without_a_word() {
-        allocations::stay_inside();
+        allocations::stay_internal();
         thread::abandon_state();
     }
 }

@@ -1,4 +1,4 @@
-//! The allocator that programs install: it passes everything on and notes it.
+//! The allocator that programs install: it calls an inner allocator and tracks its objects.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -6,18 +6,18 @@ use std::ptr::null_mut;
 use super::{exact, sampled};
 use crate::allocations::{EXACT, local};
 
-/// Default mean distance of two samples of the heap, in bytes allocated.
+/// Default mean interval of heap samples, in allocated bytes.
 pub const DEFAULT_SAMPLE_BYTES: u64 = 512 << 10;
 
-/// A global allocator that counts what it passes on to another.
+/// A global allocator that counts the calls of an inner allocator.
 ///
 /// It counts allocations and frees per thread, which costs about a nanosecond for both; a
-/// reallocation counts as a free and an allocation. Scopes show what was allocated in them, frames
-/// the sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled) and
-/// [`exact`](Self::exact) also tell which scopes allocated what is still in use, for
+/// reallocation counts as a free and an allocation. Scopes show the allocations in them, frames the
+/// sums of the process as the metrics `alloc_MB` and `allocs`. [`sampled`](Self::sampled) and
+/// [`exact`](Self::exact) also track which scopes allocated the live heap, for
 /// [`heap_snapshot`](super::heap_snapshot).
 ///
-/// With the feature `off` it passes everything on and notes nothing.
+/// With the feature `off` it calls the inner allocator and tracks nothing.
 ///
 /// # Examples
 ///
@@ -33,18 +33,17 @@ pub struct TrackingAllocator<A = System> {
     heap: Heap,
 }
 
-/// What is kept of the heap in use.
+/// The tracking of the live heap.
 #[derive(Clone, Copy, Debug)]
 enum Heap {
     Nothing,
-    /// One sample in so many bytes.
+    /// One sample per interval, in bytes.
     Sampled(u64),
     Exact,
 }
 
 impl TrackingAllocator<System> {
-    /// Passes on to the system's allocator, as a program without a global allocator of its own
-    /// does.
+    /// Calls the system's allocator, as a program without a global allocator of its own does.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -52,7 +51,7 @@ impl TrackingAllocator<System> {
 }
 
 impl<A> TrackingAllocator<A> {
-    /// Passes on to `inner`.
+    /// Calls `inner`.
     #[must_use]
     pub const fn new(inner: A) -> Self {
         Self {
@@ -61,11 +60,11 @@ impl<A> TrackingAllocator<A> {
         }
     }
 
-    /// Keeps the heap in use by samples, on average one per `interval_bytes` allocated; at least 1
+    /// Tracks the live heap by samples, on average one per `interval_bytes` allocated; at least 1
     /// and at most 2^48. See [`DEFAULT_SAMPLE_BYTES`].
     ///
-    /// Objects smaller than the interval are sampled by chance, larger ones almost surely; what a
-    /// snapshot makes of them is unbiased.
+    /// Objects smaller than the interval are sampled by chance, larger ones almost surely; the
+    /// estimates of a snapshot are unbiased.
     #[must_use]
     pub const fn sampled(mut self, interval_bytes: u64) -> Self {
         let interval_bytes = match interval_bytes {
@@ -73,13 +72,13 @@ impl<A> TrackingAllocator<A> {
             bytes if bytes > 1 << 48 => 1 << 48,
             bytes => bytes,
         };
-        // The number that stands for every object is beyond all intervals.
+        // `EXACT` is beyond all intervals.
         debug_assert!(interval_bytes < EXACT);
         self.heap = Heap::Sampled(interval_bytes);
         self
     }
 
-    /// Keeps every object in use, with four bytes behind each that say whose it is.
+    /// Tracks every live object, with four bytes after each that name its stack of scopes.
     #[must_use]
     pub const fn exact(mut self) -> Self {
         self.heap = Heap::Exact;
@@ -106,21 +105,21 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
             };
             let object = allocate(with_trailer);
             if !object.is_null() {
-                // SAFETY: the object was just made with room for the trailer.
+                // SAFETY: The object was just allocated with room for the trailer.
                 unsafe { exact::allocated(object, bytes) };
             }
             return object;
         }
         let object = allocate(layout);
         if !object.is_null() {
-            self.note(object, bytes);
+            self.count(object, bytes);
         }
         object
     }
 
     /// Counts an object without a trailer.
     #[inline(always)]
-    fn note(&self, object: *mut u8, bytes: usize) {
+    fn count(&self, object: *mut u8, bytes: usize) {
         let local = local::own();
         match self.heap {
             Heap::Sampled(interval) => sampled::allocated(local, object, bytes, interval),
@@ -146,8 +145,8 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         let Some(new) = new_layout else {
             return null_mut();
         };
-        // SAFETY: the object was made by this allocator, with this layout and a trailer; the new
-        // size fits a layout, as was just found.
+        // SAFETY: This allocator made the object, with this layout and a trailer. The new size fits
+        // a layout, as was just checked.
         let (owner, moved) = unsafe {
             (
                 exact::owner(object, layout.size()),
@@ -157,7 +156,7 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
         };
         if !moved.is_null() {
             exact::freed(owner, layout.size());
-            // SAFETY: the object has room for the trailer behind its new size.
+            // SAFETY: The object has room for the trailer after its new size.
             unsafe { exact::allocated(moved, new_bytes) };
         }
         moved
@@ -165,26 +164,26 @@ impl<A: GlobalAlloc> TrackingAllocator<A> {
 }
 
 #[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
-// SAFETY: every call is passed on to the inner allocator, with its arguments or, in the exact mode,
-// with the same size plus that of the trailer each time, so that each object is given back with the
-// layout it was made with. What is noted touches no object but its trailer, and does not unwind.
+// SAFETY: Every call calls the inner allocator, with the same arguments or, in the exact mode, with
+// the size plus that of the trailer each time, so each object is freed with the layout with which it
+// was allocated. Tracking accesses no part of an object but its trailer, and does not unwind.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: as promised by the caller.
         unsafe { self.allocate(layout, |layout| self.inner.alloc(layout)) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised.
+        // SAFETY: as promised by the caller.
         unsafe { self.allocate(layout, |layout| self.inner.alloc_zeroed(layout)) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         if cfg!(feature = "off") {
-            // SAFETY: as the caller promised.
+            // SAFETY: as promised by the caller.
             return unsafe { self.inner.dealloc(object, layout) };
         }
         let bytes = layout.size();
@@ -195,39 +194,38 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for TrackingAllocator<A> {
                 let _ = sampled::take(local, object);
                 local.freed(bytes);
             }
-            // SAFETY: this allocator made the object with a trailer; the layout is the one it was
-            // made with.
+            // SAFETY: This allocator made the object with a trailer, and with this layout.
             Heap::Exact => unsafe {
                 exact::freed(exact::owner(object, bytes), bytes);
                 return self.inner.dealloc(object, exact::with_its_trailer(layout));
             },
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: as promised by the caller.
         unsafe { self.inner.dealloc(object, layout) };
     }
 
     #[inline]
     unsafe fn realloc(&self, object: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         if cfg!(feature = "off") {
-            // SAFETY: as the caller promised.
+            // SAFETY: as promised by the caller.
             return unsafe { self.inner.realloc(object, layout, new_bytes) };
         }
         if let Heap::Exact = self.heap {
-            // SAFETY: as the caller promised.
+            // SAFETY: as promised by the caller.
             return unsafe { self.realloc_with_trailer(object, layout, new_bytes) };
         }
-        // Before the object moves, since another thread may have its old address right afterwards.
+        // Before the object moves: another thread may get its old address immediately afterwards.
         let sample = match self.heap {
             Heap::Sampled(_) => sampled::take(local::own(), object),
             _ => None,
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: as promised by the caller.
         let moved = unsafe { self.inner.realloc(object, layout, new_bytes) };
         if moved.is_null() {
             sampled::put_back(object, sample);
         } else {
             local::own().freed(layout.size());
-            self.note(moved, new_bytes);
+            self.count(moved, new_bytes);
         }
         moved
     }

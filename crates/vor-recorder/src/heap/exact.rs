@@ -1,17 +1,17 @@
-//! The exact heap: four bytes behind each object that name the stack of scopes it was allocated in.
+//! The exact heap: four bytes after each object name the stack of scopes that allocated it.
 //!
 //! ```text
-//! │ object, as many bytes as were asked for │ stack, u32 │      (no alignment between them)
+//! │ object, with the requested size │ stack, u32 │      (no alignment between them)
 //! ```
 //!
-//! The allocator is asked for four bytes more, at the same alignment, so the object begins where it
-//! would have begun, and whoever gives it back says how long it is. glibc hands out sizes in steps
-//! of 16, so that the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth:
-//! 4 in the mean. Each thread keeps a table by stack of what it has allocated less what it has
-//! given back, whoever allocated it; the sum of all tables is what is in use.
+//! The inner allocator gets a request for four bytes more, at the same alignment, so the object
+//! begins where it would have begun; a free passes the object's size. glibc allocates sizes in steps
+//! of 16, so the four bytes cost nothing for three sizes in four, and 16 bytes for the fourth: 4 on
+//! average. Each thread has a table by stack of the objects that it has allocated less those that it
+//! has freed, whichever thread allocated them; the sum of all tables is the live heap.
 //!
-//! The number of the current stack is kept beside the height and the start of the innermost scope,
-//! of which no two scopes of a thread have the same.
+//! The number of the current stack is cached beside the height and the start of the innermost scope,
+//! which together are unique among the scopes of a thread.
 
 use std::alloc::Layout;
 
@@ -23,54 +23,54 @@ use crate::hot::thread;
 use crate::sync::Ordering;
 use crate::sync::global::compiler_fence;
 
-/// Bytes behind the object.
+/// Bytes after the object.
 const TRAILER_BYTES: usize = size_of::<u32>();
 
-/// Behind an object that is nobody's.
+/// The trailer of an object that is not tracked.
 const UNTRACKED: u32 = u32::MAX;
 
 impl StackCache {
-    /// Returns the number of the stack that is open on this thread, unless another was when it was
-    /// asked for last.
+    /// Returns the number of the stack that is open on this thread, if it is the one of the last
+    /// lookup.
     #[inline(always)]
-    fn known(&self) -> Option<u32> {
+    fn cached(&self) -> Option<u32> {
         let (top, start_ticks) = thread::hot().innermost();
-        let is_known = top == self.top.get() && start_ticks == self.start_ticks.get();
-        is_known.then(|| self.stack.get())
+        let is_cached = top == self.top.get() && start_ticks == self.start_ticks.get();
+        is_cached.then(|| self.stack.get())
     }
 
     /// Returns the number of the stack that is open on this thread.
     fn current(&self) -> u32 {
-        if let Some(stack) = self.known() {
+        if let Some(stack) = self.cached() {
             return stack;
         }
-        if self.is_looking.replace(true) {
+        if self.is_in_lookup.replace(true) {
             return 0;
         }
         compiler_fence(Ordering::SeqCst);
         let stack = self.find();
         compiler_fence(Ordering::SeqCst);
-        self.is_looking.set(false);
+        self.is_in_lookup.set(false);
         stack
     }
 
     fn find(&self) -> u32 {
         let (top, start_ticks) = thread::hot().innermost();
-        // A thread without a state has no scope open; no scope has the start that stands there.
+        // A thread without a state has no scope open.
         let stack = thread::current().map_or(0, |state| {
             state
                 .own_open_sites()
                 .fold(0, |parent, site| self.child(parent, site))
         });
         // Where the clock is coarse, another scope may have the same start.
-        let tells_apart = cfg!(target_arch = "x86_64") && clock::is_hardware();
-        // The height last: a handler finds either what was known before, or this.
+        let is_unique = cfg!(target_arch = "x86_64") && clock::is_hardware();
+        // The height is set last: a handler finds either no cached stack or this one.
         self.top.set(u32::MAX);
         compiler_fence(Ordering::SeqCst);
         self.start_ticks.set(start_ticks);
         self.stack.set(stack);
         compiler_fence(Ordering::SeqCst);
-        self.top.set(if tells_apart { top } else { u32::MAX });
+        self.top.set(if is_unique { top } else { u32::MAX });
         stack
     }
 
@@ -80,7 +80,7 @@ impl StackCache {
             return stacks::child(parent, site);
         };
         #[expect(unsafe_code, reason = "the edges are memory of the system's allocator")]
-        // SAFETY: `edge` leads into this thread's edges, which nobody else knows of.
+        // SAFETY: `edge` points into this thread's edges, and no other reference to them exists.
         let edge = unsafe { &mut *edge };
         // Sites begin at 1, so that no edge has the key 0.
         if edge.key != key {
@@ -93,57 +93,57 @@ impl StackCache {
     }
 }
 
-/// Returns the layout of an object with what stands behind it; `None` where that is too long.
+/// Returns the layout of an object with its trailer; `None` where that is too large.
 #[inline(always)]
 pub(super) fn with_trailer(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_add(TRAILER_BYTES)?;
     Layout::from_size_align(size, layout.align()).ok()
 }
 
-/// Returns the layout that an object has with what stands behind it.
+/// Returns the layout of an existing object with its trailer.
 ///
 /// # Safety
 ///
 /// There is an object that was allocated with the layout that [`with_trailer`] made of this one.
 #[expect(
     unsafe_code,
-    reason = "that the layout is one is known, and not checked once more"
+    reason = "the layout was checked when the object was allocated"
 )]
 #[inline(always)]
 pub(super) unsafe fn with_its_trailer(layout: Layout) -> Layout {
-    // SAFETY: `with_trailer` has found the same size and alignment to be a layout.
+    // SAFETY: `with_trailer` has checked the same size and alignment.
     unsafe { Layout::from_size_align_unchecked(layout.size() + TRAILER_BYTES, layout.align()) }
 }
 
-/// Notes behind a new object whose it is.
+/// Counts a new object, and writes its stack into the trailer.
 ///
 /// # Safety
 ///
 /// `object` has `bytes` bytes and those of the trailer.
-#[expect(unsafe_code, reason = "the trailer stands behind the caller's object")]
+#[expect(unsafe_code, reason = "the trailer lies after the caller's object")]
 #[inline(always)]
 pub(super) unsafe fn allocated(object: *mut u8, bytes: usize) {
     let local = local::own();
-    let stack = match local.stack.known() {
+    let stack = match local.stack.cached() {
         Some(stack) if stack < local.counted_stacks() => {
-            // SAFETY: the stack has a place in the table, which is this thread's.
+            // SAFETY: The stack has an entry in the table, which is this thread's.
             unsafe { local.shared.live.at(stack) }.add(1, bytes as u64);
             local.count_alloc(bytes);
             stack
         }
         _ => allocated_slow(local, bytes),
     };
-    // SAFETY: the caller promises that there is room, which nobody else knows of; it has no
+    // SAFETY: The caller promises that there is room, which no other code uses; the write needs no
     // alignment.
     unsafe { object.add(bytes).cast::<u32>().write_unaligned(stack) };
 }
 
-/// As [`allocated`], where the thread does not count, or another stack is open than before: returns
-/// whose the object is.
+/// Counts a new object where the thread does not count, or another stack is open than the cached
+/// one; returns the object's stack.
 #[cold]
 #[inline(never)]
 fn allocated_slow(local: &Local, bytes: usize) -> u32 {
-    // Before the stack is asked for: who is inside holds a lock.
+    // Before the lookup: a thread inside the allocator may hold a lock.
     if !local.allocated(bytes) {
         return UNTRACKED;
     }
@@ -152,33 +152,33 @@ fn allocated_slow(local: &Local, bytes: usize) -> u32 {
     stack
 }
 
-/// Returns whose this object is.
+/// Returns the stack that allocated an object.
 ///
 /// # Safety
 ///
-/// `object` has `bytes` bytes and was noted by [`allocated`].
-#[expect(unsafe_code, reason = "the trailer stands behind the caller's object")]
+/// `object` has `bytes` bytes, and [`allocated`] wrote its trailer.
+#[expect(unsafe_code, reason = "the trailer lies after the caller's object")]
 #[inline(always)]
 pub(super) unsafe fn owner(object: *mut u8, bytes: usize) -> u32 {
-    // SAFETY: the caller promises that the trailer is there.
+    // SAFETY: The caller promises that the trailer was written.
     unsafe { object.add(bytes).cast::<u32>().read_unaligned() }
 }
 
-/// Takes an object of `owner` out of what is in use.
+/// Removes an object of the stack `owner` from the live heap.
 #[inline(always)]
 pub(super) fn freed(owner: u32, bytes: usize) {
     let local = local::own();
     if owner >= local.counted_stacks() {
         return freed_slow(local, owner, bytes);
     }
-    #[expect(unsafe_code, reason = "that the table has the place was just asked")]
-    // SAFETY: the owner has a place in the table, which is this thread's.
+    #[expect(unsafe_code, reason = "the comparison above has checked the entry")]
+    // SAFETY: The owner has an entry in the table, which is this thread's.
     unsafe { local.shared.live.at(owner) }.add(1_u64.wrapping_neg(), (bytes as u64).wrapping_neg());
     local.count_free(bytes);
 }
 
-/// As [`freed`], where the thread does not count, the object is nobody's, or its owner has no place
-/// in the thread's table yet.
+/// Removes an object where the thread does not count, the object is not tracked, or its stack has no
+/// entry in the thread's table yet.
 #[cold]
 #[inline(never)]
 fn freed_slow(local: &Local, owner: u32, bytes: usize) {
@@ -189,7 +189,7 @@ fn freed_slow(local: &Local, owner: u32, bytes: usize) {
 }
 
 impl Local {
-    /// Adds to what is in use of a stack; wraps around.
+    /// Adds to the live heap of a stack; wraps around.
     fn add_live(&self, stack: u32, objects: u64, bytes: u64) {
         if !self.shared.live.add(stack, objects, bytes) {
             self.add_live_slow(stack, objects, bytes);

@@ -1,15 +1,15 @@
-//! The tracking allocator, and the heap in use by the stack of scopes that allocated it.
+//! The tracking allocator, and the live heap by the stack of scopes that allocated it.
 //!
 //! A program that makes a [`TrackingAllocator`] its global allocator has each allocation counted
-//! ([`allocations`](crate::allocations)). On request the allocator also keeps the *heap in use* by
-//! the stack of scopes that allocated it: of every object, by four bytes behind it, or of one in so
-//! many bytes, by a table of samples. [`heap_snapshot`] reads it.
+//! ([`allocations`](crate::allocations)). On request the allocator also tracks the *live heap* by
+//! the stack of scopes that allocated it: of every object, by four bytes after it, or of one object
+//! per interval of bytes, by a table of samples. [`heap_snapshot`] reads it.
 //!
 //! | | cost | memory |
 //! |---|---|---|
 //! | counting | additions | none |
-//! | [`sampled`](TrackingAllocator::sampled) | and a look at a filter on a free | below 1 % of the heap, at 512 KiB |
-//! | [`exact`](TrackingAllocator::exact) | and additions by stack | 4 bytes per object, in steps of the allocator below |
+//! | [`sampled`](TrackingAllocator::sampled) | and a read of a filter on a free | below 1 % of the heap, at 512 KiB |
+//! | [`exact`](TrackingAllocator::exact) | and additions by stack | 4 bytes per object, in steps of the inner allocator |
 
 mod allocator;
 mod exact;
@@ -19,11 +19,12 @@ mod snapshot;
 
 pub use allocator::{DEFAULT_SAMPLE_BYTES, TrackingAllocator};
 pub use snapshot::heap_snapshot;
-pub(crate) use snapshot::keeps_heap;
+pub(crate) use snapshot::tracks_heap;
 
 use crate::allocations::local;
 
-/// Has the locks of this room held across forks. To be called before one of them is taken.
+/// Registers the locks of this module to be held across forks. To be called before one of them is
+/// taken.
 fn hold_locks_across_forks() {
     #[cfg(unix)]
     local::hold_across_forks(local::ForkLocks {
@@ -38,13 +39,13 @@ fn hold_locks_across_forks() {
     });
 }
 
-/// Returns whether nobody holds a lock of the allocator: for the end of a process.
+/// Returns whether no thread holds a lock of the allocator: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
     sampled::is_open() && stacks::is_open() && local::is_open()
 }
 
-/// Begins this thread's samples anew from a seed, so that tests of estimates can be repeated.
+/// Restarts this thread's samples from a seed, so that tests of estimates can be repeated.
 #[doc(hidden)]
 pub fn seed_samples(seed: u64) {
     sampled::seed(local::own(), seed);

@@ -1,5 +1,5 @@
-//! The sampled heap: of all bytes allocated, one in so many is a sample, and a table holds those
-//! objects that have one and are alive.
+//! The sampled heap: one byte per interval of allocated bytes is a sample, and a table holds the
+//! live objects with a sample.
 //!
 //! The distances between samples are drawn from the exponential distribution, so that every byte
 //! has the same chance, whatever was sampled before (a Poisson process). An object of *s* bytes at
@@ -7,11 +7,11 @@
 //! objects and s/p bytes: the sums of these are unbiased, and their variance is at most the sum
 //! over the samples of (1 − p) s²/p².
 //!
-//! Whether an object may be in the table is asked of a filter when it is given back: a byte per
-//! slot of 256 bytes of addresses, which counts the samples in the slot. Objects near to each other
-//! have slots near to each other, so the part of the filter that a program's heap uses is a 256th
-//! of that heap and stays in the cache; beyond 1 GiB the heap is folded. A sample itself takes some
-//! 50 bytes of the table.
+//! A free reads a filter to find whether the object may be in the table: a byte per slot of 256
+//! bytes of addresses, which counts the samples in the slot. Objects near to each other have slots
+//! near to each other, so the part of the filter that a program's heap uses is a 256th of that heap
+//! and stays in the cache; beyond 1 GiB the heap is folded. A sample takes some 50 bytes of the
+//! table.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ use crate::hot::thread;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU8;
 
-/// An object that has a sample and is alive.
+/// A live object with a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) bytes: usize,
@@ -38,9 +38,9 @@ const SLOTS: usize = 1 << 22;
 /// Bytes of addresses that share a slot, as a power of two.
 const SLOT_BITS: u32 = 8;
 
-/// Samples by slot; a slot that ever had 255 keeps that number. Changed by whoever samples or gives
-/// back a sampled object, read by everyone that gives back, relaxed: an object reaches another
-/// thread after its sample was counted, by whatever brings it there.
+/// Samples by slot; a slot that ever had 255 keeps that number. Written by threads that sample or
+/// free a sampled object, read by every free, both relaxed: an object reaches another thread after
+/// its sample was counted, and the program's own synchronisation orders the two.
 static FILTER: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
 
 const SHARDS: usize = 64;
@@ -81,7 +81,7 @@ fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
             return;
         }
     }
-    // Behind the object the process begins anew: it remembers nothing.
+    // The process restarts after the object: it has no memory.
     local.sample_at.set(counted + gap(local, interval));
     let stack = match thread::current() {
         Some(state) => stacks::of(state.own_open_sites()),
@@ -94,7 +94,7 @@ fn sample(local: &Local, object: *mut u8, bytes: usize, interval: u64) {
 fn gap(local: &Local, interval: u64) -> u64 {
     // Above 0, at most 1.
     let uniform = ((random(local) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-    // An object has a sample where its last byte is at or behind the drawn place, so the next whole
+    // An object has a sample where its last byte is at or after the drawn place, so the next whole
     // number is the right one.
     (-uniform.ln() * interval as f64).ceil().max(1.0) as u64
 }
@@ -112,7 +112,7 @@ fn random(local: &Local) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// Begins the samples of this thread anew, from a seed.
+/// Restarts the samples of this thread from a seed.
 pub(super) fn seed(local: &Local, seed: u64) {
     local.random.set(seed | 1);
     local.sample_at.set(0);
@@ -131,8 +131,8 @@ fn put(address: usize, sample: Sample) {
     }
 }
 
-/// Takes an object out of the table that is about to be given back. To be called before: afterwards
-/// another thread may have its address.
+/// Removes an object from the table that is about to be freed. To be called before the free:
+/// afterwards another thread may get its address.
 #[inline(always)]
 pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
     if slot(object.addr()).load(Ordering::Relaxed) == 0 {
@@ -144,8 +144,8 @@ pub(super) fn take(local: &Local, object: *mut u8) -> Option<Sample> {
 #[cold]
 #[inline(never)]
 fn take_slow(local: &Local, address: usize) -> Option<Sample> {
-    // What this module gives back itself is in no table, and it may hold the lock.
-    if local.is_inside() {
+    // Objects that this module frees itself are in no table, and the thread may hold the lock.
+    if local.is_internal() {
         return None;
     }
     let sample = shard(address).with(|samples| samples.remove(&address))?;
@@ -157,14 +157,14 @@ fn take_slow(local: &Local, address: usize) -> Option<Sample> {
     Some(sample)
 }
 
-/// Puts an object back that was taken and could not be reallocated.
+/// Inserts an object again that could not be reallocated.
 pub(super) fn put_back(object: *mut u8, sample: Option<Sample>) {
     if let Some(sample) = sample {
         put(object.addr(), sample);
     }
 }
 
-/// Calls `each` with every object that has a sample and is alive.
+/// Calls `each` with every live object with a sample.
 pub(super) fn for_each(mut each: impl FnMut(Sample)) {
     super::hold_locks_across_forks();
     for shard in &SHARD {

@@ -1,4 +1,4 @@
-//! A snapshot of what is in use now, from what the allocator keeps.
+//! A snapshot of the live heap, as the allocator tracks it.
 
 use std::collections::HashMap;
 
@@ -15,12 +15,12 @@ use vor_capture::filled;
 
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 
-/// Returns what is in use now, by the stack of scopes that allocated it. The mode is
-/// [`HeapMode::Off`] where that is not kept.
+/// Returns the live heap by the stack of scopes that allocated it. The mode is [`HeapMode::Off`]
+/// where the heap is not tracked.
 ///
-/// Other threads go on meanwhile: an object that moves between them may be missing, or counted
-/// twice. Takes some ten nanoseconds per sample or stack; allocations of other threads do not wait
-/// for it, but for their first one, their samples and their first in a stack.
+/// Other threads continue meanwhile: an object that moves between them may be missing, or counted
+/// twice. Takes some ten nanoseconds per sample or stack. Allocations of other threads do not wait
+/// for it, except their first one, their samples and their first in a stack.
 #[must_use]
 pub fn heap_snapshot() -> HeapSnapshot {
     thread::while_busy(|| {
@@ -37,20 +37,20 @@ pub fn heap_snapshot() -> HeapSnapshot {
     })
 }
 
-/// Returns whether the program's allocator keeps what is in use.
-pub(crate) fn keeps_heap() -> bool {
+/// Returns whether the program's allocator tracks the live heap.
+pub(crate) fn tracks_heap() -> bool {
     HEAP.load(Ordering::Relaxed) != 0
 }
 
 fn exact_stacks() -> Vec<(u32, HeapStack)> {
-    let in_use = |(stack, (objects, bytes)): (u32, (u64, u64))| {
-        let in_use = filled!(HeapStack {
+    let live = |(stack, (objects, bytes)): (u32, (u64, u64))| {
+        let live = filled!(HeapStack {
             inuse_objects: objects,
             inuse_bytes: bytes
         });
-        (objects > 0).then_some((stack, in_use))
+        (objects > 0).then_some((stack, live))
     };
-    (0..).zip(live_by_stack()).filter_map(in_use).collect()
+    (0..).zip(live_by_stack()).filter_map(live).collect()
 }
 
 /// Sums over the samples of a stack.
@@ -85,8 +85,8 @@ fn sampled_stacks(interval_bytes: u64) -> Vec<(u32, HeapStack)> {
             .or_default()
             .add(sample, interval_bytes);
     });
-    let in_use = |(stack, sums): (u32, Estimate)| {
-        let in_use = filled!(HeapStack {
+    let live = |(stack, sums): (u32, Estimate)| {
+        let live = filled!(HeapStack {
             scopes: Vec::new(),
             inuse_objects: sums.objects.round() as u64,
             inuse_bytes: sums.bytes.round() as u64,
@@ -94,14 +94,14 @@ fn sampled_stacks(interval_bytes: u64) -> Vec<(u32, HeapStack)> {
             objects_error: sums.objects_variance.sqrt(),
             bytes_error: sums.bytes_variance.sqrt(),
         });
-        (stack, in_use)
+        (stack, live)
     };
-    estimates.into_iter().map(in_use).collect()
+    estimates.into_iter().map(live).collect()
 }
 
 /// Fills in the scopes of numbered stacks.
-fn with_scopes(in_use: Vec<(u32, HeapStack)>) -> Vec<HeapStack> {
-    let sites = local::inside(|| stacks::sites(in_use.iter().map(|(number, _)| *number)));
+fn with_scopes(live: Vec<(u32, HeapStack)>) -> Vec<HeapStack> {
+    let sites = local::internally(|| stacks::sites(live.iter().map(|(number, _)| *number)));
     let registry = callsite::lock();
     let scope = |site| {
         filled!(HeapScope {
@@ -109,7 +109,7 @@ fn with_scopes(in_use: Vec<(u32, HeapStack)>) -> Vec<HeapStack> {
             info: registry.info_of(site).unwrap_or_default(),
         })
     };
-    let filled = in_use.into_iter().zip(sites).map(|((_, stack), sites)| {
+    let filled = live.into_iter().zip(sites).map(|((_, stack), sites)| {
         filled!(HeapStack {
             scopes: sites.into_iter().map(scope).collect(),
             ..stack

@@ -1,8 +1,7 @@
 //! Stacks of open scopes as numbers: a tree whose edges are call sites.
 //!
 //! Number 0 is the root, no open scope; every other number is a scope opened in the stack of
-//! another number. Numbers are never given twice, so what two snapshots call the same number is the
-//! same stack.
+//! another number. A number is never reused, so the same number in two snapshots is the same stack.
 
 use std::collections::HashMap;
 
@@ -24,8 +23,7 @@ static STACKS: Lock<Stacks> = Lock::new(Stacks {
 });
 
 /// Returns the number of the stack in which a scope of `site` is open directly in `parent`. Where
-/// there are too many stacks, or no memory, it is `parent`: what is allocated there is the outer
-/// scope's.
+/// there are too many stacks, or no memory, it is `parent`: allocations count for the outer scope.
 pub(super) fn child(parent: u32, site: u32) -> u32 {
     stacks().with(|stacks| stacks.child(parent, site))
 }
@@ -71,7 +69,7 @@ impl Stacks {
     }
 }
 
-/// Returns the tree. A fork finds its lock open.
+/// Returns the tree, and registers its lock to be held across forks.
 fn stacks() -> &'static Lock<Stacks> {
     super::hold_locks_across_forks();
     &STACKS

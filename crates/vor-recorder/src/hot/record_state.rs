@@ -157,10 +157,10 @@ fn apply(registry: &mut callsite::Registry, on: bool) {
     };
     let has_subscriber = tracing_out::is_wanted();
     let has_nvtx_tool = nvtx::is_attached();
-    let fast = on && !counts && clock::is_hot() && !has_nvtx_tool && measures().is_none();
+    let fast = on && !counts && clock::allows_fast_path() && !has_nvtx_tool && measures().is_none();
     STATE.store(state, Ordering::SeqCst);
     set_mode(match (state, has_nvtx_tool) {
-        _ if !clock::is_hot() || has_subscriber => RecordMode::Mixed,
+        _ if !clock::allows_fast_path() || has_subscriber => RecordMode::Mixed,
         (SPANS, false) => RecordMode::Measured,
         (COUNTS, false) => RecordMode::Counted,
         (SPANS, true) if measures().is_none() => RecordMode::Nvtx,

@@ -1,11 +1,11 @@
-//! Files that sinks write. A FIFO or a device takes part of a write, or nothing for a while: then
-//! the writer waits, and not for ever.
+//! Files that sinks write. A FIFO or a device may accept only part of a write, or nothing for a
+//! while: then the writer waits for a limited time.
 //!
-//! Opening never waits: a FIFO that nobody reads is refused. A write waits for a reader that is
-//! slow, and gives up when the reader has taken nothing for two seconds. Once the process ends,
-//! all writes together have ten seconds at an exit. A file on a disk has no such bound: the
-//! system has taken a write when it returns, and a network disk that hangs keeps its writer.
-//! Elsewhere than on Unix the same holds for pipes.
+//! Opening never waits: a FIFO without a reader is refused. A write waits for a slow reader, and
+//! gives up when the reader has read nothing for two seconds. Once the process exits, all writes
+//! together have ten seconds. A file on a disk has no such bound: a write returns when the system
+//! has accepted it, and a network disk that hangs blocks its writer. The same holds for pipes on
+//! systems other than Unix.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,29 +18,29 @@ use std::time::{Duration, Instant};
 #[cfg(unix)]
 use crate::os::signals;
 
-/// How long a reader may take nothing.
+/// Longest wait for a reader that reads nothing.
 #[cfg(unix)]
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a writer that waits looks whether the process ends.
+const READER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval at which a waiting writer checks whether the process ends.
 #[cfg(unix)]
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// When writes must have ended, once the process ends.
+/// Deadline of all writes, once the process ends. Set once, read by waiting writers.
 #[cfg(unix)]
-static END_BY: OnceLock<Instant> = OnceLock::new();
+static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
-/// Has all writes that wait for a reader end within `bound`. The first call counts.
+/// Makes all writes that wait for a reader end within `bound`. Only the first call has an effect.
 #[cfg(unix)]
 pub(crate) fn end_within(bound: Duration) {
-    END_BY.get_or_init(|| Instant::now() + bound);
+    DEADLINE.get_or_init(|| Instant::now() + bound);
 }
 
 /// A file, a FIFO or a device that is written from its begin to its end.
 #[derive(Debug)]
 pub struct OutputFile {
     file: File,
-    /// Whether its reader was waited for in vain. It is not waited for again.
-    gave_up: bool,
+    /// Whether a wait for its reader timed out. Later writes do not wait.
+    has_timed_out: bool,
 }
 
 impl OutputFile {
@@ -53,7 +53,7 @@ impl OutputFile {
         Self::open(path, true)
     }
 
-    /// As [`create`](Self::create), and leaves in it what an existing file holds.
+    /// Opens `path` for writing; an existing file keeps its content.
     pub(crate) fn create_or_keep(path: &Path) -> io::Result<Self> {
         Self::open(path, false)
     }
@@ -66,7 +66,7 @@ impl OutputFile {
         match options.open(path) {
             Ok(file) => Ok(Self {
                 file,
-                gave_up: false,
+                has_timed_out: false,
             }),
             Err(error) if is_unread_fifo(path, &error) => Err(io::Error::new(
                 error.kind(),
@@ -80,21 +80,21 @@ impl OutputFile {
         &self.file
     }
 
-    /// Waits until the reader takes more.
+    /// Waits until the reader has read, and a write has room.
     #[cfg(unix)]
     fn wait(&mut self) -> io::Result<()> {
         use std::os::fd::AsRawFd;
-        let begun = Instant::now();
-        while !self.gave_up {
+        let start = Instant::now();
+        while !self.has_timed_out {
             let now = Instant::now();
-            let left = END_BY.get().map(|end| end.saturating_duration_since(now));
-            let left = PATIENCE
-                .saturating_sub(now - begun)
+            let left = DEADLINE.get().map(|end| end.saturating_duration_since(now));
+            let left = READER_TIMEOUT
+                .saturating_sub(now - start)
                 .min(left.unwrap_or(Duration::MAX));
-            if signals::wait_for_room(self.file.as_raw_fd(), left.min(LOOK))? {
+            if signals::wait_for_room(self.file.as_raw_fd(), left.min(CHECK_INTERVAL))? {
                 return Ok(());
             }
-            self.gave_up = left.is_zero();
+            self.has_timed_out = left.is_zero();
         }
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -104,7 +104,7 @@ impl OutputFile {
 
     #[cfg(not(unix))]
     fn wait(&mut self) -> io::Result<()> {
-        self.gave_up = true;
+        self.has_timed_out = true;
         Err(io::ErrorKind::WouldBlock.into())
     }
 }

@@ -1,4 +1,5 @@
-//! The operating system, or the page: lines on stderr, signals, what the process uses.
+//! The operating system or the browser: lines on stderr, signals, files, and the resources of the
+//! process.
 
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 pub(crate) mod js;

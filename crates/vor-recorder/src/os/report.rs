@@ -1,22 +1,22 @@
-//! Lines on stderr: how vor tells what went wrong without stopping the program.
+//! Lines on stderr: reports of errors that do not stop the program.
 //!
-//! A line goes straight to the file descriptor, in one write. The standard library's lock would be
-//! of no use here: in the child of a fork a thread that is gone may hold it, and a closed stderr
-//! must not become a panic in the program being measured. A browser has a console instead. Reasons
-//! that only those want who look for them are [`detail`]s.
+//! A line goes straight to the file descriptor, in one write, and not through the standard library's
+//! lock: in the child of a fork a thread that no longer exists may hold it, and a closed stderr must
+//! not become a panic in the measured program. A browser has a console instead. Reasons that few
+//! users need are [`detail`]s.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::io::Write;
 
-/// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line; where
-/// there is no stderr, nothing happens.
+/// Writes `vor: ` and the line. Control characters are escaped, so that it stays one line. Does
+/// nothing without a stderr.
 pub fn line(text: &str) {
     write(format!("vor: {}\n", escaped(text)).as_bytes());
 }
 
-/// Tells a reason to those who look for it: an event of `tracing` at the level `DEBUG`, which needs
-/// that feature and a subscriber. In browsers, where nobody takes the event, it is a line of the
-/// console at the level that is hidden unless asked for.
+/// Reports a reason in detail: as an event of `tracing` at the level `DEBUG`, which needs that
+/// feature and a subscriber. In a browser without a subscriber it is a line of the console at the
+/// level that is hidden by default.
 pub(crate) fn detail(text: &str) {
     #[cfg(feature = "tracing")]
     if tracing::enabled!(target: "vor", tracing::Level::DEBUG) {
@@ -29,7 +29,7 @@ pub(crate) fn detail(text: &str) {
     let _ = text;
 }
 
-/// Writes some lines as they stand.
+/// Writes lines without a prefix.
 pub(crate) fn text(lines: &str) {
     write(lines.as_bytes());
 }
@@ -51,7 +51,7 @@ pub(crate) fn escaped(text: &str) -> String {
 fn write(line: &[u8]) {
     use std::os::fd::AsFd;
     if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
-        // There is nobody left to tell.
+        // An error cannot be reported anywhere.
         let _ = super::signals::without_signals(|| std::fs::File::from(stderr).write_all(line));
     }
 }
@@ -64,19 +64,19 @@ fn write(line: &[u8]) {
 #[cfg(windows)]
 fn write(line: &[u8]) {
     use std::os::windows::io::AsHandle;
-    // There is nobody left to tell.
+    // An error cannot be reported anywhere.
     let _ = if crate::os::detach::is_last_thread() {
-        // Who held the standard library's lock is gone.
+        // A thread that no longer exists may hold the standard library's lock.
         let stderr = std::io::stderr().as_handle().try_clone_to_owned();
         stderr.and_then(|stderr| std::fs::File::from(stderr).write_all(line))
     } else {
-        // It turns text into what a console shows.
+        // The standard library converts text for a console.
         std::io::stderr().write_all(line)
     };
 }
 
 #[cfg(not(any(unix, windows, all(target_arch = "wasm32", target_os = "unknown"))))]
 fn write(line: &[u8]) {
-    // There is nobody left to tell.
+    // An error cannot be reported anywhere.
     let _ = std::io::stderr().write_all(line);
 }

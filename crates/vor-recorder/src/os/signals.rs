@@ -1,30 +1,29 @@
-//! Signals that vor must not cause or take, and the one by which it is asked for a table.
+//! Signals that vor must neither cause nor take, and the one that requests a table.
 //!
-//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe that nobody reads SIGPIPE;
-//! both end the program unless it says otherwise. It is vor's write and not the program's, so the
-//! program must not die of it: the signals are blocked around the write, which then returns an
-//! error, and the sink is switched off. Ignoring them instead would change the whole process and
-//! what it passes on to its children. A write into a pipe that is full must not hold the program up
-//! either; [`wait_for_room`] waits as long as it may.
+//! A write beyond `RLIMIT_FSIZE` raises SIGXFSZ, and one into a pipe without a reader SIGPIPE; both
+//! end the program by default. A write of vor must not end the program: the signals are blocked
+//! around the write, which then returns an error, and the sink is switched off. Ignoring them
+//! instead would change the whole process and its children. A write into a full pipe must not block
+//! the program either; [`wait_for_room`] waits for a limited time.
 
 #[cfg(not(unix))]
 pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
     write()
 }
 
-/// Runs `start` such that a thread started in it takes none of the program's signals.
+/// Runs `start`, which starts a thread that takes none of the program's signals.
 #[cfg(not(unix))]
 pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
     start()
 }
 
-/// Nobody can ask by a signal for the table of counted scopes.
+/// No signal requests the table of counted scopes.
 #[cfg(not(unix))]
 pub(crate) fn listen() {}
 
-/// Nobody can ask by a signal for the table of counted scopes.
+/// No signal requests the table of counted scopes.
 #[cfg(not(unix))]
-pub(crate) fn is_table_asked_for() -> bool {
+pub(crate) fn take_table_request() -> bool {
     false
 }
 
@@ -33,7 +32,7 @@ pub(crate) use unix::for_new_thread;
 #[cfg(unix)]
 pub(crate) use unix::this_thread;
 #[cfg(unix)]
-pub(crate) use unix::{is_table_asked_for, listen};
+pub(crate) use unix::{listen, take_table_request};
 #[cfg(unix)]
 pub(crate) use unix::{wait_for_room, without_signals};
 
@@ -47,11 +46,12 @@ mod unix {
     use crate::sync::Ordering;
     use crate::sync::global::AtomicBool;
 
-    /// Whether SIGUSR1 has come. Set by its handler, taken by [`is_table_asked_for`]; it guards
-    /// nothing.
-    static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
+    /// Whether SIGUSR1 has come. Set by its handler, cleared by [`take_table_request`], both
+    /// relaxed: it orders nothing.
+    static IS_TABLE_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-    const OF_WRITES: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
+    /// The signals that writes raise.
+    const WRITE_SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
     /// Faults of the thread itself; blocking them would only hide the handler that reports a crash.
     const FAULTS: [libc::c_int; 6] = [
         libc::SIGSEGV,
@@ -75,10 +75,10 @@ mod unix {
         }
     }
 
-    /// Restores the thread's mask, also when what ran under it panics.
-    struct Masked(libc::sigset_t);
+    /// Blocks signals until it is dropped, also by a panic.
+    struct MaskGuard(libc::sigset_t);
 
-    impl Masked {
+    impl MaskGuard {
         fn block(set: &libc::sigset_t) -> Self {
             let mut before = set_of(&[]);
             // SAFETY: both sets are initialised and live across the call, which changes nothing but
@@ -88,7 +88,7 @@ mod unix {
         }
     }
 
-    impl Drop for Masked {
+    impl Drop for MaskGuard {
         fn drop(&mut self) {
             // SAFETY: the set was filled by `block`; the call changes nothing but this thread's
             // mask.
@@ -99,17 +99,17 @@ mod unix {
     fn pending() -> [bool; 2] {
         let mut set = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
-        OF_WRITES.map(|signal| unsafe {
+        WRITE_SIGNALS.map(|signal| unsafe {
             libc::sigpending(&mut set) == 0 && libc::sigismember(&set, signal) == 1
         })
     }
 
-    /// Runs a write of which the program must not die. The signals that it raises are taken back.
+    /// Runs a write that must not end the program. Signals that it raises are discarded.
     pub(crate) fn without_signals<R>(write: impl FnOnce() -> R) -> R {
-        let masked = Masked::block(&set_of(&OF_WRITES));
+        let mask = MaskGuard::block(&set_of(&WRITE_SIGNALS));
         let before = pending();
         let result = write();
-        for ((signal, was), is) in OF_WRITES.into_iter().zip(before).zip(pending()) {
+        for ((signal, was), is) in WRITE_SIGNALS.into_iter().zip(before).zip(pending()) {
             if is && !was {
                 let mut taken = 0;
                 // SAFETY: the signal is blocked and pending, so the call takes it and returns at
@@ -117,29 +117,29 @@ mod unix {
                 unsafe { libc::sigwait(&set_of(&[signal]), &mut taken) };
             }
         }
-        drop(masked);
+        drop(mask);
         result
     }
 
-    /// Returns what tells this thread from others. May be called in a handler, where a thread-local
-    /// may not be touched: the first touch may allocate.
+    /// Returns a number that is unique among the live threads. May be called in a signal handler,
+    /// unlike a thread-local, whose first access may allocate.
     pub(crate) fn this_thread() -> u64 {
         // SAFETY: the call takes nothing and touches no memory.
         (unsafe { libc::pthread_self() }) as u64
     }
 
-    /// Waits until a pipe has room, at most so long. Returns whether a write now takes something,
-    /// or fails.
+    /// Waits until a pipe has room, for `most` at most. Returns whether a write would now write
+    /// something or fail.
     pub(crate) fn wait_for_room(file: libc::c_int, most: Duration) -> io::Result<bool> {
-        let mut asked = libc::pollfd {
+        let mut poll = libc::pollfd {
             fd: file,
             events: libc::POLLOUT,
             revents: 0,
         };
         let most_ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
-        // SAFETY: `asked` is one structure that lives across the call, which is allowed in a
+        // SAFETY: `poll` is one structure that lives across the call, which is allowed in a
         // handler.
-        match unsafe { libc::poll(&raw mut asked, 1, most_ms) } {
+        match unsafe { libc::poll(&raw mut poll, 1, most_ms) } {
             -1 => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 error => Err(error),
@@ -148,14 +148,14 @@ mod unix {
         }
     }
 
-    /// Takes SIGUSR1 for the table of counted scopes, unless the program has a use for it or
-    /// ignores it. A handler that the program installs later replaces this one.
+    /// Installs a handler of SIGUSR1 for the table of counted scopes, unless the program handles or
+    /// ignores that signal. A handler that the program installs later replaces this one.
     pub(crate) fn listen() {
-        extern "C" fn note(_: libc::c_int) {
-            IS_ASKED_FOR.store(true, Ordering::Relaxed);
+        extern "C" fn request_table(_: libc::c_int) {
+            IS_TABLE_REQUESTED.store(true, Ordering::Relaxed);
         }
         let mut present = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: nothing is changed, and `present` is a valid place for what is asked.
+        // SAFETY: the call changes nothing, and `present` is a valid place for the result.
         let failed =
             unsafe { libc::sigaction(libc::SIGUSR1, std::ptr::null(), present.as_mut_ptr()) } != 0;
         // SAFETY: zeroed above, and all zero is an action: the default one.
@@ -163,8 +163,8 @@ mod unix {
         if failed || action.sa_sigaction != libc::SIG_DFL {
             return;
         }
-        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // Calls of the program that wait go on.
+        action.sa_sigaction = request_table as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // Blocking system calls of the program continue.
         action.sa_flags = libc::SA_RESTART;
         action.sa_mask = set_of(&[]);
         // SAFETY: the action is whole, and its handler does nothing but store into an atomic, which
@@ -173,12 +173,13 @@ mod unix {
     }
 
     /// Returns whether the signal has come since the last call.
-    pub(crate) fn is_table_asked_for() -> bool {
-        IS_ASKED_FOR.load(Ordering::Relaxed) && IS_ASKED_FOR.swap(false, Ordering::Relaxed)
+    pub(crate) fn take_table_request() -> bool {
+        IS_TABLE_REQUESTED.load(Ordering::Relaxed)
+            && IS_TABLE_REQUESTED.swap(false, Ordering::Relaxed)
     }
 
-    /// Runs `start` such that a thread started in it takes none of the program's signals: their
-    /// handlers expect a thread of the program.
+    /// Runs `start`, which starts a thread that takes none of the program's signals: their handlers
+    /// expect a thread of the program.
     pub(crate) fn for_new_thread<R>(start: impl FnOnce() -> R) -> R {
         let mut all = set_of(&[]);
         // SAFETY: the set is initialised and live across the calls.
@@ -188,7 +189,7 @@ mod unix {
                 libc::sigdelset(&mut all, fault);
             }
         }
-        let _masked = Masked::block(&all);
+        let _mask = MaskGuard::block(&all);
         start()
     }
 }

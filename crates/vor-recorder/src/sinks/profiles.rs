@@ -230,7 +230,7 @@ impl Shared {
                 let spans = self.take();
                 let spans = spans.map_err(|error| report::line(&error.to_string())).ok();
                 let until_unix_ns = unix_ns().max(from_unix_ns);
-                let heap = crate::heap::keeps_heap().then(|| self.take_heap());
+                let heap = crate::heap::tracks_heap().then(|| self.take_heap());
                 let profiles = [(Kind::Spans, spans), (Kind::Heap, heap)];
                 for (kind, profile) in profiles {
                     let Some(mut profile) = profile.filter(|profile| !profile.is_empty()) else {

@@ -1,64 +1,64 @@
-//! The account of a thread: what the counter went on by and the thread's clock did not, from a
+//! The account of a thread: the growth of the counter beyond that of the thread's clock, from a
 //! first pair of readings to each later one.
 //!
 //! Nothing is added up from reading to reading, so nothing is lost between them: the exact sum is
-//! one subtraction from where the account began, and what was given out follows it.
+//! one subtraction from the start of the account, and the reported sum follows it.
 
 use super::{Reading, rate, thread_clock};
 use crate::clock;
 use crate::sync::Ordering;
 use crate::sync::global::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-/// The least that is given out at a time: a thread that was switched out is away for longer, and
+/// Smallest growth of the reported sum: a thread that was switched out is away for longer, and
 /// readings of the two clocks jitter by less.
 pub(super) const LEAST_NS: u64 = 500;
-/// By how much the exact sum may lie below the one given out: more than an interrupt between two
-/// readings takes. It bounds what an error of the rate can hide.
+/// Largest debt, by which the exact sum may lie below the reported one: more than an interrupt
+/// between two readings takes. It bounds the time that an error of the rate can hide.
 const MOST_DEBT_NS: u64 = 1_000_000;
 
-/// Ticks off the processor, of one thread. It alone writes, and others may read what is given out
-/// and, with its version, where it began; the rest is the thread's own. All is relaxed but the
-/// version.
+/// Off-CPU ticks of one thread. The thread alone writes, relaxed but for the version. Other threads
+/// read the reported sum (relaxed) and, by the version, the start; all else is the thread's own.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Ticks as given out; they never fall.
-    off_ticks: AtomicU64,
+    /// The reported sum; it never falls.
+    reported_ticks: AtomicU64,
     has_begun: AtomicBool,
-    /// As it was when the account last began anew, as told by [`rate::now`], and by it
-    /// [`MOST_DEBT_NS`], and that and [`LEAST_NS`] together.
+    /// [`rate::current`] when the account last began.
     rate: AtomicU64,
+    /// [`MOST_DEBT_NS`] at that rate.
     most_debt_ticks: AtomicU64,
+    /// [`MOST_DEBT_NS`] and [`LEAST_NS`] together, at that rate.
     window_ticks: AtomicU64,
-    /// Where the account began, later by what is given out: what is to be given out yet is counted
-    /// from here.
-    given_from_ticks: AtomicU64,
-    /// Odd while the next two are written. Stored with release behind them, and before them
-    /// followed by a fence; loaded with acquire.
+    /// Start of the account plus the reported sum: ticks that are not reported yet count from here.
+    unreported_from_ticks: AtomicU64,
+    /// Odd while the next two fields are written. Stored before them (relaxed, with a release fence
+    /// after it) and after them (release); loaded with acquire.
     version: AtomicU32,
-    /// Ticks less off-CPU ticks, and the thread's clock, where the account began.
+    /// Ticks less off-CPU ticks, at the start of the account.
     begin_ticks: AtomicU64,
+    /// The thread's clock, at the start of the account.
     begin_cpu: AtomicU64,
 }
 
 impl Account {
     pub(super) const fn new() -> Self {
         Self {
-            off_ticks: AtomicU64::new(0),
+            reported_ticks: AtomicU64::new(0),
             has_begun: AtomicBool::new(false),
             rate: AtomicU64::new(0),
             most_debt_ticks: AtomicU64::new(0),
             window_ticks: AtomicU64::new(0),
-            given_from_ticks: AtomicU64::new(0),
+            unreported_from_ticks: AtomicU64::new(0),
             version: AtomicU32::new(0),
             begin_ticks: AtomicU64::new(0),
             begin_cpu: AtomicU64::new(0),
         }
     }
 
-    /// Returns what was given out last.
+    /// Returns the reported sum.
     #[inline(always)]
-    pub(super) fn given(&self) -> u64 {
-        self.off_ticks.load(Ordering::Relaxed)
+    pub(super) fn reported(&self) -> u64 {
+        self.reported_ticks.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -66,34 +66,34 @@ impl Account {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Begins at a reading, at which what was given out is exact.
+    /// Begins at a reading, at which the reported sum is taken as exact.
     pub(super) fn begin(&self, reading: Reading, rate: u64) {
-        self.begin_with(reading, self.given(), rate);
+        self.begin_with(reading, self.reported(), rate);
     }
 
-    /// Forgets where it began; what was given out stays.
+    /// Forgets its start; the reported sum stays.
     #[cfg(unix)]
     pub(super) fn end(&self) {
         self.has_begun.store(false, Ordering::Relaxed);
     }
 
-    /// Takes account of all up to a reading, and returns what is given out by now.
+    /// Accounts for all time up to a reading, and returns the reported sum.
     pub(super) fn settle(&self, reading: Reading, rate: u64) -> u64 {
-        self.settle_at_once(reading, rate)
-            .unwrap_or_else(|| self.settle_more(reading, rate))
+        self.try_settle(reading, rate)
+            .unwrap_or_else(|| self.settle_slow(reading, rate))
     }
 
-    /// As [`settle`](Self::settle), `None` where anything is to be done.
+    /// Returns the reported sum where a reading does not change the account; else `None`.
     ///
-    /// All of it modulo 2⁶⁴ and with one comparison for both bounds: each instruction behind the
+    /// Computes modulo 2⁶⁴ and with one comparison for both bounds: each instruction after the
     /// system call that read the thread's clock counts.
     #[inline(always)]
-    pub(super) fn settle_at_once(&self, reading: Reading, rate: u64) -> Option<u64> {
+    pub(super) fn try_settle(&self, reading: Reading, rate: u64) -> Option<u64> {
         let cpu = reading
             .cpu
             .wrapping_sub(self.begin_cpu.load(Ordering::Relaxed));
         let own_rate = self.rate.load(Ordering::Relaxed);
-        let from_ticks = self.given_from_ticks.load(Ordering::Relaxed);
+        let from_ticks = self.unreported_from_ticks.load(Ordering::Relaxed);
         let on_ticks = if thread_clock::counts_ticks() {
             cpu
         } else {
@@ -105,38 +105,39 @@ impl Account {
             .wrapping_sub(on_ticks);
         let above_least = pending.wrapping_add(self.most_debt_ticks.load(Ordering::Relaxed));
         let is_within = above_least < self.window_ticks.load(Ordering::Relaxed);
-        (is_within && rate == own_rate).then(|| self.given())
+        (is_within && rate == own_rate).then(|| self.reported())
     }
 
-    /// Gives out what is exact, where it is as much as is given out at a time; where it is further
-    /// below the one given out than it may be, moves it up to half of that; takes over a new rate,
-    /// and what lies behind stays as the old one told it.
+    /// Reports the exact sum where it has grown by the smallest growth. Where it is below the
+    /// largest debt, raises it to half of that. Takes over a new rate from here on; time before
+    /// keeps the old rate.
     #[cold]
-    fn settle_more(&self, reading: Reading, rate: u64) -> u64 {
-        let (given, own_rate) = (self.given(), self.rate.load(Ordering::Relaxed));
+    fn settle_slow(&self, reading: Reading, rate: u64) -> u64 {
+        let (reported, own_rate) = (self.reported(), self.rate.load(Ordering::Relaxed));
         let most_debt_ticks = self.most_debt_ticks.load(Ordering::Relaxed);
         let least_ticks = self.window_ticks.load(Ordering::Relaxed) - most_debt_ticks;
         let exact = off_between(self.begin_reading(), reading, own_rate);
-        let pending = exact.wrapping_sub(given) as i64;
+        let pending = exact.wrapping_sub(reported) as i64;
         if pending >= least_ticks as i64 {
-            self.off_ticks.store(exact, Ordering::Relaxed);
+            self.reported_ticks.store(exact, Ordering::Relaxed);
         }
         if pending < -(most_debt_ticks as i64) {
-            // Not to the bound: an error of the rate would be back there at the next reading, and
-            // each of them would come here.
-            self.begin_with(reading, given.wrapping_sub(most_debt_ticks / 2), rate);
+            // Not to the bound: an error of the rate would reach it again at the next reading, and
+            // each reading would take this slow path.
+            self.begin_with(reading, reported.wrapping_sub(most_debt_ticks / 2), rate);
         } else if rate != own_rate {
             self.begin_with(reading, exact, rate);
         } else {
-            self.note_given();
+            self.update_unreported_from();
         }
-        self.given()
+        self.reported()
     }
 
-    /// Notes anew from where on what is to be given out is counted.
-    fn note_given(&self) {
-        let from_ticks = self.begin_reading().ticks.wrapping_add(self.given());
-        self.given_from_ticks.store(from_ticks, Ordering::Relaxed);
+    /// Updates the tick from which on unreported ticks count.
+    fn update_unreported_from(&self) {
+        let from_ticks = self.begin_reading().ticks.wrapping_add(self.reported());
+        self.unreported_from_ticks
+            .store(from_ticks, Ordering::Relaxed);
     }
 
     fn begin_with(&self, reading: Reading, exact: u64, rate: u64) {
@@ -156,7 +157,7 @@ impl Account {
         self.begin_cpu.store(reading.cpu, Ordering::Relaxed);
         self.version
             .store(version.wrapping_add(2), Ordering::Release);
-        self.note_given();
+        self.update_unreported_from();
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
@@ -168,22 +169,23 @@ impl Account {
         }
     }
 
-    /// Returns what [`off_cpu_ticks`](super::off_cpu_ticks) would say now on the thread whose
-    /// account this is, and whose number `os_id`; to some microseconds. `None` where that thread
-    /// has never asked, or the system does not tell the time of others.
+    /// Returns the value of [`off_cpu_ticks`](super::off_cpu_ticks) on the thread with this account
+    /// and the number `os_id`, accurate to some microseconds. `None` where that thread has never
+    /// read it, or the system does not report the time of other threads.
     pub(crate) fn off_cpu_ticks(&self, os_id: u64) -> Option<u64> {
-        let begin = self.begin_seen_by_others()?;
-        let given = self.given();
+        let begin = self.begin_reading_from_other_thread()?;
+        let reported = self.reported();
         let ticks = clock::ticks();
         let cpu = thread_clock::read_of(os_id)?;
-        let exact = off_between(begin, Reading { ticks, cpu }, rate::now());
-        // What is not given out yet may be below it.
-        let is_more = exact.wrapping_sub(given) as i64 > 0;
-        Some(if is_more { exact } else { given })
+        let exact = off_between(begin, Reading { ticks, cpu }, rate::current());
+        // The exact sum may be below the reported one.
+        let is_more = exact.wrapping_sub(reported) as i64 > 0;
+        Some(if is_more { exact } else { reported })
     }
 
-    fn begin_seen_by_others(&self) -> Option<Reading> {
-        // A thread begins anew when the rate changes, which it does ever more rarely.
+    fn begin_reading_from_other_thread(&self) -> Option<Reading> {
+        // A few tries: an account begins again when the rate changes, which it does ever more
+        // rarely.
         for _ in 0..16 {
             let version = self.version.load(Ordering::Acquire);
             let begin = self.begin_reading();
@@ -196,8 +198,8 @@ impl Account {
     }
 }
 
-/// Returns the ticks between two readings that the thread's clock does not account for. Below zero
-/// it wraps.
+/// Returns the growth of the counter between two readings beyond that of the thread's clock. Below
+/// zero it wraps.
 #[inline(always)]
 fn off_between(begin: Reading, now: Reading, rate: u64) -> u64 {
     let cpu = now.cpu.saturating_sub(begin.cpu);
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn time_on_the_processor_is_not_off() {
+    fn cpu_time_is_not_off_cpu_time() {
         let account = account();
         assert_eq!(settle(&account, 2_000, 1_050), 0);
         assert_eq!(settle(&account, 1_000_000, 999_050), 0);
@@ -251,7 +253,7 @@ mod tests {
     fn it_never_falls_and_errors_even_out() {
         let account = account();
         assert_eq!(settle(&account, 11_000, 50), 10_000);
-        // The clock was late by so much, as it turns out.
+        // Now the clock turns out to have been late by that much.
         assert_eq!(settle(&account, 12_000, 50 + 5_000), 10_000);
         assert_eq!(settle(&account, 15_000, 50 + 5_000), 10_000);
         assert_eq!(settle(&account, 17_000, 50 + 5_000), 11_000);
@@ -271,15 +273,15 @@ mod tests {
         // The thread's clock gains one in a thousand.
         let is_quick = |i: u64| {
             let (ticks, cpu) = (1_000 + 1_000 * i, 50 + 1_001 * i);
-            let at_once = account.settle_at_once(Reading { ticks, cpu }, RATE);
+            let unchanged = account.try_settle(Reading { ticks, cpu }, RATE);
             account.settle(Reading { ticks, cpu }, RATE);
-            at_once.is_some()
+            unchanged.is_some()
         };
         let slow = (0..3_000_000).filter(|i| !is_quick(*i)).count();
         assert!((1..20).contains(&slow), "{slow}");
     }
 
-    // There the thread's clock counts ticks, and has no rate.
+    // On Windows the thread's clock counts ticks, and has no rate.
     #[cfg(not(windows))]
     #[test]
     fn a_new_rate_holds_from_where_it_is_known() {
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_out_stays_when_it_begins_anew() {
+    fn the_reported_sum_stays_when_the_account_begins_again() {
         let account = account();
         assert_eq!(settle(&account, 11_000, 50), 10_000);
         account.begin(

@@ -1,8 +1,8 @@
-//! Which source of processor time this system has, found out by trying.
+//! The source of CPU time on this system, found by trying.
 //!
-//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is gone after
-//! the thread waited, and the thread's clock agrees with the counter meanwhile. A kernel or an
-//! emulator on which one of these does not hold gets the thread's clock, read each time.
+//! The mark of [`rseq`](super::rseq) is used where it stands while the thread runs, is cleared after
+//! the thread waited, and the thread's clock agrees with the counter meanwhile. On a kernel or an
+//! emulator where one of these fails, the thread's clock is read each time.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,34 +14,35 @@ use crate::os::report;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
-/// Where processor time comes from.
+/// The source of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The kernel takes a mark away when it switches the thread; the thread's clock is read once
-    /// per switch.
+    /// The kernel clears a mark when it switches the thread; the thread's clock is read once per
+    /// switch.
     Rseq,
     /// The thread's clock, read each time.
     Clock,
-    /// The system does not tell: all time counts as time on the processor.
+    /// None: the system does not report it, and all time counts as CPU time.
     None,
 }
 
-/// Set to `clock`, the variable forbids the mark. For tests, and should the mark ever be wrong.
+/// The variable that forbids the mark where it is `clock`: for tests, and as a way out should the
+/// mark ever be wrong.
 const VARIABLE: &str = "VOR_CPU_SOURCE";
 
-/// How often the thread waits to see the mark gone.
+/// Number of waits after which the mark must be cleared.
 const WAITS: u32 = 3;
 const WAIT: Duration = Duration::from_micros(100);
-/// The stretch over which the two clocks are compared.
+/// Duration over which the two clocks are compared.
 const STRETCH_NS: u64 = 500_000;
-/// How often that is tried: on a busy machine few stretches are not interrupted.
+/// Most comparisons: on a busy machine few of them are not interrupted.
 const STRETCHES: u32 = 20;
 
-/// The source, once it is known: 0, or its number plus 1. Written once, with release, and read with
-/// acquire, since the rate is measured before.
+/// The source, once it is known: 0, or its number plus 1. Written once (release), read by anyone
+/// (acquire): the rate is measured before it is stored.
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the source of processor time, and finds out what it is at the first call.
+/// Returns the source of CPU time, and finds it at the first call.
 #[inline]
 pub fn source() -> Source {
     match SOURCE.load(Ordering::Acquire) {
@@ -52,7 +53,7 @@ pub fn source() -> Source {
     }
 }
 
-/// Finds out the source of processor time, once, in some milliseconds.
+/// Finds the source of CPU time, once, in some milliseconds.
 #[cold]
 pub fn init() -> Source {
     static CHOSEN: OnceLock<Source> = OnceLock::new();
@@ -73,7 +74,7 @@ fn choose() -> Source {
     std::thread::sleep(10 * WAIT);
     let ended = read(Word::NONE, NOT_READ);
     rate::measure();
-    // A clock that also counts the time in which the thread waits is none.
+    // A clock that also counts the time in which the thread waits does not measure CPU time.
     let waited = begun.zip(ended).is_some_and(|(begun, ended)| {
         let (passed, on) = between(begun, ended);
         on <= passed / 2
@@ -101,7 +102,7 @@ fn is_mark_forbidden() -> bool {
     value == "clock"
 }
 
-/// Returns the ticks between two readings by the counter and by the thread's clock.
+/// Returns the ticks between two readings, by the counter and by the thread's clock.
 fn between(begun: Reading, ended: Reading) -> (u64, u64) {
     let on = ended.cpu.saturating_sub(begun.cpu);
     let on_ticks = if thread_clock::counts_ticks() {
@@ -115,12 +116,12 @@ fn between(begun: Reading, ended: Reading) -> (u64, u64) {
 /// Tries the mark on this thread, and leaves none behind.
 fn is_mark_good() -> bool {
     let word = Word::of_this_thread();
-    let good = !word.is_none() && is_gone_after_waits(word) && stands_while_running(word);
+    let good = !word.is_none() && is_cleared_by_waits(word) && stands_while_running(word);
     word.clear();
     good
 }
 
-fn is_gone_after_waits(word: Word) -> bool {
+fn is_cleared_by_waits(word: Word) -> bool {
     (0..WAITS).all(|_| {
         word.set();
         std::thread::sleep(WAIT);
@@ -128,8 +129,8 @@ fn is_gone_after_waits(word: Word) -> bool {
     })
 }
 
-/// Returns whether there is a stretch with the mark at both ends over which the clocks agree to 2
-/// %.
+/// Returns whether there is a stretch with the mark at both ends over which the clocks agree within
+/// 2 %.
 fn stands_while_running(word: Word) -> bool {
     let stretch_ticks = rate::ticks_of_ns(STRETCH_NS);
     (0..STRETCHES).any(|_| {

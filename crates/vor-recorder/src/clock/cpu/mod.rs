@@ -1,36 +1,35 @@
-//! How long a thread was *not* on a processor, in ticks: [`off_cpu_ticks`]. A span's processor time
-//! is its length less what this grew by meanwhile.
+//! The off-CPU time of a thread, in ticks: [`off_cpu_ticks`]. CPU time of a span = duration − growth
+//! of its thread's off-CPU time.
 //!
-//! **The mark.** Asking the system for a thread's processor time costs some hundred nanoseconds, so
-//! it is asked once per switch and not once per span. On Linux each thread shares a word with the
-//! kernel (`rseq`). The thread puts a mark there, and the kernel takes it away whenever it takes
-//! the thread off its processor, moves it to another or hands it a signal. A mark that still stands
-//! says that all ticks since it was set were this thread's. Where it is gone, the thread *settles*:
-//! it sets the mark anew, reads the thread's clock and the counter, and adds what the counter went
-//! on by and the clock did not. Where there is no such word, or where it fails its test (`choose`),
-//! every question settles.
+//! **The mark.** Reading a thread's CPU time from the system costs some hundred nanoseconds, so it is
+//! read once per context switch and not once per span. On Linux each thread shares a word with the
+//! kernel (`rseq`). The thread sets a mark there, and the kernel clears it whenever it takes the
+//! thread off its processor, moves it to another or delivers a signal. While the mark stands, the
+//! thread has run all ticks since it was set. Once it is cleared, the thread *settles*: it sets the
+//! mark again, reads the thread's clock and the counter, and adds the growth of the counter beyond
+//! that of the clock. Where there is no such word, or where it fails its test (`choose`), every
+//! reading settles.
 //!
-//! **What a reading errs by.** The clock's nanoseconds become ticks by a rate of their own
-//! (`rate`), since the calibration at the start can be hundreds of parts per million off. Reading
-//! the two takes half a microsecond or more, within which the moments of both cannot be told. So
-//! the sum is kept exactly, with sign, beside the one that is given out, which never falls: errors
-//! of readings even out instead of adding up, and a sum that moved by less than a switch takes
-//! (`LEAST_NS`) is not given out yet (`account`).
+//! **Errors of a reading.** The clock's nanoseconds become ticks by a rate of their own (`rate`),
+//! since the calibration at the start can be hundreds of parts per million off. Reading the two
+//! takes half a microsecond or more, within which the moment of each is unknown. So an exact, signed
+//! sum is stored beside the reported one, which never falls: errors of readings even out instead of
+//! adding up, and a sum that has grown by less than a context switch takes (`LEAST_NS`) is not
+//! reported yet (`account`).
 //!
-//! **Why off-CPU time can come late, and exceed a span.** There is time that the counter counts,
-//! the thread's clock leaves out, and the mark does not show, since the thread is not switched:
-//! what the hypervisor takes from a virtual machine (steal time, with
-//! `CONFIG_PARAVIRT_TIME_ACCOUNTING`) and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. It is
-//! found at the next settling, in one piece, by whichever span is open then, though it may have
-//! passed before that span began. Two prototypes that showed 1 negative span in 36 720 and one of
-//! 1.5 ms without a cause saw this. Hence two rules: who asks with the time ([`off_cpu_ticks_at`])
-//! settles at least every `LONGEST_MARK_NS`, so that the time is found near to where it was lost;
-//! and a span takes no more than its length ([`off_of_span`]), while the spans around it and the
-//! thread's sum have it whole.
+//! **Why off-CPU time can come late, and exceed a span.** Some time is counted by the counter,
+//! excluded by the thread's clock, and leaves the mark, since the thread is not switched: time that
+//! the hypervisor takes from a virtual machine (steal time, with `CONFIG_PARAVIRT_TIME_ACCOUNTING`)
+//! and, with `CONFIG_IRQ_TIME_ACCOUNTING`, interrupts. The next settling finds it in one piece, and
+//! the span that is open then gets it, though it may have passed before that span began. Two
+//! prototypes that showed 1 negative span in 36 720 and one of 1.5 ms without a cause saw this.
+//! Hence two rules: a reading with the time ([`off_cpu_ticks_at`]) settles at least every
+//! `LONGEST_MARK_NS`, so that the time is found near to where it was lost; and a span gets no more
+//! than its duration ([`off_of_span`]), while the spans around it and the thread's sum get all.
 //!
-//! **Switches between two readings.** A span reads the time and asks for the off-CPU time as of
-//! that time. Where the thread was switched in between, the answer leaves that switch out, so it
-//! counts for the span in whose length it is, be it an inner one, an outer one or none.
+//! **Switches between two readings.** A span reads the time, and then the off-CPU time as of that
+//! time. Where the thread is switched in between, the result excludes that switch, so it counts for
+//! the span whose duration contains it, be it an inner one, an outer one or none.
 
 mod account;
 mod choose;
@@ -74,23 +73,23 @@ pub(crate) use account::Account;
 use account::LEAST_NS;
 use rseq::Word;
 
-/// How old a mark may get before who asks with the time settles all the same: 0.01 % of the time,
-/// at a microsecond each.
+/// Age from which on a mark is not trusted by a reading with the time: settling then takes 0.01 % of
+/// the time, at a microsecond each.
 const LONGEST_MARK_NS: u64 = 10_000_000;
-/// In place of the time, by who has not read it.
+/// In place of the time, where the caller has not read it.
 const NOT_READ: u64 = 0;
 
 thread_local! {
     static STATE: State = const { State::new() };
 }
 
-/// What a thread knows of its own processor time.
+/// A thread's own CPU time.
 struct State {
-    /// Where this thread's mark stands, from the first reading on.
+    /// The word of this thread's mark, from the first reading on.
     word: Cell<Word>,
-    /// When a mark is too old.
+    /// Tick from which on the mark is too old.
     due_ticks: Cell<u64>,
-    /// Whether it is being settled: a signal handler that interrupts that leaves it alone.
+    /// Whether the thread is settling: a signal handler that interrupts it does not settle.
     is_settling: Cell<bool>,
     account: Account,
 }
@@ -103,28 +102,27 @@ struct Reading {
     cpu: u64,
 }
 
-/// Returns how long this thread has not been on a processor, in ticks since it first asked. It
-/// never falls.
+/// Returns the off-CPU time of this thread, in ticks since its first call. It never falls.
 ///
-/// While the thread was not switched out since the last call, that is two loads and a comparison.
+/// A call costs two loads and a comparison if the thread was not switched out since the last one.
 /// The first call on a thread takes a microsecond, and the first of all, unless [`init`] was
 /// called, some milliseconds. In the child of a fork the time since the parent's last call counts
-/// as time on the processor.
+/// as CPU time.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
 pub fn off_cpu_ticks() -> u64 {
     STATE.with(|state| {
         if state.word.get().stands() {
-            state.account.given()
+            state.account.reported()
         } else {
             state.settle(NOT_READ)
         }
     })
 }
 
-/// As [`off_cpu_ticks`], as of a reading of the counter that this thread has just made. Marks do
-/// not get old then, and where there are no marks the counter is not read again.
+/// Returns [`off_cpu_ticks`] as of a reading of the counter that this thread has just made. An old
+/// mark is not trusted then, and where there are no marks the counter is not read again.
 #[doc(hidden)]
 #[inline(always)]
 #[must_use]
@@ -135,11 +133,11 @@ pub fn off_cpu_ticks_at(now_ticks: u64) -> u64 {
     }
 }
 
-/// As [`off_cpu_ticks_at`], `None` where there is more to settle than a look tells, or than one
-/// reading of the thread's clock where there are no marks.
+/// Returns [`off_cpu_ticks_at`] where the mark gives it, or one reading of the thread's clock where
+/// there are no marks; `None` where there is more to settle.
 ///
-/// That reading stands here because whatever returns behind a system call is predicted wrongly: in
-/// a function of its own it takes some 10 ns more.
+/// That reading is inlined here because the return of a function around a system call is predicted
+/// wrongly: out of line it takes some 10 ns more.
 #[inline(always)]
 pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
     if let Some(off_ticks) = STATE.with(|state| state.marked(now_ticks)) {
@@ -152,17 +150,17 @@ pub(crate) fn settled_off_cpu_ticks_at(now_ticks: u64) -> Option<u64> {
         ticks: now_ticks,
         cpu: thread_clock::read()?,
     };
-    // Behind the system call, over which registers would be kept in memory.
-    STATE.with(|state| state.account.settle_at_once(reading, rate::now()))
+    // Read after the system call, which would spill its register.
+    STATE.with(|state| state.account.try_settle(reading, rate::current()))
 }
 
-/// Returns how many ticks of a span of `length_ticks` were off the processor, from what
-/// [`off_cpu_ticks`] said at its begin and its end; never more than its length.
+/// Returns the off-CPU ticks of a span, from those of its thread at its begin and its end; never
+/// more than its duration.
 #[doc(hidden)]
 #[inline]
 #[must_use]
-pub fn off_of_span(at_begin: u64, at_end: u64, length_ticks: u64) -> u64 {
-    at_end.saturating_sub(at_begin).min(length_ticks)
+pub fn off_of_span(at_begin: u64, at_end: u64, duration_ticks: u64) -> u64 {
+    at_end.saturating_sub(at_begin).min(duration_ticks)
 }
 
 impl State {
@@ -175,11 +173,11 @@ impl State {
         }
     }
 
-    /// Returns what the mark tells, where it stands and is not too old.
+    /// Returns the reported sum, where the mark stands and is not too old.
     #[inline(always)]
     fn marked(&self, now_ticks: u64) -> Option<u64> {
         let is_settled = self.word.get().stands() && now_ticks < self.due_ticks.get();
-        is_settled.then(|| self.account.given())
+        is_settled.then(|| self.account.reported())
     }
 
     /// Returns whether this thread has begun its account, and has no mark.
@@ -188,14 +186,14 @@ impl State {
         self.word.get().is_none() && self.account.has_begun()
     }
 
-    /// Sets the mark and takes account of all time up to now, or up to `now_ticks`, if that was
-    /// read, where there is no mark.
+    /// Sets the mark and accounts for all time up to now; without a mark, up to `now_ticks` if that
+    /// was read.
     #[cold]
     #[inline(never)]
-    // Of the C calling convention only that it cannot unwind is wanted.
+    // The C calling convention is for its ban on unwinding alone.
     extern "C" fn settle(&self, now_ticks: u64) -> u64 {
         if self.is_settling.replace(true) {
-            return self.account.given();
+            return self.account.reported();
         }
         compiler_fence(Ordering::SeqCst);
         let off_ticks = self.settle_alone(now_ticks);
@@ -205,7 +203,7 @@ impl State {
     }
 
     fn settle_alone(&self, now_ticks: u64) -> u64 {
-        let before = self.account.given();
+        let before = self.account.reported();
         if !self.account.has_begun() {
             self.begin();
             return before;
@@ -215,7 +213,7 @@ impl State {
             return before;
         };
         rate::review(reading.ticks);
-        let off = self.account.settle(reading, rate::now());
+        let off = self.account.settle(reading, rate::current());
         if word.is_none() {
             return off;
         }
@@ -228,13 +226,13 @@ impl State {
         if now_ticks == NOT_READ || since < rate::ticks_of_ns(LEAST_NS) {
             return off;
         }
-        // Switched out since the caller read the counter: what is later than that is for who asks
-        // next.
+        // Switched out since the caller read the counter: time after that reading is left to the
+        // next call.
         off.saturating_sub(since).max(before)
     }
 
-    /// Takes the first reading of this thread, twice: the first time takes longer than others, and
-    /// all that follow would be later by that.
+    /// Makes the first reading of this thread, twice: the first one takes longer than others, which
+    /// would make all later results too large.
     #[cold]
     fn begin(&self) {
         match source() {
@@ -244,22 +242,21 @@ impl State {
         }
         let _ = read(self.word.get(), NOT_READ);
         if let Some(reading) = read(self.word.get(), NOT_READ) {
-            self.account.begin(reading, rate::now());
+            self.account.begin(reading, rate::current());
         }
     }
 
-    /// Begins anew on what is another thread to the system, whose clock began at zero; what was
-    /// given out stays.
+    /// Restarts in the child of a fork: to the system it is another thread, whose clock began at
+    /// zero. The reported sum stays.
     #[cfg(unix)]
-    fn forget(&self) {
+    fn restart(&self) {
         self.word.replace(Word::NONE).clear();
         self.is_settling.set(false);
         self.account.end();
     }
 }
 
-/// Returns where this thread shows others what it knows of its processor time, for as long as it
-/// lives.
+/// Returns a pointer to this thread's account, valid for as long as the thread lives.
 pub(crate) fn own_account() -> *const Account {
     STATE.with(|state| std::ptr::from_ref(&state.account))
 }
@@ -267,14 +264,14 @@ pub(crate) fn own_account() -> *const Account {
 /// Reads the counter, and then the thread's clock.
 ///
 /// A switch between the two does no harm: the clock stands still meanwhile, so the two agree as of
-/// before it, and the mark that it took away makes the next call settle again. An interrupt between
-/// them, which the clock counts, makes the processor time too long and the off-CPU time too short
-/// until the next reading sets that right. In the other order it would be too long, and what was
-/// given out cannot be taken back.
+/// before it, and the cleared mark makes the next call settle again. An interrupt between them,
+/// which the clock counts, makes the CPU time too long and the off-CPU time too short until the next
+/// reading corrects that. In the other order the off-CPU time would be too long, and a reported sum
+/// cannot be taken back.
 fn read(word: Word, now_ticks: u64) -> Option<Reading> {
     word.set();
-    // With a mark, the counter is read behind it. A switch between a reading and the mark would go
-    // unseen.
+    // With a mark, the counter is read after it: a switch between a reading and the mark would not
+    // be noticed.
     let ticks = if now_ticks == NOT_READ || !word.is_none() {
         clock::ticks()
     } else {
@@ -284,12 +281,12 @@ fn read(word: Word, now_ticks: u64) -> Option<Reading> {
     Some(Reading { ticks, cpu })
 }
 
-/// Has the child of each fork begin anew.
+/// Restarts the account in the child of each fork.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "only the C library says when a process forks")]
 fn watch_forks() {
     extern "C" fn in_child() {
-        STATE.with(State::forget);
+        STATE.with(State::restart);
     }
     // SAFETY: the function has the C signature, does not unwind, and lives as long as the program.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

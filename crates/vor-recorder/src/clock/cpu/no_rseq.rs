@@ -1,4 +1,4 @@
-//! In place of `rseq` where there is no such word: no thread has one, and no mark ever stands.
+//! The stub for `rseq` on other systems: no thread has a word, and no mark ever stands.
 
 #[derive(Clone, Copy)]
 pub(super) struct Word;

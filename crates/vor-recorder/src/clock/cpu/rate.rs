@@ -1,11 +1,11 @@
-//! Nanoseconds of the thread's clock as ticks.
+//! Conversion of the thread clock's nanoseconds to ticks.
 //!
 //! The thread's clock counts as the kernel's scheduler does: at the rate of the raw monotonic
-//! clock, which nobody adjusts. The rate is measured against that clock over the milliseconds of
-//! the test at the start, which is some parts per million off, and again each time that the time
-//! since has doubled: after a second it is off by less than 0.1 parts per million. A stretch of a
-//! second on the processor is then right to a tenth of a microsecond, where the calibration of
-//! [`clock`](crate::clock) at the start may leave hundreds.
+//! clock, which is never adjusted. The rate is measured against that clock over the milliseconds of
+//! the test at the start, accurate to some parts per million, and again each time that the measured
+//! time has doubled: after a second the error is below 0.1 parts per million. A second of CPU time
+//! is then accurate to a tenth of a microsecond, where the calibration of [`clock`](crate::clock) at
+//! the start may leave hundreds.
 
 use crate::clock;
 use crate::sync::Ordering;
@@ -13,22 +13,24 @@ use crate::sync::global::AtomicU64;
 
 /// Fraction bits of the rate.
 const BITS: u32 = 40;
-/// A rate that differs by more from the one before (in parts per million) is not believed unless it
-/// comes twice: a system that slept meanwhile has clocks that count that differently.
+/// Largest change of the rate, in parts per million. A rate that differs by more is rejected unless
+/// it comes twice: a system that slept meanwhile has clocks that count the sleep differently.
 const MOST_CHANGE_PPM: u64 = 1_000;
 
-/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by anyone,
-/// relaxed: each value is good by itself.
+/// Ticks per nanosecond in units of 2^-40. Written by `measure` and `review`, read by anyone, both
+/// relaxed: each value is valid by itself.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// Where the measurement began. Written by `begin` and, with [`DUE`] taken, by `review`; read by
-/// who has taken that. Relaxed: the exchange of `DUE` orders them.
+/// Start of the measurement in ticks. Written by `begin` and by the thread that has taken
+/// [`NEXT_MEASUREMENT`], read by the latter, both relaxed: the exchange orders them.
 static FROM_TICKS: AtomicU64 = AtomicU64::new(0);
+/// Start of the measurement in nanoseconds; otherwise like [`FROM_TICKS`].
 static FROM_NS: AtomicU64 = AtomicU64::new(0);
-/// The last rate that was not believed. Written and read by who has taken [`DUE`].
-static DOUBTED: AtomicU64 = AtomicU64::new(0);
-/// When to measure again. Taken by an exchange for `u64::MAX` (acquire), given back with a release;
-/// read by anyone, relaxed.
-static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The last rejected rate. Read and written by the thread that has taken [`NEXT_MEASUREMENT`]
+/// (relaxed).
+static REJECTED: AtomicU64 = AtomicU64::new(0);
+/// Tick of the next measurement. A thread takes it by an exchange for `u64::MAX` (acquire), and
+/// stores the next one (release); read by anyone (relaxed).
+static NEXT_MEASUREMENT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Begins to measure.
 pub(super) fn begin() {
@@ -44,20 +46,20 @@ pub(super) fn measure() {
     if let Some(rate) = rate_of(passed, ns.saturating_sub(FROM_NS.load(Ordering::Relaxed))) {
         RATE.store(rate, Ordering::Relaxed);
     }
-    DUE.store(ticks.saturating_add(passed), Ordering::Release);
+    NEXT_MEASUREMENT.store(ticks.saturating_add(passed), Ordering::Release);
 }
 
 /// Returns whether the rate is to be measured again.
 #[inline(always)]
 pub(super) fn is_due(now_ticks: u64) -> bool {
-    now_ticks >= DUE.load(Ordering::Relaxed)
+    now_ticks >= NEXT_MEASUREMENT.load(Ordering::Relaxed)
 }
 
-/// Measures again where that is due.
+/// Measures again where a measurement is due.
 pub(super) fn review(now_ticks: u64) {
-    let due = DUE.load(Ordering::Relaxed);
+    let due = NEXT_MEASUREMENT.load(Ordering::Relaxed);
     if now_ticks >= due
-        && DUE
+        && NEXT_MEASUREMENT
             .compare_exchange(due, u64::MAX, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     {
@@ -72,16 +74,16 @@ fn measure_again() {
     let before = RATE.load(Ordering::Relaxed);
     let near = |rate: u64, other: u64| rate.abs_diff(other) <= other / 1_000_000 * MOST_CHANGE_PPM;
     match rate_of(passed, ns.saturating_sub(FROM_NS.load(Ordering::Relaxed))) {
-        Some(rate) if near(rate, before) || near(rate, DOUBTED.load(Ordering::Relaxed)) => {
+        Some(rate) if near(rate, before) || near(rate, REJECTED.load(Ordering::Relaxed)) => {
             RATE.store(rate, Ordering::Relaxed);
         }
-        doubted => {
-            DOUBTED.store(doubted.unwrap_or(0), Ordering::Relaxed);
+        rejected => {
+            REJECTED.store(rejected.unwrap_or(0), Ordering::Relaxed);
             FROM_TICKS.store(ticks, Ordering::Relaxed);
             FROM_NS.store(ns, Ordering::Relaxed);
         }
     }
-    DUE.store(ticks.saturating_add(passed.max(1)), Ordering::Release);
+    NEXT_MEASUREMENT.store(ticks.saturating_add(passed.max(1)), Ordering::Release);
 }
 
 fn rate_of(ticks: u64, ns: u64) -> Option<u64> {
@@ -91,35 +93,35 @@ fn rate_of(ticks: u64, ns: u64) -> Option<u64> {
 
 /// Returns the rate: ticks per nanosecond in units of 2^-40, 0 before it is measured.
 #[inline(always)]
-pub(super) fn now() -> u64 {
+pub(super) fn current() -> u64 {
     RATE.load(Ordering::Relaxed)
 }
 
-/// Returns the length in ticks of so many nanoseconds of the raw clock.
+/// Converts nanoseconds of the raw clock to ticks.
 pub(super) fn ticks_of_ns(ns: u64) -> u64 {
-    ticks_by(now(), ns)
+    ticks_by(current(), ns)
 }
 
-/// As [`ticks_of_ns`], by a rate that [`now`] returned.
+/// Converts nanoseconds to ticks by a rate that [`current`] returned.
 #[inline(always)]
 pub(super) fn ticks_by(rate: u64, ns: u64) -> u64 {
     let ticks = (u128::from(ns) * u128::from(rate)) >> BITS;
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// As [`ticks_by`], modulo 2⁶⁴.
+/// Converts as [`ticks_by`] does, modulo 2⁶⁴.
 #[inline(always)]
 pub(super) fn wrapping_ticks_by(rate: u64, ns: u64) -> u64 {
     ((u128::from(ns) * u128::from(rate)) >> BITS) as u64
 }
 
-/// Returns the length in nanoseconds of so many ticks.
+/// Converts ticks to nanoseconds of the raw clock.
 pub(super) fn ns_of_ticks(ticks: u64) -> u64 {
     let ns = (u128::from(ticks) << BITS).checked_div(u128::from(RATE.load(Ordering::Relaxed)));
     u64::try_from(ns.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// Reads the counter and the raw clock as close together as it can.
+/// Reads the counter and the raw clock as close together as possible.
 fn read_both() -> (u64, u64) {
     let read = || {
         let before = clock::ticks();
@@ -153,7 +155,7 @@ fn raw_ns() -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Pages have no threads' clocks, and nothing is measured.
+/// Browsers have no threads' clocks, and nothing is measured.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 fn raw_ns() -> u64 {
     0

@@ -1,18 +1,18 @@
 //! The word that a thread shares with the kernel: `rseq_cs` of its restartable sequences.
 //!
-//! A thread that has registered (the GNU C library does so since 2.35) may put the address of a
+//! A thread that has registered (the GNU C library does so since 2.35) may store the address of a
 //! descriptor there, which names a range of code. When the kernel takes the thread off its
-//! processor, moves it or hands it a signal, it looks at the descriptor before the thread runs on.
-//! Where the thread is within the range, it is sent to an abort handler; where not, the kernel sets
-//! the word to null. The descriptor here names an empty range, in which no thread ever is, so all
-//! that ever happens is the latter.
+//! processor, moves it or delivers a signal, it reads the descriptor before the thread continues.
+//! Where the thread is within the range, the kernel sends it to an abort handler; otherwise it sets
+//! the word to null. The descriptor here names an empty range, in which no thread ever is, so the
+//! kernel only ever clears the word.
 //!
-//! The kernel trusts the descriptor only when the four bytes before the abort handler are those
-//! that were agreed at the registration, and kills the process otherwise. It does not ask whether
-//! code stands there.
+//! The kernel trusts the descriptor only when the four bytes before the abort handler are the
+//! signature of the registration, and kills the process otherwise. It does not check whether there
+//! is code.
 //!
-//! From 6.19 on the kernel does this only where an interrupt took it from the program, and leaves
-//! the word alone where the thread waited in a system call. The test at the start finds out.
+//! From 6.19 on the kernel does this only where an interrupt stopped the program, and does not
+//! change the word where the thread waited in a system call. The test at the start detects this.
 
 #![expect(
     unsafe_code,
@@ -22,17 +22,16 @@
 use std::ffi::{CStr, c_int, c_uint};
 use std::sync::OnceLock;
 
-/// What the C library agreed with the kernel: the same as in its header, which is part of its
-/// interface.
+/// The signature of the C library's registration, as in its header, which is part of its interface.
 #[cfg(target_arch = "x86_64")]
 const SIGNATURE: u32 = 0x5305_3053;
 #[cfg(target_arch = "aarch64")]
 const SIGNATURE: u32 = 0xd428_bc00;
 
-/// Where in a thread's `struct rseq` the processor's number stands, which is negative where the
-/// thread is not registered.
+/// Offset in a thread's `struct rseq` of the processor's number, which is negative where the thread
+/// is not registered.
 const CPU_ID: usize = 4;
-/// Where the word stands.
+/// Offset of the word.
 const RSEQ_CS: usize = 8;
 
 /// `struct rseq_cs` of the kernel's interface.
@@ -45,10 +44,10 @@ struct Descriptor {
     abort_ip: *const u32,
 }
 
-// SAFETY: nothing writes it, and the pointer is only an address to the kernel.
+// SAFETY: No code writes it, and the pointer is only an address to the kernel.
 unsafe impl Sync for Descriptor {}
 
-/// The signature, and the place of the abort handler that there is not.
+/// The signature, and the address of an abort handler that does not exist.
 #[repr(C)]
 struct Abort {
     signature: u32,
@@ -68,12 +67,12 @@ static MARK: Descriptor = Descriptor {
     abort_ip: &raw const ABORT.handler,
 };
 
-/// A thread's word, or none. A `Word` of a thread never leaves that thread: the pointer keeps it
-/// from being sent.
+/// A thread's word, or none. A `Word` never leaves its thread: the pointer makes it neither `Send`
+/// nor `Sync`.
 #[derive(Clone, Copy)]
 pub(super) struct Word(*mut u64);
 
-/// The word of threads that have none: nobody writes it, so no mark ever stands there.
+/// The word of threads that have none: it is never written, so no mark ever stands there.
 static NONE: u64 = 0;
 
 impl Word {
@@ -85,10 +84,10 @@ impl Word {
             return Self::NONE;
         };
         let area = thread_pointer().wrapping_offset(offset);
-        // SAFETY: the C library keeps a `struct rseq` at this distance from each thread's pointer,
+        // SAFETY: The C library keeps a `struct rseq` at this offset from each thread's pointer,
         // whether or not it could register it, for as long as the thread lives. The kernel changes
-        // the number only while the thread does not run in the program, so a volatile read sees a
-        // whole one.
+        // the number only while the thread does not run in the program, so a volatile read returns
+        // a whole one.
         let cpu_id = unsafe { area.wrapping_add(CPU_ID).cast::<c_int>().read_volatile() };
         if cpu_id < 0 {
             return Self::NONE;
@@ -103,10 +102,10 @@ impl Word {
     /// Returns whether the mark stands.
     #[inline(always)]
     pub(super) fn stands(self) -> bool {
-        // SAFETY: the word is a static, or this thread's and as long-lived as it; the child of a
-        // fork has it at the same address. The kernel changes it only while the thread does not run
-        // in the program, as a signal's handler would; so a volatile read is what it takes, and it
-        // keeps its place among the readings of clocks.
+        // SAFETY: The word is a static, or this thread's own and valid as long as it; the child of
+        // a fork has it at the same address. The kernel changes it only while the thread does not
+        // run in the program, as a signal handler would; so a volatile read suffices, which also
+        // keeps its order with the readings of clocks.
         let word = unsafe { self.0.read_volatile() };
         word == (&raw const MARK).addr() as u64
     }
@@ -115,24 +114,24 @@ impl Word {
     pub(super) fn set(self) {
         if !self.is_none() {
             let mark = (&raw const MARK).expose_provenance() as u64;
-            // SAFETY: as for reading. Another user of the word in this thread, such as an
-            // allocator, is not within its own range of code now, since this code is running: in a
-            // handler of a signal the kernel has ended that first. So overwriting what it left
-            // takes nothing from it.
+            // SAFETY: As for reading. Another user of the word in this thread, such as an
+            // allocator, is not within its own range of code now, since this code is running; before
+            // a signal handler runs, the kernel aborts that range. So the user loses nothing when
+            // its word is overwritten.
             unsafe { self.0.write_volatile(mark) };
         }
     }
 
-    /// Takes the mark away, and leaves what others put there.
+    /// Clears the mark, and nothing that other code stored.
     pub(super) fn clear(self) {
         if self.stands() {
-            // SAFETY: as for `set`; where the mark stands, the word is a thread's.
+            // SAFETY: As for `set`. Where the mark stands, the word is a thread's.
             unsafe { self.0.write_volatile(0) };
         }
     }
 }
 
-/// Returns how far from a thread's pointer its `struct rseq` is, where the C library registers its
+/// Returns the offset of `struct rseq` from a thread's pointer, where the C library registers its
 /// threads.
 fn offset() -> Option<isize> {
     static OFFSET: OnceLock<Option<isize>> = OnceLock::new();
@@ -146,9 +145,9 @@ fn offset() -> Option<isize> {
 /// Reads a variable of the C library, `None` where it has none of that name. The library wrote it
 /// before the program began.
 fn symbol<T: Copy>(name: &CStr) -> Option<T> {
-    // SAFETY: the name ends with a zero and lives across the call.
+    // SAFETY: The name ends with a zero and lives across the call.
     let place = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: a place that is not null is that of a variable of the type that the C library's
+    // SAFETY: A place that is not null is that of a variable of the type that the C library's
     // header declares: `const unsigned int` and `const ptrdiff_t`.
     (!place.is_null()).then(|| unsafe { place.cast::<T>().read() })
 }
@@ -156,13 +155,13 @@ fn symbol<T: Copy>(name: &CStr) -> Option<T> {
 fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the system's convention for threads has the pointer itself at its target, so this
-    // reads a word that is there.
+    // SAFETY: By the system's convention for threads, the pointer points to itself, so this reads a
+    // valid word.
     unsafe {
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly))
     };
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the register is readable in user mode, and reading it has no effect.
+    // SAFETY: The register is readable in user mode, and reading it has no effect.
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags))
     };

@@ -1,8 +1,8 @@
-//! What the system says of the calling thread's processor time.
+//! The CPU time of the calling thread, as the system reports it.
 //!
 //! | | Linux, Android | macOS | Windows | elsewhere |
 //! |---|---|---|---|---|
-//! | processor time | `clock_gettime` | `clock_gettime` | `QueryThreadCycleTime`; `GetThreadTimes` where the counter is not the processor's | – |
+//! | CPU time | `clock_gettime` | `clock_gettime` | `QueryThreadCycleTime`; `GetThreadTimes` where the counter is not the processor's | – |
 //! | program and kernel | `getrusage` | `thread_info` | `GetThreadTimes` | – |
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
@@ -38,7 +38,7 @@ pub(super) fn read() -> Option<u64> {
 }
 
 /// Reads the clock of the thread with this number, in the unit of [`read`]. `None` where there is
-/// no such thread, or the system does not tell.
+/// no such thread, or the system does not report it.
 pub(super) fn read_of(os_id: u64) -> Option<u64> {
     platform::read_of(os_id)
 }
@@ -49,10 +49,10 @@ pub(super) fn counts_ticks() -> bool {
     platform::counts_ticks()
 }
 
-/// Returns the processor time that the calling thread has used, in nanoseconds. `None` where the
-/// system does not tell.
+/// Returns the CPU time of the calling thread, in nanoseconds. `None` where the system does not
+/// report it.
 ///
-/// It is a system call of some hundred nanoseconds.
+/// It takes a system call of some hundred nanoseconds.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub(super) fn counts_ticks() -> bool {
 pub fn thread_cpu_ns() -> Option<u64> {
     let cpu = platform::read()?;
     if counts_ticks() {
-        // The rate is measured with the rest.
+        // This measures the rate.
         let _ = super::init();
         Some(super::rate::ns_of_ticks(cpu))
     } else {
@@ -74,11 +74,11 @@ pub fn thread_cpu_ns() -> Option<u64> {
     }
 }
 
-/// Returns the processor time that the calling thread has used in the program and in the kernel, in
-/// nanoseconds, as finely as the system tells. `None` where it does not.
+/// Returns the CPU time of the calling thread in the program and in the kernel, in nanoseconds, with
+/// the system's resolution. `None` where it does not report them.
 ///
-/// Both never fall. Where the kernel looks at what a processor does only at its ticks, the share of
-/// each is an estimate; the sum is exact to two microseconds.
+/// Neither ever falls. Where the kernel samples the mode only at its ticks, the share of each is an
+/// estimate; the sum is accurate to two microseconds.
 #[must_use]
 pub fn user_sys_ns() -> Option<(u64, u64)> {
     platform::user_sys_ns()

@@ -17,15 +17,15 @@ use crate::sync::global::{AtomicBool, AtomicPtr};
 /// Whether there can be a tool at all.
 pub(crate) const IS_POSSIBLE: bool = true;
 
-/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`] (release), read relaxed by
-/// the cold path of scopes: that recording was switched on since is what it goes by.
+/// Whether a tool takes ranges. Set once by [`attach`], after [`DOMAIN`]; read relaxed by the slow
+/// path of scopes, which switching recording on orders after it.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
 /// The domain of all ranges. Set once by [`attach`], read relaxed by ranges.
 static DOMAIN: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(null_mut());
 
-/// Looks for a tool, once in the life of the process. A tool that was named and cannot be had is
-/// one line on stderr.
+/// Looks for a tool, once in the life of the process. Reports a tool that was named and cannot be
+/// loaded, in one line on stderr.
 pub(crate) fn attach() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| match interface::load_tool() {
@@ -44,7 +44,7 @@ pub(crate) fn is_attached() -> bool {
     ATTACHED.load(Ordering::Relaxed)
 }
 
-/// Tells the tool what a thread that begins to record is called.
+/// Passes the name of a thread that begins to record to the tool.
 pub(crate) fn name_thread(info: &ThreadInfo) {
     if is_attached()
         && !info.name.is_empty()
@@ -69,7 +69,7 @@ pub(crate) fn push(id: u32, number: Option<Number>) {
     interface::push_range(domain, &attributes);
 }
 
-/// Pops so many ranges of this thread.
+/// Pops ranges of this thread.
 #[inline(always)]
 pub(crate) fn pop(count: usize) {
     let domain = DOMAIN.load(Ordering::Relaxed);

@@ -132,7 +132,7 @@ fn opened_at(id: u32, at: Option<u64>) -> Opened {
         flagged: id,
         place: 0,
     };
-    if !clock::is_hot() {
+    if !clock::allows_fast_path() {
         opened.flagged |= FALLBACK_CLOCK;
     }
     if record_state::counts_scopes() {

@@ -1,4 +1,4 @@
-//! Systems that say nothing of a thread's processor time.
+//! Systems that do not report the CPU time of a thread.
 
 pub(super) fn read() -> Option<u64> {
     None

@@ -9,8 +9,8 @@ pub(super) fn read() -> Option<u64> {
     system_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The clock of another thread has a number that follows from the thread's: its complement, and
-/// three bits that say that it is a thread's and counts what the scheduler does.
+/// The number of another thread's clock follows from that of the thread: its complement, and three
+/// bits for a thread's clock that counts as the scheduler does.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn read_of(os_id: u64) -> Option<u64> {
     let id = libc::clockid_t::try_from(os_id).ok().filter(|id| *id > 0)?;
@@ -44,9 +44,8 @@ pub(crate) fn system_ns(clock: libc::clockid_t) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// The kernel brings what `getrusage` says of a running thread up to date at its ticks only, and
-/// not at each of them: a thread that ran 300 ms may see none of it. Reading the thread's clock
-/// brings it up to date.
+/// The kernel updates the result of `getrusage` for a running thread only at its ticks, and not at
+/// each of them: a thread that ran 300 ms may see none of it. Reading the thread's clock updates it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn user_sys_ns() -> Option<(u64, u64)> {
     read()?;

@@ -9,9 +9,9 @@ use windows_sys::Win32::System::WindowsProgramming::QueryThreadCycleTime;
 
 use crate::clock;
 
-/// The cycles that the system counts for a thread are ticks of the processor's counter, where that
-/// is the one that is read here. What `GetThreadTimes` says moves by a whole tick of the system's
-/// timer, 16 ms.
+/// The cycles that the system counts for a thread are ticks of the processor's counter, where
+/// [`clock::ticks`] reads that counter. The result of `GetThreadTimes` grows by a whole tick of the
+/// system's timer, 16 ms.
 pub(super) fn read() -> Option<u64> {
     if !counts_ticks() {
         let (user_ns, sys_ns) = user_sys_ns()?;

@@ -1,15 +1,14 @@
-//! What a program and an NVTX tool say to each other, version 3.
+//! The binary interface between a program and an NVTX tool, version 3.
 //!
-//! The tool's library exports one function. It is called once, with a function that hands out
-//! tables by number: one says which version this is, the other has a function that returns, per
-//! module of the interface, an array of pointers to slots. The tool puts its own functions into the
-//! slots it cares for; a slot that stays null is a call that nobody wants. So the program calls the
-//! tool through its own memory, and nothing is linked.
+//! The tool's library exports one function. The program calls it once, with a function that returns
+//! tables by number. One table holds the version, the other a function that returns, for each module
+//! of the interface, an array of pointers to slots. The tool stores its own functions in the slots
+//! that it wants to be called through; the others stay null and are not called. So the program calls
+//! the tool through its own memory, and nothing is linked.
 //!
 //! The layouts and numbers are those of the headers `nvToolsExt.h` and `nvtxTypes.h` of NVTX 3,
-//! which promise that they never change. Of the modules, the ones for CUDA, OpenCL and
-//! synchronisation get slots as well, that are never called: a tool may take it for granted that
-//! they are there.
+//! which promise that they never change. The modules for CUDA, OpenCL and synchronisation get slots
+//! as well, which are never called: a tool may rely on their presence.
 #![expect(
     unsafe_code,
     reason = "a tool is a library that is loaded at run time, and its functions are C"
@@ -24,10 +23,10 @@ use libloading::Library;
 use crate::sync::Ordering;
 use crate::sync::global::AtomicPtr;
 
-/// A domain, or a registered string: what the tool makes of it is its own affair.
+/// A domain, or a registered string; opaque to the program.
 pub(super) type Handle = *mut c_void;
 
-/// Where a tool puts a function. Written by the tool while it is initialised, or whenever it likes;
+/// The place of a tool's function. Written by the tool, while it is initialised or at any time;
 /// read relaxed by calls: a C program reads it with a plain load.
 type Slot = AtomicPtr<c_void>;
 
@@ -51,7 +50,7 @@ const CREATE_DOMAIN: usize = 12;
 static SLOTS: [[Slot; MOST_SLOTS]; SLOTS_BY_MODULE.len()] =
     [const { [const { Slot::new(null_mut()) }; MOST_SLOTS] }; SLOTS_BY_MODULE.len()];
 
-/// What a range looks like: `nvtxEventAttributes_v2`.
+/// The attributes of a range: `nvtxEventAttributes_v2`.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct EventAttributes {
@@ -80,7 +79,7 @@ pub(super) const MESSAGE_REGISTERED: i32 = 3;
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<EventAttributes>() == 48);
 
 impl EventAttributes {
-    /// Attributes of a range that says nothing but its message.
+    /// Makes the attributes of a range with nothing but a message.
     #[inline(always)]
     pub(super) const fn new(message_type: i32, message: *const c_void) -> Self {
         Self {
@@ -129,7 +128,7 @@ static VERSION_INFO: VersionInfo = VersionInfo {
 type ExportTable = extern "system" fn(u32) -> *const c_void;
 type Initialise = unsafe extern "system" fn(ExportTable) -> c_int;
 
-/// Hands a tool the table of this number, null where there is none.
+/// Returns the table of this number to the tool, null where there is none.
 extern "system" fn export_table(number: u32) -> *const c_void {
     match number {
         1 => (&raw const CALLBACKS).cast(),
@@ -138,7 +137,7 @@ extern "system" fn export_table(number: u32) -> *const c_void {
     }
 }
 
-/// Hands a tool the slots of a module: 1 where there is such a module, else 0.
+/// Stores the slots of a module for the tool, and returns 1; 0 where there is no such module.
 extern "system" fn module_table(
     module: c_int,
     table: *mut *const *const Slot,
@@ -148,8 +147,8 @@ extern "system" fn module_table(
     let Some(slots) = tables().0.get(module).filter(|_| module > 0) else {
         return 0;
     };
-    // SAFETY: the two are null or places of the caller's, by the interface; the arrays behind the
-    // pointer live for ever.
+    // SAFETY: By the interface, the two are null or valid places of the caller. The arrays behind
+    // the stored pointer live for ever.
     unsafe {
         if let Some(count) = count.as_mut() {
             *count = SLOTS_BY_MODULE[module] as c_uint;
@@ -161,11 +160,11 @@ extern "system" fn module_table(
     1
 }
 
-/// A tool's version tells nothing that matters here.
+/// Ignores the tool's version: nothing depends on it.
 extern "system" fn set_tool_version(_: u32) {}
 
-/// The addresses of the slots by module, each array with a null behind: a tool that reads beyond
-/// must not find something else.
+/// The addresses of the slots by module, each array with a null at its end: a tool that reads beyond
+/// the slots must find nothing else.
 struct Tables([[*const Slot; MOST_SLOTS + 1]; SLOTS_BY_MODULE.len()]);
 
 // SAFETY: the pointers lead to a static of atomics, and are never changed.
@@ -193,11 +192,11 @@ fn tables() -> &'static Tables {
 }
 
 /// Loads the tool that the environment names, or finds one that is in the process already, and has
-/// it fill the slots. Returns whether there is one that takes ranges.
+/// it fill the slots. Returns whether there is a tool that takes ranges.
 ///
 /// # Errors
 ///
-/// Says in words why a tool that was asked for is not there.
+/// The tool that the environment names cannot be loaded or started; the text says why.
 pub(super) fn load_tool() -> Result<bool, String> {
     let variable = if size_of::<usize>() == 8 {
         "NVTX_INJECTION64_PATH"
@@ -211,8 +210,8 @@ pub(super) fn load_tool() -> Result<bool, String> {
     let Some((library, initialise)) = library else {
         return Ok(false);
     };
-    // SAFETY: the function has this signature wherever it is exported under its name, by the
-    // interface; the table it gets may be called at any time.
+    // SAFETY: By the interface, a function of this name has this signature. The function that it
+    // gets may be called at any time.
     if unsafe { initialise(export_table) } == 0 {
         return Err(format!(
             "{variable}: the NVTX tool reports that it cannot start"
@@ -226,8 +225,8 @@ pub(super) fn load_tool() -> Result<bool, String> {
 /// Loads the library that the variable names.
 fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), String> {
     let shown = path.to_string_lossy().into_owned();
-    // SAFETY: what a library does when it is loaded is up to whoever set the variable, which is
-    // there for nothing else.
+    // SAFETY: Loading runs the library's own code. The variable exists to name such a library, so
+    // its user answers for what that code does.
     let library = unsafe { Library::new(path) }
         .map_err(|error| format!("{variable}: the library `{shown}` cannot be loaded: {error}"))?;
     let missing = |_| {
@@ -235,15 +234,14 @@ fn named_tool(variable: &str, path: OsString) -> Result<(Library, Initialise), S
             "{variable}: `{shown}` is not an NVTX tool: it does not export InitializeInjectionNvtx2"
         )
     };
-    // SAFETY: the interface gives the signature of what goes by this name.
+    // SAFETY: By the interface, a function of this name has this signature.
     let initialise =
         unsafe { library.get::<Initialise>(b"InitializeInjectionNvtx2\0") }.map(|found| *found);
     let initialise = initialise.map_err(missing)?;
     Ok((library, initialise))
 }
 
-/// Returns the tool that something else has loaded into the process, under the name that such tools
-/// export.
+/// Returns the tool that is in the process already, by the name that such tools export.
 #[cfg(unix)]
 fn present_tool() -> Option<(Library, Initialise)> {
     let process = Library::from(libloading::os::unix::Library::this());
@@ -268,7 +266,7 @@ fn slot(module: usize, number: usize) -> Option<*mut c_void> {
 #[inline(always)]
 pub(super) fn push_range(domain: Handle, attributes: &EventAttributes) {
     if let Some(function) = slot(DOMAINS, RANGE_PUSH) {
-        // SAFETY: the tool has put a function of this signature there, by the interface. The
+        // SAFETY: By the interface, the tool stores a function of this signature in this slot. The
         // attributes live across the call, and a tool keeps nothing of them but handles and
         // pointers that live for ever.
         unsafe {
@@ -283,7 +281,7 @@ pub(super) fn push_range(domain: Handle, attributes: &EventAttributes) {
 #[inline(always)]
 pub(super) fn pop_range(domain: Handle) {
     if let Some(function) = slot(DOMAINS, RANGE_POP) {
-        // SAFETY: the tool has put a function of this signature there, by the interface.
+        // SAFETY: By the interface, the tool stores a function of this signature in this slot.
         unsafe {
             let pop: unsafe extern "system" fn(Handle) -> c_int = std::mem::transmute(function);
             pop(domain);
@@ -296,8 +294,8 @@ pub(super) fn create_domain(name: &'static CStr) -> Handle {
     let Some(function) = slot(DOMAINS, CREATE_DOMAIN) else {
         return null_mut();
     };
-    // SAFETY: the tool has put a function of this signature there, by the interface; the name lives
-    // for ever.
+    // SAFETY: By the interface, the tool stores a function of this signature in this slot. The name
+    // lives for ever.
     unsafe {
         let create: unsafe extern "system" fn(*const c_char) -> Handle =
             std::mem::transmute(function);
@@ -310,8 +308,8 @@ pub(super) fn register_string(domain: Handle, text: &CStr) -> Handle {
     let Some(function) = slot(DOMAINS, REGISTER_STRING) else {
         return null_mut();
     };
-    // SAFETY: the tool has put a function of this signature there, by the interface; the text lives
-    // across the call, and the tool copies it.
+    // SAFETY: By the interface, the tool stores a function of this signature in this slot. The text
+    // lives across the call, and the tool copies it.
     unsafe {
         let register: unsafe extern "system" fn(Handle, *const c_char) -> Handle =
             std::mem::transmute(function);
@@ -319,11 +317,11 @@ pub(super) fn register_string(domain: Handle, text: &CStr) -> Handle {
     }
 }
 
-/// Says what a category is called.
+/// Passes the name of a category to the tool.
 pub(super) fn name_category(domain: Handle, category: u32, name: &CStr) {
     if let Some(function) = slot(DOMAINS, NAME_CATEGORY) {
-        // SAFETY: the tool has put a function of this signature there, by the interface; the name
-        // lives across the call, and the tool copies it.
+        // SAFETY: By the interface, the tool stores a function of this signature in this slot. The
+        // name lives across the call, and the tool copies it.
         unsafe {
             let name_category: unsafe extern "system" fn(Handle, u32, *const c_char) =
                 std::mem::transmute(function);
@@ -332,11 +330,11 @@ pub(super) fn name_category(domain: Handle, category: u32, name: &CStr) {
     }
 }
 
-/// Says what a thread of the operating system is called.
+/// Passes the name of a thread of the operating system to the tool.
 pub(super) fn name_os_thread(os_id: u32, name: &CStr) {
     if let Some(function) = slot(CORE, CORE_NAME_OS_THREAD) {
-        // SAFETY: the tool has put a function of this signature there, by the interface; the name
-        // lives across the call, and the tool copies it.
+        // SAFETY: By the interface, the tool stores a function of this signature in this slot. The
+        // name lives across the call, and the tool copies it.
         unsafe {
             let name_thread: unsafe extern "system" fn(u32, *const c_char) =
                 std::mem::transmute(function);

@@ -1,9 +1,9 @@
-//! What a range of a site looks like: the name as the tool knows it, category and colour, by the
-//! site's id.
+//! The attributes of a site's ranges, by the site's id: the name as registered with the tool,
+//! category and colour.
 //!
 //! The table has a chunk per 1024 ids, made when the first of them is needed. Two threads that need
-//! one entry at once both register the name, which a tool takes for one string, and store what
-//! means the same; so there is no lock here that a fork or a tool could leave locked.
+//! one entry at once both register the name, which a tool takes for one string, and store equal
+//! attributes; so there is no lock here that a fork or a tool could leave locked.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -19,19 +19,18 @@ use crate::sync::global::{AtomicPtr, AtomicU64};
 const CHUNK_IDS: usize = 1024;
 const CHUNKS: usize = (MAX_SITE as usize + 1) / CHUNK_IDS;
 
-/// What is known of a site.
+/// The attributes of a site.
 struct Entry {
-    /// The registered string, or a C string that is never freed. Written before `look`, relaxed,
-    /// read after it.
+    /// The registered string, or a C string that is never freed. Written before `style` and read
+    /// after it, both relaxed.
     message: AtomicPtr<c_void>,
-    /// [`KNOWN`] and [`REGISTERED`], the category above its 32 bits, the colour in them; 0 while
-    /// nothing is known. Written by whoever needs it first (release), read by every range
-    /// (acquire).
-    look: AtomicU64,
+    /// [`FILLED`] and [`REGISTERED`], the category in the high half, the colour in the low half; 0
+    /// at first. Written by the first range of the site (release), read by every range (acquire).
+    style: AtomicU64,
 }
 
 /// The entry is filled.
-const KNOWN: u64 = 1 << 63;
+const FILLED: u64 = 1 << 63;
 /// Its message is a registered string.
 const REGISTERED: u64 = 1 << 62;
 /// The bits of a category: ids of sites have 24.
@@ -39,8 +38,8 @@ const CATEGORY_MASK: u32 = MAX_SITE;
 
 type Chunk = [Entry; CHUNK_IDS];
 
-/// The chunks, null until needed. Set once each (release) by whoever comes first, read by every
-/// range (acquire).
+/// The chunks, null until needed. Each is set once, by the first range that needs it (release), and
+/// read by every range (acquire).
 static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(null_mut()) }; CHUNKS];
 
 /// Colours of categories: far apart, and light enough for the black text of Nsight's timeline.
@@ -51,40 +50,40 @@ const PALETTE: [u32; 12] = [
 
 const OPAQUE: u32 = 0xff00_0000;
 
-/// Returns the attributes of a range of the site, which is registered with the tool first where
-/// that is still to be done.
+/// Returns the attributes of a range of the site, which is registered with the tool at the first
+/// call.
 #[inline(always)]
 pub(super) fn attributes(domain: Handle, id: u32) -> EventAttributes {
-    match known(id) {
+    match find(id) {
         Some(attributes) => attributes,
-        // What that allocates is not the program's.
-        None => thread::while_busy(|| learn(domain, id)),
+        // Its allocations are not the program's.
+        None => thread::while_busy(|| register(domain, id)),
     }
 }
 
 #[inline(always)]
-fn known(id: u32) -> Option<EventAttributes> {
+fn find(id: u32) -> Option<EventAttributes> {
     let chunk = TABLE.get(id as usize / CHUNK_IDS)?.load(Ordering::Acquire);
     #[expect(unsafe_code, reason = "there is no atomic reference")]
-    // SAFETY: the pointer is null or comes from a box that `chunk_of` leaked.
+    // SAFETY: The pointer is null or comes from a box that `chunk_of` leaked.
     let entry = unsafe { chunk.as_ref() }?.get(id as usize % CHUNK_IDS)?;
-    let look = entry.look.load(Ordering::Acquire);
-    if look & KNOWN == 0 {
+    let style = entry.style.load(Ordering::Acquire);
+    if style & FILLED == 0 {
         return None;
     }
-    Some(shown(look, entry.message.load(Ordering::Relaxed)))
+    Some(attributes_of(style, entry.message.load(Ordering::Relaxed)))
 }
 
 #[inline(always)]
-fn shown(look: u64, message: *const c_void) -> EventAttributes {
-    let message_type = if look & REGISTERED == 0 {
+fn attributes_of(style: u64, message: *const c_void) -> EventAttributes {
+    let message_type = if style & REGISTERED == 0 {
         MESSAGE_TEXT
     } else {
         MESSAGE_REGISTERED
     };
-    let color_argb = look as u32;
+    let color_argb = style as u32;
     let mut attributes = EventAttributes::new(message_type, message);
-    attributes.category = (look >> 32) as u32 & CATEGORY_MASK;
+    attributes.category = (style >> 32) as u32 & CATEGORY_MASK;
     attributes.color_type = i32::from(color_argb != 0);
     attributes.color_argb = color_argb;
     attributes
@@ -93,7 +92,7 @@ fn shown(look: u64, message: *const c_void) -> EventAttributes {
 /// Registers the site's name and category with the tool.
 #[cold]
 #[inline(never)]
-fn learn(domain: Handle, id: u32) -> EventAttributes {
+fn register(domain: Handle, id: u32) -> EventAttributes {
     let (info, category) = {
         let registry = callsite::lock();
         let info = registry.info_of(SiteId(id)).unwrap_or_default();
@@ -111,15 +110,15 @@ fn learn(domain: Handle, id: u32) -> EventAttributes {
     } else {
         (handle, REGISTERED)
     };
-    let look = KNOWN | registered | u64::from(category) << 32 | u64::from(color_argb(&info));
+    let style = FILLED | registered | u64::from(category) << 32 | u64::from(color_argb(&info));
     if let Some(entry) = chunk_of(id).and_then(|chunk| chunk.get(id as usize % CHUNK_IDS)) {
         entry.message.store(message, Ordering::Relaxed);
-        entry.look.store(look, Ordering::Release);
+        entry.style.store(style, Ordering::Release);
     }
-    shown(look, message)
+    attributes_of(style, message)
 }
 
-/// The site's own colour, or that of its category; 0 where it has neither.
+/// Returns the site's own colour, or that of its category; 0 where it has neither.
 fn color_argb(info: &SiteInfo) -> u32 {
     let of_category = || {
         // FNV-1a: the same colour in each run.
@@ -146,15 +145,15 @@ fn chunk_of(id: u32) -> Option<&'static Chunk> {
             Ok(_) => made,
             Err(other) => {
                 #[expect(unsafe_code, reason = "the box was turned into a pointer above")]
-                // SAFETY: nobody else has seen this pointer.
+                // SAFETY: The pointer was made above, and no other code has it.
                 drop(unsafe { Box::from_raw(made) });
                 other
             }
         };
     }
     #[expect(unsafe_code, reason = "there is no atomic reference")]
-    // SAFETY: the pointer comes from a box that is never freed: only the exchange above puts one
-    // into the table.
+    // SAFETY: The pointer comes from a box that is never freed: only the exchange above stores one
+    // in the table.
     unsafe {
         chunk.as_ref()
     }
@@ -164,12 +163,12 @@ impl Entry {
     const fn new() -> Self {
         Self {
             message: AtomicPtr::new(null_mut()),
-            look: AtomicU64::new(0),
+            style: AtomicU64::new(0),
         }
     }
 }
 
-/// Returns the text for C, which ends strings at a zero: one within is shown as the symbol for it.
+/// Returns the text as a C string, which ends at a zero: a zero within is replaced by its symbol.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{2400}")).unwrap_or_default()
 }
@@ -180,7 +179,7 @@ mod tests {
     use vor_capture::filled;
 
     #[test]
-    fn zeros_are_shown_and_nothing_else_is_changed() {
+    fn zeros_become_symbols_and_nothing_else_changes() {
         for (text, expected) in [
             ("", ""),
             ("100 %s", "100 %s"),
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_has_one_colour_and_the_sites_own_goes_before() {
+    fn a_category_has_one_colour_and_a_sites_own_colour_wins() {
         let info = |category: &'static str, color| {
             filled!(SiteInfo {
                 category: category.into(),
