@@ -267,7 +267,7 @@ const checks = {
   },
   async 'what a scope costs, and what frames hold'() {
     const own = ['frame_ms', 'io_MB', 'io_ms'];
-    const others = 'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB (browsers do not tell it)';
+    const others = 'cpu_pct, page_faults, ctx_switches, threads, disk_read_MB, disk_write_MB (browsers do not report it)';
     for (const [where, address, before, rows] of [
       ['a window', '/bench/', '', [...own, 'memory_mb']],
       ['a window of a browser without `performance.memory`', '/bench/', 'delete Performance.prototype.memory;', own],

@@ -119,7 +119,7 @@ fn one_event_says_why_rows_are_absent() {
     } else if cfg!(windows) {
         (
             &["ctx_switches"],
-            vec!["ctx_switches (Windows does not tell it)".to_owned()],
+            vec!["ctx_switches (Windows does not report it)".to_owned()],
         )
     } else {
         (&[], Vec::new())

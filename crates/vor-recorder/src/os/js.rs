@@ -1,8 +1,8 @@
-//! The few things of a page or a worker that vor asks for. Both have the same `performance` and
+//! The interfaces of a page or a worker that vor calls. Both have the same `performance` and
 //! `console`.
 //!
-//! What is missing where the program runs, such as the memory outside of Chromium, is `undefined`
-//! there and nothing here.
+//! A value that is missing where the program runs, such as the memory outside of Chromium, is
+//! `undefined` there and `None` here.
 
 #[cfg(feature = "web")]
 use wasm_bindgen::JsCast as _;
@@ -22,7 +22,7 @@ mod imports {
         #[wasm_bindgen(thread_local_v2, js_namespace = performance, js_name = timeOrigin)]
         pub(super) static TIME_ORIGIN_MS: f64;
 
-        /// Chromium's `performance`, whose memory is another object each time it is asked for.
+        /// Chromium's `performance`, which returns a new object for its memory each time.
         pub(super) type Performance;
         #[wasm_bindgen(thread_local_v2, js_name = performance)]
         pub(super) static PERFORMANCE: Performance;
@@ -38,7 +38,7 @@ mod imports {
         #[wasm_bindgen(js_namespace = performance, js_name = clearMeasures)]
         pub(super) fn clear_measures(name: &str);
 
-        /// What `measure` wants to know.
+        /// The options of `measure`.
         pub(super) type Options;
         #[wasm_bindgen(method, structural, setter)]
         pub(super) fn set_start(this: &Options, ms: f64);
@@ -47,14 +47,14 @@ mod imports {
         #[wasm_bindgen(method, structural, setter)]
         pub(super) fn set_detail(this: &Options, detail: &Detail);
 
-        /// What is kept beside a measure.
+        /// The details of a measure.
         pub(super) type Detail;
         #[wasm_bindgen(method, structural, setter)]
         pub(super) fn set_frame(this: &Detail, index: f64);
         #[wasm_bindgen(method, structural, setter)]
         pub(super) fn set_devtools(this: &Detail, entry: &TrackEntry);
 
-        /// Where Chromium's developer tools show it.
+        /// The place of a measure in Chromium's developer tools.
         pub(super) type TrackEntry;
         #[wasm_bindgen(method, structural, setter, js_name = dataType)]
         pub(super) fn set_data_type(this: &TrackEntry, kind: &str);
@@ -72,7 +72,7 @@ pub(crate) fn warn(line: &str) {
     imports::warn(line);
 }
 
-/// Writes a line to the console, as one that is hidden unless asked for.
+/// Writes a line to the console, at the level that is hidden by default.
 pub(crate) fn debug(line: &str) {
     imports::debug(line);
 }
@@ -82,16 +82,16 @@ pub(crate) fn now_ns() -> u64 {
     (imports::now_ms() * 1e6) as u64
 }
 
-/// Returns the wall clock in nanoseconds since 1970, as it was when the page was opened and by the
-/// page's clock since then. Unlike `Date` it does not step, and its steps are as fine as those of
-/// the ticks.
+/// Returns the wall clock in nanoseconds since 1970: its time when the page was opened, plus the
+/// time of the page's clock since then. Unlike `Date` it does not step, and its resolution is that
+/// of the ticks.
 pub(crate) fn wall_ns() -> i64 {
     // Added as integers: a `f64` since 1970 resolves no nanoseconds.
     let origin_ns = imports::TIME_ORIGIN_MS.with(|ms| (*ms * 1e6) as i64);
     origin_ns.saturating_add((imports::now_ms() * 1e6) as i64)
 }
 
-/// Returns the memory that the page uses, in bytes, where the browser tells.
+/// Returns the memory that the page uses, in bytes, where the browser reports it.
 #[cfg(feature = "web")]
 pub(crate) fn memory_bytes() -> Option<u64> {
     let used = imports::PERFORMANCE.with(|performance| {
@@ -110,7 +110,7 @@ pub(crate) fn clear_measures(name: &str) {
     imports::clear_measures(name);
 }
 
-/// What a measure shows besides its name and its times.
+/// The details of a measure, beside its name and its times.
 #[cfg(feature = "web")]
 pub(crate) struct Detail {
     options: imports::Options,
@@ -143,7 +143,7 @@ impl Detail {
     }
 
     /// Adds a measure to the timeline; times are in milliseconds of the page's clock. Returns
-    /// whether the browser took it.
+    /// whether the browser accepted it.
     pub(crate) fn measure(&self, name: &str, start_ms: f64, end_ms: f64) -> bool {
         self.options.set_start(start_ms);
         self.options.set_end(end_ms);

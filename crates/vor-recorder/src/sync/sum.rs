@@ -1,13 +1,14 @@
-//! A number that one thread adds to and anyone reads.
+//! A number that one thread adds to and any thread reads.
 //!
 //! A signal handler may interrupt the addition and add to the same number. So the addition is one
-//! instruction, before or behind which the handler runs: a load and a store would lose what the
-//! handler adds between them. No other thread adds, so on x86-64 the instruction needs no lock.
+//! instruction, and the handler runs before or after it: between a load and a store, the addition of
+//! the handler would be lost. No other thread adds, so on x86-64 the instruction needs no lock.
 
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU64;
 
-/// A sum that its thread alone adds to, at any moment, and that anyone reads, relaxed.
+/// A sum. Incremented by its thread alone and that thread's signal handlers, read by anyone
+/// (relaxed).
 #[derive(Debug, Default)]
 pub(crate) struct Sum(AtomicU64);
 
@@ -29,8 +30,8 @@ impl Sum {
         reason = "an addition that a signal cannot split is one instruction"
     )]
     pub(crate) fn add(&self, amount: u64) {
-        // SAFETY: the reference is valid and aligned for 8 bytes, which only this thread writes;
-        // others read them whole, as an aligned access of 8 bytes is.
+        // SAFETY: The reference is valid and aligned for 8 bytes, which only this thread writes.
+        // Other threads read all 8 bytes at once, since an aligned access of 8 bytes is atomic.
         unsafe {
             std::arch::asm!(
                 "add qword ptr [{place}], {amount}",

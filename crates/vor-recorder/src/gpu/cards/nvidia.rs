@@ -91,7 +91,7 @@ impl Cards {
             if has_asked_all && !gpu.is_lost() && !std::mem::replace(&mut told.absent, true) {
                 let name = |row: Row| row.names(number, of).swap_remove(0);
                 let absent = gpu.absent().map(|(row, why)| (name(row), why.to_owned()));
-                if let Some(absent) = system::tell_absent(absent) {
+                if let Some(absent) = system::describe_absent(absent) {
                     report::detail(&format!("{}: {absent}", gpu.name()));
                 }
             }

@@ -1,4 +1,4 @@
-//! Browsers, which tell how much memory a page uses at most.
+//! Browsers, which report at most the memory of a page.
 
 use super::ProcessSample;
 
@@ -18,13 +18,13 @@ impl Sampler {
     }
 }
 
-/// Says why a row is absent.
+/// Returns the reason why a row is absent.
 pub(super) fn why_absent(row: &str) -> String {
     match row {
         "memory_mb" => {
             "there is no `performance.memory`, which only windows of Chromium have".to_owned()
         }
-        _ => "browsers do not tell it".to_owned(),
+        _ => "browsers do not report it".to_owned(),
     }
 }
 

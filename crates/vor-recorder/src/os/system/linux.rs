@@ -5,8 +5,8 @@
 //! missing, or unreadable for a process that changed its user.
 //!
 //! An open file of `/proc/self` belongs to the process that opened it. After `fork` the child would
-//! go on to read its parent's numbers, so a sampler remembers its process and opens the files anew
-//! in another.
+//! still read its parent's numbers, so a sampler stores its process and opens the files again in
+//! another one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use super::{ProcessSample, unix};
 /// lines of `io`.
 const MAX_FILE_BYTES: usize = 2_048;
 
-/// Fields of `stat`, counted from 0 at the one after the name.
+/// Indices of fields of `stat`, from 0 for the one after the name.
 const STAT_THREADS: usize = 17;
 const STAT_RESIDENT_PAGES: usize = 21;
 
@@ -65,7 +65,7 @@ pub(super) fn memory_bytes() -> Option<u64> {
     resident_bytes(line, unix::page_bytes())
 }
 
-/// Says why a row is absent.
+/// Returns the reason why a row is absent.
 pub(super) fn why_absent(row: &str) -> String {
     let path = match row {
         "memory_mb" | "threads" => "/proc/self/stat",
@@ -73,22 +73,22 @@ pub(super) fn why_absent(row: &str) -> String {
         _ => return "the system refuses it".to_owned(),
     };
     match std::fs::read(path) {
-        Ok(_) => format!("{path} does not tell it"),
+        Ok(_) => format!("{path} does not report it"),
         Err(error) => format!("{path}: {error}"),
     }
 }
 
-/// Reads a file from its beginning, as far as the buffer goes.
+/// Reads a file from its beginning, up to the size of the buffer.
 fn read<'a>(file: Option<&File>, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let length = file?.read_at(buffer, 0).ok()?;
-    buffer.get(..length)
+    let len = file?.read_at(buffer, 0).ok()?;
+    buffer.get(..len)
 }
 
 fn resident_bytes(line: &[u8], page_bytes: Option<u64>) -> Option<u64> {
     stat_field(line, STAT_RESIDENT_PAGES)?.checked_mul(page_bytes?)
 }
 
-/// Returns a field of a line of `stat` as a number, counted from the one after the name.
+/// Returns a field of a line of `stat` as a number, by its index after the name.
 fn stat_field(line: &[u8], index: usize) -> Option<u64> {
     let name_end = line.iter().rposition(|&byte| byte == b')')?;
     let fields = line.get(name_end + 2..)?;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_number_is_none() {
+    fn a_field_that_is_missing_or_not_a_number_is_none() {
         assert_eq!(stat_field(b"", STAT_THREADS), None);
         assert_eq!(stat_field(b"1 (x", STAT_THREADS), None);
         assert_eq!(stat_field(b"1 (x)", STAT_THREADS), None);
@@ -145,18 +145,18 @@ mod tests {
     #[expect(unsafe_code, reason = "fork has no safe wrapper")]
     fn a_forked_child_reports_on_itself() {
         let mut sampler = Sampler::new();
-        // The thread that runs the test and this one: a child of `fork` has only the latter.
+        // This process has at least two threads; a child of `fork` has one.
         let other = std::thread::spawn(std::thread::park);
         assert!(sampler.sample().threads >= Some(2));
-        // SAFETY: the child calls nothing that needs a lock another thread may hold: it reads files
-        // without allocating, and leaves by `_exit`.
+        // SAFETY: The child calls nothing that needs a lock another thread may hold: it reads files
+        // without allocating, and ends by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let threads = sampler.sample().threads;
             let status = threads
                 .and_then(|threads| libc::c_int::try_from(threads).ok())
                 .unwrap_or(0);
-            // SAFETY: `_exit` ends the child at once and runs nothing of ours.
+            // SAFETY: `_exit` ends the child immediately and runs no code of ours.
             unsafe { libc::_exit(status) };
         }
         assert!(child > 0, "fork failed");

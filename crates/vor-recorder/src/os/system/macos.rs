@@ -32,7 +32,7 @@ pub(super) fn memory_bytes() -> Option<u64> {
     task_info().map(|task| task.pti_resident_size)
 }
 
-/// Says why a row is absent.
+/// Returns the reason why a row is absent.
 pub(super) fn why_absent(row: &str) -> String {
     let call = match row {
         "memory_mb" | "threads" => "proc_pidinfo",

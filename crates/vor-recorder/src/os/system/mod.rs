@@ -1,10 +1,9 @@
-//! What the operating system says of this process.
+//! The resource usage of this process, as the operating system reports it.
 //!
-//! A [`ProcessSampler`] asks the operating system for the counters of the whole process:
-//! [`ProcessSample`]. Most of them only ever grow, so one sample says little;
-//! [`SystemSample::between`] turns two consecutive ones, and the time between them, into the values
-//! of a frame, in the order of [`columns`]. What a system does not tell is `None`, and such a value
-//! is left out of the frame; it is never shown as zero.
+//! A [`ProcessSampler`] reads the counters of the whole process: [`ProcessSample`]. Most of them
+//! only ever grow; [`SystemSample::between`] turns two consecutive samples, and the time between
+//! them, into the values of a frame, in the order of [`columns`]. A value that a system does not
+//! report is `None`, and is left out of the frame; it is never shown as zero.
 //!
 //! A sample costs system calls, so the drain's worker takes it and never the caller of
 //! `frame_mark()`. Each system has one file here with the same three functions, and this is the
@@ -18,8 +17,8 @@
 //! | context switches | `getrusage` | `getrusage` | – |
 //! | disk I/O | `/proc/self/io` | `proc_pid_rusage` | `GetProcessIoCounters` |
 //!
-//! In Chromium the memory is what `performance.memory` says of the page's heap, behind the feature
-//! `web`; browsers tell nothing else.
+//! In Chromium the memory is that of the page's heap, from `performance.memory`, behind the feature
+//! `web`; browsers report nothing else.
 
 use vor_capture::model::catalog::MetricColumn;
 
@@ -58,7 +57,7 @@ use other as platform;
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
 mod unix;
 
-/// Counters of this process at one moment. `None` is what the system does not tell.
+/// Counters of this process at one moment, `None` where the system does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessSample {
@@ -66,8 +65,8 @@ pub struct ProcessSample {
     pub memory_bytes: Option<u64>,
     /// CPU time of all threads since the process began, user and system.
     pub cpu_time_ns: Option<u64>,
-    /// Page faults since the process began that needed no disk. On Windows, which does not tell
-    /// them apart, all of them.
+    /// Page faults since the process began that needed no disk. On Windows, which does not
+    /// distinguish them, all page faults.
     pub minor_page_faults: Option<u64>,
     /// Page faults since the process began that waited for the disk.
     pub major_page_faults: Option<u64>,
@@ -77,7 +76,7 @@ pub struct ProcessSample {
     pub involuntary_context_switches: Option<u64>,
     /// Threads alive now.
     pub threads: Option<u64>,
-    /// Bytes that the storage layer fetched for the process since it began. On Windows the bytes of
+    /// Bytes that the storage layer read for the process since it began. On Windows the bytes of
     /// all its reads, those from caches and pipes included.
     pub disk_read_bytes: Option<u64>,
     /// Bytes that the process caused to be sent to storage since it began. On Windows the bytes of
@@ -104,14 +103,14 @@ impl ProcessSample {
 
 /// Takes [`ProcessSample`]s. It keeps open what it reads from, and a sample allocates nothing.
 ///
-/// In a child made by `fork` it notices, and reports on the child.
+/// In the child of a `fork` it reports on the child.
 #[derive(Debug)]
 pub struct ProcessSampler {
     platform: platform::Sampler,
 }
 
 impl ProcessSampler {
-    /// Opens what a sample reads from. What cannot be opened is `None` in each sample.
+    /// Opens the sources of a sample. Values of a source that cannot be opened are `None`.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -132,14 +131,14 @@ impl Default for ProcessSampler {
 }
 
 /// Returns the physical memory that the process uses, in bytes, or `None` where the system does not
-/// tell. In Chromium, with the feature `web`, it is the heap of the page.
+/// report it. In Chromium, with the feature `web`, it is the heap of the page.
 #[must_use]
 pub fn current_memory_bytes() -> Option<u64> {
     platform::memory_bytes()
 }
 
-/// Says which rows frames do not have, and why, by a sample that was taken before the first of
-/// them. `None` where they have all.
+/// Reports which rows frames lack, and why, by a sample that was taken before the first frame.
+/// `None` where they have all.
 pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
     let rows = [
         ("memory_mb", sample.memory_bytes),
@@ -151,39 +150,39 @@ pub(crate) fn absences(sample: &ProcessSample) -> Option<String> {
         ("disk_write_MB", sample.disk_write_bytes),
     ];
     let absent = rows.into_iter().filter(|(_, value)| value.is_none());
-    tell_absent(absent.map(|(row, _)| (row.to_owned(), platform::why_absent(row))))
+    describe_absent(absent.map(|(row, _)| (row.to_owned(), platform::why_absent(row))))
 }
 
-/// Says which rows are absent, each given with its reason; those that follow each other share one.
-/// `None` where there are none.
-pub(crate) fn tell_absent(rows: impl IntoIterator<Item = (String, String)>) -> Option<String> {
-    let mut told = String::new();
+/// Describes absent rows, each given with its reason; adjacent rows with the same reason share it.
+/// `None` without rows.
+pub(crate) fn describe_absent(rows: impl IntoIterator<Item = (String, String)>) -> Option<String> {
+    let mut described = String::new();
     let mut last = None;
     for (row, why) in rows {
         if let Some(before) = last.replace(why.clone())
             && before != why
         {
-            told += &format!(" ({before})");
+            described += &format!(" ({before})");
         }
-        if !told.is_empty() {
-            told += ", ";
+        if !described.is_empty() {
+            described += ", ";
         }
-        told += &row;
+        described += &row;
     }
-    Some(format!("these rows are absent: {told} ({})", last?))
+    Some(format!("these rows are absent: {described} ({})", last?))
 }
 
-/// What vor says of a frame besides its scopes and the program's own metrics.
+/// Values of a frame beside its scopes and the program's own metrics.
 ///
 /// The first four are those of vor 0.2.1 and have its types; the others are `None` where the system
-/// does not tell.
+/// does not report them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SystemSample {
     /// Time from the mark that began the frame to the one that ended it.
     pub frame_ns: u64,
     /// Physical memory in use at the end of the frame, in units of 10^6 bytes. NaN where the system
-    /// does not tell.
+    /// does not report it.
     pub memory_mb: f64,
     /// Time that the program reported as spent on I/O.
     pub io_ns: u64,
@@ -234,8 +233,8 @@ impl SystemSample {
     /// Compares two consecutive samples, `wall_ns` nanoseconds apart.
     ///
     /// `frame_ns` is set to `wall_ns`; a worker that samples less often than frames end sets the
-    /// frame's own. The I/O that the program reports is set to nothing. A counter that fell, which
-    /// only another process's can, gives `None`.
+    /// frame's own. The I/O that the program reports is set to 0. A counter that fell, as only one of
+    /// another process can, gives `None`.
     #[must_use]
     pub fn between(previous: &ProcessSample, current: &ProcessSample, wall_ns: u64) -> Self {
         let since = |counter: fn(&ProcessSample) -> Option<u64>| {
@@ -256,8 +255,8 @@ impl SystemSample {
         }
     }
 
-    /// Returns the values of vor's own columns, in their order and units. `None` is to be left out
-    /// of the frame.
+    /// Returns the values of vor's own columns, in their order and units. A value that is `None` is
+    /// to be left out of the frame.
     #[must_use]
     pub fn values(&self) -> [Option<f64>; COLUMN_COUNT] {
         let milliseconds = |ns: u64| ns as f64 / 1e6;
@@ -281,7 +280,7 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Adds what is known; `None` when nothing is.
+/// Adds the values that are known; `None` where neither is.
 fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.saturating_add(b)),

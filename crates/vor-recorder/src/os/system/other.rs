@@ -1,4 +1,4 @@
-//! Systems of which nothing is known, the web without the feature `web` among them.
+//! The stub for other systems, such as browsers without the feature `web`.
 
 use super::ProcessSample;
 
@@ -15,7 +15,7 @@ impl Sampler {
     }
 }
 
-/// Says why a row is absent.
+/// Returns the reason why a row is absent.
 pub(super) fn why_absent(_: &str) -> String {
     if cfg!(all(target_arch = "wasm32", target_os = "unknown")) {
         "vor is built without its feature `web`".to_owned()

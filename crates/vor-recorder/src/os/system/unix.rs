@@ -1,4 +1,4 @@
-//! The counters that Linux and macOS give through the same calls.
+//! The counters that Linux and macOS report by the same calls.
 #![expect(unsafe_code, reason = "system calls of libc")]
 
 use std::mem::MaybeUninit;

@@ -1,7 +1,7 @@
 //! Windows: `kernel32` for the process, a Toolhelp snapshot for its threads.
 //!
 //! A Toolhelp snapshot lists every process of the machine and takes around a millisecond, so
-//! threads are counted once a second and the count repeated in between. Windows tells neither
+//! threads are counted once a second and the count is repeated in between. Windows reports neither
 //! context switches nor which of the bytes read and written reached a disk.
 #![expect(unsafe_code, reason = "system calls of windows-sys")]
 
@@ -19,7 +19,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::ProcessSample;
 
-/// How long a count of threads is repeated.
+/// Time for which a count of threads is repeated.
 const THREADS_VALID: Duration = Duration::from_secs(1);
 
 /// Unit of [`FILETIME`].
@@ -66,14 +66,14 @@ pub(super) fn memory_bytes() -> Option<u64> {
     memory_counters().map(|memory| memory.WorkingSetSize as u64)
 }
 
-/// Says why a row is absent.
+/// Returns the reason why a row is absent.
 pub(super) fn why_absent(row: &str) -> String {
     let call = match row {
         "memory_mb" | "page_faults" => "K32GetProcessMemoryInfo",
         "cpu_pct" => "GetProcessTimes",
         "threads" => "CreateToolhelp32Snapshot",
         "disk_read_MB" | "disk_write_MB" => "GetProcessIoCounters",
-        _ => return "Windows does not tell it".to_owned(),
+        _ => return "Windows does not report it".to_owned(),
     };
     format!("the system refuses {call}")
 }
@@ -120,7 +120,7 @@ fn cpu_time_ns() -> Option<u64> {
     })
 }
 
-/// Finds this process in a snapshot of all, which says how many threads each has.
+/// Returns the number of threads of this process, from a snapshot of all processes.
 fn count_threads() -> Option<u64> {
     let pid = std::process::id();
     let mut entry = PROCESSENTRY32W {
