@@ -19,7 +19,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use vor_recorder::hot::callsite::CallSite;
-use vor_recorder::hot::scope::manual::{self, ArgWords, LooseScope};
+use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 
 use crate::object::{
     Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held,
@@ -42,7 +42,7 @@ struct Activation {
     is_coroutine: bool,
     /// The first activation of a coroutine that is suspended, with which its task began. Whoever
     /// resumes the object changes it, and has the interpreter's lock meanwhile.
-    life: Option<LooseScope>,
+    life: Option<ManualScope>,
     was_resumed: bool,
 }
 
@@ -178,7 +178,7 @@ struct Span {
     object: *mut ffi::PyObject,
     is_first: bool,
     height: usize,
-    scope: LooseScope,
+    scope: ManualScope,
     args: ArgWords,
 }
 

@@ -19,7 +19,7 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use vor_recorder::hot::scope::manual::{self, ArgWords, LooseScope};
+use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 
 /// Set in a key where the entry is a block and not a call; objects lie at multiples of 8.
 const BLOCK: usize = 1;
@@ -39,7 +39,7 @@ const MAX_ASIDE: usize = 1 << 16;
 #[derive(Clone, Copy)]
 struct Entry {
     key: usize,
-    scope: LooseScope,
+    scope: ManualScope,
 }
 
 impl Entry {
@@ -67,7 +67,7 @@ struct Stack {
     args: Vec<ArgWords>,
     aside: Vec<Entry>,
     /// The first activations of coroutines that are suspended, by their frames.
-    lives: HashMap<usize, LooseScope>,
+    lives: HashMap<usize, ManualScope>,
     /// Where the stack ended when an event loop's turn was found to be under way: what is above is
     /// suspended when the next one begins.
     turn_under_way: Option<usize>,
@@ -101,7 +101,7 @@ pub(crate) fn block_key<T>(of: *const T) -> usize {
 
 /// Notes a scope as open.
 #[inline(always)]
-pub(crate) fn push(key: usize, scope: LooseScope) {
+pub(crate) fn push(key: usize, scope: ManualScope) {
     with(|stack| {
         if stack.switched_off != SWITCHED_OFF.load(Ordering::Relaxed) {
             stack.drop_calls();
@@ -111,7 +111,7 @@ pub(crate) fn push(key: usize, scope: LooseScope) {
 }
 
 /// Notes a scope with arguments as open.
-pub(crate) fn push_with(key: usize, scope: LooseScope, args: ArgWords) {
+pub(crate) fn push_with(key: usize, scope: ManualScope, args: ArgWords) {
     push(key | WITH_ARGS, scope);
     with(|stack| stack.args.push(args));
 }
@@ -236,7 +236,7 @@ pub(crate) fn forget_calls() {
 }
 
 impl Stack {
-    fn take_top(&mut self) -> Option<(LooseScope, Option<ArgWords>)> {
+    fn take_top(&mut self) -> Option<(ManualScope, Option<ArgWords>)> {
         let top = self.entries.pop()?;
         Some((top.scope, self.take_args(top)))
     }
@@ -246,7 +246,7 @@ impl Stack {
         self.entries.iter().rfind(|entry| entry.is_of(key)).copied()
     }
 
-    fn begin_life(&mut self, frame: usize, first: LooseScope) {
+    fn begin_life(&mut self, frame: usize, first: ManualScope) {
         // A coroutine whose end was missed is forgotten when its frame's place is another's.
         if self.lives.len() < MAX_ASIDE {
             self.lives.insert(frame, first);

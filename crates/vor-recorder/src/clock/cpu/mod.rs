@@ -7,7 +7,7 @@
 //! thread off its processor, moves it to another or delivers a signal. While the mark stands, the
 //! thread has run all ticks since it was set. Once it is cleared, the thread *settles*: it sets the
 //! mark again, reads the thread's clock and the counter, and adds the growth of the counter beyond
-//! that of the clock. Where there is no such word, or where it fails its test (`choose`), every
+//! that of the clock. Where there is no such word, or where it fails its test (`source`), every
 //! reading settles.
 //!
 //! **Errors of a reading.** The clock's nanoseconds become ticks by a rate of their own (`rate`),
@@ -32,7 +32,7 @@
 //! the span whose duration contains it, be it an inner one, an outer one or none.
 
 mod account;
-mod choose;
+mod source;
 mod rate;
 #[cfg(all(
     target_os = "linux",
@@ -47,14 +47,14 @@ mod rseq;
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 )))]
-mod no_rseq;
+mod rseq_stub;
 #[cfg(not(all(
     target_os = "linux",
     target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 )))]
-use no_rseq as rseq;
+use rseq_stub as rseq;
 mod thread_clock;
 
 use std::cell::Cell;
@@ -64,7 +64,7 @@ use crate::sync::Ordering;
 use crate::sync::global::compiler_fence;
 
 #[doc(hidden)]
-pub use choose::{Source, init, source};
+pub use source::{Source, init, source};
 pub use thread_clock::thread_cpu_ns;
 #[doc(hidden)]
 pub use thread_clock::user_sys_ns;

@@ -19,14 +19,14 @@ use windows as platform;
     target_os = "macos",
     windows
 )))]
-mod none;
+mod stub;
 #[cfg(not(any(
     target_os = "linux",
     target_os = "android",
     target_os = "macos",
     windows
 )))]
-use none as platform;
+use stub as platform;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) use platform::system_ns;

@@ -27,7 +27,7 @@ pub struct ArgWords {
 /// without an end leaves no record.
 #[must_use = "a scope that is not ended leaves no record"]
 #[derive(Clone, Copy, Debug)]
-pub struct LooseScope {
+pub struct ManualScope {
     opened: Opened,
     not_send: PhantomData<*mut ()>,
 }
@@ -44,8 +44,8 @@ pub fn attach_thread() {
 
 /// Begins a scope at a call site.
 #[inline(always)]
-pub fn begin(site: &'static CallSite) -> LooseScope {
-    LooseScope::from_scope(open(site))
+pub fn begin(site: &'static CallSite) -> ManualScope {
+    ManualScope::from_scope(open(site))
 }
 
 /// Begins a scope at a call site with at most [`MAX_ARGS`] arguments, whose values `args` makes
@@ -53,14 +53,14 @@ pub fn begin(site: &'static CallSite) -> LooseScope {
 pub fn begin_with(
     site: &'static CallSite,
     args: impl FnOnce(&mut dyn FnMut(ArgWord)),
-) -> (LooseScope, ArgWords) {
+) -> (ManualScope, ArgWords) {
     let mut words = ArgWords::default();
     if !record_state::keeps_spans() {
         if !record_state::is_on() && !tracing_out::is_wanted() {
-            return (LooseScope::from_scope(Scope::off()), words);
+            return (ManualScope::from_scope(Scope::off()), words);
         }
         return (
-            LooseScope::from_scope(Scope::<0>::from_opened(open_slow(site, 0, 0), [])),
+            ManualScope::from_scope(Scope::<0>::from_opened(open_slow(site, 0, 0), [])),
             words,
         );
     }
@@ -81,10 +81,10 @@ pub fn begin_with(
     } else {
         Scope::from_opened(open_slow(site, kinds, number.unwrap_or(0)), [])
     };
-    (LooseScope::from_scope(scope), words)
+    (ManualScope::from_scope(scope), words)
 }
 
-impl LooseScope {
+impl ManualScope {
     #[inline(always)]
     fn from_scope(scope: Scope) -> Self {
         Self {

@@ -307,8 +307,8 @@ impl SharedBaseline {
 
     /// Returns by how much the counters have grown, for a span that lasted `duration_ticks` and has
     /// just ended.
-    fn since(&self, start_ticks: u64, duration_ticks: u64) -> Words {
-        let mut found = Words::NONE;
+    fn since(&self, start_ticks: u64, duration_ticks: u64) -> MeasureWords {
+        let mut found = MeasureWords::NONE;
         if self.start_ticks.get() != start_ticks {
             return found;
         }
@@ -411,7 +411,7 @@ fn set_deep(at: usize, start_ticks: u64, measures: Measures) {
 
 /// Returns by how much the counters have grown since a scope opened with `depth` scopes around it;
 /// it lasted `duration_ticks` and has just ended.
-pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> Words {
+pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> MeasureWords {
     match shallow(depth) {
         Some(baseline) => baseline.since(start_ticks, duration_ticks),
         None => since_deep(depth - SHALLOW, start_ticks, duration_ticks),
@@ -420,24 +420,24 @@ pub(super) fn since(depth: usize, start_ticks: u64, duration_ticks: u64) -> Word
 
 #[cold]
 #[inline(never)]
-fn since_deep(at: usize, start_ticks: u64, duration_ticks: u64) -> Words {
+fn since_deep(at: usize, start_ticks: u64, duration_ticks: u64) -> MeasureWords {
     let since = |baselines: &RefCell<Vec<SharedBaseline>>| {
         let baselines = baselines.try_borrow().ok()?;
         Some(baselines.get(at)?.since(start_ticks, duration_ticks))
     };
     let found = DEEP_BASELINES.try_with(since).ok().flatten();
-    found.unwrap_or(Words::NONE)
+    found.unwrap_or(MeasureWords::NONE)
 }
 
 /// The measures of a span, as words of its record.
-pub(super) struct Words {
+pub(super) struct MeasureWords {
     words: [u64; MAX_MEASURED_WORDS],
     count: usize,
     /// 0 where all of them are 0.
     any: u64,
 }
 
-impl Words {
+impl MeasureWords {
     pub(super) const NONE: Self = Self {
         words: [0; MAX_MEASURED_WORDS],
         count: 0,

@@ -222,7 +222,7 @@ fn record_in(state: &ThreadState, opened: Opened, end_ticks: u64, words: &[u64])
                 duration,
             )
         } else {
-            measured::Words::NONE
+            measured::MeasureWords::NONE
         };
         let record = Record::new(opened, duration, [words, measured.used()]);
         thread::push_record(state, record.slots());

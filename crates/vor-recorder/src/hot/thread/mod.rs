@@ -1,6 +1,6 @@
 //! Threads: the state that each one records into, and its life.
 //!
-//! A thread's first scope gives it a [`ThreadState`]: a ring, and the stack of its open scopes. The
+//! A thread's first scope gives it a `ThreadState`: a ring, and the stack of its open scopes. The
 //! thread reaches it by a pointer (`current`). At the thread's end the state goes to the worker,
 //! which collects the last records and passes the memory to the next thread (`list`).
 //!
