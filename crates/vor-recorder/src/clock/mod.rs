@@ -10,8 +10,8 @@
 //! *Drift*: the rate is measured when recording starts. It is compared with the system's wall clock
 //! several times in the first second and about once a second from then on. The line follows the
 //! wall clock's rate, and bends by at most 50 parts per million more until the error is gone, so
-//! that durations stay true and time never steps ([`Timeline`]). A wall clock that is set is not
-//! followed.
+//! that durations stay true and time never steps
+//! ([`Timeline`](vor_capture::model::timeline::Timeline)). A wall clock that is set is not followed.
 
 pub mod cpu;
 mod sync;
