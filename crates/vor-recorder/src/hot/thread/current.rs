@@ -72,6 +72,7 @@ thread_local! {
     static CURRENT: AtomicPtr<ThreadState> =
         const { AtomicPtr::new(StandIn::New.state().cast_mut()) };
     /// This thread's state as long as it has one, else null: for counting a drop while it is busy.
+    /// Read and written like `CURRENT`.
     static OWN: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
     /// This thread's number plus 1, once it has one; it outlives the state for scopes in
     /// destructors of thread-locals.
@@ -85,8 +86,8 @@ fn pointer() -> *const ThreadState {
     CURRENT.with(|current| current.load(Ordering::Relaxed))
 }
 
-/// Sets the thread's state, and returns the one before. The code before and after this call sees
-/// only the one or the other, and so does a handler that interrupts it.
+/// Sets the thread's pointer, and returns the one before. A handler that interrupts the code before
+/// this call finds the old pointer, one that interrupts the code after it the new one.
 #[inline]
 fn replace_pointer(state: *const ThreadState) -> *const ThreadState {
     compiler_fence(Ordering::SeqCst);
@@ -96,7 +97,7 @@ fn replace_pointer(state: *const ThreadState) -> *const ThreadState {
     before
 }
 
-/// Sets the thread's state until it is dropped.
+/// Restores the thread's pointer when it is dropped.
 struct PointerGuard {
     before: *const ThreadState,
 }
@@ -139,7 +140,7 @@ impl Drop for OwnedState {
             self.0.view.withdraw();
         });
         self.0.end();
-        // The worker comes early: the next threads can reuse the rings that wait for it.
+        // Wakes the worker early, so that the next threads can reuse the rings of ended ones.
         if ENDED_SINCE_PASS.fetch_add(1, Ordering::Relaxed) + 1 == MAX_SPARE as u32 {
             while_busy(|| hooks::wake(true));
         }

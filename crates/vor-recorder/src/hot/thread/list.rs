@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vor_capture::model::catalog::{Catalog, SiteId, ThreadId, ThreadInfo};
+use vor_capture::model::catalog::{Catalog, ThreadInfo};
+#[cfg(unix)]
+use vor_capture::model::catalog::{SiteId, ThreadId};
 
+use super::current;
 use super::state::ThreadState;
-use super::{counted, current};
 
 /// The states of all threads.
 pub(super) struct Threads {
@@ -86,7 +88,7 @@ pub(crate) fn lock_for_fork() -> impl std::any::Any {
 /// Returns whether no thread holds one of the locks: for the end of a process.
 #[cfg(any(unix, windows))]
 pub(crate) fn is_open() -> bool {
-    crate::os::detach::is_open(&THREADS) && counted::is_open()
+    crate::os::detach::is_open(&THREADS) && super::counted::is_open()
 }
 
 impl Threads {
