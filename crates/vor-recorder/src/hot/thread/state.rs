@@ -19,6 +19,9 @@
 //! counted as dropped. So each entry above the height is free between two operations, and a claim
 //! costs a scope one store: the one that clears the site.
 
+use std::mem::offset_of;
+
+use crossbeam_utils::CachePadded;
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
 use super::counted::CountTable;
@@ -47,8 +50,8 @@ const NO_PLACE: u32 = u32::MAX;
 /// The state that one thread records into.
 ///
 /// Fields are in memory order. The ring fills whole cache lines, since part of it is
-/// [`CachePadded`](crossbeam_utils::CachePadded); so `top` begins a cache line, which it shares
-/// with the outermost entries, and no two states share one.
+/// [`CachePadded`]; so `top` begins a cache line, which it shares with the outermost entries, and no
+/// two states share one.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
@@ -81,6 +84,8 @@ pub(crate) struct ThreadState {
     /// fast path of recorded scopes does not use it.
     pub(super) counted: OnceBox<CountTable>,
 }
+
+const _: () = assert!(offset_of!(ThreadState, top).is_multiple_of(align_of::<CachePadded<()>>()));
 
 /// A scope that is open now. Both fields are written by the thread (release), the site first, which
 /// claims the entry, and read by anyone (acquire), who detects a change by reading twice. A reader
