@@ -10,7 +10,7 @@
 //!                              └─ flush, whatever is buffered ──────> writer, flushed
 //! ```
 //!
-//! A buffer never holds more than a chunk and what is appended between two calls.
+//! A buffer never has more than a chunk and the bytes that are appended between two calls.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub(crate) struct ChunkedWriter<W> {
     /// The buffered bytes; exporters append to them.
     pub(crate) bytes: Vec<u8>,
     writer: W,
-    /// What an error says, such as `cannot write the CSV`.
+    /// The context of an error, such as `cannot write the CSV`.
     failure: &'static str,
 }
 

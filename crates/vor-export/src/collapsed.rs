@@ -1,27 +1,27 @@
 //! Collapsed stacks: the text that `flamegraph.pl`, inferno, speedscope and most other flame graph
 //! tools read.
 //!
-//! Each distinct stack is a line: its frames from the outermost to the innermost with `;` between
-//! them, a space, and the self time in nanoseconds of all its spans together.
+//! Each distinct stack is a line: its frames from the outermost to the innermost, separated by `;`,
+//! then a space and the total self time of its spans in nanoseconds.
 //!
 //! ```text
 //! main;step;decode 1250300
 //! main;step 48211
 //! ```
 //!
-//! The outermost frame is the thread's name, and threads of one name are one; see
-//! [`CollapsedExporter::without_threads`]. A stack without time of its own has no line.
+//! The outermost frame is the thread's name, and threads of one name are merged; see
+//! [`CollapsedExporter::without_threads`]. A stack without self time has no line.
 //!
-//! Names stand as they are, spaces included, but for what readers would take for something else:
-//! `;` becomes `:`, control characters become spaces, and in a span's name the space before a
-//! number at the end becomes `_`, because readers would take that number for a second weight. So
-//! `row 17; x` is `row 17: x`, and `row 17` is `row_17`.
+//! Names are unchanged, including spaces, except for characters that readers interpret: `;` becomes
+//! `:`, and control characters become spaces. In a span's name the space before a number at the end
+//! becomes `_`, because readers take that number for a second weight. So `row 17; x` becomes
+//! `row 17: x`, and `row 17` becomes `row_17`.
 //!
-//! Messages, arguments, tasks (they overlap) and metrics have no place in the format. Memory is
-//! bounded by the number of distinct stacks, not by that of spans: spans that wait for a scope
-//! which is open go to a temporary file where they are many. Whoever says what is open, by
-//! [`accept_open`](FrameSink::accept_open), spares that. Everything is written by
-//! [`finish`](FrameSink::finish).
+//! The format has no messages, arguments, tasks (they overlap) or metrics. Memory is bounded by the
+//! number of distinct stacks, not by the number of spans: many spans that wait for an open scope go
+//! to a temporary file. A caller that reports the open scopes by
+//! [`accept_open`](FrameSink::accept_open) avoids that. [`finish`](FrameSink::finish) writes
+//! everything.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use vor_capture::Error;
 use vor_capture::model::batch::{OpenStarts, SpanBatch};
-use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use super::chunked::ChunkedWriter;
-use super::merged::Merged;
-use super::{push_u64, thread_label};
+use crate::chunked::ChunkedWriter;
+use crate::merged::Merged;
+use crate::per_site::PerSite;
+use crate::text::push_integer;
+use crate::thread_label;
 
 /// Writes collapsed stacks.
 ///
@@ -72,68 +73,60 @@ pub struct CollapsedExporter<W: Write> {
     with_threads: bool,
     finished: bool,
     merged: Merged<u64>,
-    /// Frames by name, and their names as they are written.
-    frames: FxHashMap<Box<[u8]>, u32>,
+    frames: Frames,
+    /// Frames of call sites.
+    site_frames: PerSite<u32>,
+}
+
+/// The distinct names of frames, each with a number.
+#[derive(Debug, Default)]
+struct Frames {
+    numbers: FxHashMap<Box<[u8]>, u32>,
     names: Vec<Box<[u8]>>,
-    /// Frames of call sites, by `SiteId - 1`.
-    site_frames: Vec<Option<u32>>,
+}
+
+impl Frames {
+    /// Returns the frame of a name.
+    fn number(&mut self, name: Box<[u8]>) -> u32 {
+        if let Some(&frame) = self.numbers.get(&*name) {
+            return frame;
+        }
+        let frame = self.names.len() as u32;
+        self.names.push(name.clone());
+        self.numbers.insert(name, frame);
+        frame
+    }
 }
 
 impl<W: Write> CollapsedExporter<W> {
-    /// Makes an exporter; nothing is written before it is finished.
+    /// Makes an exporter; only [`finish`](FrameSink::finish) writes.
     pub fn new(writer: W) -> Self {
         Self {
             out: ChunkedWriter::new(writer, "cannot write the collapsed stacks"),
             with_threads: true,
             finished: false,
             merged: Merged::default(),
-            frames: FxHashMap::default(),
-            names: Vec::new(),
-            site_frames: Vec::new(),
+            frames: Frames::default(),
+            site_frames: PerSite::default(),
         }
     }
 
-    /// Leaves the thread out of the stacks, so that the work of all threads is one flame.
+    /// Omits the thread from the stacks, so that the work of all threads is one flame graph.
     #[must_use]
     pub fn without_threads(mut self) -> Self {
         self.with_threads = false;
         self
     }
 
-    /// Returns how many spans were lost because a ring was full: the format has no place for that.
+    /// Returns the number of spans that were lost because a ring was full. The format cannot express
+    /// it.
     pub fn dropped_spans(&self) -> u64 {
         self.merged.dropped_spans
     }
 
-    /// Returns the writer. What was not finished before is lost.
+    /// Returns the writer. It received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
-    }
-
-    /// Returns the frame of a name.
-    fn frame(&mut self, name: Box<[u8]>) -> u32 {
-        if let Some(&frame) = self.frames.get(&*name) {
-            return frame;
-        }
-        let frame = self.names.len() as u32;
-        self.names.push(name.clone());
-        self.frames.insert(name, frame);
-        frame
-    }
-
-    /// Makes the frames of the call sites that are new in the catalog.
-    fn declare_sites(&mut self, catalog: &Arc<Catalog>) {
-        if Arc::ptr_eq(&self.merged.catalog.sites, &catalog.sites) {
-            return;
-        }
-        if self.site_frames.len() < catalog.sites.len() {
-            self.site_frames.resize(catalog.sites.len(), None);
-        }
-        for (at, site) in catalog.sites.iter().enumerate() {
-            if let (None, Some(site)) = (self.site_frames[at], site) {
-                self.site_frames[at] = Some(self.frame(frame_name(&site.name)));
-            }
-        }
     }
 
     fn write(&mut self) -> Result<(), Error> {
@@ -142,7 +135,7 @@ impl<W: Write> CollapsedExporter<W> {
         let roots = merged.take(|catalog, thread| {
             with_threads.then(|| {
                 let label = plain_name(&thread_label(catalog, thread));
-                self.frame(label.into_bytes().into())
+                self.frames.number(label.into_bytes().into())
             })
         });
         let roots = roots.map_err(|error| self.out.error(error))?;
@@ -153,10 +146,10 @@ impl<W: Write> CollapsedExporter<W> {
                     if i > 0 {
                         line.push(b';');
                     }
-                    line.extend_from_slice(&self.names[frame as usize]);
+                    line.extend_from_slice(&self.frames.names[frame as usize]);
                 }
                 line.push(b' ');
-                push_u64(line, self_ns);
+                push_integer(line, self_ns);
                 line.push(b'\n');
                 self.out.write_full()
             })?;
@@ -175,13 +168,18 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
         if self.finished {
             return Err(Error::sink("the collapsed stacks are already finished"));
         }
-        self.declare_sites(&batch.catalog);
-        let unknown = self.frame(frame_name("?"));
-        let site_frames = &self.site_frames;
-        let accepted = self.merged.accept(batch, |site, _, ns| {
-            (frame_of(site_frames, site).unwrap_or(unknown), ns)
+        let Self {
+            frames,
+            site_frames,
+            merged,
+            ..
+        } = self;
+        site_frames.update(&batch.catalog, |site| frames.number(frame_name(&site.name)));
+        let unknown = frames.number(frame_name("?"));
+        let accepted = merged.accept(batch, |site, _, ns| {
+            (site_frames.get(site).copied().unwrap_or(unknown), ns)
         });
-        accepted.map_err(|error| Error::io("cannot keep the stacks in a temporary file", error))
+        accepted.map_err(|error| Error::io("cannot write the stacks to a temporary file", error))
     }
 
     fn wants_open(&self) -> bool {
@@ -205,11 +203,7 @@ impl<W: Write + Send> FrameSink for CollapsedExporter<W> {
     }
 }
 
-fn frame_of(site_frames: &[Option<u32>], site: SiteId) -> Option<u32> {
-    *site_frames.get((site.0 as usize).checked_sub(1)?)?
-}
-
-/// Returns a name as it can stand between two semicolons.
+/// Returns a name without characters that separate frames.
 fn plain_name(name: &str) -> String {
     let plain = |character: char| match character {
         ';' => ':',
@@ -223,7 +217,7 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// Returns a name as it can stand before the weight too.
+/// Returns a name that may also precede the weight.
 fn frame_name(name: &str) -> Box<[u8]> {
     let mut name = plain_name(name);
     let number =

@@ -1,19 +1,19 @@
-//! Comma-separated values as RFC 4180 has them, with line feeds as line ends: spans, a row each,
-//! and metrics, a row per frame.
+//! Comma-separated values as in RFC 4180, but with line feeds as line ends: a row per span, and a row
+//! of metrics per frame.
 //!
-//! Spans come from frames with trees, so that depth and self time are known, in the order of frame,
-//! thread and start:
+//! Spans come from frames with trees, where depth and self time are known. They are in the order of
+//! frame, thread and start:
 //!
 //! | column | value |
 //! |---|---|
-//! | `process` | name of the program, its number where it has none |
+//! | `process` | name of the program, or its process id |
 //! | `frame` | number of the frame in which the span ended |
-//! | `thread` | name of the thread; of several with one name, all but the first have their number behind it |
+//! | `thread` | name of the thread; if several have one name, all but the first also have their number |
 //! | `depth` | number of spans around it |
 //! | `name`, `file`, `line` | its call site; `line` is empty when unknown |
 //! | `start_ns` | nanoseconds since the begin of the recording |
-//! | `dur_ns` | its length in nanoseconds |
-//! | `self_ns` | `dur_ns` less that of the spans directly inside it |
+//! | `dur_ns` | its duration in nanoseconds |
+//! | `self_ns` | `dur_ns` minus that of the spans directly inside it |
 //! | `args` | `k=v, k=v` |
 
 use std::io::Write;
@@ -25,8 +25,10 @@ use vor_capture::model::catalog::{Catalog, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, ThreadTree};
 use vor_capture::sink::{FrameSink, Interest};
 
-use super::chunked::ChunkedWriter;
-use super::{origin_ns, push_args_text, push_i64, push_u64, thread_label};
+use crate::chunked::ChunkedWriter;
+use crate::per_site::PerSite;
+use crate::text::push_integer;
+use crate::{origin_ns, push_args_text, thread_label};
 
 /// Context of an error of the writer.
 const FAILURE: &str = "cannot write the CSV";
@@ -35,22 +37,22 @@ const FAILURE: &str = "cannot write the CSV";
 #[derive(Debug)]
 pub struct SpanCsv<W: Write> {
     out: ChunkedWriter<W>,
-    /// Names of threads as they are written, for the table in `threads`.
+    /// Names of the threads in `threads`, as the column `thread` has them.
     labels: FxHashMap<ThreadId, String>,
     threads: Arc<Vec<Option<Arc<ThreadInfo>>>>,
-    /// Text of a call site's columns, by `SiteId - 1`, and the table from which it was last made.
-    site_columns: Vec<Option<Box<[u8]>>>,
-    sites: Arc<Vec<Option<Arc<SiteInfo>>>>,
-    /// Of each span of a tree, its length and its self time.
+    /// Text of the columns of a call site.
+    site_columns: PerSite<Box<[u8]>>,
+    /// Duration and self time of each span of a tree.
     times_ns: Vec<(u64, u64)>,
-    around: Vec<usize>,
+    /// The spans around the current one, outermost first.
+    ancestors: Vec<usize>,
 }
 
 /// Writes the metrics of the main frames: `frame`, then a column per metric, empty where a frame
 /// has no value.
 ///
-/// The first row names the columns, so they must be known before the first frame: from a capture
-/// they all are.
+/// The first row names the columns, so they must be known before the first frame. Those of a capture
+/// all are.
 #[derive(Debug)]
 pub struct MetricsCsv<W: Write> {
     out: ChunkedWriter<W>,
@@ -69,14 +71,13 @@ impl<W: Write> SpanCsv<W> {
             out,
             labels: FxHashMap::default(),
             threads: Arc::default(),
-            site_columns: Vec::new(),
-            sites: Arc::default(),
+            site_columns: PerSite::default(),
             times_ns: Vec::new(),
-            around: Vec::new(),
+            ancestors: Vec::new(),
         }
     }
 
-    /// Returns the writer. What was not flushed or finished before is lost.
+    /// Returns the writer. Rows that were not flushed or finished before are lost.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }
@@ -89,11 +90,11 @@ impl<W: Write> SpanCsv<W> {
             .labels
             .entry(tree.thread)
             .or_insert_with(|| unique_label(catalog, tree.thread));
-        // What all rows of the tree begin with.
+        // The first columns are the same in all rows of the tree.
         let mut head = Vec::new();
         push_process(&mut head, catalog);
         head.push(b',');
-        push_u64(&mut head, frame.index);
+        push_integer(&mut head, frame.index);
         head.push(b',');
         push_field(&mut head, label.as_bytes());
         head.push(b',');
@@ -101,20 +102,19 @@ impl<W: Write> SpanCsv<W> {
         for (span, &(dur_ns, self_ns)) in tree.spans.iter().zip(&self.times_ns) {
             let row = &mut self.out.bytes;
             row.extend_from_slice(&head);
-            push_u64(row, u64::from(span.depth));
+            push_integer(row, span.depth);
             row.push(b',');
-            let columns = (span.site.0 as usize).checked_sub(1);
-            let columns = columns.and_then(|at| self.site_columns.get(at)?.as_deref());
-            row.extend_from_slice(columns.unwrap_or(b"?,,"));
+            let columns = self.site_columns.get(span.site);
+            row.extend_from_slice(columns.map_or(b"?,,", |columns| columns));
             row.push(b',');
-            push_i64(
+            push_integer(
                 row,
                 catalog.unix_ns(span.start_ticks).saturating_sub(origin),
             );
             row.push(b',');
-            push_u64(row, dur_ns);
+            push_integer(row, dur_ns);
             row.push(b',');
-            push_u64(row, self_ns);
+            push_integer(row, self_ns);
             row.push(b',');
             args.clear();
             let values = tree.args(span);
@@ -128,46 +128,21 @@ impl<W: Write> SpanCsv<W> {
         Ok(())
     }
 
-    /// Makes the text of the call sites that are new in the catalog.
-    fn declare_sites(&mut self, catalog: &Catalog) {
-        if Arc::ptr_eq(&self.sites, &catalog.sites) {
-            return;
-        }
-        self.sites = Arc::clone(&catalog.sites);
-        if self.site_columns.len() < catalog.sites.len() {
-            self.site_columns.resize(catalog.sites.len(), None);
-        }
-        // A lost declaration may turn up later, so gaps are looked at again; there are few or none.
-        for (columns, site) in self.site_columns.iter_mut().zip(catalog.sites.iter()) {
-            if let (None, Some(site)) = (&columns, site) {
-                let mut text = Vec::new();
-                push_field(&mut text, site.name.as_bytes());
-                text.push(b',');
-                push_field(&mut text, site.file.as_bytes());
-                text.push(b',');
-                if site.line > 0 {
-                    push_u64(&mut text, u64::from(site.line));
-                }
-                *columns = Some(text.into());
-            }
-        }
-    }
-
     /// Fills `times_ns` for the spans of a tree.
     fn measure(&mut self, catalog: &Catalog, tree: &ThreadTree) {
         self.times_ns.clear();
-        self.around.clear();
+        self.ancestors.clear();
         for (i, span) in tree.spans.iter().enumerate() {
-            let length = catalog
+            let dur_ns = catalog
                 .timeline
                 .duration_ns(span.start_ticks, span.duration_ticks);
-            self.times_ns.push((length, length));
-            self.around.truncate(span.depth as usize);
-            if let Some(&parent) = self.around.last() {
+            self.times_ns.push((dur_ns, dur_ns));
+            self.ancestors.truncate(span.depth as usize);
+            if let Some(&parent) = self.ancestors.last() {
                 let self_ns = &mut self.times_ns[parent].1;
-                *self_ns = self_ns.saturating_sub(length);
+                *self_ns = self_ns.saturating_sub(dur_ns);
             }
-            self.around.push(i);
+            self.ancestors.push(i);
         }
     }
 }
@@ -185,7 +160,7 @@ impl<W: Write + Send> FrameSink for SpanCsv<W> {
             self.threads = Arc::clone(&frame.catalog.threads);
             self.labels.clear();
         }
-        self.declare_sites(&frame.catalog);
+        self.site_columns.update(&frame.catalog, site_columns);
         for tree in &frame.threads {
             self.write_tree(frame, tree)?;
         }
@@ -219,7 +194,7 @@ impl<W: Write> MetricsCsv<W> {
         }
     }
 
-    /// Returns the writer. What was not flushed or finished before is lost.
+    /// Returns the writer. Rows that were not flushed or finished before are lost.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }
@@ -235,13 +210,13 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
             return Ok(());
         }
         let row = &mut self.out.bytes;
-        push_u64(row, frame.index);
+        push_integer(row, frame.index);
         let mut metrics = frame.metrics.iter().peekable();
         for column in 0..self.columns {
             row.push(b',');
             if let Some(metric) = metrics.next_if(|metric| metric.column as usize == column) {
-                // Writing to a `Vec` does not fail. The shortest text that reads back to the same
-                // number.
+                // The shortest text that parses to the same number. Writing to a `Vec` does not
+                // fail.
                 drop(write!(row, "{}", metric.value));
             }
         }
@@ -254,11 +229,11 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
         self.out.flush()
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     ///
     /// # Errors
     ///
-    /// When the writer fails, and when values had no column because their metric was declared after
+    /// When the writer fails, and when values have no column because their metric was declared after
     /// the heading was written.
     fn finish(&mut self) -> Result<(), Error> {
         self.out.flush()?;
@@ -271,26 +246,39 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
     }
 }
 
+/// Returns the text of a call site's columns.
+fn site_columns(site: &Arc<SiteInfo>) -> Box<[u8]> {
+    let mut text = Vec::new();
+    push_field(&mut text, site.name.as_bytes());
+    text.push(b',');
+    push_field(&mut text, site.file.as_bytes());
+    text.push(b',');
+    if site.line > 0 {
+        push_integer(&mut text, site.line);
+    }
+    text.into()
+}
+
 fn push_process(row: &mut Vec<u8>, catalog: &Catalog) {
     match catalog.process.name.as_str() {
-        "" => push_u64(row, u64::from(catalog.process.pid)),
+        "" => push_integer(row, catalog.process.pid),
         name => push_field(row, name.as_bytes()),
     }
 }
 
-/// Returns the name of a thread, with its number if a thread before it has the same name.
+/// Returns the name of a thread, with its number if an earlier thread has the same name.
 fn unique_label(catalog: &Catalog, id: ThreadId) -> String {
     let label = thread_label(catalog, id);
-    let taken = (0..id.0.min(catalog.threads.len() as u32))
+    let is_used = (0..id.0.min(catalog.threads.len() as u32))
         .any(|other| thread_label(catalog, ThreadId(other)) == label);
-    if taken {
+    if is_used {
         format!("{label} ({})", id.0)
     } else {
         label.into_owned()
     }
 }
 
-/// Appends a field, in quotes where its text needs them.
+/// Appends a field, in quotes if its text needs them.
 fn push_field(row: &mut Vec<u8>, text: &[u8]) {
     let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !text.iter().any(special) {

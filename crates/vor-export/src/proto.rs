@@ -1,17 +1,16 @@
-//! The protobuf wire format, as far as traces and profiles need it: fields appended to a buffer,
-//! without an object in between.
+//! The part of the protobuf wire format that traces and profiles need: fields are appended to a
+//! buffer directly.
 //!
-//! A message that stands in another one is written in place, and its length put before it
-//! afterwards.
+//! A nested message is written in place, and its length is inserted before it afterwards.
 
-/// Bytes that a varint may take.
+/// Most bytes of a varint.
 pub(super) const MAX_VARINT_BYTES: usize = 10;
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
-/// Appends `value`, seven bits at a time, the lowest first.
+/// Appends `value` as a varint: seven bits per byte, the lowest first.
 #[inline]
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -21,8 +20,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` to the beginning of `bytes`, which has room for it; returns how many bytes that
-/// took.
+/// Writes `value` as a varint to the beginning of `bytes`; returns its number of bytes.
 #[inline(always)]
 pub(super) fn write_varint(bytes: &mut [u8; MAX_VARINT_BYTES], mut value: u64) -> usize {
     let mut at = 0;
@@ -39,7 +37,7 @@ fn put_key(out: &mut Vec<u8>, field: u32, wire: u32) {
     put_varint(out, u64::from(field << 3 | wire));
 }
 
-/// Appends an unsigned number; also an enum, a `bool`, or an `int64` as its bits.
+/// Appends an unsigned number, an enum, a `bool`, or the bits of an `int64`.
 pub(super) fn put_u64(out: &mut Vec<u8>, field: u32, value: u64) {
     put_key(out, field, VARINT);
     put_varint(out, value);
@@ -56,7 +54,7 @@ pub(super) fn put_f64(out: &mut Vec<u8>, field: u32, value: f64) {
     out.extend_from_slice(&value.to_bits().to_le_bytes());
 }
 
-/// Appends a text. Readers stop at a NUL, so it becomes its picture.
+/// Appends a text. Readers stop at a NUL, so `␀` replaces it.
 pub(super) fn put_str(out: &mut Vec<u8>, field: u32, text: &str) {
     if text.contains('\0') {
         return put_bytes(out, field, text.replace('\0', "␀").as_bytes());
@@ -76,9 +74,9 @@ pub(super) fn put_message(out: &mut Vec<u8>, field: u32, fields: impl FnOnce(&mu
     let begin = out.len();
     fields(out);
     let mut length = [0; MAX_VARINT_BYTES];
-    let bytes = write_varint(&mut length, (out.len() - begin) as u64);
-    out.extend_from_slice(&length[..bytes]);
-    out[begin..].rotate_right(bytes);
+    let length_bytes = write_varint(&mut length, (out.len() - begin) as u64);
+    out.extend_from_slice(&length[..length_bytes]);
+    out[begin..].rotate_right(length_bytes);
 }
 
 #[cfg(test)]

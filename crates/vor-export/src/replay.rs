@@ -1,20 +1,19 @@
-//! The begins and ends of a thread's spans in the order of time, from batches, in which they stand
-//! in the order in which they ended.
+//! The begins and ends of a thread's spans in the order of time, from batches, which have spans in
+//! the order of their ends.
 //!
-//! A format that writes a span's begin before what is inside it needs to know of the span before it
-//! has ended. So the whole recording is held, 20 bytes a span, in a [`Spill`], and played when it
-//! is over:
+//! A format that writes the begin of a span before its children needs the span before it has ended.
+//! So the whole recording is stored in a [`Spill`], 20 bytes a span, and replayed at its end:
 //!
 //! 1. *Backwards.* Read from the last span to the first, parents come before their children, and
-//!    later siblings before earlier ones. A stack of the spans that are around the current one then
-//!    suffices to make all ends and begins, from the last to the first. They go into a second stack
-//!    of records.
-//! 2. *Forwards.* Popping that stack gives them from the first to the last.
+//!    later siblings before earlier ones. So a stack of the ancestors of the current span is enough
+//!    to make all ends and begins, the last first. They go into a second stack of records.
+//! 2. *Forwards.* That stack returns them from the first to the last.
 //!
-//! Memory is bounded by the number of threads and the depth of their scopes. What is a span's
-//! parent is decided as in the trees of frames ([`TreeBuilder`](vor_capture::model::frame::TreeBuilder)), but
-//! for the frame: a scope around many frames contains what ended in all of them. Spans of a damaged
-//! capture that overlap are cut, so that begins and ends are always balanced and never step back.
+//! Memory is bounded by the number of threads and the depth of their scopes. A span's parent is
+//! determined as in the trees of frames
+//! ([`TreeBuilder`](vor_capture::model::frame::TreeBuilder)), except that frames do not matter: a
+//! scope around many frames contains the spans of all of them. Overlapping spans of a damaged capture
+//! are shortened, so that begins and ends are always balanced and in order.
 
 use std::io;
 use std::sync::Arc;
@@ -23,16 +22,15 @@ use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 
-use super::chrome::since_origin_ns;
-use super::origin_ns;
-use super::spill::{Spill, Stack};
+use crate::spill::{Spill, Stack};
+use crate::{origin_ns, since_origin_ns};
 
 /// The begin or the end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
-    /// When, since the begin of the recording.
+    /// The time since the begin of the recording.
     pub(super) ns: u64,
-    /// Where the span stands in the source.
+    /// The call site of the span.
     pub(super) site: SiteId,
     /// Whether the span begins.
     pub(super) is_begin: bool,
@@ -46,34 +44,35 @@ pub(super) struct Replay {
     catalog: Arc<Catalog>,
 }
 
-/// Start, length, call site.
+/// Start, duration, call site.
 const SPAN_BYTES: usize = 20;
 
 /// Tick, and the call site; the highest bit of the tick says that the span begins.
 const EDGE_BYTES: usize = 12;
 
-/// No counter comes as far as the highest bit; what a damaged capture claims to be there is cut.
+/// No tick counter reaches the highest bit; ticks of a damaged capture that do are lowered.
 const BEGIN: u64 = 1 << 63;
 
+/// A span whose begin is not made yet.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Ancestor {
     start_ticks: u64,
     end_ticks: u64,
     site: SiteId,
 }
 
 impl Replay {
-    /// Takes the spans of a batch.
+    /// Adds the spans of a batch.
     pub(super) fn push(&mut self, batch: &SpanBatch) -> io::Result<()> {
-        self.see(&batch.catalog);
+        self.set_catalog(&batch.catalog);
         for thread in batch.threads.iter().filter(|thread| !thread.is_empty()) {
             self.push_thread(thread, |_| true)?;
         }
         Ok(())
     }
 
-    /// Takes those of a thread's spans that `keep` says, and sees the thread. The batches of a
-    /// thread must come in their order.
+    /// Adds a thread, and those of its spans whose position `keep` accepts. The batches of a thread
+    /// must arrive in their order.
     pub(super) fn push_thread(
         &mut self,
         batch: &ThreadBatch,
@@ -90,8 +89,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes a catalog; the last one resolves everything, since a catalog only grows.
-    pub(super) fn see(&mut self, catalog: &Arc<Catalog>) {
+    /// Sets the catalog. The last one resolves all ids, since a catalog only grows.
+    pub(super) fn set_catalog(&mut self, catalog: &Arc<Catalog>) {
         self.catalog = Arc::clone(catalog);
     }
 
@@ -99,7 +98,7 @@ impl Replay {
         &self.catalog
     }
 
-    /// Returns the threads that were seen, ascending.
+    /// Returns the threads, ascending.
     pub(super) fn threads(&self) -> Vec<ThreadId> {
         let mut threads: Vec<_> = self.threads.keys().copied().collect();
         threads.sort_unstable();
@@ -127,31 +126,31 @@ impl Replay {
             edges.push(spill, &record)
         };
         let mut spans = self.threads.remove(&thread).unwrap_or_default();
-        let mut around: Vec<Held> = Vec::new();
-        // The edge that was made last: nothing that is made from here on may be later.
+        let mut ancestors: Vec<Ancestor> = Vec::new();
+        // The time of the last edge; no further edge may be later.
         let mut latest = BEGIN - 1;
         while let Some(record) = spans.pop::<SPAN_BYTES>(spill)? {
             let start_ticks = le_u64(&record, 0);
             let end_ticks = start_ticks
                 .saturating_add(le_u64(&record, 8))
                 .min(BEGIN - 1);
-            while let Some(last) = around.last()
+            while let Some(last) = ancestors.last()
                 && (start_ticks < last.start_ticks || end_ticks > last.end_ticks)
             {
                 latest = last.start_ticks;
                 push(spill, latest | BEGIN, last.site)?;
-                around.pop();
+                ancestors.pop();
             }
             latest = end_ticks.min(latest);
             let site = SiteId(le_u32(&record, 16));
             push(spill, latest, site)?;
-            around.push(Held {
+            ancestors.push(Ancestor {
                 start_ticks: start_ticks.min(latest),
                 end_ticks,
                 site,
             });
         }
-        while let Some(last) = around.pop() {
+        while let Some(last) = ancestors.pop() {
             push(spill, last.start_ticks | BEGIN, last.site)?;
         }
         Ok(edges)

@@ -1,16 +1,15 @@
-//! Marker files for samply, which shows them in the Firefox Profiler beside the samples that it
-//! took itself.
+//! Marker files for samply, which shows them in the Firefox Profiler beside its samples.
 //!
 //! samply reads a text file per thread, `marker-<pid>-<tid>.txt`. A line is a marker: begin and end
-//! in nanoseconds of the system's monotonic clock, and what it is called.
+//! in nanoseconds of the system's monotonic clock, and a name.
 //!
 //! ```text
 //! 81250440121 81250441770 decode (bytes=4096)
 //! ```
 //!
-//! Spans and tasks are lines of their length, messages of none; frames, metrics and drops have no
-//! place in the format. samply sorts the lines itself, so they are written as they come. How samply
-//! learns of the files is said where they are made: `sink::samply`.
+//! Spans, tasks and messages are lines; a message has no duration. The format has no frames, metrics
+//! or drops. samply sorts the lines itself, so they are in the order of their arrival. The recorder's
+//! sink creates the files and announces them to samply.
 
 use std::io;
 use std::sync::Arc;
@@ -23,14 +22,15 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::model::timeline::ClockSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use super::{push_args_text, push_u64};
+use crate::push_args_text;
+use crate::text::push_integer;
 
-/// Writes the lines of marker files. `W` is called with pieces of a thread's file, whole lines
-/// each.
+/// Writes the lines of marker files. `W` is called with chunks of a thread's file, which are whole
+/// lines.
 pub struct SamplyExporter<W> {
     write: W,
     clock: ClockSnapshot,
-    /// Lines that are not yet handed over.
+    /// Lines that are not written yet.
     threads: FxHashMap<ThreadId, Vec<u8>>,
     catalog: Arc<Catalog>,
 }
@@ -43,11 +43,11 @@ impl<W> std::fmt::Debug for SamplyExporter<W> {
     }
 }
 
-/// Lines of a thread are handed over in pieces of about this size: there may be many threads.
-const PIECE_BYTES: usize = 16 * 1024;
+/// Bytes at which a thread's lines are written: there may be many threads.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
-    /// Makes an exporter that gives `write` pieces of the threads' files.
+    /// Makes an exporter that calls `write` with chunks of the threads' files.
     pub fn new(clock: ClockSnapshot, write: W) -> Self {
         Self {
             write,
@@ -57,7 +57,7 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
         }
     }
 
-    fn take(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> io::Result<()> {
+    fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) -> io::Result<()> {
         let clock = self.clock;
         let lines = self.threads.entry(batch.thread).or_default();
         let mut args = batch.args.iter().peekable();
@@ -72,7 +72,7 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
                 lines.push(b')');
             }
             end_line(lines, name_from);
-            if lines.len() >= PIECE_BYTES {
+            if lines.len() >= CHUNK_BYTES {
                 (self.write)(catalog, batch.thread, lines)?;
                 lines.clear();
             }
@@ -92,7 +92,7 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
         Ok(())
     }
 
-    fn hand_over(&mut self) -> Result<(), Error> {
+    fn write_lines(&mut self) -> Result<(), Error> {
         let mut threads: Vec<_> = self.threads.iter_mut().collect();
         threads.sort_unstable_by_key(|(thread, _)| **thread);
         for (&thread, lines) in threads {
@@ -102,7 +102,7 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()>> SamplyExporter<W> {
                 written.map_err(|error| Error::io("cannot write samply's markers", error))?;
             }
         }
-        // What is written holds no memory: most threads that ever recorded may be gone.
+        // Written lines free their memory: most threads that ever recorded may have ended.
         self.threads.clear();
         Ok(())
     }
@@ -120,8 +120,8 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for
     fn accept_batch(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.catalog = Arc::clone(&batch.catalog);
         for thread in batch.threads.iter().filter(|thread| !thread.is_empty()) {
-            let taken = self.take(&batch.catalog, thread);
-            taken.map_err(|error| Error::io("cannot write samply's markers", error))?;
+            let added = self.add_thread(&batch.catalog, thread);
+            added.map_err(|error| Error::io("cannot write samply's markers", error))?;
         }
         Ok(())
     }
@@ -131,16 +131,16 @@ impl<W: FnMut(&Catalog, ThreadId, &[u8]) -> io::Result<()> + Send> FrameSink for
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.hand_over()
+        self.write_lines()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.hand_over()
+        self.write_lines()
     }
 }
 
-/// Returns what the monotonic clock said at a tick: it runs like the wall clock, as long as nobody
-/// sets that, and the catalog's timeline leaves out when somebody does.
+/// Returns the time of the monotonic clock at a tick. It advances like the wall clock while nobody
+/// sets the latter, and the catalog's timeline ignores such changes.
 fn monotonic_ns(clock: &ClockSnapshot, catalog: &Catalog, ticks: u64) -> u64 {
     let since_ns = i128::from(catalog.unix_ns(ticks)) - i128::from(catalog.unix_ns(clock.ticks));
     let ns = i128::from(clock.monotonic_ns) + since_ns;
@@ -149,13 +149,13 @@ fn monotonic_ns(clock: &ClockSnapshot, catalog: &Catalog, ticks: u64) -> u64 {
 
 fn push_times(lines: &mut Vec<u8>, clock: &ClockSnapshot, catalog: &Catalog, ticks: (u64, u64)) {
     for ticks in [ticks.0, ticks.1] {
-        push_u64(lines, monotonic_ns(clock, catalog, ticks));
+        push_integer(lines, monotonic_ns(clock, catalog, ticks));
         lines.push(b' ');
     }
 }
 
-/// Ends a line whose name begins at `name_from`: what would end it early becomes a space, and a
-/// marker without a name would be refused.
+/// Ends a line whose name begins at `name_from`. Line ends in the name become spaces, and an empty
+/// name becomes `?`, because samply rejects a marker without a name.
 fn end_line(lines: &mut Vec<u8>, name_from: usize) {
     if lines.len() == name_from {
         lines.push(b'?');

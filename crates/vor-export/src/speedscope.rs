@@ -1,14 +1,13 @@
 //! speedscope's own JSON: a timeline and a flame graph per thread.
 //!
-//! A file has a table of frames, with name, file and line, and a profile of kind `evented` per
-//! thread, in which a span is an event `O` where it begins and an event `C` where it ends, in
-//! nanoseconds since the begin of the recording. Events must be in the order of time and balanced,
-//! so spans are held, beyond some megabytes in a temporary file, and everything is written by
-//! [`finish`](FrameSink::finish): see `export::replay`. Memory is bounded by the numbers of call
-//! sites and threads.
+//! A file has a table of frames, with name, file and line, and a profile of type `evented` per
+//! thread. A span is an event `O` at its begin and an event `C` at its end, in nanoseconds since the
+//! begin of the recording. Events must be balanced and in the order of time, so spans are stored
+//! until [`finish`](FrameSink::finish) writes everything; beyond some megabytes they are in a
+//! temporary file. Memory is bounded by the numbers of call sites and threads.
 //!
-//! The file is called by the process's name, and says in it how many spans were dropped. Messages,
-//! arguments, tasks (they overlap) and metrics have no place in the format.
+//! The profile has the name of the process, followed by the number of dropped spans. The format has
+//! no messages, arguments, tasks (they overlap) or metrics.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
-use super::chrome::push_json_str;
-use super::chunked::ChunkedWriter;
-use super::replay::{Edge, Replay};
-use super::{push_u64, thread_label};
+use crate::chunked::ChunkedWriter;
+use crate::labels::{process_label, thread_label};
+use crate::replay::{Edge, Replay};
+use crate::text::{push_integer, push_json_str};
 
 /// Writes a profile for speedscope.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub struct SpeedscopeExporter<W: Write> {
     finished: bool,
 }
 
-/// The frames in the order of their numbers.
+/// The frames, each with a number.
 #[derive(Debug, Default)]
 struct Frames {
     numbers: FxHashMap<SiteId, u32>,
@@ -51,7 +50,7 @@ impl Frames {
 }
 
 impl<W: Write> SpeedscopeExporter<W> {
-    /// Makes an exporter; nothing is written before it is finished.
+    /// Makes an exporter; only [`finish`](FrameSink::finish) writes.
     pub fn new(writer: W) -> Self {
         Self {
             out: ChunkedWriter::new(writer, "cannot write the speedscope profile"),
@@ -61,7 +60,7 @@ impl<W: Write> SpeedscopeExporter<W> {
         }
     }
 
-    /// Returns the writer. What was not finished before is lost.
+    /// Returns the writer. It received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }
@@ -88,7 +87,7 @@ impl<W: Write> SpeedscopeExporter<W> {
             self.end_profile(last_ns);
         }
         if threads.is_empty() {
-            // The importer refuses a file without profiles.
+            // The importer rejects a file without profiles.
             self.begin_profile("no spans");
             self.end_profile(0);
         }
@@ -114,10 +113,7 @@ impl<W: Write> SpeedscopeExporter<W> {
             concat!("vor ", env!("CARGO_PKG_VERSION")),
         );
         self.out.bytes.extend_from_slice(b",\"name\":");
-        let mut name = match catalog.process.name.as_str() {
-            "" => "process".to_owned(),
-            name => name.to_owned(),
-        };
+        let mut name = process_label(catalog).to_owned();
         if self.dropped_spans > 0 {
             name.push_str(&format!(" ({} spans dropped)", self.dropped_spans));
         }
@@ -139,7 +135,7 @@ impl<W: Write> SpeedscopeExporter<W> {
 
     fn end_profile(&mut self, last_ns: u64) {
         self.out.bytes.extend_from_slice(b"\n],\"endValue\":");
-        push_u64(&mut self.out.bytes, last_ns);
+        push_integer(&mut self.out.bytes, last_ns);
         self.out.bytes.push(b'}');
     }
 }
@@ -155,12 +151,12 @@ impl<W: Write + Send> FrameSink for SpeedscopeExporter<W> {
         }
         let dropped = batch.threads.iter().map(|thread| thread.dropped_spans);
         self.dropped_spans += dropped.sum::<u64>();
-        let held = self.replay.push(batch);
-        held.map_err(|error| Error::io("cannot hold the spans of the speedscope profile", error))
+        let stored = self.replay.push(batch);
+        stored.map_err(|error| Error::io("cannot store the spans of the speedscope profile", error))
     }
 
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error> {
-        self.replay.see(&frame.catalog);
+        self.replay.set_catalog(&frame.catalog);
         Ok(())
     }
 
@@ -181,9 +177,9 @@ fn push_event(out: &mut Vec<u8>, edge: Edge, frame: u32, is_first: bool) {
     } else {
         b"\n{\"type\":\"C\",\"frame\":"
     });
-    push_u64(out, u64::from(frame));
+    push_integer(out, frame);
     out.extend_from_slice(b",\"at\":");
-    push_u64(out, edge.ns);
+    push_integer(out, edge.ns);
     out.push(b'}');
 }
 
@@ -197,7 +193,7 @@ fn push_frame(out: &mut Vec<u8>, catalog: &Catalog, site: SiteId) {
         }
         if site.line > 0 {
             out.extend_from_slice(b",\"line\":");
-            push_u64(out, u64::from(site.line));
+            push_integer(out, site.line);
         }
     }
     out.push(b'}');

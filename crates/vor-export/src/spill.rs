@@ -1,16 +1,16 @@
-//! Stacks of records that outgrow memory.
+//! Stacks of records that may outgrow memory.
 //!
-//! All stacks of a [`Spill`] share one space: a vector up to [`MEMORY_BYTES`], and from then on a
-//! temporary file. A stack keeps its last records in memory and puts those before them into the
-//! space, a block at a time; popping takes the blocks back, last first. So a thousand threads need
-//! one file, and what few records need stays in memory.
+//! All stacks of a [`Spill`] share one store: a vector up to [`MEMORY_BYTES`], and a temporary file
+//! beyond. A stack has its last records in memory and moves older ones to the store, a block at a
+//! time; popping moves the blocks back, the last first. So a thousand threads need one file, and few
+//! records need none.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-/// Bytes that are held before there is a file. The web has none.
+/// Most bytes of the store without a file. The web has no files.
 const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
     usize::MAX
 } else if cfg!(test) {
@@ -22,55 +22,55 @@ const MEMORY_BYTES: usize = if cfg!(target_arch = "wasm32") {
 /// Bytes of a block.
 const BLOCK_BYTES: usize = if cfg!(test) { 1 << 8 } else { 1 << 14 };
 
-/// The space that stacks share, in blocks.
+/// The store that stacks share, in blocks.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     bytes: Vec<u8>,
     file: Option<Temporary>,
-    /// Blocks that are or were in use, and those of them that are free.
+    /// Number of blocks, free ones included.
     blocks: u64,
     free: Vec<u64>,
 }
 
-/// A stack of bytes. Who pushes records of several lengths pushes the length behind each.
+/// A stack of bytes. A caller with records of several lengths pushes the length after each.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     tail: Vec<u8>,
-    /// Where the whole blocks before `tail` are.
+    /// Positions of the blocks before `tail`.
     blocks: Vec<u64>,
 }
 
 impl Stack {
-    /// Returns whether there is nothing on it.
+    /// Returns whether the stack is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.blocks.is_empty()
     }
 
-    /// Puts a record on top.
+    /// Pushes a record.
     #[inline]
     pub(super) fn push(&mut self, spill: &mut Spill, record: &[u8]) -> io::Result<()> {
         self.tail.extend_from_slice(record);
-        // One block remains, so that pushes and pops in turn do not move it to and fro.
+        // One block remains in memory, so that alternating pushes and pops do not move it.
         if self.tail.len() >= 2 * BLOCK_BYTES {
-            self.put_blocks(spill)?;
+            self.store_blocks(spill)?;
         }
         Ok(())
     }
 
-    fn put_blocks(&mut self, spill: &mut Spill) -> io::Result<()> {
+    fn store_blocks(&mut self, spill: &mut Spill) -> io::Result<()> {
         let whole = self.tail.len() / BLOCK_BYTES - 1;
         for block in self.tail.chunks_exact(BLOCK_BYTES).take(whole) {
-            self.blocks.push(spill.put(block)?);
+            self.blocks.push(spill.store(block)?);
         }
         self.tail.drain(..whole * BLOCK_BYTES);
         Ok(())
     }
 
-    /// Takes the record of `N` bytes that is on top; `None` where so many are not there.
+    /// Pops a record of `N` bytes; `None` if the stack has fewer.
     #[inline]
     pub(super) fn pop<const N: usize>(&mut self, spill: &mut Spill) -> io::Result<Option<[u8; N]>> {
         if self.tail.len() < N {
-            self.take_blocks(spill, N)?;
+            self.load_blocks(spill, N)?;
         }
         let record = self.tail.last_chunk().copied();
         if record.is_some() {
@@ -79,8 +79,8 @@ impl Stack {
         Ok(record)
     }
 
-    /// Takes the record of so many bytes that is on top, and appends it to `record`. Returns
-    /// whether so many were there.
+    /// Pops a record of `bytes` bytes and appends it to `record`. Returns whether the stack had that
+    /// many.
     pub(super) fn pop_into(
         &mut self,
         spill: &mut Spill,
@@ -88,7 +88,7 @@ impl Stack {
         record: &mut Vec<u8>,
     ) -> io::Result<bool> {
         if self.tail.len() < bytes {
-            self.take_blocks(spill, bytes)?;
+            self.load_blocks(spill, bytes)?;
         }
         let Some(rest) = self.tail.len().checked_sub(bytes) else {
             return Ok(false);
@@ -98,9 +98,9 @@ impl Stack {
         Ok(true)
     }
 
-    /// Takes blocks back until there are at least so many bytes in memory, or no blocks any more.
+    /// Loads blocks until at least `bytes` bytes are in memory, or no block is left.
     #[cold]
-    fn take_blocks(&mut self, spill: &mut Spill, bytes: usize) -> io::Result<()> {
+    fn load_blocks(&mut self, spill: &mut Spill, bytes: usize) -> io::Result<()> {
         let missing = bytes.saturating_sub(self.tail.len()).div_ceil(BLOCK_BYTES);
         let first = self.blocks.len() - missing.min(self.blocks.len());
         let mut tail = vec![0; (self.blocks.len() - first) * BLOCK_BYTES];
@@ -109,7 +109,7 @@ impl Stack {
             .drain(first..)
             .zip(tail.chunks_exact_mut(BLOCK_BYTES))
         {
-            spill.take(block, into)?;
+            spill.load(block, into)?;
         }
         tail.append(&mut self.tail);
         self.tail = tail;
@@ -118,8 +118,8 @@ impl Stack {
 }
 
 impl Spill {
-    /// Keeps a block, and returns where.
-    fn put(&mut self, block: &[u8]) -> io::Result<u64> {
+    /// Stores a block, and returns its position.
+    fn store(&mut self, block: &[u8]) -> io::Result<u64> {
         let at = self.free.pop().unwrap_or_else(|| {
             self.blocks += 1;
             self.blocks - 1
@@ -141,14 +141,14 @@ impl Spill {
         Ok(at)
     }
 
-    /// Gives a block back, whose place is free then.
-    fn take(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+    /// Reads a block and frees its position.
+    fn load(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
         match &mut self.file {
             Some(file) => file.read(at * BLOCK_BYTES as u64, into)?,
             None => into.copy_from_slice(&self.bytes[at as usize * BLOCK_BYTES..][..into.len()]),
         }
         self.free.push(at);
-        // What is in no use at all needs no room.
+        // An empty store needs neither memory nor file.
         if self.free.len() as u64 == self.blocks {
             *self = Self::default();
         }
@@ -156,8 +156,8 @@ impl Spill {
     }
 }
 
-/// A file that is gone with its value: at once where the system lets an open file lose its name,
-/// else when it is closed.
+/// A file that is removed with its value: at once where the system can remove an open file, else
+/// when the file is closed.
 #[derive(Debug)]
 struct Temporary {
     file: Option<File>,
@@ -167,20 +167,19 @@ struct Temporary {
 impl Temporary {
     fn create() -> io::Result<Self> {
         loop {
-            // Its keys are random.
+            // `RandomState` has random keys.
             let number = RandomState::new().hash_one(0);
             let name = format!("vor-{}-{number:x}.spill", std::process::id());
             let path = std::env::temp_dir().join(name);
             let mut options = OpenOptions::new();
-            // A name that is taken, or a link that somebody laid there, is refused.
+            // `create_new` rejects an existing file, and a link that somebody placed there.
             options.read(true).write(true).create_new(true);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             match options.open(&path) {
                 Ok(file) => {
                     if cfg!(unix) {
-                        // Whatever stands in the way of that leaves a file behind, and does no harm
-                        // else.
+                        // A failure leaves a file behind, and has no other effect.
                         let _ = std::fs::remove_file(&path);
                     }
                     return Ok(Self {
@@ -213,7 +212,7 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         self.file = None;
         if !cfg!(unix) {
-            // There is nobody to tell.
+            // A failure cannot be reported.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_give_back_what_they_got_last_first() {
+    fn stacks_return_their_records_last_first() {
         let mut spill = Spill::default();
         let mut stacks: Vec<Stack> = (0..3).map(|_| Stack::default()).collect();
         let mut expected = vec![Vec::new(); 3];
@@ -237,7 +236,7 @@ mod tests {
         }
         assert!(
             spill.file.is_some(),
-            "so much outgrows the memory of a test"
+            "the records outgrow the memory of a test"
         );
         let used = spill.blocks;
         for (stack, mut expected) in stacks.iter_mut().zip(expected) {
@@ -250,16 +249,16 @@ mod tests {
         }
         assert_eq!(
             spill.blocks, used,
-            "what one stack gives back is there for others"
+            "a block that one stack frees serves another"
         );
     }
 
     #[test]
-    fn records_of_any_length_go_across_blocks() {
+    fn records_of_any_length_extend_across_blocks() {
         let mut spill = Spill::default();
         let mut stack = Stack::default();
         let record = |number: usize| vec![number as u8; number * number % (3 * BLOCK_BYTES)];
-        // To and fro, and further up each time.
+        // Up and down, and higher each time.
         let mut height = 0;
         for turn in 0..60 {
             for number in height..height + 7 {
@@ -285,7 +284,7 @@ mod tests {
         }
         assert!(stack.is_empty());
         assert_eq!(stack.pop::<4>(&mut spill).unwrap(), None);
-        assert_eq!(spill.blocks, 0, "the file is gone with the last block");
+        assert_eq!(spill.blocks, 0, "the last block frees the store");
     }
 
     #[test]

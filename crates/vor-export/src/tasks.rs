@@ -1,17 +1,15 @@
-//! Asynchronous tasks as viewers want them: told of when they begin, and on tracks on which they do
-//! not overlap.
+//! Asynchronous tasks as viewers show them: from their begin, on tracks where they do not overlap.
 //!
-//! A recording has a task when it has ended, and before that what happened in it. So the first
-//! event of a task tells that it has begun: a poll begins where the task does. Each task gets a
-//! *lane* among those of its call site, which no other one has at the same time; a lane that has
-//! become free is given again, so there are as many lanes as tasks of the call site were ever open
-//! at once.
+//! A recording has a task when it has ended, and its events before that. So the first event of a
+//! task is its begin: a poll begins where the task does. Each task gets a *lane* of its call site,
+//! which no other task has at the same time. A free lane is reused, so a call site has as many lanes
+//! as tasks were ever open at once.
 //!
-//! A task moves between threads, and a batch has the events of one thread after those of another:
-//! [`in_order`] takes them by time. The drain hands over everything that ended before a moment, so
-//! no batch has a poll that comes before one of an earlier batch. Only a capture that holds more
-//! than 256 KiB of events of one drain has them in several batches; a poll that comes too late from
-//! there is left out, as it would stand before its task.
+//! A task moves between threads, and a batch has the events of one thread after those of another;
+//! [`in_order`] sorts them by time. A drain reads everything that ended before a moment, so no batch
+//! has a poll that precedes one of an earlier batch. Only a capture with more than 256 KiB of events
+//! of one drain has them in several batches. A late poll from there is skipped, because it would
+//! precede its task.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,9 +18,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use vor_capture::model::batch::{AsyncSpan, TaskEvent, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 
-/// Most open tasks that are followed; later ones are known when they end.
+/// Most open tasks that are followed. Beyond that, a task is known when it ends.
 const MAX_OPEN: usize = 1 << 18;
-/// Ended tasks that are remembered, for events of theirs that come late from another thread.
+/// Ended tasks that are remembered, for their late events from another thread.
 const MAX_ENDED: usize = 1 << 12;
 
 /// A task that has begun.
@@ -31,7 +29,7 @@ pub(crate) struct OpenTask {
     pub(crate) id: u64,
     pub(crate) site: SiteId,
     pub(crate) start_ticks: u64,
-    /// The number that the program gave it.
+    /// The number that the program assigned.
     pub(crate) given_id: Option<u64>,
     pub(crate) lane: u32,
 }
@@ -39,7 +37,7 @@ pub(crate) struct OpenTask {
 /// The lanes of the tasks of one call site.
 #[derive(Debug, Default)]
 struct Lanes {
-    /// Those that are free, with the tick from which on.
+    /// Free lanes, each after the tick since which it is free.
     free: BinaryHeap<Reverse<(u64, u32)>>,
     count: u32,
 }
@@ -57,7 +55,7 @@ impl Lanes {
     }
 }
 
-/// Returns what happened in tasks, by time, and on which thread.
+/// Returns the events of tasks in the order of time, with their threads.
 pub(crate) fn in_order(threads: &[ThreadBatch]) -> Vec<(ThreadId, &TaskEvent)> {
     let mut events: Vec<(ThreadId, &TaskEvent)> = threads
         .iter()
@@ -83,8 +81,8 @@ pub(crate) struct OpenTasks {
 }
 
 impl OpenTasks {
-    /// Takes an event; returns the task it belongs to, and whether that begins with it. `None`
-    /// where the task is not known.
+    /// Adds an event; returns its task, and whether the task begins with it. `None` for an unknown
+    /// task.
     pub(crate) fn event(&mut self, event: &TaskEvent) -> Option<(OpenTask, bool)> {
         self.last_ticks = self.last_ticks.max(event.end_ticks());
         if let Some(open) = self.open.get(&event.task) {
@@ -113,7 +111,7 @@ impl OpenTasks {
         Some((open, true))
     }
 
-    /// Takes a task that has ended; returns it as it began, and whether it was not known before.
+    /// Ends a task; returns it as it began, and whether it was unknown before.
     pub(crate) fn end(&mut self, task: &AsyncSpan) -> (OpenTask, bool) {
         self.last_ticks = self.last_ticks.max(task.end_ticks());
         let known = self.open.remove(&task.id);
@@ -141,8 +139,7 @@ impl OpenTasks {
         (open, known.is_none())
     }
 
-    /// Returns the tasks that have begun and not ended, by their begin, and the last tick at which
-    /// anything happened in any task.
+    /// Returns the open tasks in the order of their begins, and the last tick of any task's event.
     pub(crate) fn take_open(&mut self) -> (Vec<OpenTask>, u64) {
         let mut open: Vec<OpenTask> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_unstable_by_key(|open| (open.start_ticks, open.id));
@@ -174,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_given_again_when_they_are_free_and_not_before() {
+    fn a_lane_is_reused_when_it_is_free_and_not_before() {
         let mut tasks = OpenTasks::default();
         let (first, begins) = tasks.event(&poll(1, 100, 10)).unwrap();
         assert!(begins);
@@ -182,7 +179,7 @@ mod tests {
         assert_ne!(first.lane, second.lane);
         assert!(!tasks.event(&poll(1, 150, 10)).unwrap().1);
         assert_eq!(tasks.end(&task(1, 100, 60)), (first, false));
-        // Begun before the first one ended, though it is told of later.
+        // It began before the first one ended, although its event arrives later.
         let (third, _) = tasks.event(&poll(3, 159, 1)).unwrap();
         assert_eq!(third.lane, 2);
         let (fourth, _) = tasks.event(&poll(4, 160, 1)).unwrap();
@@ -195,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_begins_with_its_first_poll_on_whichever_thread_that_was() {
+    fn a_task_begins_with_its_first_poll_on_any_thread() {
         let batch = |thread, events: &[TaskEvent]| {
             filled!(ThreadBatch {
                 thread: ThreadId(thread),
@@ -207,12 +204,12 @@ mod tests {
             batch(1, &[poll(1, 100, 5), poll(1, 130, 5)]),
         ];
         let mut tasks = OpenTasks::default();
-        let told: Vec<_> = in_order(&threads)
+        let events: Vec<_> = in_order(&threads)
             .into_iter()
             .map(|(thread, event)| (thread.0, event.start_ticks, tasks.event(event).unwrap().1))
             .collect();
         assert_eq!(
-            told,
+            events,
             [
                 (1, 100, true),
                 (0, 120, false),
@@ -220,12 +217,12 @@ mod tests {
                 (0, 140, false)
             ]
         );
-        // It stands before its task, which is already told of.
+        // It precedes its task, which has begun already.
         assert_eq!(tasks.event(&poll(1, 99, 1)), None);
     }
 
     #[test]
-    fn a_task_of_which_nothing_was_told_begins_with_its_end() {
+    fn a_task_without_events_begins_with_its_end() {
         let mut tasks = OpenTasks::default();
         let (open, begins) = tasks.end(&task(9, 5, 5));
         assert!(begins);

@@ -1,4 +1,4 @@
-//! Tasks and flows as Chrome events: what a span on a thread cannot show.
+//! Tasks and flows as Chrome events.
 
 use std::io::Write;
 
@@ -6,24 +6,23 @@ use vor_capture::Error;
 use vor_capture::model::batch::{AsyncSpan, FlowStage, TaskEventKind, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ThreadId};
 
-use super::{ChromeExporter, push_json_str, push_us};
-use crate::push_u64;
+use super::{ChromeExporter, middle, push_us};
 use crate::tasks::{OpenTask, in_order};
+use crate::text::{push_integer, push_json_str};
 
 impl<W: Write> ChromeExporter<W> {
-    /// Writes what happened in tasks.
+    /// Writes the events of tasks.
     pub(super) fn write_task_events(
         &mut self,
         catalog: &Catalog,
         threads: &[ThreadBatch],
     ) -> Result<(), Error> {
         for (thread, event) in in_order(threads) {
-            // An event of a task that is not known has nowhere to stand; a poll is also a span of
-            // its thread.
+            // An event of an unknown task has no track. Its poll is still a span of its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
                 continue;
             };
-            let Some(middle) = self.middle(catalog, thread) else {
+            let Some(middle) = self.thread_middle(catalog, thread) else {
                 continue;
             };
             if begins {
@@ -46,7 +45,7 @@ impl<W: Write> ChromeExporter<W> {
                     let ns = self.ns(catalog, event.start_ticks);
                     self.write_in_task(b'n', task.id, name, &middle, ns);
                 }
-                // That it began stands with the task.
+                // The begin is written with the task.
                 _ => {}
             }
             self.out.write_full()?;
@@ -63,37 +62,39 @@ impl<W: Write> ChromeExporter<W> {
         if batch.flows.is_empty() {
             return Ok(());
         }
-        let Some(middle) = self.middle(catalog, batch.thread) else {
+        let Some(middle) = self.thread_middle(catalog, batch.thread) else {
             return Ok(());
         };
         for point in &batch.flows {
-            self.out.bytes.extend_from_slice(match point.stage {
+            let ns = self.ns(catalog, point.ticks);
+            let out = &mut self.out.bytes;
+            out.extend_from_slice(match point.stage {
                 FlowStage::Begin => b",\n{\"ph\":\"s\",\"bp\":\"e\"",
                 FlowStage::Step => b",\n{\"ph\":\"t\",\"bp\":\"e\"",
                 FlowStage::End => b",\n{\"ph\":\"f\",\"bp\":\"e\"",
             });
-            self.out
-                .bytes
-                .extend_from_slice(b",\"cat\":\"flow\",\"name\":\"flow\",\"id\":\"");
-            push_u64(&mut self.out.bytes, point.flow);
-            self.out.bytes.push(b'"');
-            self.out.bytes.extend_from_slice(&middle);
-            let ns = self.ns(catalog, point.ticks);
-            push_us(&mut self.out.bytes, ns);
-            self.out.bytes.push(b'}');
+            out.extend_from_slice(b",\"cat\":\"flow\",\"name\":\"flow\",\"id\":\"");
+            push_integer(out, point.flow);
+            out.push(b'"');
+            out.extend_from_slice(&middle);
+            push_us(out, ns);
+            out.push(b'}');
         }
         self.out.write_full()
     }
 
-    /// Writes the ends of tasks that ended on a thread, and the begins of those of which nothing
-    /// was told before.
+    /// Writes the ends of tasks that ended on a thread, and the begins of those without an earlier
+    /// event.
     pub(super) fn write_tasks(
         &mut self,
         catalog: &Catalog,
         thread: ThreadId,
         tasks: &[AsyncSpan],
     ) -> Result<(), Error> {
-        let Some(middle) = self.middle(catalog, thread).filter(|_| !tasks.is_empty()) else {
+        let Some(middle) = self
+            .thread_middle(catalog, thread)
+            .filter(|_| !tasks.is_empty())
+        else {
             return Ok(());
         };
         for task in tasks {
@@ -108,16 +109,15 @@ impl<W: Write> ChromeExporter<W> {
         Ok(())
     }
 
-    /// Ends the tasks that the recording did not see end, at the last that is known of any.
+    /// Ends the tasks that are still open, at the time of the last event of any task.
     pub(super) fn end_open_tasks(&mut self, catalog: &Catalog) {
         let (open, last_ticks) = self.tasks.take_open();
-        let middle = self.place_of_process();
+        let middle = middle(self.pid, u64::from(self.pid));
         for task in open {
             self.write_task(catalog, b'e', &task, &middle, last_ticks);
-            self.out.bytes.pop();
-            self.out
-                .bytes
-                .extend_from_slice(b",\"args\":{\"unfinished\":true}}");
+            let out = &mut self.out.bytes;
+            out.pop();
+            out.extend_from_slice(b",\"args\":{\"unfinished\":true}}");
         }
     }
 
@@ -133,10 +133,11 @@ impl<W: Write> ChromeExporter<W> {
         let ns = self.ns(catalog, ticks);
         self.write_in_task(phase, task.id, catalog.site_name(task.site), middle, ns);
         if let Some(id) = task.given_id.filter(|_| phase == b'b') {
-            self.out.bytes.pop();
-            self.out.bytes.extend_from_slice(b",\"args\":{\"id\":\"");
-            push_u64(&mut self.out.bytes, id);
-            self.out.bytes.extend_from_slice(b"\"}}");
+            let out = &mut self.out.bytes;
+            out.pop();
+            out.extend_from_slice(b",\"args\":{\"id\":\"");
+            push_integer(out, id);
+            out.extend_from_slice(b"\"}}");
         }
     }
 
@@ -146,7 +147,7 @@ impl<W: Write> ChromeExporter<W> {
         out.extend_from_slice(b",\n{\"ph\":\"");
         out.push(phase);
         out.extend_from_slice(b"\",\"cat\":\"task\",\"id2\":{\"local\":\"");
-        push_u64(out, task);
+        push_integer(out, task);
         out.extend_from_slice(b"\"},\"name\":");
         push_json_str(out, name);
         out.extend_from_slice(middle);

@@ -1,11 +1,10 @@
 //! Markers, counters and categories of a Firefox profile.
 //!
-//! Every marker has a type, which says what fields it has: text or numbers. The kinds of a call
-//! site's arguments are known when a value of each is seen, so there is a type per call site and
-//! row of kinds, nearly always one. Numbers are doubles to the viewer: integers beyond 2^53, and
-//! what is not finite, are text. The keys of fields are made from their positions, because the
-//! viewer reads templates such as `{marker.data.a0}` and keeps some names for itself; arguments
-//! keep their names as labels.
+//! Every marker has a type, which defines its fields: text or numbers. The kinds of a call site's
+//! arguments are known with their first values, so there is a type per call site and list of kinds,
+//! nearly always one. The viewer's numbers are doubles, so integers beyond 2^53 and numbers that are
+//! not finite are text. Keys of fields are made of their positions, because the viewer reads
+//! templates such as `{marker.data.a0}` and reserves some names; labels are the arguments' names.
 
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CounterHandle, Marker, MarkerFieldFlags, MarkerFieldFormat,
@@ -19,17 +18,15 @@ use vor_capture::model::catalog::{Catalog, MetricColumn, SiteId, SiteInfo};
 
 use crate::arg_name;
 
-/// What has been declared of a profile's markers.
+/// The declared types and categories of a profile's markers.
 #[derive(Debug, Default)]
 pub(super) struct Markers {
     categories: FxHashMap<String, CategoryHandle>,
     /// Types of call sites, by the kinds of their arguments.
     spans: FxHashMap<SiteId, Vec<(Vec<Kind>, MarkerTypeHandle)>>,
+    /// Types of markers with one field, by name.
+    simple: FxHashMap<&'static str, MarkerTypeHandle>,
     types: u32,
-    message: Option<MarkerTypeHandle>,
-    task: Option<MarkerTypeHandle>,
-    frame: Option<MarkerTypeHandle>,
-    count: Option<MarkerTypeHandle>,
     metrics: FxHashMap<u32, Metric>,
 }
 
@@ -40,10 +37,10 @@ enum Kind {
     Decimal,
 }
 
-/// How a column appears in the profile.
+/// A metric in the profile.
 #[derive(Debug)]
 enum Metric {
-    /// Its values in bytes, and the last one: the profile has the differences.
+    /// The profile has differences of bytes: the bytes of a unit, and the last value in bytes.
     Counter {
         counter: CounterHandle,
         bytes: f64,
@@ -53,7 +50,7 @@ enum Metric {
 }
 
 /// A marker with its fields, in the order of its type's.
-struct Made {
+struct FieldMarker {
     marker_type: MarkerTypeHandle,
     name: StringHandle,
     category: CategoryHandle,
@@ -66,7 +63,7 @@ enum Field {
     Number(f64),
 }
 
-impl Marker for Made {
+impl Marker for FieldMarker {
     fn marker_type(&self, _: &mut Profile) -> MarkerTypeHandle {
         self.marker_type
     }
@@ -82,7 +79,7 @@ impl Marker for Made {
     fn string_field_value(&self, field: u32) -> StringHandle {
         match self.fields.get(field as usize) {
             Some(Field::Text(text)) => *text,
-            // The type was made from the fields, so this is not asked.
+            // Unreachable: the type has the same fields.
             _ => self.name,
         }
     }
@@ -95,7 +92,7 @@ impl Marker for Made {
     }
 }
 
-/// Integers up to here are the same as doubles.
+/// Largest integer up to which doubles represent all.
 const MAX_EXACT: u64 = 1 << 53;
 
 impl Markers {
@@ -157,13 +154,13 @@ impl Markers {
                 marker_type
             }
         };
-        let made = Made {
+        let marker = FieldMarker {
             marker_type,
             name: profile.intern_string(catalog.site_name(site_id)),
             category: self.category(profile, site),
             fields,
         };
-        profile.add_marker(thread, MarkerTiming::Interval(times.0, times.1), made);
+        profile.add_marker(thread, MarkerTiming::Interval(times.0, times.1), marker);
     }
 
     /// Adds the marker of a message.
@@ -174,12 +171,7 @@ impl Markers {
         at: Timestamp,
         text: &str,
     ) {
-        let marker_type = match self.message {
-            Some(known) => known,
-            None => profile
-                .register_marker_type(self.schema("message", &[("text".to_owned(), Kind::Text)])),
-        };
-        self.message = Some(marker_type);
+        let marker_type = self.simple_type(profile, "message", "text", Kind::Text);
         let text = profile.intern_string(text);
         add(
             profile,
@@ -199,12 +191,7 @@ impl Markers {
         (catalog, site): (&Catalog, SiteId),
         id: u64,
     ) {
-        let marker_type = match self.task {
-            Some(known) => known,
-            None => profile
-                .register_marker_type(self.schema("task", &[("task".to_owned(), Kind::Integer)])),
-        };
-        self.task = Some(marker_type);
+        let marker_type = self.simple_type(profile, "task", "task", Kind::Integer);
         let timing = MarkerTiming::Interval(start, end.max(start));
         let name = catalog.site_name(site);
         add(
@@ -222,30 +209,21 @@ impl Markers {
         profile: &mut Profile,
         thread: ThreadHandle,
         (start, end): (Timestamp, Timestamp),
-        set: &str,
+        name: &str,
         index: u64,
     ) {
-        let marker_type = match self.frame {
-            Some(known) => known,
-            None => profile
-                .register_marker_type(self.schema("frame", &[("index".to_owned(), Kind::Integer)])),
-        };
-        self.frame = Some(marker_type);
-        let name = match set {
-            "" => "frame".to_owned(),
-            set => format!("frame of {set}"),
-        };
+        let marker_type = self.simple_type(profile, "frame", "index", Kind::Integer);
         let timing = MarkerTiming::Interval(start, end);
         add(
             profile,
             thread,
             timing,
-            (&name, marker_type),
+            (name, marker_type),
             Field::Number(index as f64),
         );
     }
 
-    /// Adds a marker that says how many there were of something.
+    /// Adds a marker with a count.
     pub(super) fn count(
         &mut self,
         profile: &mut Profile,
@@ -254,12 +232,7 @@ impl Markers {
         name: &str,
         count: u64,
     ) {
-        let marker_type = match self.count {
-            Some(known) => known,
-            None => profile
-                .register_marker_type(self.schema("count", &[("count".to_owned(), Kind::Integer)])),
-        };
-        self.count = Some(marker_type);
+        let marker_type = self.simple_type(profile, "count", "count", Kind::Integer);
         let timing = MarkerTiming::Instant(at);
         add(
             profile,
@@ -281,9 +254,9 @@ impl Markers {
     ) {
         if !self.metrics.contains_key(&column) {
             let is_memory = metric.name.to_ascii_lowercase().contains("mem");
-            let made = match bytes_of_unit(&metric.unit).filter(|_| is_memory) {
-                // The viewer draws a level only for counters of this category, which it takes for
-                // bytes and calls memory.
+            let declared = match bytes_of_unit(&metric.unit).filter(|_| is_memory) {
+                // The viewer draws a level only for counters of this category, and shows it as
+                // bytes of memory.
                 Some(bytes) => Metric::Counter {
                     counter: profile.add_counter(process, &metric.name, "Memory", &metric.unit),
                     bytes,
@@ -304,7 +277,7 @@ impl Markers {
                     Metric::Graph(profile.register_marker_type(schema))
                 }
             };
-            self.metrics.insert(column, made);
+            self.metrics.insert(column, declared);
         }
         match self.metrics.get_mut(&column) {
             Some(Metric::Counter {
@@ -330,7 +303,24 @@ impl Markers {
         }
     }
 
-    /// Describes a type of markers; its name is made unique by a number.
+    /// Returns the type of markers with one field.
+    fn simple_type(
+        &mut self,
+        profile: &mut Profile,
+        name: &'static str,
+        label: &str,
+        kind: Kind,
+    ) -> MarkerTypeHandle {
+        if let Some(&known) = self.simple.get(name) {
+            return known;
+        }
+        let schema = self.schema(name, &[(label.to_owned(), kind)]);
+        let marker_type = profile.register_marker_type(schema);
+        self.simple.insert(name, marker_type);
+        marker_type
+    }
+
+    /// Describes a type of markers; a number makes its name unique.
     fn schema(&mut self, name: &str, fields: &[(String, Kind)]) -> RuntimeSchemaMarkerSchema {
         self.types += 1;
         let field = |(i, (label, kind)): (usize, &(String, Kind))| RuntimeSchemaMarkerField {
@@ -344,7 +334,7 @@ impl Markers {
             flags: MarkerFieldFlags::SEARCHABLE,
         };
         let label = |(i, (label, _)): (usize, &(String, Kind))| {
-            // A brace would begin a template.
+            // A brace begins a template.
             let label = label.replace(['{', '}'], "_");
             format!("{label}={{marker.data.{}}}", key(i))
         };
@@ -380,13 +370,13 @@ fn add(
     (name, marker_type): (&str, MarkerTypeHandle),
     field: Field,
 ) {
-    let made = Made {
+    let marker = FieldMarker {
         marker_type,
         name: profile.intern_string(name),
         category: CategoryHandle::OTHER,
         fields: vec![field],
     };
-    profile.add_marker(thread, timing, made);
+    profile.add_marker(thread, timing, marker);
 }
 
 fn field(profile: &mut Profile, value: &ArgValue) -> (Kind, Field) {
@@ -406,7 +396,7 @@ fn field(profile: &mut Profile, value: &ArgValue) -> (Kind, Field) {
     }
 }
 
-/// Returns how many bytes a unit of bytes is.
+/// Returns the number of bytes of a unit of bytes.
 fn bytes_of_unit(unit: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 11] = [
         ("B", 1.0),

@@ -7,21 +7,20 @@
 //! | message | marker `message` at its time |
 //! | task | marker of its name on the thread where it ended |
 //! | frame | marker `frame` on a thread of its own, called `frames and metrics` |
-//! | metric of memory, in bytes | counter |
-//! | other metric | markers of its name with a graph, on the same thread |
+//! | memory metric in bytes | counter |
+//! | other metric | markers of its name with a graph, on that thread |
 //! | dropped spans | marker `dropped spans`, with their number |
 //!
-//! What the viewer calls samples are here the pieces of time between two neighbouring begins or
-//! ends: each has the stack that was open, the time at which it begins, and its length as weight,
-//! in milliseconds. So the call tree and the flame graph show exact self times, and the stack chart
-//! shows every span. The crate that makes the profile has whole numbers for weights; they are
-//! nanoseconds until they are written.
+//! A sample is an interval between two consecutive begins or ends: it has the open stack, the time
+//! of its begin, and its duration in milliseconds as weight. So the call tree and the flame graph
+//! show exact self times, and the stack chart shows every span. The crate that makes the profile has
+//! integer weights; they are nanoseconds until they are written.
 //!
-//! The profile stands in memory until [`finish`](FrameSink::finish) writes it: a span takes about
-//! 80 bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the
-//! bound, spans, messages, tasks and frames are left out and counted, but for spans that were open
-//! when it was reached: they are around what is held. The number of those left out is a marker in
-//! the profile, and one line on stderr.
+//! The profile is in memory until [`finish`](FrameSink::finish) writes it: a span takes about 80
+//! bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the
+//! bound, spans, messages, tasks and frames are skipped and counted, except spans that were open at
+//! that point: they enclose spans in the profile. The number of skipped ones is a marker in the
+//! profile, and `vor export` reports it on stderr.
 
 mod markers;
 
@@ -41,157 +40,153 @@ use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::sink::{FrameSink, Interest};
 
 use self::markers::Markers;
-use super::chrome::since_origin_ns;
-use super::chunked::CHUNK_BYTES;
-use super::replay::Replay;
-use super::{origin_ns, thread_label};
+use crate::chunked::CHUNK_BYTES;
+use crate::labels::{FIRST_OWN_TID, frame_label, process_label, process_number, thread_label};
+use crate::replay::Replay;
+use crate::{origin_ns, since_origin_ns};
 
 /// Writes a profile for the Firefox Profiler.
 #[derive(Debug)]
 pub struct FirefoxExporter<W: Write> {
     writer: W,
     replay: Replay,
-    built: Option<Built>,
+    draft: Option<Draft>,
     max_spans: u64,
-    held: u64,
+    accepted: u64,
     left_out: u64,
-    /// When the last span that was held before the bound was reached has ended, by thread.
+    /// By thread, the end of the last span that was accepted within the bound.
     last_ticks: FxHashMap<ThreadId, u64>,
     finished: bool,
 }
 
 /// The profile so far.
 #[derive(Debug)]
-struct Built {
+struct Draft {
     profile: Profile,
     process: ProcessHandle,
     pid: u32,
     threads: FxHashMap<ThreadId, ThreadHandle>,
     has_main: bool,
-    /// Samples that long pieces of time may still take beyond one each.
+    /// Samples that long intervals may still take beyond one each.
     spare_samples: u64,
-    /// The thread that carries what belongs to none.
+    /// The thread of frames and metrics.
     frames: ThreadHandle,
     markers: Markers,
 }
 
-/// Spans that are held unless [`FirefoxExporter::max_spans`] says otherwise. The viewer itself gets
-/// slow beyond some millions.
+/// The default of [`FirefoxExporter::max_spans`]. The viewer is slow beyond some millions.
 const MAX_SPANS: u64 = 1 << 21;
 
-/// Threads that the viewer shows at first.
+/// Threads that the viewer shows initially.
 const VISIBLE_THREADS: usize = 16;
 
-/// Thread numbers that the operating system did not give begin here; Linux stays below 2^22.
-const FIRST_MADE_TID: u32 = 1 << 30;
-
 impl<W: Write> FirefoxExporter<W> {
-    /// Makes an exporter; nothing is written before it is finished.
+    /// Makes an exporter; only [`finish`](FrameSink::finish) writes.
     pub fn new(writer: W) -> Self {
         Self {
             writer,
             replay: Replay::default(),
-            built: None,
+            draft: None,
             max_spans: MAX_SPANS,
-            held: 0,
+            accepted: 0,
             left_out: 0,
             last_ticks: FxHashMap::default(),
             finished: false,
         }
     }
 
-    /// Sets how many spans, messages, tasks and frames are held at most; 2^21 unless it is said.
+    /// Sets the maximum number of spans, messages, tasks and frames; the default is 2^21.
     #[must_use]
     pub fn max_spans(mut self, max_spans: u64) -> Self {
         self.max_spans = max_spans;
         self
     }
 
-    /// Returns how many spans, messages, tasks and frames were left out because there were too
-    /// many.
+    /// Returns the number of spans, messages, tasks and frames that were skipped beyond the maximum.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Returns the writer. What was not finished before is lost.
+    /// Returns the writer. It received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.writer
     }
 
-    /// Returns whether there is room for one more message, task or frame, and counts it.
+    /// Counts a message, task or frame, and returns whether there is room for it.
     fn has_room(&mut self) -> bool {
-        let fits = self.held < self.max_spans;
-        *(if fits {
-            &mut self.held
-        } else {
-            &mut self.left_out
-        }) += 1;
-        fits
+        self.count(self.accepted < self.max_spans)
     }
 
-    /// Says of each span of a batch whether it is held, and counts it.
+    /// Counts the spans of a batch, and returns for each whether it is accepted.
     fn choose(&mut self, batch: &ThreadBatch) -> Vec<bool> {
-        let last_ticks = self.last_ticks.entry(batch.thread).or_default();
+        let mut last_ticks = self.last_ticks.remove(&batch.thread).unwrap_or_default();
         let choose = |i: usize| {
-            // What began before the last span that is held has ended was open then, and may be
-            // around it.
-            let fits = self.held < self.max_spans || batch.start_ticks[i] < *last_ticks;
-            if self.held < self.max_spans {
-                *last_ticks = batch.end_ticks(i);
+            let has_room = self.accepted < self.max_spans;
+            // A span that began before the end of the last accepted one was open then, and may
+            // enclose it.
+            let fits = has_room || batch.start_ticks[i] < last_ticks;
+            if has_room {
+                last_ticks = batch.end_ticks(i);
             }
-            *(if fits {
-                &mut self.held
-            } else {
-                &mut self.left_out
-            }) += 1;
-            fits
+            self.count(fits)
         };
-        (0..batch.len()).map(choose).collect()
+        let accepted = (0..batch.len()).map(choose).collect();
+        self.last_ticks.insert(batch.thread, last_ticks);
+        accepted
     }
 
-    fn take_thread(&mut self, catalog: &Arc<Catalog>, batch: &ThreadBatch) -> io::Result<()> {
+    fn count(&mut self, is_accepted: bool) -> bool {
+        if is_accepted {
+            self.accepted += 1;
+        } else {
+            self.left_out += 1;
+        }
+        is_accepted
+    }
+
+    fn add_thread(&mut self, catalog: &Arc<Catalog>, batch: &ThreadBatch) -> io::Result<()> {
         let origin = origin_ns(catalog);
         let time =
             |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
-        let kept = self.choose(batch);
-        self.replay.push_thread(batch, |i| kept[i])?;
-        let built = self.built.get_or_insert_with(|| Built::new(catalog));
-        let thread = built.thread(catalog, batch.thread);
+        let accepted = self.choose(batch);
+        self.replay.push_thread(batch, |i| accepted[i])?;
+        let draft = self.draft.get_or_insert_with(|| Draft::new(catalog));
+        let thread = draft.thread(catalog, batch.thread);
         for args in &batch.args {
             let i = args.span as usize;
-            if kept.get(i).is_some_and(|kept| *kept) {
+            if accepted.get(i) == Some(&true) {
                 let times = (time(batch.start_ticks[i]), time(batch.end_ticks(i)));
                 let site = (&**catalog, batch.sites[i]);
-                built
+                draft
                     .markers
-                    .span(&mut built.profile, thread, times, site, &args.values);
+                    .span(&mut draft.profile, thread, times, site, &args.values);
             }
         }
         for message in &batch.messages {
             if self.has_room()
-                && let Some(built) = &mut self.built
+                && let Some(draft) = &mut self.draft
             {
                 let at = time(message.ticks);
-                built
+                draft
                     .markers
-                    .message(&mut built.profile, thread, at, &message.text);
+                    .message(&mut draft.profile, thread, at, &message.text);
             }
         }
         for task in &batch.async_spans {
             if self.has_room()
-                && let Some(built) = &mut self.built
+                && let Some(draft) = &mut self.draft
             {
                 let times = (time(task.start_ticks), time(task.end_ticks()));
                 let site = (&**catalog, task.site);
-                built
+                draft
                     .markers
-                    .task(&mut built.profile, thread, times, site, task.id);
+                    .task(&mut draft.profile, thread, times, site, task.id);
             }
         }
         Ok(())
     }
 
-    fn take_frame(&mut self, frame: &FrameSnapshot) {
+    fn add_frame(&mut self, frame: &FrameSnapshot) {
         if !self.has_room() {
             return;
         }
@@ -199,28 +194,27 @@ impl<W: Write> FirefoxExporter<W> {
         let origin = origin_ns(catalog);
         let time =
             |ticks| Timestamp::from_nanos_since_reference(since_origin_ns(catalog, ticks, origin));
-        let built = self.built.get_or_insert_with(|| Built::new(catalog));
-        let (profile, thread) = (&mut built.profile, built.frames);
+        let draft = self.draft.get_or_insert_with(|| Draft::new(catalog));
+        let (profile, thread) = (&mut draft.profile, draft.frames);
         let start = time(frame.start_ticks);
-        let set = catalog.frame_sets.get(frame.frame_set as usize);
-        let set = set.map_or("", String::as_str);
+        let name = frame_label(catalog, frame.frame_set, "frame");
         let times = (start, time(frame.end_ticks).max(start));
-        built
+        draft
             .markers
-            .frame(profile, thread, times, set, frame.index);
+            .frame(profile, thread, times, &name, frame.index);
         for metric in &frame.metrics {
             if let Some(column) = catalog.columns.get(metric.column as usize)
                 && metric.value.is_finite()
             {
-                let place = (built.process, thread, metric.column);
-                built
+                let place = (draft.process, thread, metric.column);
+                draft
                     .markers
                     .metric(profile, place, &column.metric, start, metric.value);
             }
         }
         if frame.dropped_spans > 0 {
             let name = "dropped spans";
-            built
+            draft
                 .markers
                 .count(profile, thread, start, name, frame.dropped_spans);
         }
@@ -228,23 +222,23 @@ impl<W: Write> FirefoxExporter<W> {
 
     fn write(&mut self) -> io::Result<()> {
         let catalog = Arc::clone(self.replay.catalog());
-        let built = self.built.get_or_insert_with(|| Built::new(&catalog));
-        built.spare_samples = self.max_spans;
+        let draft = self.draft.get_or_insert_with(|| Draft::new(&catalog));
+        draft.spare_samples = self.max_spans;
         for id in self.replay.threads() {
-            let thread = built.thread(&catalog, id);
-            built.samples(&mut self.replay, &catalog, id, thread)?;
+            let thread = draft.thread(&catalog, id);
+            draft.samples(&mut self.replay, &catalog, id, thread)?;
         }
         if self.left_out > 0 {
             let start = Timestamp::from_nanos_since_reference(0);
             let name = "left out of the profile";
-            built
+            draft
                 .markers
-                .count(&mut built.profile, built.frames, start, name, self.left_out);
+                .count(&mut draft.profile, draft.frames, start, name, self.left_out);
         }
         let buffered = io::BufWriter::with_capacity(CHUNK_BYTES, &mut self.writer);
         let mut serializer =
             serde_json::Serializer::with_formatter(buffered, Milliseconds::default());
-        built.profile.serialize(&mut serializer)?;
+        draft.profile.serialize(&mut serializer)?;
         serializer.into_inner().flush()
     }
 }
@@ -258,11 +252,11 @@ impl<W: Write + Send> FrameSink for FirefoxExporter<W> {
         if self.finished {
             return Err(Error::sink("the Firefox profile is already finished"));
         }
-        self.replay.see(&batch.catalog);
+        self.replay.set_catalog(&batch.catalog);
         for thread in batch.threads.iter().filter(|thread| !thread.is_empty()) {
-            let taken = self.take_thread(&batch.catalog, thread);
-            taken.map_err(|error| {
-                Error::io("cannot hold the spans of the Firefox profile", error)
+            let added = self.add_thread(&batch.catalog, thread);
+            added.map_err(|error| {
+                Error::io("cannot store the spans of the Firefox profile", error)
             })?;
         }
         Ok(())
@@ -272,8 +266,8 @@ impl<W: Write + Send> FrameSink for FirefoxExporter<W> {
         if self.finished {
             return Err(Error::sink("the Firefox profile is already finished"));
         }
-        self.replay.see(&frame.catalog);
-        self.take_frame(frame);
+        self.replay.set_catalog(&frame.catalog);
+        self.add_frame(frame);
         Ok(())
     }
 
@@ -286,21 +280,18 @@ impl<W: Write + Send> FrameSink for FirefoxExporter<W> {
     }
 }
 
-impl Built {
+impl Draft {
     fn new(catalog: &Catalog) -> Self {
-        let name = match catalog.process.name.as_str() {
-            "" => "process",
-            name => name,
-        };
+        let name = process_label(catalog);
         let reference =
             ReferenceTimestamp::from_millis_since_unix_epoch(origin_ns(catalog) as f64 / 1e6);
         let mut profile = Profile::new(name, reference, SamplingInterval::from_millis(1));
-        // There is nothing that a symbol server could tell.
+        // Names are final, so the viewer needs no symbol server.
         profile.set_symbolicated(true);
         let start = Timestamp::from_nanos_since_reference(0);
-        let pid = catalog.process.pid.max(1);
+        let pid = process_number(catalog);
         let process = profile.add_process(name, pid, start);
-        let frames = profile.add_thread(process, FIRST_MADE_TID - 1, start, false);
+        let frames = profile.add_thread(process, FIRST_OWN_TID - 1, start, false);
         profile.set_thread_name(frames, "frames and metrics");
         profile.set_thread_show_markers_in_timeline(frames, true);
         profile.add_initial_visible_thread(frames);
@@ -316,21 +307,20 @@ impl Built {
         }
     }
 
-    /// Returns the thread in the profile, under its present name.
+    /// Returns the thread in the profile, under its current name.
     fn thread(&mut self, catalog: &Catalog, id: ThreadId) -> ThreadHandle {
         let label = thread_label(catalog, id);
         let os_id = catalog.thread(id).map_or(0, |thread| thread.os_id);
         let handle = match self.threads.get(&id) {
             Some(handle) => *handle,
             None => {
-                // The viewer shows the main thread as its process, and calls it by the process's
-                // name.
+                // The viewer shows the main thread as the process, under the process's name.
                 let is_main = !self.has_main && (os_id == u64::from(self.pid) || label == "main");
                 self.has_main |= is_main;
-                let made = FIRST_MADE_TID.saturating_add(id.0);
+                let own = FIRST_OWN_TID.saturating_add(id.0);
                 let tid = match u32::try_from(os_id) {
-                    Ok(tid) if tid != 0 && tid < FIRST_MADE_TID - 1 => tid,
-                    _ => made,
+                    Ok(tid) if tid != 0 && tid < FIRST_OWN_TID - 1 => tid,
+                    _ => own,
                 };
                 let start = Timestamp::from_nanos_since_reference(0);
                 let handle = self.profile.add_thread(self.process, tid, start, is_main);
@@ -366,7 +356,7 @@ impl Built {
         for edge in replay.play(id)? {
             let edge = edge?;
             let ns = from_ns..edge.ns;
-            piece(
+            add_interval(
                 profile,
                 thread,
                 open.last().copied(),
@@ -397,9 +387,9 @@ impl Built {
     }
 }
 
-/// Adds what a thread did in a piece of time: a stack, or nothing. `busy_ns` is the time that the
-/// piece before it took, and what was left of earlier ones: the profile has whole microseconds.
-fn piece(
+/// Adds an interval with a stack, or without one. `busy_ns` is the CPU time of the previous sample and
+/// the remainder of earlier ones: the profile has whole microseconds.
+fn add_interval(
     profile: &mut Profile,
     thread: ThreadHandle,
     stack: Option<StackHandle>,
@@ -407,9 +397,9 @@ fn piece(
     busy_ns: &mut u64,
     spare: &mut u64,
 ) {
-    // Weights have 31 bits, so what takes longer than two seconds is several samples. The lengths
-    // that a damaged capture claims must not take all memory, so there is an end to that, and to
-    // what they weigh.
+    // Weights have 31 bits, so an interval of more than two seconds is several samples. The durations
+    // that a damaged capture claims must not exhaust the memory, so the number of additional samples
+    // is bounded; the last sample of an interval then weighs less than its duration.
     const LONGEST_NS: u64 = i32::MAX as u64;
     let mut at = ns.start;
     while at < ns.end {
@@ -436,11 +426,11 @@ fn piece(
     }
 }
 
-/// Writes the weights of samples, which are nanoseconds, as milliseconds: the 32-bit numbers of the
-/// field `weight`.
+/// Writes the weights of samples, which are nanoseconds, as milliseconds. They are the 32-bit numbers
+/// of the field `weight`.
 #[derive(Debug, Default)]
 struct Milliseconds {
-    /// The key that was written last; within an array of numbers there is none.
+    /// The last key; an array of numbers has none within.
     key: Vec<u8>,
     in_key: bool,
 }

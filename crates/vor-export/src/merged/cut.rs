@@ -1,4 +1,4 @@
-//! The sums of a running program, taken at intervals.
+//! Sums of a running program, taken at intervals.
 
 use std::hash::Hash;
 use std::io;
@@ -8,8 +8,8 @@ use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
 use super::{Merged, Roots};
 use crate::stacks::{Open, Weight};
 
-/// Nodes for which there is room left after a cut.
-const KEPT_NODES: usize = 4_096;
+/// Nodes whose memory remains allocated after a cut.
+const RETAINED_NODES: usize = 4_096;
 
 /// The spans that a thread has open, outermost first.
 #[derive(Clone, Debug, Default)]
@@ -20,28 +20,28 @@ pub struct OpenSpans {
     pub spans: Vec<OpenSpan>,
 }
 
-/// A span that has begun and not ended.
+/// An open span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenSpan {
     /// Its call site.
     pub site: SiteId,
-    /// When it began, in ticks.
+    /// Its begin, in ticks.
     pub start_ticks: u64,
 }
 
 impl<V: Weight> Merged<V> {
-    /// Takes the sums up to now: as [`take`](Self::take), and the counting goes on. What is visited
-    /// of the trees is to be visited before [`clear`](Self::clear), which must follow.
+    /// Takes the sums up to now, like [`take`](Self::take), and continues. The caller visits the
+    /// trees and then calls [`clear`](Self::clear).
     ///
-    /// Everything that ended by `now_ticks` must have been taken, and `open` is what was open after
-    /// the last batch that was. `of` says what frame an open scope of a thread is, and what it
-    /// weighs by the tick that it is given.
+    /// All spans that ended by `now_ticks` must have been accepted, and `open` has the spans that
+    /// were open after the last batch. `weigh` returns the frame of an open span of a thread, and its
+    /// weight up to a tick.
     pub(crate) fn cut<L: Clone + Eq + Hash>(
         &mut self,
         now_ticks: u64,
         open: &[OpenSpans],
         mut label: impl FnMut(&Catalog, ThreadId) -> L,
-        mut of: impl FnMut(ThreadId, OpenSpan, u64) -> (u32, V),
+        mut weigh: impl FnMut(ThreadId, OpenSpan, u64) -> (u32, V),
     ) -> io::Result<Vec<(L, u32)>> {
         for thread in open {
             self.threads.entry(thread.thread).or_default();
@@ -53,18 +53,18 @@ impl<V: Weight> Merged<V> {
             let Some(lane) = self.threads.get_mut(&thread) else {
                 continue;
             };
-            // What ended after `now_ticks` may have come already.
+            // A span that ended after `now_ticks` may have arrived already.
             let cut_ticks = now_ticks.max(lane.last_end_ticks);
             let scopes = open.iter().find(|open| open.thread == thread);
             let scopes = scopes.map_or(&[][..], |open| &open.spans);
             let scopes: Vec<_> = scopes
                 .iter()
-                // A site that is too new to have a name is counted when the scope ends.
+                // A scope whose site is too new to have a name counts when it ends.
                 .filter(|scope| {
                     scope.start_ticks < cut_ticks && self.catalog.site(scope.site).is_some()
                 })
                 .map(|&scope| {
-                    let (frame, total) = of(thread, scope, cut_ticks);
+                    let (frame, total) = weigh(thread, scope, cut_ticks);
                     Open {
                         frame,
                         start_ticks: scope.start_ticks,
@@ -72,24 +72,24 @@ impl<V: Weight> Merged<V> {
                     }
                 })
                 .collect();
-            let root = roots.of(&mut self.stacks, label(&self.catalog, thread));
+            let root = roots.root(&mut self.stacks, label(&self.catalog, thread));
             lane.waiting
                 .cut(&mut self.stacks, root, cut_ticks, &scopes)?;
         }
-        // A thread that did nothing and has nothing open may be gone.
+        // A thread without ended and open spans may not exist any more.
         self.threads
             .retain(|_, lane| std::mem::take(&mut lane.is_used) || lane.waiting.has_open());
         Ok(roots.all)
     }
 
-    /// Forgets the trees that a cut has taken.
+    /// Removes the trees that a cut has taken.
     pub(crate) fn clear(&mut self) {
-        self.stacks.clear(KEPT_NODES);
-        self.reach_ticks = None;
+        self.stacks.clear(RETAINED_NODES);
+        self.range_ticks = None;
         self.dropped_spans = 0;
     }
 
-    /// Returns how many nodes the trees have.
+    /// Returns the number of nodes of the trees.
     pub(crate) fn nodes(&self) -> usize {
         self.stacks.len()
     }

@@ -27,7 +27,7 @@ pub trait Table: fmt::Debug + Send {
     /// Whether it has rows of spans or of frames without spans.
     const INTEREST: Interest;
 
-    /// Its columns behind those of the origin, in the format's notation.
+    /// Its columns after those of the origin, in the format's notation.
     const COLUMNS: &'static str;
 
     /// Makes a table without rows.

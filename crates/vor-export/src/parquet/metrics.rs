@@ -9,9 +9,9 @@ use vor_capture::sink::Interest;
 
 use super::exporter::{ParquetExporter, Table};
 use super::origin::OriginColumns;
-use super::saturated;
 use super::table::{Column, Output, Period, ROW_GROUP_ROWS};
 use super::texts::TextColumn;
+use crate::saturated;
 
 /// Writes the metrics of frames, a row per value, as the table `metrics` of the [module](super).
 pub type MetricsParquet<W> = ParquetExporter<MetricsTable, W>;

@@ -84,8 +84,3 @@ pub use metrics::MetricsParquet;
 pub use origin::Origin;
 pub use sketches::SketchParquet;
 pub use spans::SpanParquet;
-
-/// Returns a number as engines without unsigned ones can hold it.
-fn saturated(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}

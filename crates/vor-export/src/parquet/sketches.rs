@@ -15,9 +15,9 @@ use vor_capture::stats::{Histogram, SpanTimes};
 use super::coded::NULL;
 use super::exporter::{ParquetExporter, Table};
 use super::origin::OriginColumns;
-use super::saturated;
 use super::table::{Column, Levels, Output, Period, ROW_GROUP_ROWS};
 use super::texts::SiteColumns;
+use crate::saturated;
 
 /// Minutes that stay open after a batch: spans of two threads may arrive in another order than they
 /// ended.

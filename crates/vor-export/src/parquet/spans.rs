@@ -18,10 +18,9 @@ use super::coded::{Dictionary, NULL};
 use super::current_frame::{CurrentFrame, ThreadSpans};
 use super::exporter::{ParquetExporter, Table};
 use super::origin::OriginColumns;
-use super::saturated;
 use super::table::{Column, Levels, Output, Period, ROW_GROUP_ROWS};
 use super::texts::{SiteColumns, TextColumn};
-use crate::{arg_keys, thread_label};
+use crate::{arg_keys, saturated, thread_label};
 
 /// Bytes of arguments at which a row group ends early.
 const MAX_ARG_BYTES: usize = 16 << 20;

@@ -1,6 +1,6 @@
-//! Units of counters as Perfetto has them.
+//! Units of Perfetto's counters.
 
-/// What a counter counts.
+/// The unit of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterUnit {
@@ -17,10 +17,10 @@ pub enum CounterUnit {
 }
 
 impl CounterUnit {
-    /// Returns what the unit of a metric is to a viewer, and how many of the viewer's units it is:
-    /// `MB` are a million bytes.
+    /// Returns the viewer's unit for the unit of a metric, and the factor between them: `MB` is a
+    /// million bytes.
     ///
-    /// Milliseconds stay what they are: Perfetto's own unit is nanoseconds, and it shows 20 ms as
+    /// Milliseconds remain a custom unit: Perfetto's own unit is nanoseconds, and it shows 20 ms as
     /// `20M ns`.
     #[must_use]
     pub fn of_metric(unit: &str) -> (Self, u64) {
@@ -40,7 +40,7 @@ impl CounterUnit {
         }
     }
 
-    /// Returns the number of the unit in Perfetto's schema, and the name of one that has no number.
+    /// Returns the number of the unit in Perfetto's schema, or the name of a unit without a number.
     pub(super) fn code(&self) -> (Option<u64>, Option<&str>) {
         match self {
             Self::None => (None, None),

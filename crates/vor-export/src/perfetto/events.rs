@@ -17,9 +17,9 @@ use crate::thread_label;
 impl<W: Write> PerfettoExporter<W> {
     /// Writes a thread's messages and points of flows.
     ///
-    /// The schema hangs flows on the begin of a span, where the point is not: a scope may be open
-    /// long before something reaches it. The events of the older format have a time of their own
-    /// and belong to the span around it, so these are written.
+    /// The schema attaches flows to the begin of a span, but a scope may be open long before a flow
+    /// reaches it. Events of the legacy format have a time of their own and belong to the span around
+    /// it, so points are written as these.
     pub(super) fn write_points(
         &mut self,
         batch: &ThreadBatch,
@@ -52,15 +52,14 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Writes what happened in tasks.
+    /// Writes the events of tasks.
     pub(super) fn write_task_events(
         &mut self,
         catalog: &Catalog,
         threads: &[ThreadBatch],
     ) -> Result<(), Error> {
         for (thread, event) in in_order(threads) {
-            // An event of a task that is not known has nowhere to stand; a poll is also a span of
-            // its thread.
+            // An event of an unknown task has no track. Its poll is still a span of its thread.
             let Some((task, begins)) = self.tasks.event(event) else {
                 continue;
             };
@@ -100,7 +99,7 @@ impl<W: Write> PerfettoExporter<W> {
                     put_str(out, event::CATEGORIES, "task");
                     put_str(out, event::NAME, catalog.site_name(event.site));
                 }),
-                // That it began stands with the task.
+                // The begin is written with the task.
                 _ => {}
             }
             self.out.write_full()?;
@@ -108,7 +107,7 @@ impl<W: Write> PerfettoExporter<W> {
         Ok(())
     }
 
-    /// Writes the ends of tasks, and the begins of those of which nothing was told before.
+    /// Writes the ends of tasks, and the begins of those without an earlier event.
     pub(super) fn write_tasks(&mut self, catalog: &Catalog, tasks: &[AsyncSpan]) {
         for task in tasks {
             let (open, begins) = self.tasks.end(task);
@@ -119,7 +118,7 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Ends the tasks that the recording did not see end, at the last that is known of any.
+    /// Ends the tasks that are still open, at the time of the last event of any task.
     pub(super) fn end_open_tasks(&mut self, catalog: &Catalog) {
         let (open, last_ticks) = self.tasks.take_open();
         for task in open {
@@ -158,7 +157,7 @@ impl<W: Write> PerfettoExporter<W> {
         });
     }
 
-    /// Returns the track of a task, and the trace's time.
+    /// Returns the track of a task, and the times of the trace.
     fn track_of<'a>(&mut self, catalog: &'a Catalog, task: &OpenTask) -> Option<(u64, Times<'a>)> {
         let process = self.process.as_mut()?;
         let name = catalog.site_name(task.site);

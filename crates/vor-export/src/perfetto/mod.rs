@@ -1,38 +1,37 @@
 //! Perfetto traces: protobuf that `ui.perfetto.dev` and the trace processor open.
 //!
-//! A trace is a list of packets, written as they come; any beginning of it that ends with a whole
-//! packet is a trace.
+//! A trace is a list of packets; any beginning of it that ends with a whole packet is a trace.
 //!
 //! | what | in the trace |
 //! |---|---|
 //! | process, threads | tracks with their names and numbers |
 //! | span | begin and end on its thread's track, with name, category, place in the source and typed arguments |
 //! | message | instant on its thread's track, of category `message` |
-//! | task | begin and end on a track among those of its name, in the group `tasks`, which no other task has at the same time; its polls within it, its steps as instants |
+//! | task | begin and end on one of the tracks of its name in the group `tasks`, which no other task has at the same time; its polls are spans within it, its steps instants |
 //! | point of a flow | arrow between the spans around two points |
 //! | frame | span on the track `frames`, or `frames of NAME` |
-//! | metric | counter with its unit, in the group `metrics`, at the begin of the frame that it describes |
+//! | metric | counter with its unit, in the group `metrics`, at the begin of its frame |
 //! | dropped spans | counter `dropped_spans`, from the first loss on |
 //!
-//! Times are nanoseconds of `CLOCK_BOOTTIME`, which a trace of the whole system counts by as well;
-//! a snapshot says what the wall clock and `CLOCK_MONOTONIC` were when the recording began. A
-//! recording that does not know these has the wall clock's time.
+//! Times are nanoseconds of `CLOCK_BOOTTIME`, as in a trace of the whole system. A snapshot has the
+//! wall clock and `CLOCK_MONOTONIC` at the begin of the recording. A recording without these clocks
+//! has the wall clock's time.
 //!
-//! Each thread is two sequences of packets of its own, see `thread`. What belongs to the whole
-//! process comes before them.
+//! Each thread has two sequences of packets, see `thread`. One sequence has everything that belongs
+//! to the whole process.
 //!
 //! Viewers nest events of equal time in the order of the file, and a scope that is open across
-//! batches ends after those within it were written. So the begin of a span whose parent has not
-//! ended is held back until that is known not to begin in the same nanosecond, see `held`. Whoever
-//! says what is open, by [`accept_open`](FrameSink::accept_open), has it written soon; without that
-//! it comes when the parent ends, or at the end of the trace.
+//! batches ends after its children were written. So the begin of a span whose parent has not ended
+//! waits until the parent is known to begin in another nanosecond, see `pending`. If the caller
+//! reports the open scopes by [`accept_open`](FrameSink::accept_open), the wait is short. Otherwise
+//! it lasts until the parent or the trace ends.
 
 mod schema;
 mod counters;
 mod names;
 mod sort;
 mod sequence;
-mod held;
+mod pending;
 mod thread;
 mod process;
 mod events;
@@ -56,11 +55,12 @@ use self::process::Process;
 use self::schema::{annotation, event};
 use self::sort::{Edge, Sorter};
 use self::thread::{Begin, Thread};
-use super::chunked::ChunkedWriter;
-use super::proto::{put_f64, put_i64, put_message, put_str, put_u64};
-use super::spill::Spill;
-use super::tasks::OpenTasks;
-use super::{Numbers, arg_name, thread_label};
+use crate::arg_name;
+use crate::chunked::ChunkedWriter;
+use crate::labels::{ThreadNumbers, thread_label};
+use crate::proto::{put_f64, put_i64, put_message, put_str, put_u64};
+use crate::spill::Spill;
+use crate::tasks::OpenTasks;
 
 /// Writes a Perfetto trace.
 #[derive(Debug)]
@@ -68,19 +68,19 @@ pub struct PerfettoExporter<W: Write> {
     out: ChunkedWriter<W>,
     process: Option<Process>,
     threads: FxHashMap<ThreadId, Thread>,
-    /// Where begins are held back that are many.
+    /// Storage of many pending begins.
     spill: Spill,
-    numbers: Numbers,
+    numbers: ThreadNumbers,
     names: Names,
     tasks: OpenTasks,
-    /// Number of the sequence that a new thread gets.
+    /// Number of the next sequence.
     next_sequence: u32,
     sorter: Sorter,
     catalog: Arc<Catalog>,
     finished: bool,
 }
 
-/// Spans whose begins and ends are put in order at once: few enough for the first-level cache.
+/// Spans whose begins and ends are sorted together: few enough for the first-level cache.
 const BLOCK_SPANS: usize = 1 << 10;
 
 impl<W: Write> PerfettoExporter<W> {
@@ -89,13 +89,13 @@ impl<W: Write> PerfettoExporter<W> {
         Self::with_sequences_from(writer, 1)
     }
 
-    /// Makes an exporter whose sequences of packets have the numbers from `first` on: where the
-    /// traces of several processes go into one file, no two of them may have the same.
-    /// [`next_sequence`](Self::next_sequence) says where the next process may begin.
+    /// Makes an exporter whose sequences of packets are numbered from `first`. Traces of several
+    /// processes in one file need distinct numbers; [`next_sequence`](Self::next_sequence) returns
+    /// the first number for the next process.
     ///
     /// # Panics
     ///
-    /// Panics when `first` is 0, which stands for no sequence.
+    /// Panics when `first` is 0, which means no sequence.
     pub fn with_sequences_from(writer: W, first: u32) -> Self {
         assert!(first > 0, "sequence numbers begin at 1");
         Self {
@@ -103,7 +103,7 @@ impl<W: Write> PerfettoExporter<W> {
             process: None,
             threads: FxHashMap::default(),
             spill: Spill::default(),
-            numbers: Numbers::default(),
+            numbers: ThreadNumbers::default(),
             names: Names::default(),
             tasks: OpenTasks::default(),
             next_sequence: first,
@@ -113,8 +113,7 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Begins the trace, before anything else is written: with a catalog its clock is known, and
-    /// counters can be added.
+    /// Begins the trace. The catalog defines its clock; counters can be added from then on.
     ///
     /// # Errors
     ///
@@ -123,8 +122,8 @@ impl<W: Write> PerfettoExporter<W> {
         self.begin(catalog)
     }
 
-    /// Adds a counter that the program fills itself; before [`start`](Self::start) it shows
-    /// nothing.
+    /// Adds a counter whose values the program writes. A counter that is added before
+    /// [`start`](Self::start) has no effect.
     pub fn add_counter(
         &mut self,
         name: &str,
@@ -138,7 +137,7 @@ impl<W: Write> PerfettoExporter<W> {
         process.add_counter(&mut self.out.bytes, name, unit, multiplier, is_incremental)
     }
 
-    /// Writes a counter's value at a tick; one that is not finite is left out.
+    /// Writes a counter's value at a tick; a value that is not finite is skipped.
     pub fn put_counter(&mut self, counter: CounterTrack, ticks: u64, value: f64) {
         if let Some(process) = self.process.as_ref().filter(|_| value.is_finite()) {
             let ns = process.times(&self.catalog).ns(ticks);
@@ -154,7 +153,7 @@ impl<W: Write> PerfettoExporter<W> {
         }
     }
 
-    /// Returns the writer. What was not flushed or finished before is lost.
+    /// Returns the writer. Packets that were not flushed or finished before are lost.
     pub fn into_inner(self) -> W {
         self.out.into_inner()
     }
@@ -165,7 +164,7 @@ impl<W: Write> PerfettoExporter<W> {
         self.next_sequence
     }
 
-    /// Writes what a trace begins with, once, and notes the catalog.
+    /// Writes the first packets of the trace, once, and stores the catalog.
     fn begin(&mut self, catalog: &Arc<Catalog>) -> Result<(), Error> {
         if self.finished {
             return Err(Error::sink("the Perfetto trace is already finished"));
@@ -182,7 +181,7 @@ impl<W: Write> PerfettoExporter<W> {
         Ok(())
     }
 
-    /// Makes sure that the thread has a track, under its present name.
+    /// Gives the thread a track under its current name, unless it has one.
     fn declare_thread(&mut self, catalog: &Catalog, thread: ThreadId, now_ns: u64) {
         let Some(process) = &self.process else { return };
         let label = thread_label(catalog, thread);
@@ -195,7 +194,7 @@ impl<W: Write> PerfettoExporter<W> {
         }
         let thread = self.threads.entry(thread).or_insert_with(|| {
             let uuid = process.uuid_of_thread(thread);
-            let tid = self.numbers.of(catalog, thread);
+            let tid = self.numbers.assign(catalog, thread);
             let mut thread = Thread::new(self.next_sequence, uuid, tid);
             self.next_sequence += 2;
             thread.put_begin(&mut self.out.bytes, now_ns);
@@ -220,7 +219,7 @@ impl<W: Write> PerfettoExporter<W> {
         ];
         let begin_ticks = begin.into_iter().flatten().min().unwrap_or(0);
         self.declare_thread(catalog, batch.thread, times.ns(begin_ticks));
-        // The thread leaves the table while it is written, since handing over takes all of `self`.
+        // The thread leaves the table while it is written, because writing borrows `self`.
         let Some(mut thread) = self.threads.remove(&batch.thread) else {
             return Ok(());
         };
@@ -248,11 +247,11 @@ impl<W: Write> PerfettoExporter<W> {
                 ..
             } = self;
             let out = &mut out.bytes;
-            let held_ticks = thread.begin_block(spill).map_err(no_room)?;
+            let pending_ticks = thread.begin_block(spill).map_err(no_room)?;
             let edges = sorter.sort(&batch.start_ticks, block);
             let is_late = |edge: &&Edge| {
                 let start_ticks = batch.start_ticks[edge.span()];
-                !edge.is_end() && held_ticks.is_some_and(|ticks| start_ticks <= ticks)
+                !edge.is_end() && pending_ticks.is_some_and(|ticks| start_ticks <= ticks)
             };
             let late = edges.iter().rev().take_while(is_late).count();
             let (edges, late) = edges.split_at(edges.len() - late);
@@ -275,8 +274,8 @@ impl<W: Write> PerfettoExporter<W> {
         Ok(())
     }
 
-    /// Writes what is held back of all threads.
-    fn put_held(&mut self) -> Result<(), Error> {
+    /// Writes the pending begins of all threads.
+    fn put_pending(&mut self) -> Result<(), Error> {
         let mut threads: Vec<_> = self.threads.keys().copied().collect();
         threads.sort_unstable();
         for id in threads {
@@ -290,7 +289,7 @@ impl<W: Write> PerfettoExporter<W> {
                 continue;
             };
             let mut result = Ok(());
-            let put = thread.put_held(spill, |sequence, ns, refers, event| {
+            let put = thread.put_pending(spill, |sequence, ns, refers, event| {
                 sequence.put_event(&mut out.bytes, ns, refers, event);
                 if result.is_ok() {
                     result = out.write_full();
@@ -305,7 +304,7 @@ impl<W: Write> PerfettoExporter<W> {
 
 fn no_room(error: std::io::Error) -> Error {
     Error::io(
-        "cannot keep spans of the Perfetto trace in a temporary file",
+        "cannot write spans of the Perfetto trace to a temporary file",
         error,
     )
 }
@@ -363,7 +362,7 @@ fn put_value(out: &mut Vec<u8>, value: &ArgValue) {
 }
 
 impl PerfettoExporter<Vec<u8>> {
-    /// Returns what was written so far, and forgets it.
+    /// Takes everything that was written so far.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         self.out.take()
     }
@@ -373,7 +372,7 @@ impl PerfettoExporter<Vec<u8>> {
 #[derive(Clone, Copy, Debug)]
 struct Times<'a> {
     ticks: TickMapper<'a>,
-    /// What the trace's clock shows less what the wall clock does.
+    /// The trace's clock minus the wall clock.
     offset_ns: i64,
 }
 
@@ -409,7 +408,7 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
             self.write_thread(&batch.catalog, thread)?;
         }
         self.write_task_events(&batch.catalog, &batch.threads)?;
-        // What happened in a task on another thread comes before its end.
+        // A task's events on other threads come before its end.
         for thread in &batch.threads {
             self.write_tasks(&batch.catalog, &thread.async_spans);
         }
@@ -455,7 +454,7 @@ impl<W: Write + Send> FrameSink for PerfettoExporter<W> {
         }
         let catalog = std::mem::take(&mut self.catalog);
         self.end_open_tasks(&catalog);
-        self.put_held()?;
+        self.put_pending()?;
         self.flush()
     }
 }

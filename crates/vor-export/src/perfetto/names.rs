@@ -1,9 +1,9 @@
-//! Call sites as a trace names them: interned texts, and the part of a span's event that is the
-//! same for all its spans.
+//! Call sites in a trace: interned texts, and the part of an event that is the same for all spans of
+//! a site.
 //!
 //! An iid is a number that stands for a text. Sites get theirs in the order of their first use, so
-//! that those in use are small. A sequence of packets must be told of a text before it refers to
-//! it; which sequence knows which site is noted there.
+//! that used iids are small. A sequence of packets must define a text before it refers to it; each
+//! sequence has the set of its defined names.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
 use super::schema::{event, interned, packet};
 use crate::proto::{put_message, put_str, put_u64};
 
-/// Longest body of a span's begin that is kept ready.
+/// Most bytes of a span's begin that is encoded in advance.
 pub(super) const MAX_BODY_BYTES: usize = 32;
 
-/// A call site as the trace knows it.
+/// A call site in the trace.
 #[derive(Debug)]
 pub(super) struct Name {
-    /// Its iid, both of its name and of its place in the source.
+    /// The iid of both its name and its source location.
     pub(super) iid: u64,
     category_iid: u64,
-    /// Iid of its first argument's name; the others follow.
+    /// The iid of its first argument's name; the others follow.
     pub(super) first_arg_iid: u64,
-    /// Names of its arguments.
+    /// Number of its arguments.
     pub(super) arg_names: usize,
     info: Option<Arc<SiteInfo>>,
-    /// The `track_event` of a begin without arguments; as many bytes as `body_bytes` says.
+    /// The `track_event` of a begin without arguments, in the first `body_bytes` bytes.
     pub(super) body: [u8; MAX_BODY_BYTES],
     pub(super) body_bytes: usize,
 }
 
-/// The names of all call sites met so far.
+/// The names of all used call sites.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Index of a site in `used`, plus 1, by `SiteId`.
+    /// Index of a site in `used`, plus 1, by `SiteId`; 0 for an unused site.
     by_site: Vec<u32>,
     used: Vec<Name>,
     categories: FxHashMap<Box<str>, u64>,
@@ -43,12 +43,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns where a site stands among those used, which it is from now on.
+    /// Returns the index of a site among the used ones, and adds a site that is new.
     #[inline]
     pub(super) fn index(&mut self, catalog: &Catalog, site: SiteId) -> usize {
         match self.by_site.get(site.0 as usize) {
             Some(&index) if index > 0 => index as usize - 1,
-            _ => self.enter(catalog, site),
+            _ => self.add(catalog, site),
         }
     }
 
@@ -58,12 +58,12 @@ impl Names {
     }
 
     #[cold]
-    fn enter(&mut self, catalog: &Catalog, site: SiteId) -> usize {
+    fn add(&mut self, catalog: &Catalog, site: SiteId) -> usize {
         let place = site.0 as usize;
         let info = place
             .checked_sub(1)
             .and_then(|at| catalog.sites.get(at)?.clone());
-        // Sites beyond the catalog are those of a damaged capture, and may have any number.
+        // A site beyond the catalog is from a damaged capture, and may have any number.
         let is_dense = place <= catalog.sites.len();
         if !is_dense && let Some(&index) = self.by_site.first().filter(|index| **index > 0) {
             return index as usize - 1;
@@ -95,7 +95,7 @@ impl Names {
         };
         let mut body = Vec::new();
         put_message(&mut body, packet::TRACK_EVENT, |out| name.put_begin(out));
-        // Only iids of many millions would not fit; spans of such a site are written the long way.
+        // Only iids of many millions do not fit. Spans of such a site are encoded one by one.
         if let Some(room) = name.body.get_mut(..body.len()) {
             room.copy_from_slice(&body);
             name.body_bytes = body.len();
@@ -111,7 +111,7 @@ impl Names {
 }
 
 impl Name {
-    /// Appends the fields of a begin's `track_event`, arguments left out.
+    /// Appends the fields of a begin's `track_event` without arguments.
     pub(super) fn put_begin(&self, out: &mut Vec<u8>) {
         put_u64(out, event::TYPE, event::BEGIN);
         put_u64(out, event::NAME_IID, self.iid);

@@ -1,7 +1,7 @@
-//! What belongs to the whole process: its track, the clocks, frames and counters.
+//! The parts of a trace that belong to the whole process: its track, the clocks, frames and counters.
 //!
-//! All of it is one sequence of packets, whose times are absolute: it is written rarely, and from
-//! everywhere.
+//! They are one sequence of packets with absolute times, because their events are rare and arrive
+//! from all threads.
 
 use rustc_hash::FxHashSet;
 use vor_capture::model::catalog::{Catalog, SiteId, ThreadId};
@@ -10,15 +10,16 @@ use vor_capture::model::frame::FrameSnapshot;
 use super::Times;
 use super::counters::CounterUnit;
 use super::schema::{PACKET, annotation, clock, event, packet, track};
+use crate::labels::{frame_label, process_label, process_number};
 use crate::proto::{put_f64, put_i64, put_message, put_str, put_u64};
 
-/// A counter, as a `TraceBuilder` made it.
+/// A counter that a `TraceBuilder` made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTrack {
     uuid: u64,
 }
 
-/// What tracks are made of; part of their numbers.
+/// The kind of a track, which is part of its number.
 #[derive(Clone, Copy)]
 enum Kind {
     Process,
@@ -32,10 +33,10 @@ enum Kind {
     Group,
 }
 
-/// Where a track stands in the process: in a group, and where in that. Viewers show what stands in
-/// no group first, then the groups, by their names.
+/// The place of a track in the process: its group, and its rank there. Viewers show tracks without a
+/// group first, then the groups by their names.
 ///
-/// So frames come before metrics, which are one row each, and tasks at last, of which hundreds may
+/// So frames come first, then metrics, which are one row each, and then tasks, of which hundreds may
 /// be open at once.
 #[derive(Clone, Copy)]
 enum Place {
@@ -47,14 +48,13 @@ enum Place {
 impl Place {
     const DROPPED: Self = Self::Metrics(0);
 
-    /// What the program measures comes before what the recorder does, each in the order of
-    /// declaration.
+    /// Metrics of the program come before those of the recorder, each in the order of declaration.
     fn of_metric(column: u32, is_system: bool) -> Self {
         let first = if is_system { 1 << 28 } else { 1 };
         Self::Metrics(first + u64::from(column).min((1 << 26) - 1))
     }
 
-    /// Counters that the program fills itself come between these.
+    /// Counters whose values the program writes come between these.
     fn of_counter(number: u64) -> Self {
         Self::Metrics((1 << 27) + number.min((1 << 26) - 1))
     }
@@ -75,14 +75,14 @@ pub(super) struct Process {
     pub(super) uuid: u64,
     pub(super) pid: u32,
     sequence: u32,
-    /// What the trace's clock shows less what the wall clock does.
+    /// The trace's clock minus the wall clock.
     offset_ns: i64,
-    /// A number from which those of all tracks are made.
+    /// The seed of the numbers of all tracks.
     seed: u64,
-    /// Tracks that were declared, besides threads.
+    /// Declared tracks other than threads.
     declared: FxHashSet<u64>,
     counters: u64,
-    drops_seen: bool,
+    has_drops: bool,
 }
 
 impl Process {
@@ -104,14 +104,13 @@ impl Process {
         });
         let mut process = Self {
             uuid: 0,
-            // Process 0 is the idle process to viewers.
-            pid: catalog.process.pid.max(1),
+            pid: process_number(catalog),
             sequence,
             offset_ns,
             seed,
             declared: FxHashSet::default(),
             counters: 0,
-            drops_seen: false,
+            has_drops: false,
         };
         process.uuid = process.track(Kind::Process, 0);
         process
@@ -121,7 +120,7 @@ impl Process {
         Times::new(catalog, self.offset_ns)
     }
 
-    /// Returns the number of a track. Those of different processes in one trace differ.
+    /// Returns the number of a track, which differs from those of other processes in the trace.
     fn track(&self, kind: Kind, number: u64) -> u64 {
         mix(mix(self.seed ^ kind as u64) ^ number).max(1)
     }
@@ -135,7 +134,7 @@ impl Process {
         self.track(Kind::Flow, flow)
     }
 
-    /// Writes the first packets: what the clocks show, and which process it is.
+    /// Writes the first packets: the clocks and the process.
     pub(super) fn put_begin(&self, out: &mut Vec<u8>, catalog: &Catalog) {
         let sync = catalog.timeline.syncs().first();
         let (unix_ns, monotonic_ns) = match catalog.machine.clocks {
@@ -163,33 +162,25 @@ impl Process {
                 put_u64(out, clock::PRIMARY, clock::BOOTTIME);
             });
         });
-        let name = match catalog.process.name.as_str() {
-            "" => "process",
-            name => name,
-        };
         self.put_packet(out, None, |out| {
             put_message(out, packet::TRACK_DESCRIPTOR, |out| {
                 put_u64(out, track::UUID, self.uuid);
                 put_message(out, track::PROCESS, |out| {
                     put_i64(out, track::PROCESS_PID, i64::from(self.pid));
-                    put_str(out, track::PROCESS_NAME, name);
+                    put_str(out, track::PROCESS_NAME, process_label(catalog));
                 });
             });
         });
     }
 
-    /// Writes a frame, and the values that it has.
+    /// Writes a frame and its metrics.
     pub(super) fn put_frame(&mut self, out: &mut Vec<u8>, frame: &FrameSnapshot) {
         let catalog = &*frame.catalog;
         let times = self.times(catalog);
         let start_ns = times.ns(frame.start_ticks);
         let end_ns = times.ns(frame.end_ticks).max(start_ns);
         let uuid = self.track(Kind::Frames, u64::from(frame.frame_set));
-        let set = catalog.frame_sets.get(frame.frame_set as usize);
-        let name = match set.map_or("", String::as_str) {
-            "" => "frames".to_owned(),
-            set => format!("frames of {set}"),
-        };
+        let name = frame_label(catalog, frame.frame_set, "frames");
         self.declare(out, uuid, &name, Place::Top);
         self.put_event(out, start_ns, |out| {
             put_u64(out, event::TYPE, event::BEGIN);
@@ -223,8 +214,8 @@ impl Process {
             );
             self.put_counter(out, CounterTrack { uuid }, start_ns, metric.value);
         }
-        if frame.dropped_spans > 0 || self.drops_seen {
-            self.drops_seen = true;
+        if frame.dropped_spans > 0 || self.has_drops {
+            self.has_drops = true;
             let uuid = self.track(Kind::Dropped, u64::from(frame.frame_set));
             self.declare_counter(
                 out,
@@ -244,7 +235,7 @@ impl Process {
         }
     }
 
-    /// Returns the track of a task's lane, which is declared under the task's name.
+    /// Returns the track of a task's lane, declared under the task's name.
     pub(super) fn track_of_task(
         &mut self,
         out: &mut Vec<u8>,
@@ -257,7 +248,7 @@ impl Process {
         uuid
     }
 
-    /// Declares a counter that the program fills itself.
+    /// Declares a counter whose values the program writes.
     pub(super) fn add_counter(
         &mut self,
         out: &mut Vec<u8>,
@@ -280,9 +271,7 @@ impl Process {
         ns: u64,
         value: f64,
     ) {
-        self.put_event(out, ns, |out| {
-            put_u64(out, event::TYPE, event::COUNTER);
-            put_u64(out, event::TRACK_UUID, counter.uuid);
+        self.put_counter_event(out, counter, ns, |out| {
             put_f64(out, event::DOUBLE_COUNTER_VALUE, value);
         });
     }
@@ -294,10 +283,22 @@ impl Process {
         ns: u64,
         value: i64,
     ) {
+        self.put_counter_event(out, counter, ns, |out| {
+            put_i64(out, event::COUNTER_VALUE, value);
+        });
+    }
+
+    fn put_counter_event(
+        &self,
+        out: &mut Vec<u8>,
+        counter: CounterTrack,
+        ns: u64,
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.put_event(out, ns, |out| {
             put_u64(out, event::TYPE, event::COUNTER);
             put_u64(out, event::TRACK_UUID, counter.uuid);
-            put_i64(out, event::COUNTER_VALUE, value);
+            value(out);
         });
     }
 
@@ -405,7 +406,7 @@ impl Process {
     }
 }
 
-/// Appends an argument with a number.
+/// Appends an argument that is a number.
 pub(super) fn put_arg(out: &mut Vec<u8>, name: &str, value: u64) {
     put_message(out, event::DEBUG_ANNOTATIONS, |out| {
         put_str(out, annotation::NAME, name);

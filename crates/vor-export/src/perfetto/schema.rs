@@ -1,5 +1,5 @@
-//! Numbers of the fields and values that are used, from Perfetto's published schema
-//! (`protos/perfetto/trace` in its repository).
+//! Numbers of the used fields and values of Perfetto's published schema (`protos/perfetto/trace` in
+//! its repository).
 
 /// `Trace.packet`.
 pub(super) const PACKET: u32 = 1;
@@ -16,9 +16,9 @@ pub(super) mod packet {
     pub const TRACK_DESCRIPTOR: u32 = 60;
     pub const FIRST_ON_SEQUENCE: u32 = 87;
 
-    /// `sequence_flags`: what was interned before is forgotten.
+    /// `sequence_flags`: clears the interned texts.
     pub const STATE_CLEARED: u64 = 1;
-    /// `sequence_flags`: the packet refers to what was interned.
+    /// `sequence_flags`: the packet refers to interned texts.
     pub const NEEDS_STATE: u64 = 2;
 }
 
@@ -109,6 +109,6 @@ pub(super) mod clock {
     pub const REALTIME: u64 = 1;
     pub const MONOTONIC: u64 = 3;
     pub const BOOTTIME: u64 = 6;
-    /// The first number that a sequence may give to a clock of its own.
+    /// The first number of a sequence's own clocks.
     pub const OF_SEQUENCE: u64 = 64;
 }

@@ -1,11 +1,11 @@
 //! A sequence of packets, with its own clock and its own table of texts.
 //!
-//! All events of a sequence stand on one track, so that need not be said again. Times are steps
-//! from the event before, on a clock of the sequence; an event that lies before the one written
-//! last has a time of its own instead. A span is two packets:
+//! All events of a sequence are on one track, which its first packet names. Times are steps from the
+//! previous event, on the clock of the sequence; an event that is earlier than the previous one has
+//! an absolute time instead. A span is two packets:
 //!
 //! ```text
-//! begin  packet { track_event { begin, name, category, place }, sequence, flags, step }    18 bytes where all numbers are small
+//! begin  packet { track_event { begin, name, category, place }, sequence, flags, step }    18 bytes if all numbers are small
 //! end    packet { track_event { end }, sequence, step }                                     11 bytes
 //! ```
 
@@ -13,11 +13,11 @@ use super::names::{MAX_BODY_BYTES, Name};
 use super::schema::{PACKET, clock, event, packet};
 use crate::proto::{MAX_VARINT_BYTES, put_message, put_u64, write_varint};
 
-/// Keys of the fields that the hot path writes by hand, as they stand in the bytes.
+/// Keys of the fields that the hot path writes directly, as bytes of the format.
 const PACKET_KEY: u8 = (PACKET << 3 | 2) as u8;
 const TIMESTAMP_KEY: u8 = (packet::TIMESTAMP << 3) as u8;
 
-/// Most bytes of the sequence's part of a packet: a number of 32 bits, and flags.
+/// Most bytes of the sequence's fields of a packet: a number of 32 bits, and flags.
 const MAX_PREFIX_BYTES: usize = 8;
 
 /// `track_event { type: END }`.
@@ -28,26 +28,26 @@ pub(super) const END_BODY: [u8; 4] = [
     event::END as u8,
 ];
 
-/// Room for a packet written by the hot path: key, length, body, prefix, and a time with its clock,
-/// in whole vectors.
-const PACKET_ROOM: usize = 64;
+/// Most bytes of a packet of the hot path: key, length, body, prefix, and a time with its clock, in
+/// whole vectors.
+const MAX_SHORT_BYTES: usize = 64;
 const _: () =
-    assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= PACKET_ROOM);
+    assert!(2 + MAX_BODY_BYTES + MAX_PREFIX_BYTES + 1 + MAX_VARINT_BYTES + 3 <= MAX_SHORT_BYTES);
 
 /// A sequence of packets.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    /// Its number, as packets have it.
+    /// Its number in packets.
     pub(super) id: u32,
-    /// `sequence` and `flags` of a packet that refers to texts; the first `plain_bytes` of it are
-    /// those of one that does not.
+    /// `sequence` and `flags` of a packet that refers to texts. Its first `plain_bytes` bytes are those
+    /// of a packet without references.
     prefix: [u8; MAX_PREFIX_BYTES],
     prefix_bytes: usize,
     plain_bytes: usize,
     /// Time of the last event on the sequence's clock.
     last_ns: u64,
-    /// Which names the sequence was told of, a bit each.
-    known: Vec<u64>,
+    /// A bit per name, set if the sequence defined it.
+    defined: Vec<u64>,
 }
 
 impl Sequence {
@@ -65,11 +65,11 @@ impl Sequence {
             prefix_bytes,
             plain_bytes,
             last_ns: 0,
-            known: Vec::new(),
+            defined: Vec::new(),
         }
     }
 
-    /// Begins the sequence: its clock stands at `now_ns`, and its events are on the track.
+    /// Begins the sequence: its clock starts at `now_ns`, and its events are on the track.
     pub(super) fn put_begin(&mut self, out: &mut Vec<u8>, track_uuid: u64, now_ns: u64) {
         self.last_ns = now_ns;
         put_message(out, PACKET, |out| {
@@ -97,24 +97,24 @@ impl Sequence {
         });
     }
 
-    /// Tells the sequence of a name, unless it knows it. `index` is the name's among those used.
+    /// Defines a name in the sequence, once. `index` is its index among the used names.
     #[inline]
-    pub(super) fn learn(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
+    pub(super) fn define(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
         if self
-            .known
+            .defined
             .get(index / 64)
             .is_none_or(|word| word & 1 << (index % 64) == 0)
         {
-            self.learn_anew(out, index, name);
+            self.define_slow(out, index, name);
         }
     }
 
     #[cold]
-    fn learn_anew(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
-        if self.known.len() <= index / 64 {
-            self.known.resize(index / 64 + 1, 0);
+    fn define_slow(&mut self, out: &mut Vec<u8>, index: usize, name: &Name) {
+        if self.defined.len() <= index / 64 {
+            self.defined.resize(index / 64 + 1, 0);
         }
-        self.known[index / 64] |= 1 << (index % 64);
+        self.defined[index / 64] |= 1 << (index % 64);
         put_message(out, PACKET, |out| {
             out.extend_from_slice(&self.prefix[..self.prefix_bytes]);
             put_message(out, packet::INTERNED_DATA, |out| name.put_interned(out));
@@ -127,7 +127,7 @@ impl Sequence {
         self.put_short(out, &name.body, name.body_bytes, self.prefix_bytes, ns);
     }
 
-    /// Writes the end of the innermost span that is open at that time.
+    /// Writes the end of the innermost open span.
     #[inline]
     pub(super) fn put_span_end(&mut self, out: &mut Vec<u8>, ns: u64) {
         let mut body = [0; MAX_BODY_BYTES];
@@ -135,8 +135,8 @@ impl Sequence {
         self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
     }
 
-    /// Writes a packet of fewer than 128 bytes. Copies of fixed length are a few instructions; what
-    /// they write too much is overwritten.
+    /// Writes a packet of fewer than 128 bytes. Copies of fixed size are a few instructions; the next
+    /// field overwrites excess bytes.
     #[inline(always)]
     fn put_short(
         &mut self,
@@ -146,7 +146,7 @@ impl Sequence {
         prefix_bytes: usize,
         ns: u64,
     ) {
-        let mut bytes = [0; PACKET_ROOM];
+        let mut bytes = [0; MAX_SHORT_BYTES];
         bytes[0] = PACKET_KEY;
         bytes[2..2 + MAX_BODY_BYTES].copy_from_slice(body);
         let mut at = 2 + body_bytes.min(MAX_BODY_BYTES);
@@ -174,8 +174,8 @@ impl Sequence {
         out.truncate(end);
     }
 
-    /// Writes an event of any length, which has its key and its length; whether it refers to texts
-    /// is to be said.
+    /// Writes an event of any size, which includes its key and length. `refers` says whether it refers
+    /// to texts.
     pub(super) fn put_event(&mut self, out: &mut Vec<u8>, ns: u64, refers: bool, event: &[u8]) {
         let prefix_bytes = if refers {
             self.prefix_bytes
@@ -195,8 +195,8 @@ impl Sequence {
         });
     }
 
-    /// Writes an event that is no span's edge, and refers to no text. Whatever its time, that of
-    /// the edges goes on from where it was.
+    /// Writes an event that is not a span's edge and refers to no text. Its time does not change the
+    /// sequence's clock.
     pub(super) fn put_point(&self, out: &mut Vec<u8>, ns: u64, event: &[u8]) {
         put_message(out, PACKET, |out| {
             out.extend_from_slice(event);

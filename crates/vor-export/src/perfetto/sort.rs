@@ -1,8 +1,8 @@
-//! From the order in which spans ended to that of their begins and ends.
+//! From spans in the order of their ends to begins and ends in the order of time.
 //!
-//! Read backwards, each span is followed by those within it: its end comes, then theirs, and its
-//! begin when the next one lies outside of it. So a walk backwards with a stack of the spans around
-//! finds all begins and ends, the last first.
+//! Read backwards, each span is followed by its children: its end, then theirs, and its begin when
+//! the next span is outside. So a backward walk with a stack of the enclosing spans finds all begins
+//! and ends, the last first.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ impl Edge {
         Self(span << 1 | 1)
     }
 
-    /// Returns which span it is of.
+    /// Returns the position of its span.
     #[inline]
     pub(super) const fn span(self) -> usize {
         (self.0 >> 1) as usize
@@ -31,35 +31,35 @@ impl Edge {
     }
 }
 
-/// Puts begins and ends in order; buffers are kept.
+/// Sorts begins and ends; reuses its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
-    /// The edges found, the last first.
+    /// The edges, the last first.
     edges: Vec<Edge>,
-    /// The spans around the one looked at, with their starts, the outermost first.
-    around: Vec<(u32, u64)>,
+    /// The spans around the current one, with their starts, the outermost first.
+    ancestors: Vec<(u32, u64)>,
 }
 
 impl Sorter {
-    /// Returns the edges of the spans in `block`, which stand in the order of their ends, by time,
-    /// the last first. Of spans with the same start, those that ended later are around the others.
+    /// Returns the edges of the spans in `block` by time, the last first. The spans are in the order of
+    /// their ends. A span encloses those of the same start that ended earlier.
     pub(super) fn sort(&mut self, start_ticks: &[u64], block: Range<usize>) -> &[Edge] {
-        let Self { edges, around } = self;
+        let Self { edges, ancestors } = self;
         edges.clear();
-        around.clear();
+        ancestors.clear();
         edges.reserve(2 * block.len());
         for i in block.rev() {
             let (span, start) = (i as u32, start_ticks[i]);
-            while let Some(&(outer, outer_start)) = around.last()
+            while let Some(&(outer, outer_start)) = ancestors.last()
                 && outer_start > start
             {
                 edges.push(Edge::begin(outer));
-                around.pop();
+                ancestors.pop();
             }
             edges.push(Edge::end(span));
-            around.push((span, start));
+            ancestors.push((span, start));
         }
-        edges.extend(around.drain(..).rev().map(|(span, _)| Edge::begin(span)));
+        edges.extend(ancestors.drain(..).rev().map(|(span, _)| Edge::begin(span)));
         edges
     }
 }
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn begins_and_ends_come_by_time_and_parents_around_children() {
-        // Two children of one parent, and a span behind it.
+    fn edges_are_sorted_by_time_and_parents_enclose_children() {
+        // Two children of one parent, and a later span.
         let edges = sorted(&[(1, 2), (3, 4), (0, 5), (6, 7)]);
         let expected = [
             (2, false),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_spans_with_one_start_the_last_to_end_is_around_the_others() {
+    fn the_last_span_to_end_encloses_the_others_of_its_start() {
         let edges = sorted(&[(5, 5), (5, 6), (5, 6)]);
         let expected = [
             (2, false),

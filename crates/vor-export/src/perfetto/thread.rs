@@ -1,13 +1,13 @@
-//! A thread in a trace: its track, and the two sequences of packets whose events stand on it.
+//! A thread in a trace: its track, and the two sequences of packets with its events.
 //!
-//! Most events are written as they come, on the first sequence. Begins that are [held
-//! back](super::held) come on the second one when they are released, which has a clock of its own:
-//! so the times of either go on in small steps.
+//! The first sequence has most events, in the order of their arrival. The second one has the
+//! [pending](super::pending) begins, in the order of their release. Each sequence has its own clock,
+//! so the times of both advance in small steps.
 
 use std::io;
 
-use super::held::{Events, Held, each_event};
 use super::names::Name;
+use super::pending::{Events, PendingGroups, each_event};
 use super::schema::{PACKET, packet, track};
 use super::sequence::{END_BODY, Sequence};
 use crate::proto::{put_i64, put_message, put_str, put_u64};
@@ -21,32 +21,32 @@ pub(super) struct Thread {
     pub(super) tid: u64,
     spans: Sequence,
     late: Sequence,
-    held: Held,
-    /// The nanosecond of the last group that is held, while nothing later came.
-    held_ns: Option<u64>,
-    /// How many scopes are open at this place of a block.
+    pending: PendingGroups,
+    /// The nanosecond of the last pending group, until a later event arrives.
+    pending_ns: Option<u64>,
+    /// The number of open scopes at the current position of a block.
     depth: usize,
-    /// The events of a late begin's nanosecond, and those of the one within it.
+    /// The events of a late begin's nanosecond, and those of the late begin within it.
     events: Events,
     inner: Events,
 }
 
-/// A begin: when it is, and what it says.
+/// The begin of a span.
 pub(super) struct Begin<'a, F> {
     pub(super) ticks: u64,
     pub(super) ns: u64,
-    /// The number of its name, and the name.
+    /// The index of its name, and the name.
     pub(super) name: (usize, &'a Name),
-    /// Appends its arguments, where it has any.
+    /// Appends its arguments; `None` without arguments.
     pub(super) args: Option<F>,
 }
 
 impl<F: Fn(&mut Vec<u8>)> Begin<'_, F> {
-    /// Hands the `track_event` to `take`, with its key and length.
-    fn event(&self, take: impl FnOnce(&[u8])) {
+    /// Calls `write` with the `track_event`, which includes its key and length.
+    fn event(&self, write: impl FnOnce(&[u8])) {
         let name = self.name.1;
         match &self.args {
-            None if name.body_bytes > 0 => take(&name.body[..name.body_bytes]),
+            None if name.body_bytes > 0 => write(&name.body[..name.body_bytes]),
             args => {
                 let mut event = Vec::new();
                 put_message(&mut event, packet::TRACK_EVENT, |out| {
@@ -55,7 +55,7 @@ impl<F: Fn(&mut Vec<u8>)> Begin<'_, F> {
                         args(out);
                     }
                 });
-                take(&event);
+                write(&event);
             }
         }
     }
@@ -70,8 +70,8 @@ impl Thread {
             tid,
             spans: Sequence::new(sequence),
             late: Sequence::new(sequence + 1),
-            held: Held::default(),
-            held_ns: None,
+            pending: PendingGroups::default(),
+            pending_ns: None,
             depth: 0,
             events: Events::default(),
             inner: Events::default(),
@@ -84,7 +84,7 @@ impl Thread {
         self.late.put_begin(out, self.track_uuid, now_ns);
     }
 
-    /// Says which thread of which process it is, and what it is called.
+    /// Writes the thread's process, number and name.
     pub(super) fn put_descriptor(&self, out: &mut Vec<u8>, process_uuid: u64, pid: u32) {
         put_message(out, PACKET, |out| {
             put_u64(out, packet::SEQUENCE_ID, u64::from(self.spans.id));
@@ -102,20 +102,20 @@ impl Thread {
 
     /// Begins a batch.
     pub(super) fn begin_batch(&mut self, spill: &mut Spill) -> io::Result<()> {
-        self.held.bound(spill)
+        self.pending.bound(spill)
     }
 
-    /// Begins a block of edges that are in order among themselves. Returns when the last begin was
-    /// that is held: begins that are not later belong around it.
+    /// Begins a block of sorted edges. Returns the start of the last pending begin: begins that are
+    /// not later enclose it.
     pub(super) fn begin_block(&mut self, spill: &mut Spill) -> io::Result<Option<u64>> {
-        self.held_ns = None;
+        self.pending_ns = None;
         self.depth = 0;
         self.inner.clear();
-        self.held.last_start_ticks(spill)
+        self.pending.last_start_ticks(spill)
     }
 
-    /// Takes a begin that is around what is held. Those of a block come the innermost first, before
-    /// all else of it; the last of them is `is_outermost`.
+    /// Adds a begin that encloses pending begins. In a block such begins come before all other edges,
+    /// the innermost first; the last one is `is_outermost`.
     pub(super) fn put_late_begin(
         &mut self,
         out: &mut Vec<u8>,
@@ -125,12 +125,12 @@ impl Thread {
     ) -> io::Result<()> {
         let Self {
             late,
-            held,
+            pending,
             events,
             inner,
             ..
         } = self;
-        late.learn(out, begin.name.0, begin.name.1);
+        late.define(out, begin.name.0, begin.name.1);
         events.clear();
         begin.event(|event| events.push(true, event));
         let mut release = |ns: u64, events: &[u8]| {
@@ -138,24 +138,24 @@ impl Thread {
                 late.put_event(out, ns, refers, event)
             });
         };
-        held.take_children(spill, (begin.ticks, begin.ns), events, &mut release)?;
-        match self.held_ns {
+        pending.take_children(spill, (begin.ticks, begin.ns), events, &mut release)?;
+        match self.pending_ns {
             Some(ns) if ns == begin.ns => events.append(inner),
             Some(ns) => release(ns, inner.bytes()),
             None => {}
         }
-        self.held_ns = Some(begin.ns);
+        self.pending_ns = Some(begin.ns);
         self.depth += 1;
         if is_outermost {
-            held.begin(begin.ticks, begin.ns);
-            held.append(events);
+            pending.begin(begin.ticks, begin.ns);
+            pending.append(events);
         } else {
             std::mem::swap(events, inner);
         }
         Ok(())
     }
 
-    /// Takes a begin in its turn.
+    /// Adds a begin in the order of time.
     #[inline]
     pub(super) fn put_span_begin(
         &mut self,
@@ -164,36 +164,36 @@ impl Thread {
     ) {
         let (index, name) = begin.name;
         if self.depth == 0 {
-            self.held.begin(begin.ticks, begin.ns);
-            self.held_ns = Some(begin.ns);
+            self.pending.begin(begin.ticks, begin.ns);
+            self.pending_ns = Some(begin.ns);
         }
         self.depth += 1;
-        if self.held_ns == Some(begin.ns) {
-            self.late.learn(out, index, name);
-            begin.event(|event| self.held.push(true, event));
+        if self.pending_ns == Some(begin.ns) {
+            self.late.define(out, index, name);
+            begin.event(|event| self.pending.push(true, event));
             return;
         }
-        self.held_ns = None;
-        self.spans.learn(out, index, name);
+        self.pending_ns = None;
+        self.spans.define(out, index, name);
         match &begin.args {
             None if name.body_bytes > 0 => self.spans.put_span_begin(out, name, begin.ns),
             _ => begin.event(|event| self.spans.put_event(out, begin.ns, true, event)),
         }
     }
 
-    /// Takes the end of the innermost span that is open at that time.
+    /// Adds the end of the innermost open span.
     #[inline]
     pub(super) fn put_span_end(&mut self, out: &mut Vec<u8>, ns: u64) {
         self.depth = self.depth.saturating_sub(1);
-        if self.held_ns == Some(ns) {
-            return self.held.push(false, &END_BODY);
+        if self.pending_ns == Some(ns) {
+            return self.pending.push(false, &END_BODY);
         }
-        self.held_ns = None;
+        self.pending_ns = None;
         self.spans.put_span_end(out, ns);
     }
 
-    /// Takes an event that is no span's edge, and refers to no text; `fields` appends what it says.
-    /// It comes behind the edges of its nanosecond.
+    /// Adds an event that is not a span's edge and refers to no text; `fields` appends its fields. It
+    /// follows the edges of its nanosecond.
     pub(super) fn put_point(
         &mut self,
         out: &mut Vec<u8>,
@@ -202,30 +202,30 @@ impl Thread {
     ) {
         let mut event = Vec::new();
         put_message(&mut event, packet::TRACK_EVENT, fields);
-        if !self.held.insert(ns, &event) {
+        if !self.pending.insert(ns, &event) {
             self.spans.put_point(out, ns, &event);
         }
     }
 
-    /// Writes the begins that are held although nothing that is open can be around them in their
-    /// nanosecond. `open` are the starts of open scopes in ticks and their times.
+    /// Writes the pending begins that no open scope can enclose in their nanosecond. `open` has the
+    /// starts of open scopes in ticks, and their times.
     pub(super) fn settle(&mut self, out: &mut Vec<u8>, as_of_ticks: u64, open: &[(u64, u64)]) {
         let late = &mut self.late;
-        self.held.settle(as_of_ticks, open, |ns, events| {
+        self.pending.settle(as_of_ticks, open, |ns, events| {
             each_event(events, |refers, event| {
                 late.put_event(out, ns, refers, event)
             });
         });
     }
 
-    /// Writes all that is held.
-    pub(super) fn put_held(
+    /// Writes all pending begins.
+    pub(super) fn put_pending(
         &mut self,
         spill: &mut Spill,
         mut put: impl FnMut(&mut Sequence, u64, bool, &[u8]),
     ) -> io::Result<()> {
         let late = &mut self.late;
-        self.held.release_all(spill, |ns, events| {
+        self.pending.release_all(spill, |ns, events| {
             each_event(events, |refers, event| put(late, ns, refers, event));
         })
     }

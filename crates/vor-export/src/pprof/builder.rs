@@ -1,8 +1,8 @@
-//! A profile as it is written: samples, each a stack with values, and tables of what they refer to.
+//! An encoded profile: samples, each a stack with values, and the tables that they refer to.
 //!
-//! In the message `Profile` of `profile.proto` everything refers to everything by number: a sample
-//! to locations, a location to a function, a function to texts. Each is encoded when it is first
-//! met, so that in memory a profile is little more than its bytes.
+//! In the message `Profile` of `profile.proto` references are numbers: a sample refers to locations,
+//! a location to a function, a function to texts. Each is encoded at its first use, so in memory a
+//! profile is little more than its bytes.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use crate::proto::{put_i64, put_message, put_str, put_u64};
+use crate::saturated;
 
 /// Fields of `Profile`.
 mod profile {
@@ -70,43 +71,43 @@ mod function {
     pub(super) const FILENAME: u32 = 4;
 }
 
-/// The program, as the only thing that is mapped.
+/// The program, which is the only mapping.
 const PROGRAM: u64 = 1;
 
-/// What one of a sample's values is, and its unit.
+/// The name and the unit of one of a sample's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleType {
-    /// Its name, by which viewers choose it.
+    /// Its name, by which viewers select it.
     pub name: Cow<'static, str>,
-    /// Its unit: `nanoseconds`, `bytes` and `count` are known to viewers.
+    /// Its unit; viewers know `nanoseconds`, `bytes` and `count`.
     pub unit: Cow<'static, str>,
 }
 
 impl SampleType {
-    /// Time on the clock, in nanoseconds.
+    /// Wall-clock time, in nanoseconds.
     pub const WALL: Self = Self::new("wall", "nanoseconds");
-    /// Of [`WALL`](Self::WALL) what a scope ran, in nanoseconds: of a task, while it was polled.
+    /// The part of [`WALL`](Self::WALL) in which scopes ran and tasks were polled, in nanoseconds.
     pub const WALL_BUSY: Self = Self::new("wall_busy", "nanoseconds");
-    /// Of [`WALL`](Self::WALL) what a task waited, in nanoseconds, while nobody polled it.
+    /// The part of [`WALL`](Self::WALL) in which tasks waited to be polled, in nanoseconds.
     pub const WALL_IDLE: Self = Self::new("wall_idle", "nanoseconds");
-    /// Processor time, in nanoseconds.
+    /// CPU time, in nanoseconds.
     pub const CPU: Self = Self::new("cpu", "nanoseconds");
-    /// Processor time in the program, in nanoseconds.
+    /// CPU time in user space, in nanoseconds.
     pub const CPU_USER: Self = Self::new("cpu_user", "nanoseconds");
-    /// Processor time in the kernel, in nanoseconds.
+    /// CPU time in the kernel, in nanoseconds.
     pub const CPU_SYS: Self = Self::new("cpu_sys", "nanoseconds");
-    /// Time in which the thread did not run, in nanoseconds.
+    /// Time in which the thread was off-CPU, in nanoseconds.
     pub const OFF_CPU: Self = Self::new("off_cpu", "nanoseconds");
     /// Number of allocations.
     pub const ALLOC_OBJECTS: Self = Self::new("alloc_objects", "count");
-    /// Bytes allocated.
+    /// Number of allocated bytes.
     pub const ALLOC_BYTES: Self = Self::new("alloc_bytes", "bytes");
-    /// Number of allocations that are not given back yet.
+    /// Number of live allocations.
     pub const INUSE_OBJECTS: Self = Self::new("inuse_objects", "count");
-    /// Bytes of them.
+    /// Number of live bytes.
     pub const INUSE_BYTES: Self = Self::new("inuse_bytes", "bytes");
 
-    /// Makes a type of one's own.
+    /// Makes a custom type.
     #[must_use]
     pub const fn new(name: &'static str, unit: &'static str) -> Self {
         Self {
@@ -116,10 +117,10 @@ impl SampleType {
     }
 }
 
-/// A frame of a stack. File and line may be unknown: empty and 0.
+/// A frame of a stack. An unknown file is empty, and an unknown line is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The function, as viewers call it.
+    /// The name of the function.
     pub name: &'a str,
     /// Its source file.
     pub file: &'a str,
@@ -146,7 +147,7 @@ pub struct Frame<'a> {
 /// ```
 #[derive(Debug)]
 pub struct ProfileBuilder {
-    /// Everything but what is still asked for below, encoded.
+    /// The encoded fields, without those that [`into_bytes`](Self::into_bytes) adds.
     out: Vec<u8>,
     values: usize,
     texts: FxHashMap<Box<str>, u64>,
@@ -156,12 +157,12 @@ pub struct ProfileBuilder {
     program: u64,
     start_unix_ns: i64,
     duration_ns: u64,
-    /// The location of each frame of a sample.
+    /// The locations of the current sample.
     path: Vec<u64>,
 }
 
 impl ProfileBuilder {
-    /// Begins a profile whose samples have a value of each type. Viewers show the first at first.
+    /// Makes a profile whose samples have a value of each type. Viewers show the first one initially.
     #[must_use]
     pub fn new(types: &[SampleType]) -> Self {
         let mut this = Self {
@@ -178,8 +179,8 @@ impl ProfileBuilder {
         };
         // The first text of a profile is the empty one.
         this.text("");
-        for of in types {
-            this.put_type(profile::SAMPLE_TYPE, of);
+        for sample_type in types {
+            this.put_type(profile::SAMPLE_TYPE, sample_type);
         }
         if let Some(first) = types.first() {
             let first = this.text(&first.name);
@@ -188,25 +189,24 @@ impl ProfileBuilder {
         this
     }
 
-    /// Says how many of something a sample stands for, such as the mean distance of sampled
-    /// allocations.
-    pub fn set_period(&mut self, of: &SampleType, period: u64) {
-        self.put_type(profile::PERIOD_TYPE, of);
-        put_i64(&mut self.out, profile::PERIOD, integer(period));
+    /// Sets the mean distance of samples, such as the bytes between two sampled allocations.
+    pub fn set_period(&mut self, unit: &SampleType, period: u64) {
+        self.put_type(profile::PERIOD_TYPE, unit);
+        put_i64(&mut self.out, profile::PERIOD, saturated(period));
     }
 
-    /// Says when the profile begins, in nanoseconds since 1970, and how long it is.
+    /// Sets the begin of the profile, in nanoseconds since 1970, and its duration.
     pub fn set_time(&mut self, start_unix_ns: i64, duration_ns: u64) {
         self.start_unix_ns = start_unix_ns;
         self.duration_ns = duration_ns;
     }
 
-    /// Says which program it is of.
+    /// Sets the name of the program.
     pub fn set_program(&mut self, name: &str) {
         self.program = self.text(name);
     }
 
-    /// Adds a line for people, which `pprof -comments` shows.
+    /// Adds a comment, which `pprof -comments` shows.
     pub fn add_comment(&mut self, line: &str) {
         let line = self.text(line);
         put_u64(&mut self.out, profile::COMMENT, line);
@@ -261,7 +261,7 @@ impl ProfileBuilder {
         put_message(out, profile::MAPPING, |out| {
             put_u64(out, mapping::ID, PROGRAM);
             put_u64(out, mapping::FILENAME, self.program);
-            // Whoever reads it shall not look for symbols anywhere.
+            // Names are final, so readers search no symbols.
             for has in [
                 mapping::HAS_FUNCTIONS,
                 mapping::HAS_FILENAMES,
@@ -271,11 +271,11 @@ impl ProfileBuilder {
             }
         });
         put_i64(out, profile::TIME_NANOS, self.start_unix_ns);
-        put_i64(out, profile::DURATION_NANOS, integer(self.duration_ns));
+        put_i64(out, profile::DURATION_NANOS, saturated(self.duration_ns));
         self.out
     }
 
-    /// Writes the profile as pprof's files are: gzipped.
+    /// Writes the profile gzipped, as pprof's files are.
     ///
     /// # Errors
     ///
@@ -286,8 +286,8 @@ impl ProfileBuilder {
         encoder.finish()?.flush()
     }
 
-    fn put_type(&mut self, field: u32, of: &SampleType) {
-        let (name, unit) = (self.text(&of.name), self.text(&of.unit));
+    fn put_type(&mut self, field: u32, sample_type: &SampleType) {
+        let (name, unit) = (self.text(&sample_type.name), self.text(&sample_type.unit));
         put_message(&mut self.out, field, |out| {
             put_u64(out, value_type::TYPE, name);
             put_u64(out, value_type::UNIT, unit);
@@ -336,9 +336,4 @@ impl ProfileBuilder {
         }
         id
     }
-}
-
-/// Returns a number as a profile holds it: all of them are signed.
-pub(super) fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,11 @@
-//! Snapshots of the heap as profiles: who allocated what is still in use, and what has come between
-//! two of them.
+//! Snapshots of the heap as profiles: live allocations by stack, and the difference of two snapshots.
 
 use std::io::{self, Write};
 
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot};
 
 use super::{Frame, ProfileBuilder, SampleType};
+use crate::saturated;
 
 /// Heap snapshots as profiles of pprof.
 pub trait HeapPprof {
@@ -14,7 +14,7 @@ pub trait HeapPprof {
     ///
     /// # Errors
     ///
-    /// Fails where the writer does.
+    /// When the writer fails.
     ///
     /// # Examples
     ///
@@ -29,12 +29,12 @@ pub trait HeapPprof {
     /// ```
     fn write_pprof(&self, writer: impl Write) -> io::Result<()>;
 
-    /// Writes what has come and gone since an earlier snapshot as a gzipped profile of pprof; what
-    /// is gone is negative.
+    /// Writes the difference from an earlier snapshot as a gzipped profile of pprof; a decrease is
+    /// negative.
     ///
     /// # Errors
     ///
-    /// Fails where the writer does.
+    /// When the writer fails.
     fn write_pprof_since(&self, earlier: &Self, writer: impl Write) -> io::Result<()>;
 }
 
@@ -59,14 +59,14 @@ pub fn snapshot_profile(snapshot: &HeapSnapshot) -> ProfileBuilder {
     let rows = stacks.map(|stack| {
         (
             &*stack.scopes,
-            integer(stack.inuse_objects),
-            integer(stack.inuse_bytes),
+            saturated(stack.inuse_objects),
+            saturated(stack.inuse_bytes),
         )
     });
     profile(snapshot.mode, rows)
 }
 
-/// What the values of a heap are.
+/// The values of a heap profile.
 pub const HEAP_TYPES: [SampleType; 2] = [SampleType::INUSE_BYTES, SampleType::INUSE_OBJECTS];
 
 fn profile<'a>(
@@ -81,7 +81,7 @@ fn profile<'a>(
     profile.set_period(&SampleType::new("space", "bytes"), period);
     if mode == HeapMode::Off {
         profile.add_comment(
-            "the program's allocator does not keep what is in use, so nothing is known of it",
+            "the program's allocator does not track live allocations, so the heap is unknown",
         );
     }
     for (scopes, objects, bytes) in rows {
@@ -90,7 +90,7 @@ fn profile<'a>(
             file: &scope.info.file,
             line: scope.info.line,
         });
-        // What no scope was open for is of the program as a whole.
+        // Allocations without an open scope belong to the program as a whole.
         let outside = Frame {
             name: "(outside of scopes)",
             ..Frame::default()
@@ -99,8 +99,4 @@ fn profile<'a>(
         profile.add(outside.into_iter().chain(frames), &[bytes, objects], []);
     }
     profile
-}
-
-fn integer(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,27 +1,26 @@
-//! Profiles of pprof: stacks with values, as `go tool pprof`, Pyroscope, Grafana and speedscope
-//! read them.
+//! Profiles of pprof: stacks with values, for `go tool pprof`, Pyroscope, Grafana and speedscope.
 //!
-//! Each distinct stack of scopes is a sample, with the values that its spans have together *by
-//! themselves*, without what is inside them: `wall`, and what the capture has of `cpu`, `cpu_user`,
-//! `cpu_sys`, `off_cpu`, `alloc_objects` and `alloc_bytes` ([`measure`](vor_capture::model::measures)). A frame
-//! is a call site, with its name, file and line; the thread's name is the label `thread`, and
-//! threads of one name are one. Arguments become labels where that is asked for
-//! ([`PprofExporter::label`]): of the span that has them, and of what runs inside.
+//! Each distinct stack of scopes is a sample. Its values are the sums over its spans *without* their
+//! children: `wall`, and as far as the capture has them `cpu`, `cpu_user`, `cpu_sys`, `off_cpu`,
+//! `alloc_objects` and `alloc_bytes` ([`measures`](vor_capture::model::measures)). A frame is a call
+//! site, with its name, file and line. The thread's name is the label `thread`, and threads of one
+//! name are merged. [`PprofExporter::label`] makes labels of arguments: for the span that has them,
+//! and for everything inside it.
 //!
-//! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its length
-//! passes on what is measured inside it.
+//! Nothing is sampled, so the period is 1 ns of `wall`. A scope that measures only its duration
+//! passes the measures of its children on to its parent.
 //!
-//! Where tasks are polled, `wall` divides: `wall_busy` is what scopes ran, polls among them, and
-//! `wall_idle` what tasks waited between their polls, as samples of their own under the name of the
-//! task and of no thread. So `wall` is then the whole time of tasks too.
+//! If the capture has polled tasks, `wall` is the sum of two values: `wall_busy` is the time of
+//! scopes, including polls, and `wall_idle` the time that tasks waited between their polls. The
+//! latter are separate samples with the name of the task and without a thread. So `wall` also
+//! includes the whole time of tasks.
 //!
-//! Messages and metrics have no place in the format; how many spans are missing stands in a
-//! comment. Memory is bounded by the number of distinct stacks and a temporary file may be needed,
-//! as for [`collapsed`](super::collapsed) ones. Everything is written by
-//! [`finish`](FrameSink::finish).
+//! The format has no messages or metrics; a comment has the number of missing spans. Memory is
+//! bounded by the number of distinct stacks, and a temporary file may be necessary, as for
+//! [`collapsed`](super::collapsed) stacks. [`finish`](FrameSink::finish) writes everything.
 //!
-//! A snapshot of the heap writes itself by [`HeapPprof::write_pprof`]; what else is not made of
-//! spans is written with a [`ProfileBuilder`].
+//! [`HeapPprof::write_pprof`] writes a snapshot of the heap; a [`ProfileBuilder`] makes any other
+//! profile.
 
 mod builder;
 mod spans;
@@ -68,7 +67,7 @@ pub struct PprofExporter<W: Write> {
 }
 
 impl<W: Write> PprofExporter<W> {
-    /// Makes an exporter; nothing is written before it is finished.
+    /// Makes an exporter; only [`finish`](FrameSink::finish) writes.
     pub fn new(writer: W) -> Self {
         Self {
             writer,
@@ -79,21 +78,21 @@ impl<W: Write> PprofExporter<W> {
         }
     }
 
-    /// Makes a label of the arguments of this name. To be called before the first batch.
+    /// Makes a label of the arguments of this name. Call it before the first batch.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>) -> Self {
         self.labels.push(name.into());
         self
     }
 
-    /// Returns how many spans were lost because a ring was full.
+    /// Returns the number of spans that were lost because a ring was full.
     pub fn dropped_spans(&self) -> u64 {
         self.profile
             .as_ref()
             .map_or(self.dropped_spans, SpanProfile::dropped_spans)
     }
 
-    /// Returns the writer. What was not finished before is lost.
+    /// Returns the writer. It received nothing unless the exporter was finished before.
     pub fn into_inner(self) -> W {
         self.writer
     }

@@ -1,9 +1,9 @@
-//! Spans to samples: what each weighs, which labels it has, and the stacks that they make.
+//! Spans to samples: the values, labels and stack of each.
 //!
-//! A label belongs to the span whose argument it is, and to what runs inside. A span comes before
-//! those around it, so its labels are not known yet when it is merged: a frame is therefore a call
-//! site *with* the labels of its own, and the sample of a stack has those of all its frames, the
-//! innermost first.
+//! A label belongs to the span that has the argument, and to all spans inside. A span arrives before
+//! the spans around it, so it is merged before all its labels are known. A frame is therefore a call
+//! site *with* its own labels, and the sample of a stack has the labels of all its frames; the
+//! innermost one wins.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,24 +11,23 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use vor_capture::Error;
 use vor_capture::model::batch::{ArgValue, OpenStarts, SpanBatch};
-use vor_capture::model::catalog::ThreadId;
-use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo};
+use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
 use vor_capture::model::measures::{Measured, Measures};
 
-use super::builder::{Frame, ProfileBuilder, SampleType, integer};
+use super::builder::{Frame, ProfileBuilder, SampleType};
 use super::tasks::Tasks;
-use crate::merged::Merged;
-use crate::merged::{OpenSpan, OpenSpans};
+use crate::merged::{Merged, OpenSpan, OpenSpans};
+use crate::per_site::PerSite;
 use crate::stacks::Weight;
-use crate::thread_label;
+use crate::{saturated, thread_label};
 
-/// How many things a span may weigh.
+/// Number of values of a span.
 const TYPE_COUNT: usize = 7;
 
-/// The parts of `wall`, in a program with tasks.
+/// The parts of `wall` in a program with tasks.
 pub const TASK_TYPES: [SampleType; 2] = [SampleType::WALL_BUSY, SampleType::WALL_IDLE];
 
-/// What a span may weigh, in the order of the values of a sample.
+/// The values of a span, in the order of a sample's values.
 pub const SPAN_TYPES: [SampleType; TYPE_COUNT] = [
     SampleType::WALL,
     SampleType::CPU,
@@ -39,18 +38,18 @@ pub const SPAN_TYPES: [SampleType; TYPE_COUNT] = [
     SampleType::ALLOC_BYTES,
 ];
 
-/// Where the time on the clock stands among them.
+/// The position of wall-clock time among them.
 const WALL: usize = 0;
 
 /// The label of a sample's thread.
 const THREAD: &str = "thread";
 
-/// Distinct sets of labels that are told apart; spans with further ones have none.
-const MOST_LABEL_SETS: usize = 4_096;
+/// Most distinct sets of labels; spans with further sets have no labels.
+const MAX_LABEL_SETS: usize = 4_096;
 
-/// Nodes of the merged stacks beyond which a running program's spans are counted and not merged,
-/// until the next cut.
-const MOST_NODES: usize = 1 << 19;
+/// Nodes of the merged stacks from which a running program's spans are only counted, until the next
+/// cut.
+const MAX_NODES: usize = 1 << 19;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Values([u64; TYPE_COUNT]);
@@ -66,8 +65,8 @@ impl Weight for Values {
 }
 
 impl Values {
-    /// Returns what a span of a site weighs. What is not measured there is 0, and what is measured
-    /// inside passes through it.
+    /// Returns the values of a span. A value that its site does not measure is 0, and that of its
+    /// children passes through it.
     fn of(measures: Measures, wall_ns: u64, measured: &Measured) -> Self {
         let (user, sys) = (measured.cpu_user_ns, measured.cpu_sys_ns);
         let off_cpu_ns = measured.off_cpu_ns.min(wall_ns);
@@ -96,20 +95,20 @@ fn are_measured(measures: Measures) -> [bool; TYPE_COUNT] {
     [true, cpu || split, split, split, cpu, alloc, alloc]
 }
 
-/// The samples of a program, while its spans come.
+/// The samples of a program, made as its spans arrive.
 #[derive(Debug, Default)]
 pub struct SpanProfile {
     merged: Merged<Values>,
     frames: Frames,
     tasks: Tasks,
-    /// Spans that were not merged, because there were too many stacks.
-    uncounted_spans: u64,
-    /// Counts the batches, so that one who looks twice knows whether one came in between.
+    /// Number of spans that were not merged because there were too many stacks.
+    unmerged_spans: u64,
+    /// Number of batches.
     batches: u64,
 }
 
 impl SpanProfile {
-    /// Makes labels of the arguments of these names.
+    /// Makes a profile without samples; arguments of these names become labels.
     pub fn new(labels: impl IntoIterator<Item = String>) -> Self {
         let mut this = Self::default();
         this.frames.label_names = labels
@@ -119,7 +118,7 @@ impl SpanProfile {
         this
     }
 
-    /// Returns how many spans were lost because a ring was full.
+    /// Returns the number of spans that were lost because a ring was full.
     pub fn dropped_spans(&self) -> u64 {
         self.merged.dropped_spans
     }
@@ -128,7 +127,7 @@ impl SpanProfile {
     ///
     /// # Errors
     ///
-    /// Fails where spans that wait for their parents do not fit into a temporary file.
+    /// When spans that wait for their parents do not fit into a temporary file.
     pub fn accept(&mut self, batch: &SpanBatch) -> Result<(), Error> {
         self.batches += 1;
         let Self {
@@ -139,27 +138,27 @@ impl SpanProfile {
         } = self;
         frames.declare_sites(&batch.catalog);
         tasks.accept(batch);
-        let accepted = merged.accept(batch, |site, args, ns| frames.of(site, args, ns));
+        let accepted = merged.accept(batch, |site, args, ns| frames.weigh(site, args, ns));
         accepted.map_err(no_room)
     }
 
-    /// Merges what no scope that is open can tell apart.
+    /// Merges spans that no open scope separates.
     pub fn settle(&mut self, open: &OpenStarts) {
         self.merged.settle(open);
     }
 
-    /// Ends the profile; it reaches from the begin of the first span to the end of the last.
+    /// Ends the profile; it extends from the begin of the first span to the end of the last.
     ///
     /// # Errors
     ///
-    /// Fails where spans that wait for their parents cannot be read back from their temporary file.
+    /// When spans that wait for their parents cannot be read from their temporary file.
     pub fn finish(&mut self) -> Result<ProfileBuilder, Error> {
         let roots = self
             .merged
             .take(|catalog, thread| thread_label(catalog, thread).into_owned())
             .map_err(no_room)?;
         let mut profile = self.profile(&roots);
-        if let Some((first, last)) = self.merged.reach_ticks {
+        if let Some((first, last)) = self.merged.range_ticks {
             let timeline = &self.merged.catalog.timeline;
             profile.set_time(
                 timeline.unix_ns(first),
@@ -173,14 +172,14 @@ impl SpanProfile {
         let is_measured = are_measured(self.frames.measures);
         let columns: Vec<usize> = (0..TYPE_COUNT).filter(|&at| is_measured[at]).collect();
         let mut types: Vec<SampleType> = columns.iter().map(|&at| SPAN_TYPES[at].clone()).collect();
-        let has_tasks = self.tasks.has_any();
+        let has_tasks = self.tasks.has_polls();
         if has_tasks {
             types.extend(TASK_TYPES);
         }
         let catalog = &self.merged.catalog;
         let mut profile = ProfileBuilder::new(&types);
         profile.set_program(&catalog.process.name);
-        // Nothing is sampled: each nanosecond was counted.
+        // Nothing is sampled: every nanosecond counts.
         profile.set_period(&SampleType::WALL, 1);
         if self.merged.dropped_spans > 0 {
             profile.add_comment(&format!(
@@ -188,18 +187,18 @@ impl SpanProfile {
                 self.merged.dropped_spans
             ));
         }
-        if self.uncounted_spans > 0 {
+        if self.unmerged_spans > 0 {
             profile.add_comment(&format!(
                 "{} spans are missing: there were too many distinct stacks",
-                self.uncounted_spans
+                self.unmerged_spans
             ));
         }
         for (thread, root) in roots {
             let added: Result<(), Infallible> = self.merged.each(*root, |path, values| {
                 let stack = path.iter().map(|&frame| self.frames.frame(catalog, frame));
-                let wall = integer(values.0[WALL]);
+                let wall = saturated(values.0[WALL]);
                 let mut values: Vec<i64> =
-                    columns.iter().map(|&at| integer(values.0[at])).collect();
+                    columns.iter().map(|&at| saturated(values.0[at])).collect();
                 if has_tasks {
                     values.extend([wall, 0]);
                 }
@@ -210,8 +209,8 @@ impl SpanProfile {
             let Ok(()) = added;
         }
         for (site, ns) in self.tasks.idle_ns() {
-            // A task moves between threads, so it waits on none.
-            let idle = integer(ns);
+            // A task moves between threads, so its idle time belongs to none.
+            let idle = saturated(ns);
             let mut values = vec![0; types.len()];
             values[WALL] = idle;
             if let Some(last) = values.last_mut() {
@@ -228,39 +227,40 @@ impl SpanProfile {
 }
 
 impl SpanProfile {
-    /// Returns the name of the program whose batches came, empty before the first.
+    /// Returns the name of the program, which is empty before the first batch.
     pub fn program(&self) -> &str {
         &self.merged.catalog.process.name
     }
 
-    /// Returns how many batches came.
+    /// Returns the number of batches that were added.
     pub fn batches(&self) -> u64 {
         self.batches
     }
 
-    /// Adds the spans of a batch, as long as the stacks take a bounded amount of memory.
+    /// Adds the spans of a batch. Beyond a bounded amount of memory it only counts them.
     ///
     /// # Errors
     ///
-    /// Fails where spans that wait for their parents do not fit into a temporary file.
+    /// When spans that wait for their parents do not fit into a temporary file.
     pub fn accept_bounded(&mut self, batch: &SpanBatch) -> Result<(), Error> {
-        if self.merged.nodes() < MOST_NODES {
+        if self.merged.nodes() < MAX_NODES {
             return self.accept(batch);
         }
         self.batches += 1;
-        self.uncounted_spans += batch.span_count() as u64;
+        self.unmerged_spans += batch.span_count() as u64;
         Ok(())
     }
 
-    /// Takes the profile of what ran up to now, and begins the next.
+    /// Takes the profile up to now, and begins the next.
     ///
-    /// Everything that ended by `now_ticks` must have been accepted, and `open` is what was open
-    /// after the last batch. `measured` returns what an open span of a thread has measured by a
-    /// tick. `catalog` resolves the ids of `open`; without one, the catalog of the last batch does.
+    /// All spans that ended by `now_ticks` must have been accepted, and `open` has the spans that
+    /// were open after the last batch. `measured` returns the measures of an open span of a thread up
+    /// to a tick. `catalog` resolves the ids of `open`; without it, the catalog of the last batch
+    /// does.
     ///
     /// # Errors
     ///
-    /// Fails where spans that wait for their parents cannot be read back from their temporary file.
+    /// When spans that wait for their parents cannot be read from their temporary file.
     pub fn cut(
         &mut self,
         now_ticks: u64,
@@ -290,7 +290,7 @@ impl SpanProfile {
             },
         );
         let roots = roots.map_err(|error| {
-            // What could not be read back is lost, and what it belonged to begins anew.
+            // Spans that cannot be read are lost, and the sums begin anew.
             *merged = Merged::default();
             no_room(error)
         })?;
@@ -300,13 +300,13 @@ impl SpanProfile {
         self.merged.clear();
         self.frames.labelled.clear();
         self.frames.numbers.clear();
-        self.uncounted_spans = 0;
+        self.unmerged_spans = 0;
         Ok(profile)
     }
 }
 
 fn no_room(error: std::io::Error) -> Error {
-    Error::io("cannot keep the stacks in a temporary file", error)
+    Error::io("cannot write the stacks to a temporary file", error)
 }
 
 fn is_measure(name: &str) -> bool {
@@ -314,28 +314,26 @@ fn is_measure(name: &str) -> bool {
     all.arg_names().any(|measure| measure == name)
 }
 
-/// A label: which of the chosen names, and its value.
+/// A label: the position of its name among the chosen ones, and its value.
 type Label = (usize, Box<str>);
 
-/// What the numbers of frames in the merged stacks mean. Number `n` is call site `n`, and those
-/// from `FIRST_LABELLED` on are sites with labels.
+/// The frames of the merged stacks by number: number `n` is call site `n`, and numbers from
+/// `FIRST_LABELLED` on are sites with labels.
 #[derive(Debug, Default)]
 struct Frames {
     label_names: Vec<String>,
-    /// By `SiteId`.
-    sites: Vec<Site>,
-    declared: Option<Arc<Vec<Option<Arc<SiteInfo>>>>>,
+    sites: PerSite<Site>,
     labelled: Vec<(SiteId, Arc<[Label]>)>,
     numbers: FxHashMap<(SiteId, Arc<[Label]>), u32>,
-    /// What any of the sites measures.
+    /// The union of the measures of all sites.
     measures: Measures,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 struct Site {
-    info: Option<Arc<SiteInfo>>,
+    info: Arc<SiteInfo>,
     measures: Measures,
-    /// Positions of arguments that are labels, and which.
+    /// Positions of the arguments that are labels, and of their names in `label_names`.
     labels: Box<[(usize, usize)]>,
 }
 
@@ -343,50 +341,35 @@ const FIRST_LABELLED: u32 = 1 << 31;
 
 impl Frames {
     fn declare_sites(&mut self, catalog: &Catalog) {
-        if self
-            .declared
-            .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, &catalog.sites))
-        {
-            return;
-        }
-        self.declared = Some(Arc::clone(&catalog.sites));
-        if self.sites.len() <= catalog.sites.len() {
-            self.sites.resize(catalog.sites.len() + 1, Site::default());
-        }
-        for (site, info) in self.sites.iter_mut().skip(1).zip(catalog.sites.iter()) {
-            if let (None, Some(info)) = (&site.info, info) {
-                let positions = info
-                    .arg_names
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(position, name)| {
-                        let label = self.label_names.iter().position(|label| label == name)?;
-                        Some((position, label))
-                    });
-                *site = Site {
-                    info: Some(Arc::clone(info)),
-                    measures: Measures::of(info),
-                    labels: positions.collect(),
-                };
+        let label_names = &self.label_names;
+        self.sites.update(catalog, |info| {
+            let labels = info.arg_names.iter().enumerate();
+            let labels = labels.filter_map(|(position, name)| {
+                let label = label_names.iter().position(|label| label == name)?;
+                Some((position, label))
+            });
+            Site {
+                info: Arc::clone(info),
+                measures: Measures::of(info),
+                labels: labels.collect(),
             }
-        }
+        });
     }
 
     /// Returns the frame of a site without labels.
     fn plain(&self, site: SiteId) -> u32 {
-        let is_known = (site.0 as usize) < self.sites.len() && site.0 < FIRST_LABELLED;
+        let is_known = site.0 as usize <= self.sites.len() && site.0 < FIRST_LABELLED;
         if is_known { site.0 } else { 0 }
     }
 
-    /// Returns a span's frame, and what it weighs.
-    fn of(&mut self, id: SiteId, args: &[ArgValue], ns: u64) -> (u32, Values) {
+    /// Returns the frame and the values of a span.
+    fn weigh(&mut self, id: SiteId, args: &[ArgValue], ns: u64) -> (u32, Values) {
         let frame = self.plain(id);
         let Some(Site {
-            info: Some(info),
+            info,
             measures,
             labels,
-        }) = self.sites.get(frame as usize)
+        }) = self.sites.get(SiteId(frame))
         else {
             return (frame, Values::of(Measures::NONE, ns, &Measured::default()));
         };
@@ -401,7 +384,7 @@ impl Frames {
         let labels: Vec<Label> = labels
             .iter()
             .filter_map(|&(position, label)| Some((label, args.get(position)?.to_string().into())))
-            // An empty text is no text to pprof.
+            // An empty text means no label to pprof.
             .filter(|(_, value): &Label| !value.is_empty())
             .collect();
         if labels.is_empty() {
@@ -415,7 +398,7 @@ impl Frames {
         if let Some(&number) = self.numbers.get(&key) {
             return Some(number);
         }
-        if self.labelled.len() >= MOST_LABEL_SETS {
+        if self.labelled.len() >= MAX_LABEL_SETS {
             return None;
         }
         let number = FIRST_LABELLED + self.labelled.len() as u32;
@@ -446,8 +429,7 @@ impl Frames {
         }
     }
 
-    /// Returns the labels of a stack, by the names as they were chosen; of equal ones the
-    /// innermost.
+    /// Returns the labels of a stack, in the order of the chosen names; the innermost value wins.
     fn labels<'a>(&'a self, path: &'a [u32]) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.label_names
             .iter()

@@ -1,44 +1,43 @@
-//! How long asynchronous tasks waited: the time from when a task began to its end in which nobody
-//! polled it.
+//! The idle time of asynchronous tasks: from begin to end, minus polls.
 //!
-//! Each poll is told when it ends, and the task when it has ended. In between the task stands here
-//! with the time that is still to be accounted for and what polls took of it. Where the sums of a
-//! running program are taken, the time up to then counts; a poll that is under way counts as
-//! waiting then, and the next profile has less of it by as much.
+//! Each poll is reported when it ends, and so is the task. Until then, [`Tasks`] has the start of the
+//! time that is not accounted for yet, and the duration of the polls since. When the sums of a
+//! running program are taken, the time up to then counts. An unfinished poll counts as idle there,
+//! and the next profile subtracts it.
 
 use rustc_hash::FxHashMap;
 use vor_capture::model::batch::{SpanBatch, TaskEventKind};
 use vor_capture::model::catalog::SiteId;
 use vor_capture::model::timeline::Timeline;
 
-/// Most tasks that are followed at once; the waiting of others is not told.
-const MOST_TASKS: usize = 1 << 16;
+/// Most open tasks; the idle time of further ones is not reported.
+const MAX_TASKS: usize = 1 << 16;
 
-/// A task that has begun and not ended.
+/// An open task.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     site: SiteId,
-    /// From when on its time is to be accounted for.
+    /// The begin of the time that is not accounted for yet.
     from_ticks: u64,
     busy_ticks: u64,
-    /// Whether anyone polled it. Of what nobody polls it is not known when it is worked on.
+    /// Whether it was polled. Without polls it is unknown when the task runs.
     is_polled: bool,
 }
 
-/// Tasks, and how long those of each call site waited.
+/// Open tasks, and the idle time by call site.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     open: FxHashMap<u64, Task>,
     idle_ns: FxHashMap<SiteId, u64>,
-    any: bool,
+    has_polls: bool,
 }
 
 impl Tasks {
-    /// Takes what happened to tasks.
+    /// Adds the events of tasks.
     pub(super) fn accept(&mut self, batch: &SpanBatch) {
         for event in batch.threads.iter().flat_map(|thread| &thread.task_events) {
             if matches!(event.kind, TaskEventKind::Step)
-                || (self.open.len() >= MOST_TASKS && !self.open.contains_key(&event.task))
+                || (self.open.len() >= MAX_TASKS && !self.open.contains_key(&event.task))
             {
                 continue;
             }
@@ -51,18 +50,18 @@ impl Tasks {
             if let TaskEventKind::Poll { duration_ticks } = event.kind {
                 task.is_polled = true;
                 task.busy_ticks = task.busy_ticks.saturating_add(duration_ticks);
-                self.any = true;
+                self.has_polls = true;
             }
         }
         for ended in batch.threads.iter().flat_map(|thread| &thread.async_spans) {
             if let Some(task) = self.open.remove(&ended.id) {
-                self.wait(&batch.catalog.timeline, &task, ended.end_ticks());
+                self.add_idle(&batch.catalog.timeline, &task, ended.end_ticks());
             }
         }
     }
 
-    /// Adds what a task waited until a moment.
-    fn wait(&mut self, timeline: &Timeline, task: &Task, until_ticks: u64) {
+    /// Adds the idle time of a task up to a tick.
+    fn add_idle(&mut self, timeline: &Timeline, task: &Task, until_ticks: u64) {
         let idle_ticks = until_ticks
             .saturating_sub(task.from_ticks)
             .saturating_sub(task.busy_ticks);
@@ -76,26 +75,26 @@ impl Tasks {
     pub(super) fn cut(&mut self, timeline: &Timeline, now_ticks: u64) {
         let mut open = std::mem::take(&mut self.open);
         for task in open.values_mut().filter(|task| task.is_polled) {
-            let passed_ticks = now_ticks.saturating_sub(task.from_ticks);
-            self.wait(timeline, task, now_ticks);
-            // What polls took beyond this time is of the next.
-            task.busy_ticks = task.busy_ticks.saturating_sub(passed_ticks);
+            let elapsed_ticks = now_ticks.saturating_sub(task.from_ticks);
+            self.add_idle(timeline, task, now_ticks);
+            // Polls beyond this time count in the next profile.
+            task.busy_ticks = task.busy_ticks.saturating_sub(elapsed_ticks);
             task.from_ticks = task.from_ticks.max(now_ticks);
         }
         self.open = open;
     }
 
-    /// Forgets the sums that were taken.
+    /// Removes the sums.
     pub(super) fn clear(&mut self) {
         self.idle_ns.clear();
     }
 
     /// Returns whether any task was polled.
-    pub(super) fn has_any(&self) -> bool {
-        self.any
+    pub(super) fn has_polls(&self) -> bool {
+        self.has_polls
     }
 
-    /// Returns how long the tasks of each call site waited together, in nanoseconds.
+    /// Returns the total idle time of the tasks of each call site, in nanoseconds.
     pub(super) fn idle_ns(&self) -> Vec<(SiteId, u64)> {
         let mut all: Vec<_> = self.idle_ns.iter().map(|(&site, &ns)| (site, ns)).collect();
         all.sort_unstable();
@@ -111,7 +110,7 @@ mod tests {
 
     const SITE: SiteId = SiteId(3);
 
-    fn polled(task: u64, start_ticks: u64, duration_ticks: u64) -> TaskEvent {
+    fn poll(task: u64, start_ticks: u64, duration_ticks: u64) -> TaskEvent {
         filled!(TaskEvent {
             task,
             site: SITE,
@@ -120,10 +119,10 @@ mod tests {
         })
     }
 
-    fn begun(task: u64, start_ticks: u64) -> TaskEvent {
+    fn begin(task: u64, start_ticks: u64) -> TaskEvent {
         filled!(TaskEvent {
             kind: TaskEventKind::Begin { given_id: 7 },
-            ..polled(task, start_ticks, 0)
+            ..poll(task, start_ticks, 0)
         })
     }
 
@@ -151,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn a_task_waits_where_nobody_polls_it() {
+    fn a_task_is_idle_between_its_polls() {
         let mut tasks = Tasks::default();
         tasks.accept(&batch(
-            &[begun(1, 100), polled(1, 150, 10), begun(2, 100)],
+            &[begin(1, 100), poll(1, 150, 10), begin(2, 100)],
             &[],
         ));
-        assert!(tasks.has_any());
+        assert!(tasks.has_polls());
         assert_eq!(tasks.idle_ns(), []);
-        // The second was never polled, of the third only the end is known.
+        // The second task has no poll, and the third has only an end.
         tasks.accept(&batch(
-            &[polled(1, 190, 10)],
+            &[poll(1, 190, 10)],
             &[(1, 100, 100), (2, 100, 50), (3, 0, 999)],
         ));
         assert_eq!(tasks.idle_ns(), [(SITE, 80)]);
@@ -169,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_to_the_whole_wherever_the_sums_are_taken() {
-        // Polls of 10 at 0, 50 and 95, the end at 110: of 110 it waited 80.
+    fn idle_times_of_cuts_add_up_to_the_whole() {
+        // Polls of 10 at 0, 50 and 95, and the end at 110: 80 of 110 are idle.
         for cut_ticks in [5, 20, 55, 60, 100, 107] {
             let mut tasks = Tasks::default();
-            let polls = [polled(1, 0, 10), polled(1, 50, 10), polled(1, 95, 10)];
+            let polls = [poll(1, 0, 10), poll(1, 50, 10), poll(1, 95, 10)];
             let (before, after): (Vec<_>, Vec<_>) =
                 polls.iter().partition(|poll| poll.end_ticks() <= cut_ticks);
             tasks.accept(&batch(&before, &[]));

@@ -1,49 +1,49 @@
-//! Begins that are held back until it is known what is around them.
+//! Begins that wait until their parent is known.
 //!
-//! A viewer sorts events by time and leaves those of one nanosecond in the order of the file. So a
-//! begin may be written late, but not behind that of a child in the same nanosecond. A span whose
-//! parent has not ended could have such a parent: its begin is held back, with all that happened in
-//! that nanosecond within it, as a *group*. When the parent ends, it takes the groups of its
-//! children: those of its own nanosecond stand behind its begin in its group, and the others are
-//! written. Whoever knows which scopes are open releases groups earlier ([`Held::settle`]).
+//! A viewer sorts events by time and keeps events of one nanosecond in the order of the file. So a
+//! begin may be written late, but not after the begin of a child in the same nanosecond. A span whose
+//! parent has not ended could have a parent of its own nanosecond. Its begin waits as a *group*,
+//! together with all events of that nanosecond within it. When the parent ends, it takes the groups
+//! of its children: those of its own nanosecond follow its begin in its group, and the others are
+//! written. A caller that knows the open scopes releases groups earlier
+//! ([`PendingGroups::settle`]).
 //!
-//! Groups stand in the order in which they began. Where they are many, the older ones go to a
-//! [`Spill`].
+//! Groups are in the order of their begins. If they are many, the older ones go to a [`Spill`].
 
 use std::io;
 
 use crate::spill::{Spill, Stack};
 
-/// Bytes of groups that stay in memory from batch to batch: more than the recorder drains before it
-/// says what is open.
-const MOST_BYTES: usize = if cfg!(any(test, miri)) {
+/// Most bytes of groups that stay in memory between batches: more than the recorder drains before it
+/// reports the open scopes.
+const MAX_BYTES: usize = if cfg!(any(test, miri)) {
     1 << 12
 } else {
     8 << 20
 };
 
-/// Groups that are taken back from the spill at once.
-const TOGETHER: usize = 256;
+/// Groups that are read from the spill together.
+const CHUNK_GROUPS: usize = 256;
 
-/// Start, time and length of a group, behind its bytes.
+/// Start, time and number of bytes of a group, after its events.
 const TRAILER_BYTES: usize = 20;
 
-/// Kind and length of an event, before its bytes.
+/// Kind and number of bytes of an event, before its fields.
 const EVENT_HEAD_BYTES: usize = 5;
 
-/// What is known of a group.
+/// A begin and all events of its nanosecond within it.
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    /// When its first span began, in ticks.
+    /// The begin of its first span, in ticks.
     start_ticks: u64,
-    /// When all of its events happened.
+    /// The time of all its events.
     ns: u64,
-    /// Bytes of its events.
+    /// Number of bytes of its events.
     bytes: usize,
 }
 
-/// The events of a nanosecond, one behind the other: whether they refer to texts, how long they
-/// are, and their fields.
+/// The events of a nanosecond. Each is a flag whether it refers to texts, its number of bytes, and its
+/// fields.
 #[derive(Debug, Default)]
 pub(super) struct Events(Vec<u8>);
 
@@ -71,32 +71,32 @@ fn put_event(out: &mut Vec<u8>, refers: bool, event: &[u8]) {
     out.extend_from_slice(event);
 }
 
-/// Calls `take` for each event: whether it refers to texts, and its fields.
-pub(super) fn each_event(mut events: &[u8], mut take: impl FnMut(bool, &[u8])) {
+/// Calls `visit` with each event: whether it refers to texts, and its fields.
+pub(super) fn each_event(mut events: &[u8], mut visit: impl FnMut(bool, &[u8])) {
     while let Some((&[refers, a, b, c, d], rest)) = events.split_first_chunk::<EVENT_HEAD_BYTES>() {
         let bytes = u32::from_le_bytes([a, b, c, d]) as usize;
         let Some((event, rest)) = rest.split_at_checked(bytes) else {
             return;
         };
-        take(refers != 0, event);
+        visit(refers != 0, event);
         events = rest;
     }
 }
 
 /// The groups of a thread.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    /// Those that began before all in `groups`.
-    aside: Stack,
-    /// The last of them: taken off the stack already, to be compared.
-    last_aside: Option<Group>,
+pub(super) struct PendingGroups {
+    /// Groups that began before all in `groups`.
+    spilled: Stack,
+    /// The last spilled group without its events, which was popped for a comparison.
+    last_spilled: Option<Group>,
     groups: Vec<Group>,
-    /// Their events, one group behind the other.
+    /// The events of `groups`, in the same order.
     events: Vec<u8>,
 }
 
-impl Held {
-    /// Begins a group, behind all others.
+impl PendingGroups {
+    /// Begins a group after all others.
     #[inline]
     pub(super) fn begin(&mut self, start_ticks: u64, ns: u64) {
         self.groups.push(Group {
@@ -123,11 +123,11 @@ impl Held {
         }
     }
 
-    /// Adds an event that is no span's behind all of the same nanosecond that are in memory.
-    /// Returns whether there are any.
+    /// Adds an event that is not a span's edge after all events of its nanosecond in memory. Returns
+    /// whether there are any.
     pub(super) fn insert(&mut self, ns: u64, event: &[u8]) -> bool {
-        let behind = self.groups.partition_point(|group| group.ns <= ns);
-        let Some(group) = behind.checked_sub(1).map(|at| &mut self.groups[at]) else {
+        let later = self.groups.partition_point(|group| group.ns <= ns);
+        let Some(group) = later.checked_sub(1).map(|at| &mut self.groups[at]) else {
             return false;
         };
         if group.ns != ns {
@@ -136,22 +136,22 @@ impl Held {
         group.bytes += EVENT_HEAD_BYTES + event.len();
         let mut bytes = Vec::new();
         put_event(&mut bytes, false, event);
-        let later: usize = self.groups[behind..].iter().map(|group| group.bytes).sum();
-        let at = self.events.len() - later;
+        let later_bytes: usize = self.groups[later..].iter().map(|group| group.bytes).sum();
+        let at = self.events.len() - later_bytes;
         self.events.splice(at..at, bytes);
         true
     }
 
-    /// Returns when the last group began.
+    /// Returns the begin of the last group.
     pub(super) fn last_start_ticks(&mut self, spill: &mut Spill) -> io::Result<Option<u64>> {
         if let Some(last) = self.groups.last() {
             return Ok(Some(last.start_ticks));
         }
-        Ok(self.peek_aside(spill)?.map(|group| group.start_ticks))
+        Ok(self.peek_spilled(spill)?.map(|group| group.start_ticks))
     }
 
-    /// Takes the groups that began at `start_ticks` or later, for a parent that did so at `ns`:
-    /// those of its nanosecond go behind its events, and the others are released.
+    /// Removes the groups that began at `start_ticks` or later, for a parent that began at `ns`. Those
+    /// of its nanosecond are appended to its events, and the others are released.
     pub(super) fn take_children(
         &mut self,
         spill: &mut Spill,
@@ -170,7 +170,7 @@ impl Held {
             .groups
             .partition_point(|group| group.start_ticks < start_ticks);
         if first == 0 {
-            self.take_aside(spill, start_ticks, &mut take)?;
+            self.take_spilled(spill, start_ticks, &mut take)?;
         }
         let bytes: usize = self.groups[first..].iter().map(|group| group.bytes).sum();
         let begin = self.events.len() - bytes;
@@ -190,59 +190,58 @@ impl Held {
         spill: &mut Spill,
         release: impl FnMut(u64, &[u8]),
     ) -> io::Result<()> {
-        // No group is as late as that.
+        // No group has the time `u64::MAX`.
         self.take_children(spill, (0, u64::MAX), &mut Events::default(), release)
     }
 
-    /// Releases the groups whose parent did not begin in their nanosecond, as far as these are in
-    /// memory.
+    /// Releases the groups in memory whose parent did not begin in their nanosecond.
     ///
-    /// `open` are the starts of the thread's open scopes in ticks, ascending, and their times, as
-    /// they were at `as_of_ticks`; all that had ended by then must have been taken.
+    /// `open` has the starts of the thread's open scopes in ticks, ascending, and their times, as of
+    /// `as_of_ticks`. All spans that ended by then must have been added.
     pub(super) fn settle(
         &mut self,
         as_of_ticks: u64,
         open: &[(u64, u64)],
         mut release: impl FnMut(u64, &[u8]),
     ) {
-        let (mut left_groups, mut left_bytes, mut at) = (0, 0, 0);
+        let (mut remaining_groups, mut remaining_bytes, mut at) = (0, 0, 0);
         let mut open = open.iter().copied().peekable();
-        let mut around_ns = None;
+        let mut parent_ns = None;
         for i in 0..self.groups.len() {
             let group = self.groups[i];
             while let Some((_, ns)) = open.next_if(|&(start, _)| start <= group.start_ticks) {
-                around_ns = Some(ns);
+                parent_ns = Some(ns);
             }
             let events = at..at + group.bytes;
             at = events.end;
-            if group.start_ticks < as_of_ticks && around_ns != Some(group.ns) {
+            if group.start_ticks < as_of_ticks && parent_ns != Some(group.ns) {
                 release(group.ns, &self.events[events]);
                 continue;
             }
-            self.groups[left_groups] = group;
-            left_groups += 1;
-            self.events.copy_within(events, left_bytes);
-            left_bytes += group.bytes;
+            self.groups[remaining_groups] = group;
+            remaining_groups += 1;
+            self.events.copy_within(events, remaining_bytes);
+            remaining_bytes += group.bytes;
         }
-        self.groups.truncate(left_groups);
-        self.events.truncate(left_bytes);
+        self.groups.truncate(remaining_groups);
+        self.events.truncate(remaining_bytes);
     }
 
-    /// Puts older groups aside where they are many. To be called before each batch: what is open
-    /// after one may be told until then.
+    /// Spills the older groups if there are many. Called before each batch: until then, the scopes that
+    /// are open after the previous one may be reported.
     pub(super) fn bound(&mut self, spill: &mut Spill) -> io::Result<()> {
         let size = |events: &[u8], groups: &[Group]| events.len() + size_of_val(groups);
-        if size(&self.events, &self.groups) <= MOST_BYTES {
+        if size(&self.events, &self.groups) <= MAX_BYTES {
             return Ok(());
         }
-        if let Some(last) = self.last_aside.take() {
+        if let Some(last) = self.last_spilled.take() {
             self.put_trailer(spill, last)?;
         }
         let older = self.groups.len().div_ceil(2);
         let mut begin = 0;
         for i in 0..older {
             let group = self.groups[i];
-            self.aside
+            self.spilled
                 .push(spill, &self.events[begin..begin + group.bytes])?;
             self.put_trailer(spill, group)?;
             begin += group.bytes;
@@ -257,28 +256,28 @@ impl Held {
         trailer[..8].copy_from_slice(&group.start_ticks.to_le_bytes());
         trailer[8..16].copy_from_slice(&group.ns.to_le_bytes());
         trailer[16..].copy_from_slice(&(group.bytes as u32).to_le_bytes());
-        self.aside.push(spill, &trailer)
+        self.spilled.push(spill, &trailer)
     }
 
-    fn peek_aside(&mut self, spill: &mut Spill) -> io::Result<Option<Group>> {
-        if self.last_aside.is_none() {
-            let length = self.aside.pop(spill)?.map(u32::from_le_bytes);
-            let ns = self.aside.pop(spill)?.map(u64::from_le_bytes);
-            let start = self.aside.pop(spill)?.map(u64::from_le_bytes);
+    fn peek_spilled(&mut self, spill: &mut Spill) -> io::Result<Option<Group>> {
+        if self.last_spilled.is_none() {
+            let length = self.spilled.pop(spill)?.map(u32::from_le_bytes);
+            let ns = self.spilled.pop(spill)?.map(u64::from_le_bytes);
+            let start = self.spilled.pop(spill)?.map(u64::from_le_bytes);
             if let (Some(start_ticks), Some(ns), Some(bytes)) = (start, ns, length) {
-                self.last_aside = Some(Group {
+                self.last_spilled = Some(Group {
                     start_ticks,
                     ns,
                     bytes: bytes as usize,
                 });
             }
         }
-        Ok(self.last_aside)
+        Ok(self.last_spilled)
     }
 
-    /// Takes the groups that are aside and began at `start_ticks` or later: some at a time, since
-    /// they come the last first, but never only some of a nanosecond.
-    fn take_aside(
+    /// Removes the spilled groups that began at `start_ticks` or later. They arrive the last first, so
+    /// they are reversed in chunks, and a chunk never ends within a nanosecond.
+    fn take_spilled(
         &mut self,
         spill: &mut Spill,
         start_ticks: u64,
@@ -286,9 +285,9 @@ impl Held {
     ) -> io::Result<()> {
         let mut groups: Vec<(Group, Vec<u8>)> = Vec::new();
         loop {
-            let next = self.peek_aside(spill)?;
+            let next = self.peek_spilled(spill)?;
             let next = next.filter(|group| group.start_ticks >= start_ticks);
-            let is_full = groups.len() >= TOGETHER
+            let is_full = groups.len() >= CHUNK_GROUPS
                 && groups.last().map(|(group, _)| group.ns) != next.map(|group| group.ns);
             if next.is_none() || is_full {
                 for (group, events) in groups.drain(..).rev() {
@@ -297,8 +296,8 @@ impl Held {
             }
             let Some(group) = next else { return Ok(()) };
             let mut events = Vec::with_capacity(group.bytes);
-            self.aside.pop_into(spill, group.bytes, &mut events)?;
-            self.last_aside = None;
+            self.spilled.pop_into(spill, group.bytes, &mut events)?;
+            self.last_spilled = None;
             groups.push((group, events));
         }
     }
@@ -312,26 +311,26 @@ mod tests {
         u64::from_le_bytes(event.try_into().unwrap())
     }
 
-    /// Makes groups of an event each, 10 ticks apart, of which every seven share a nanosecond; most
-    /// are aside.
-    fn held(spill: &mut Spill, groups: u64) -> Held {
-        let mut held = Held::default();
+    /// Makes groups of one event each, 10 ticks apart. Every seven share a nanosecond, and most are
+    /// spilled.
+    fn pending(spill: &mut Spill, groups: u64) -> PendingGroups {
+        let mut pending = PendingGroups::default();
         for i in 0..groups {
-            held.begin(1_000 + i * 10, 500 + i / 7);
-            held.push(i % 2 == 0, &i.to_le_bytes());
-            held.bound(spill).unwrap();
-            assert!(held.events.len() + size_of_val(&*held.groups) <= MOST_BYTES);
+            pending.begin(1_000 + i * 10, 500 + i / 7);
+            pending.push(i % 2 == 0, &i.to_le_bytes());
+            pending.bound(spill).unwrap();
+            assert!(pending.events.len() + size_of_val(&*pending.groups) <= MAX_BYTES);
         }
-        assert!(!held.aside.is_empty());
-        held
+        assert!(!pending.spilled.is_empty());
+        pending
     }
 
     #[test]
-    fn a_parent_takes_its_own_children_and_those_of_its_nanosecond_stand_behind_it() {
+    fn a_parent_takes_its_children_and_those_of_its_nanosecond_follow_it() {
         let mut spill = Spill::default();
-        let mut held = held(&mut spill, 5_000);
-        // It begins between the groups 700 and 701, which share a nanosecond with each other and
-        // with the five that follow.
+        let mut pending = pending(&mut spill, 5_000);
+        // The parent begins between the groups 700 and 701, which share a nanosecond with each other
+        // and with the next five.
         let mut events = Events::default();
         events.push(true, &u64::MAX.to_le_bytes());
         let mut released = Vec::new();
@@ -340,12 +339,13 @@ mod tests {
                 released.push((ns, refers, number(event)))
             });
         };
-        held.take_children(&mut spill, (8_005, 600), &mut events, release)
+        pending
+            .take_children(&mut spill, (8_005, 600), &mut events, release)
             .unwrap();
-        let mut behind = Vec::new();
-        each_event(events.bytes(), |_, event| behind.push(number(event)));
-        assert_eq!(behind, [u64::MAX, 701, 702, 703, 704, 705, 706]);
-        // Those of one nanosecond are in their order, wherever they stand among the others.
+        let mut following = Vec::new();
+        each_event(events.bytes(), |_, event| following.push(number(event)));
+        assert_eq!(following, [u64::MAX, 701, 702, 703, 704, 705, 706]);
+        // Groups of one nanosecond are in their order, at any position among the others.
         let sorted = |mut released: Vec<(u64, bool, u64)>| {
             released.sort_by_key(|released| released.0);
             released
@@ -354,38 +354,40 @@ mod tests {
             groups.map(|i| (500 + i / 7, i % 2 == 0, i)).collect()
         };
         assert_eq!(sorted(released), expected(707..5_000));
-        assert_eq!(held.last_start_ticks(&mut spill).unwrap(), Some(8_000));
+        assert_eq!(pending.last_start_ticks(&mut spill).unwrap(), Some(8_000));
         let mut rest = Vec::new();
-        held.release_all(&mut spill, |ns, events| {
-            each_event(events, |refers, event| {
-                rest.push((ns, refers, number(event)))
-            });
-        })
-        .unwrap();
+        pending
+            .release_all(&mut spill, |ns, events| {
+                each_event(events, |refers, event| {
+                    rest.push((ns, refers, number(event)))
+                });
+            })
+            .unwrap();
         assert_eq!(sorted(rest), expected(0..701));
-        assert_eq!(held.last_start_ticks(&mut spill).unwrap(), None);
+        assert_eq!(pending.last_start_ticks(&mut spill).unwrap(), None);
     }
 
     #[test]
-    fn settling_leaves_the_groups_that_may_have_a_parent_in_their_nanosecond() {
-        let mut held = Held::default();
+    fn settling_retains_groups_that_may_have_a_parent_in_their_nanosecond() {
+        let mut pending = PendingGroups::default();
         for i in 0..9 {
-            held.begin(100 + i * 10, 30 + i / 3);
-            held.push(false, &i.to_le_bytes());
+            pending.begin(100 + i * 10, 30 + i / 3);
+            pending.push(false, &i.to_le_bytes());
         }
-        assert!(held.insert(31, &77_u64.to_le_bytes()) && !held.insert(33, &[0; 8]));
-        // One is open that began long before all, and one between the groups 4 and 5, in their
+        assert!(pending.insert(31, &77_u64.to_le_bytes()) && !pending.insert(33, &[0; 8]));
+        // One open scope began long before all, and one between the groups 4 and 5, in their
         // nanosecond. The last group is too new.
         let mut released = Vec::new();
-        held.settle(180, &[(5, 2), (145, 31)], |_, events| {
+        pending.settle(180, &[(5, 2), (145, 31)], |_, events| {
             each_event(events, |_, event| released.push(number(event)));
         });
         assert_eq!(released, [0, 1, 2, 3, 4, 6, 7]);
         let mut rest = Vec::new();
-        held.release_all(&mut Spill::default(), |ns, events| {
-            each_event(events, |_, event| rest.push((ns, number(event))));
-        })
-        .unwrap();
+        pending
+            .release_all(&mut Spill::default(), |ns, events| {
+                each_event(events, |_, event| rest.push((ns, number(event))));
+            })
+            .unwrap();
         assert_eq!(rest, [(31, 5), (31, 77), (32, 8)]);
     }
 }
