@@ -1,4 +1,4 @@
-//! What an export holds does not grow with the capture.
+//! The memory of an export does not grow with the capture.
 #![cfg(feature = "parquet")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -43,8 +43,8 @@ fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     })
 }
 
-/// Returns how many bytes more than at its begin a sink held at once, given so many batches with a
-/// frame after every `per_frame`th.
+/// Returns the growth of live bytes of a sink that receives `batches` batches, and a frame after every
+/// `per_frame`th.
 fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     let site = || {
         Some(Arc::new(filled!(SiteInfo {
@@ -77,9 +77,9 @@ fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     })
 }
 
-// One test, since all of a process share the count.
+// One test, since the count belongs to the process.
 #[test]
-fn an_export_of_six_times_the_spans_holds_no_more() {
+fn an_export_of_six_times_the_spans_takes_no_more_memory() {
     let writer = std::io::sink;
     let origin = Origin::default;
     let spans = |batches, per_frame| {
@@ -95,8 +95,8 @@ fn an_export_of_six_times_the_spans_holds_no_more() {
         |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
     for (what, small, large, most) in [
         ("spans", spans(4, 1), spans(24, 1), 64 << 20),
-        // A frame without an end holds as much as it may, whether it has a little more than that or
-        // twice as many spans.
+        // A frame without an end takes the maximum, whether it has a little more than that or twice as
+        // many spans.
         (
             "spans of one frame",
             spans(22, 1000),

@@ -6,7 +6,6 @@
 )]
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -23,10 +22,12 @@ use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 use vor_capture::sink::{FrameSink, Interest};
 use vor_export::chrome::ChromeExporter;
 
+use crate::full_disk::FullDisk;
+
 const NASTY: &str = "quote\" back\\slash \n\t\r\u{1}\u{1f} <ä 🦀 \u{2028}>";
 const START_NS: i64 = 1_700_000_000_123_456_789;
 
-/// Three ticks are about one nanosecond; thread 2 got the number of thread 1 after that one ended.
+/// Three ticks are about one nanosecond. Thread 2 has the number of thread 1, which ended before.
 fn catalog() -> Arc<Catalog> {
     let site = |name: &'static str, category: &'static str| {
         Some(Arc::new(filled!(SiteInfo {
@@ -109,15 +110,15 @@ fn export(batches: &[SpanBatch], frames: Vec<FrameSnapshot>) -> Vec<u8> {
     for batch in batches {
         exporter
             .accept_batch(batch)
-            .expect("a writer that takes all");
+            .expect("a writer that accepts everything");
     }
     for frame in frames {
         let frame = Arc::new(frame);
         exporter
             .accept_frame(&frame)
-            .expect("a writer that takes all");
+            .expect("a writer that accepts everything");
     }
-    exporter.finish().expect("a writer that takes all");
+    exporter.finish().expect("a writer that accepts everything");
     exporter.into_inner()
 }
 
@@ -150,7 +151,7 @@ fn every_span_is_there_with_its_time_place_and_name() {
     let found = of_phase(&events, "X");
     let catalog = catalog();
     let tids = [42, 43, (1 << 30) + 2];
-    // Those of a thread come in their order; the last of a batch come with the next one.
+    // Events of a thread are in their order; the last ones of a batch follow with the next one.
     let mut of_threads = tids.map(|tid| found.iter().filter(move |event| event["tid"] == tid));
     let mut i = 0;
     for thread in batches.iter().flat_map(|batch| &batch.threads) {
@@ -246,7 +247,7 @@ fn arguments_and_messages_survive_whatever_they_hold() {
     assert_eq!(messages[0]["name"], NASTY);
     assert_eq!(messages[0]["s"], "t");
     assert_eq!(messages[0]["tid"], 42);
-    // A third of 2^40 is rounded down, which costs the last nanosecond.
+    // A third of 2^40 is rounded down, which loses the last nanosecond.
     assert_eq!(ns(&messages[0]["ts"]), 5_000);
 }
 
@@ -372,7 +373,7 @@ fn grow(
     for _ in 0..children {
         grow(random, now, depth + 1, spans);
     }
-    // What is no longer than 0 ns has no inside in this format.
+    // A span of 0 ns has no children in this format.
     *now += if children == 0 {
         6 + random.below(6) as u64
     } else {
@@ -409,7 +410,7 @@ fn parents_are_around_their_children_where_both_begin_or_end_in_one_nanosecond()
                 )
             })
             .collect();
-        // As viewers do: by begin, the longer ones first, else as they come.
+        // The order of viewers: by begin, longer spans first, otherwise the order of the file.
         written.sort_by_key(|span| (span.0, -span.1));
         let mut around: Vec<i64> = Vec::new();
         let found = written.into_iter().map(|(start, length, name)| {
@@ -419,7 +420,7 @@ fn parents_are_around_their_children_where_both_begin_or_end_in_one_nanosecond()
         });
         let catalog = catalog();
         let at = |ticks| catalog.unix_ns(ticks) - START_NS;
-        // In the order of their begins, parents first.
+        // The order of begins, parents first.
         made.reverse();
         made.sort_by_key(|span| span.0);
         let expected = made.iter().map(|&(start, length, site, depth)| {
@@ -454,8 +455,8 @@ fn a_trace_that_was_flushed_but_not_finished_lacks_only_its_bracket() {
     let batch = batch(vec![spans(0, &[(3_000, 30, 1)])]);
     exporter
         .accept_batch(&batch)
-        .expect("a writer that takes all");
-    exporter.flush().expect("a writer that takes all");
+        .expect("a writer that accepts everything");
+    exporter.flush().expect("a writer that accepts everything");
     let mut json = exporter.into_inner();
     json.push(b']');
     assert_eq!(of_phase(&events(&json), "X").len(), 1);
@@ -521,7 +522,7 @@ fn a_trace_cut_off_between_any_two_events_lacks_only_its_bracket() {
 #[test]
 fn nothing_follows_the_end() {
     let mut exporter = ChromeExporter::new(Vec::new());
-    exporter.finish().expect("a writer that takes all");
+    exporter.finish().expect("a writer that accepts everything");
     exporter.finish().expect("a second end does nothing");
     let late = exporter.accept_batch(&batch(vec![spans(0, &[(3_000, 30, 1)])]));
     assert!(late.expect_err("a finished trace").is_sink());
@@ -550,21 +551,9 @@ fn a_thread_that_gets_its_name_late_keeps_its_track() {
     assert!(spans.len() == 2 && spans.iter().all(|span| span["tid"] == 42));
 }
 
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_full_disk_is_an_error() {
-    let mut exporter = ChromeExporter::new(Full);
+    let mut exporter = ChromeExporter::new(FullDisk);
     let many = batch(vec![spans(0, &vec![(3_000, 30, 1); 2_000])]);
     let error = exporter.accept_batch(&many).expect_err("a full disk");
     assert!(error.is_io());

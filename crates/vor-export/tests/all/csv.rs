@@ -87,7 +87,7 @@ fn parse(csv: Vec<u8>) -> Vec<Vec<String>> {
 #[test]
 fn spans_have_a_row_each_with_self_times_that_add_up() {
     let mut builder = TreeBuilder::new(100);
-    // In `[110, 200)` lie `[120, 150)`, itself around `[125, 130)`, and `[150, 150)`.
+    // `[110, 200)` contains `[120, 150)` around `[125, 130)`, and `[150, 150)`.
     for thread in 0..3 {
         builder.add(&filled!(ThreadBatch {
             thread: ThreadId(thread),
@@ -168,7 +168,7 @@ fn metrics_have_a_row_per_frame_and_a_column_each() {
 }
 
 #[test]
-fn values_without_a_column_are_not_lost_in_silence() {
+fn values_without_a_column_are_an_error() {
     let mut csv = MetricsCsv::new(Vec::new(), &catalog());
     let frame = metrics_frame(0, &[(1, 2.0), (2, 3.0)]);
     csv.accept_frame(&frame).expect("a writer that takes all");

@@ -1,4 +1,4 @@
-//! Profiles for the Firefox Profiler, taken apart table by table.
+//! Profiles for the Firefox Profiler, read table by table.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -56,7 +56,7 @@ fn at(column: &Value, index: usize) -> &Value {
     &column[index]
 }
 
-/// The names of a stack, the outermost first.
+/// Returns the names of a stack, the outermost first.
 fn stack(thread: &Value, index: &Value) -> Vec<String> {
     let mut names = Vec::new();
     let mut index = index.clone();
@@ -122,7 +122,7 @@ fn samples_have_the_self_times_of_all_stacks_at_their_times() {
     }
 }
 
-/// Name, begin and end in nanoseconds, and the fields by label.
+/// Returns name, begin and end in nanoseconds, and the fields by label.
 type Found = (String, i64, Option<i64>, Value);
 
 fn markers(profile: &Value, tid: &str) -> Vec<Found> {
@@ -270,7 +270,7 @@ fn frames_metrics_and_drops_are_markers_and_counters() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_counted() {
+fn spans_beyond_the_bound_are_counted() {
     let Views { batches, rows } = views::make(5, 2_000);
     let mut exporter = new().max_spans(500);
     for batch in &batches {
@@ -279,7 +279,7 @@ fn what_is_beyond_the_bound_is_counted() {
             .expect("a writer that takes all");
     }
     let left_out = exporter.left_out();
-    // Each thread has a message too, and what was open at the bound is kept beyond it.
+    // Each thread has a message too, and spans that were open at the bound are accepted beyond it.
     let all = rows.len() as u64 + 3;
     assert!(
         left_out <= all - 500 && left_out >= all - 500 - 20,

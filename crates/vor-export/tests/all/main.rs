@@ -1,9 +1,10 @@
-//! The tests of the exporters: made spans in, files out, which other programs judge.
+//! Tests of the exporters: spans in, files out, which independent readers check.
 
 mod chrome;
 mod csv;
 #[cfg(feature = "firefox")]
 mod firefox;
+mod full_disk;
 #[cfg(feature = "parquet")]
 mod parquet_dataset;
 #[cfg(feature = "parquet")]

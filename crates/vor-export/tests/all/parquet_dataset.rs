@@ -1,4 +1,4 @@
-//! A data set in folders: what stands where, and that nothing stands there half.
+//! A data set in folders: the paths of its files, and that none is incomplete.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -60,7 +60,7 @@ fn origin(host: &str) -> Origin {
     }
 }
 
-/// Paths of all files and folders below a folder, as text that is the same everywhere.
+/// Returns the paths of all files and folders below a folder, as text that is the same on all systems.
 fn all_below(folder: &Path) -> Vec<String> {
     fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) {
         let Ok(entries) = std::fs::read_dir(folder) else {
@@ -91,12 +91,12 @@ fn read(path: &Path) -> Vec<Row> {
 }
 
 #[test]
-fn midnight_parts_a_capture_by_where_spans_end() {
+fn midnight_splits_a_capture_by_the_ends_of_spans() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = catalog();
     let list = Partition::list("host, date").unwrap();
     let mut data = Dataset::new(folder.path(), "run", &list, origin("web/17")).unwrap();
-    // Two threads that both go over midnight, which is at one second.
+    // Two threads extend over midnight, which is at one second.
     let spans: &[(u64, u64)] = &[
         (10, 5),
         (SECOND - 20, 19),
@@ -174,7 +174,7 @@ fn midnight_parts_a_capture_by_where_spans_end() {
 }
 
 #[test]
-fn the_same_capture_again_replaces_its_files() {
+fn a_second_export_of_a_capture_replaces_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let made = vor_fixtures::make(5, 30, 40, true);
     let mut sizes = Vec::new();
@@ -231,7 +231,7 @@ fn times_in_no_order_open_no_more_files_than_days() {
 }
 
 #[test]
-fn nothing_is_left_of_an_export_that_does_not_end() {
+fn an_unfinished_export_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("new/data");
     let catalog = catalog();
@@ -249,9 +249,9 @@ fn nothing_is_left_of_an_export_that_does_not_end() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn an_error_names_the_path_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    // Even root cannot make a folder inside a file.
+    // Even root cannot create a folder inside a file.
     let file = folder.path().join("file");
     std::fs::write(&file, "kept").unwrap();
     let mut data = Dataset::new(&file, "run", &[Partition::Date], origin("a")).unwrap();

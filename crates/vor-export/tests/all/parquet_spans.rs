@@ -20,7 +20,7 @@ use vor_export::parquet::{MetricsParquet, Origin, SketchParquet, SpanParquet};
 use vor_fixtures::Random;
 use vor_fixtures::parquet_rows::{Row, args, buckets, int, ints, optional, rows, text};
 
-/// What a sink is given.
+/// The input of a sink.
 enum Piece {
     Batch(SpanBatch),
     Frame(Arc<FrameSnapshot>),
@@ -56,19 +56,19 @@ fn sketch_rows(pieces: &[Piece]) -> Vec<Row> {
     rows(sink.into_inner().unwrap())
 }
 
-/// A span that a test made, with what a tree says of it.
+/// A span of a test, with the values of its tree.
 #[derive(Clone, Debug)]
-struct Made {
+struct TestSpan {
     start: u64,
     length: u64,
     site: u32,
-    /// Starts and lengths of the spans directly inside it.
+    /// Starts and durations of its children.
     children: Vec<(u64, u64)>,
     args: Vec<ArgValue>,
 }
 
-/// Grows a tree, children first; returns its start and length.
-fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) -> (u64, u64) {
+/// Makes a tree, children first; returns its start and duration.
+fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<TestSpan>) -> (u64, u64) {
     let start = *now;
     let mut children = Vec::new();
     *now += random.below(50) as u64;
@@ -88,7 +88,7 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) 
         1 => vec![ArgValue::I64(random.next() as i64)],
         _ => Vec::new(),
     };
-    out.push(Made {
+    out.push(TestSpan {
         start,
         length,
         site: 1 + random.below(3) as u32,
@@ -98,7 +98,7 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<Made>) 
     (start, length)
 }
 
-/// A catalog whose clock was bent a few times, at ticks that fall among the spans.
+/// Returns a catalog whose clock changed its rate a few times during the spans.
 fn bent_catalog(random: &mut Random) -> Catalog {
     let mut timeline = Timeline::default();
     let mut sync = vor_fixtures::catalog().timeline.syncs()[0];
@@ -118,12 +118,12 @@ fn bent_catalog(random: &mut Random) -> Catalog {
     })
 }
 
-/// Cuts the spans of two threads into batches and frames at random; returns them with the frames'
+/// Splits the spans of two threads into random batches and frames; returns them with the frames'
 /// trees.
 fn cut(
     random: &mut Random,
     catalog: Catalog,
-    threads: &[Vec<Made>],
+    threads: &[Vec<TestSpan>],
 ) -> (Vec<Piece>, Vec<Arc<FrameSnapshot>>) {
     let catalog = Arc::new(catalog);
     let (mut pieces, mut frames) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn cut(
         for (thread, (done, spans)) in done.iter_mut().zip(threads).enumerate() {
             let until = spans.len().min(*done + random.below(60));
             let part = &spans[*done..until];
-            let with_args = |(i, span): (usize, &Made)| {
+            let with_args = |(i, span): (usize, &TestSpan)| {
                 filled!(SpanArgs {
                     span: i as u32,
                     values: span.args.clone(),
@@ -173,7 +173,7 @@ fn cut(
             });
             let frame = Arc::new(frame);
             frames.push(Arc::clone(&frame));
-            // As from a capture that is streamed, the frame has no trees.
+            // A frame of a streamed capture has no trees either.
             pieces.push(Piece::Frame(Arc::new(filled!(FrameSnapshot {
                 threads: Vec::new(),
                 ..(*frame).clone()
@@ -195,7 +195,7 @@ proptest! {
     #[test]
     fn random_trees_come_back_with_depths_and_self_times(seed in any::<u64>()) {
         let mut random = Random(seed);
-        let threads: Vec<Vec<Made>> = (0..2)
+        let threads: Vec<Vec<TestSpan>> = (0..2)
             .map(|_| {
                 let (mut now, mut spans) = (2000, Vec::new());
                 for _ in 0..random.below(12) {
@@ -208,8 +208,8 @@ proptest! {
         let (pieces, frames) = cut(&mut random, catalog.clone(), &threads);
         let length_ns = |(start, length)| catalog.timeline.duration_ns(start, length) as i64;
 
-        // Frame, depth, name, times and arguments, by the frames' trees; self times by how the
-        // tests' trees grew.
+        // Frame, depth, name, times and arguments come from the frames' trees, self times from the
+        // tests' trees.
         let mut expected = Vec::new();
         for frame in &frames {
             for tree in &frame.threads {
@@ -265,7 +265,7 @@ fn one_thread(catalog: &Arc<Catalog>, batch: ThreadBatch) -> Piece {
 }
 
 #[test]
-fn odd_names_and_values_are_kept() {
+fn odd_names_and_values_are_unchanged() {
     let nasty = "a,\"b\"\r\n\0c 'größe' \u{1f980}";
     let mut catalog = vor_fixtures::catalog();
     let site = filled!(SiteInfo {
@@ -355,7 +355,7 @@ fn empty_captures_are_tables_without_rows() {
 }
 
 #[test]
-fn a_frame_beyond_all_bounds_keeps_its_spans() {
+fn a_frame_beyond_the_bound_has_all_its_spans() {
     const SPANS: u64 = (1 << 20) + 100_000;
     let catalog = Arc::new(vor_fixtures::catalog());
     let frame = |index| {
@@ -365,7 +365,7 @@ fn a_frame_beyond_all_bounds_keeps_its_spans() {
         })))
     };
     let mut pieces = vec![frame(40)];
-    // Leaves, and around them a span that ends last.
+    // Leaves, and a span around them that ends last.
     for first in (0..SPANS).step_by(100_000) {
         let starts: Vec<u64> = (first..SPANS.min(first + 100_000))
             .map(|i| 2000 + 10 * i)
@@ -473,7 +473,7 @@ fn metrics_have_a_row_per_value() {
 }
 
 #[test]
-fn merged_sketches_say_what_the_statistics_say() {
+fn merged_sketches_equal_the_statistics() {
     let mut random = Random(11);
     let (mut now, mut spans) = (2000, Vec::new());
     for _ in 0..300 {
@@ -505,7 +505,7 @@ fn merged_sketches_say_what_the_statistics_say() {
                 .sum::<u64>()
         };
         assert_eq!(sum("count"), expected.count);
-        // A sketch is of single calls, recursive ones as well, as the mean is.
+        // A sketch has single calls, including recursive ones, like the mean.
         let lengths_ns = (expected.mean_ns * expected.count as f64).round() as u64;
         assert_eq!(sum("sum_ns"), lengths_ns);
         assert!(lengths_ns >= expected.total_ns);
@@ -521,7 +521,7 @@ fn merged_sketches_say_what_the_statistics_say() {
             let entry = merged.entry(bucket).or_insert((middle_ns, 0));
             assert_eq!(entry.0, middle_ns, "buckets are the same in all sketches");
             entry.1 += count as u64;
-            // The boundaries that the documentation tells.
+            // The boundaries of the documentation.
             let (low, width) = match bucket {
                 0..64 => (bucket, 1),
                 _ => (
@@ -553,7 +553,7 @@ fn merged_sketches_say_what_the_statistics_say() {
     }
 }
 
-/// A writer that takes some bytes, and then no more.
+/// A writer that accepts some bytes, and then no more.
 struct Full(usize);
 
 impl std::io::Write for Full {

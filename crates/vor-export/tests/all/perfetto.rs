@@ -1,8 +1,8 @@
-//! Random programs as Perfetto traces: a reader of its own, for the wire format and for what the
-//! schema says of sequences, finds the same trees.
+//! Random programs as Perfetto traces: an independent reader of the wire format and of the schema's
+//! sequences finds the same trees.
 //!
-//! With `VOR_ORACLE_OUT` a trace of equal times goes into that folder, with what was recorded as
-//! lines of JSON beside it, and Perfetto itself can be asked.
+//! With `VOR_ORACLE_OUT`, a trace of equal times goes into that folder beside the recorded spans as
+//! lines of JSON, so that Perfetto itself can check it.
 
 #![allow(
     clippy::unwrap_used,
@@ -83,7 +83,7 @@ struct Sequence {
     track: u64,
 }
 
-/// A slice as a viewer would show it.
+/// A slice, as a viewer shows it.
 #[derive(Clone, Debug, PartialEq)]
 struct Slice {
     track: u64,
@@ -120,7 +120,7 @@ fn value(annotation: &Message<'_>) -> String {
     panic!("an annotation without a value: {annotation:?}")
 }
 
-/// Reads a trace as the schema's comments say.
+/// Reads a trace as the schema's comments describe.
 fn read(bytes: &[u8]) -> Trace {
     let mut trace = Trace::default();
     let mut sequences: HashMap<u64, Sequence> = HashMap::new();
@@ -246,13 +246,13 @@ fn read(bytes: &[u8]) -> Trace {
 
 const SITES: u32 = 200;
 
-/// A tick of a nanosecond, of 41, as some clocks have it, and of a 64th, of which many share a
+/// A tick of 1 ns, of 41 ns, as some clocks have, and of 1/64 ns, so that many ticks share a
 /// nanosecond.
 const NS: u64 = 1 << RATE_BITS;
 const COARSE: u64 = 41 * NS;
 const FINE: u64 = NS / 64;
 
-/// A catalog whose ticks have `rate` parts of a nanosecond, of which `NS` are one.
+/// Returns a catalog whose tick is `rate / NS` nanoseconds.
 fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
     let site = |i: u32| {
         filled!(SiteInfo {
@@ -312,22 +312,22 @@ fn ns(ticks: u64, rate: u64) -> u64 {
     5_000_000 + ((u128::from(ticks - 1000) * u128::from(rate)) >> RATE_BITS) as u64
 }
 
-/// A span of a made program.
+/// A span of a random program.
 #[derive(Clone, Debug)]
-struct Made {
+struct TestSpan {
     site: u32,
     start: u64,
     end: u64,
     depth: usize,
 }
 
-/// Walks up and down a stack; returns the spans in the order in which they ended. `wait` is the
-/// time between two steps.
-fn program(steps: &[(bool, u64, u32)]) -> Vec<Made> {
+/// Walks up and down a stack; returns the spans in the order of their ends. `wait` is the time between
+/// two steps.
+fn program(steps: &[(bool, u64, u32)]) -> Vec<TestSpan> {
     let (mut now, mut open, mut ended) = (1000, Vec::new(), Vec::new());
     let mut end = |open: &mut Vec<(u64, u32)>, now: u64| {
         if let Some((start, site)) = open.pop() {
-            ended.push(Made {
+            ended.push(TestSpan {
                 site,
                 start,
                 end: now,
@@ -367,14 +367,14 @@ fn shown(value: &ArgValue) -> String {
     }
 }
 
-fn args_of(made: &Made) -> Vec<(String, ArgValue)> {
+fn args_of(made: &TestSpan) -> Vec<(String, ArgValue)> {
     (0..made.site % 4)
         .map(|n| (format!("arg {} {n}", made.site), arg_value(made.site, n)))
         .collect()
 }
 
-/// Makes batches of the threads' spans, cut into parts of these lengths.
-fn batches(catalog: &Arc<Catalog>, threads: &[Vec<Made>], cuts: &[usize]) -> Vec<SpanBatch> {
+/// Makes batches of the threads' spans, with these numbers of spans.
+fn batches(catalog: &Arc<Catalog>, threads: &[Vec<TestSpan>], cuts: &[usize]) -> Vec<SpanBatch> {
     let mut done = vec![0; threads.len()];
     let mut made = Vec::new();
     let mut cuts = cuts.iter().copied().chain(std::iter::repeat(usize::MAX));
@@ -422,7 +422,7 @@ fn export(batches: &[SpanBatch]) -> Vec<u8> {
     exporter.into_inner()
 }
 
-/// As [`export`], by one who knows after each batch what is open.
+/// Like [`export`], with a report of the open scopes after each batch.
 fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
     let mut ahead = Lookahead::default();
     batches.iter().for_each(|batch| ahead.note(batch));
@@ -435,7 +435,7 @@ fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
     exporter.into_inner()
 }
 
-/// Name, start, end, depth and arguments of a thread's slices, in the order in which they ended,
+/// Returns name, start, end, depth and arguments of a thread's slices, in the order of their ends,
 /// parents last.
 type Row = (String, u64, u64, usize, Vec<(String, String)>);
 
@@ -460,8 +460,8 @@ fn rows(trace: &Trace, tid: u64) -> Vec<Row> {
         .collect()
 }
 
-fn expected(spans: &[Made], rate: u64) -> Vec<Row> {
-    let row = |made: &Made| {
+fn expected(spans: &[TestSpan], rate: u64) -> Vec<Row> {
+    let row = |made: &TestSpan| {
         let args = args_of(made)
             .into_iter()
             .map(|(name, value)| (name, shown(&value)));
@@ -477,7 +477,7 @@ fn expected(spans: &[Made], rate: u64) -> Vec<Row> {
     spans.iter().map(row).collect()
 }
 
-/// Steps of a program, of which no two share a tick.
+/// Steps of a program; no two share a tick.
 fn steps(wait: std::ops::Range<u64>) -> impl Strategy<Value = Vec<(bool, u64, u32)>> {
     vec((any::<bool>(), wait, any::<u32>()), 0..300)
 }
@@ -496,8 +496,8 @@ proptest! {
         }
     }
 
-    /// With a clock of 41 ns, and with one of which 64 ticks are a nanosecond, many begins and ends
-    /// are at the same time. What is nested in what stays, and nothing moves.
+    /// With a tick of 41 ns or 1/64 ns many begins and ends have the same time. The nesting and the
+    /// times stay.
     #[test]
     fn the_same_trees_come_back_where_times_are_equal(
         mut programs in vec(steps(0..3), 1..3),
@@ -505,7 +505,7 @@ proptest! {
         cuts in vec(0..20_usize, 0..60),
     ) {
         for (enter, wait, _) in programs.iter_mut().flatten() {
-            // A span within one tick could as well stand in the next one that begins there.
+            // A span within one tick could also be a child of the next span of that tick.
             *wait += u64::from(!*enter);
         }
         let threads: Vec<_> = programs.iter().map(|steps| program(steps)).collect();
@@ -519,8 +519,8 @@ proptest! {
     }
 }
 
-/// A parent around the same nanosecond's children, thousands of times, and each ends in another
-/// batch than they do: its length, its depth and its name are those of the CSV.
+/// Thousands of parents begin in the nanosecond of their children and end in a later batch: duration,
+/// depth and name equal those of the CSV.
 #[test]
 fn thousands_of_equal_starts_are_those_of_the_csv() {
     let mut steps = vec![(true, 0, 7)];
@@ -585,8 +585,8 @@ fn thousands_of_equal_starts_are_those_of_the_csv() {
     }
 }
 
-/// Returns the spans of the first thread as the oracle wants them.
-fn json_rows(catalog: &Catalog, spans: &[Made]) -> String {
+/// Returns the spans of the first thread in the format of the oracle.
+fn json_rows(catalog: &Catalog, spans: &[TestSpan]) -> String {
     let rows = spans.iter().map(|made| {
         let site = catalog.site(SiteId(made.site)).unwrap();
         let args = args_of(made);
@@ -613,7 +613,7 @@ fn json_rows(catalog: &Catalog, spans: &[Made]) -> String {
     rows.collect()
 }
 
-/// Returns depth, name, start and length of a row.
+/// Returns depth, name, start and duration of a row.
 fn csv_row(line: &str) -> (usize, String, u64, u64) {
     let fields: Vec<&str> = line.split(',').collect();
     let number = |at: usize| fields[at].parse().unwrap();
@@ -621,9 +621,9 @@ fn csv_row(line: &str) -> (usize, String, u64, u64) {
     (number(3) as usize, name, number(7), number(8))
 }
 
-/// What is held back is written as soon as it is known not to have a parent in its nanosecond.
+/// A pending begin is written as soon as it is known to have no parent in its nanosecond.
 #[test]
-fn begins_are_held_back_only_where_a_scope_that_is_open_began_with_them() {
+fn begins_wait_only_for_an_open_scope_of_their_nanosecond() {
     let catalog = catalog(1, FINE);
     let thread = filled!(ThreadBatch {
         start_ticks: vec![10_000, 10_700, 12_000],
@@ -640,7 +640,7 @@ fn begins_are_held_back_only_where_a_scope_that_is_open_began_with_them() {
         as_of_ticks: 13_000,
         threads: vec![(ThreadId(0), starts.to_vec())],
     };
-    // The second one shares its nanosecond with a scope that is open.
+    // The second one shares its nanosecond with an open scope.
     exporter.accept_open(&open(&[9_000, 10_690])).unwrap();
     exporter.flush().unwrap();
     let begins = |bytes: &[u8]| {
@@ -665,7 +665,7 @@ fn long_batches_are_written_in_blocks_and_nothing_is_lost_between() {
 }
 
 #[test]
-fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
+fn tasks_do_not_overlap_on_a_track_and_contain_their_polls() {
     let catalog = catalog(2, NS);
     let poll = |task, start_ticks, duration_ticks| {
         filled!(TaskEvent {
@@ -728,7 +728,7 @@ fn tasks_do_not_overlap_on_a_track_and_polls_stand_within_them() {
         (site, 2000, 2100, 0),
         (site, 2020, 2050, 0),
         (site, 2030, 2040, 0),
-        // It had not ended when the trace did.
+        // It was open when the trace ended.
         (site, 2100, 2105, 0),
         ("site \"2\"", 2040, 2040, 1),
     ];
@@ -818,7 +818,7 @@ fn metrics_are_counters_with_their_units() {
 }
 
 #[test]
-fn a_trace_of_nothing_is_empty_and_a_finished_one_takes_no_more() {
+fn an_empty_trace_has_no_bytes_and_a_finished_one_accepts_no_more() {
     assert_eq!(export(&[]), b"");
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.finish().unwrap();
@@ -828,7 +828,7 @@ fn a_trace_of_nothing_is_empty_and_a_finished_one_takes_no_more() {
 }
 
 #[test]
-fn ids_that_nobody_declared_are_unknown_and_harmless() {
+fn undeclared_ids_are_unknown_and_harmless() {
     let catalog = catalog(0, NS);
     let batch = filled!(SpanBatch {
         catalog,

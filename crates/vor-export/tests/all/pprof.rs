@@ -1,5 +1,5 @@
-//! Spans exported as profiles of pprof and read back: every stack has the values that its spans
-//! measured by themselves.
+//! Spans exported as profiles of pprof and read back: every stack has the values of its spans without
+//! their children.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use vor_export::pprof::{Frame, PprofExporter, ProfileBuilder, SampleType};
 use vor_fixtures::pprof::Profile;
 use vor_fixtures::views::{self, NASTY, Views};
 
-/// With `VOR_ORACLE_OUT`, profiles go into that folder, where another program may look at them.
+/// With `VOR_ORACLE_OUT`, profiles go into that folder, where other programs can read them.
 fn keep(name: &str, bytes: &[u8]) {
     if let Some(folder) = std::env::var_os("VOR_ORACLE_OUT") {
         std::fs::write(std::path::Path::new(&folder).join(name), bytes).unwrap();
@@ -79,7 +79,7 @@ fn random_trees_have_the_self_times_of_all_stacks_by_thread() {
         let last = rows.iter().map(|row| row.4).max().unwrap();
         assert_eq!(profile.time_nanos, 1_700_000_000_123_456_789 + first as i64);
         assert_eq!(profile.duration_nanos, (last - first) as i64);
-        // Where a call site is known, so is its place.
+        // A known call site has a source location.
         for (name, file, line) in profile.samples.iter().flat_map(|sample| &sample.stack) {
             assert_eq!(*line > 0, !file.is_empty(), "{name} {file} {line}");
             assert!(!["step", "größe"].contains(&name.as_str()) || *line > 0);
@@ -104,8 +104,8 @@ fn site(
     })))
 }
 
-/// A batch of one thread from (site, start, length, arguments), in the order of their ends; a tick
-/// is a nanosecond.
+/// Returns a batch of one thread from (site, start, duration, arguments), in the order of their ends;
+/// a tick is a nanosecond.
 fn batch(
     sites: Vec<Option<Arc<SiteInfo>>>,
     spans: &[(u32, u64, u64, &[ArgValue])],
@@ -140,10 +140,10 @@ fn batch(
     })
 }
 
-/// A task that is polled twice by `worker` and waits in between: of 100 it runs 30, 10 of them in a
-/// scope of its poll. Another one is never polled, so nothing is known of it.
+/// A task that `worker` polls twice: it runs 30 of 100, 10 of them in a scope of its poll. Another task
+/// is never polled, so its idle time is unknown.
 #[test]
-fn what_tasks_wait_is_told_beside_what_they_run() {
+fn idle_time_of_tasks_is_separate_from_their_busy_time() {
     let sites = vec![
         site("worker", &[], Measures::NONE),
         site("fetch", &[], Measures::NONE),
@@ -202,7 +202,7 @@ fn what_tasks_wait_is_told_beside_what_they_run() {
 }
 
 #[test]
-fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() {
+fn measures_exclude_children_and_pass_through_scopes_without_them() {
     let all = Measures::CPU.and(Measures::CPU_SPLIT).and(Measures::ALLOC);
     let sites = vec![
         site("outer", &[], all),
@@ -216,11 +216,11 @@ fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() 
             .map(ArgValue::U64)
             .collect::<Vec<_>>()
     };
-    // Off the processor 30 of 100; in the program 60 and in the kernel 10; three allocations of 300
-    // bytes, one given back.
+    // Off-CPU 30 of 100; 60 in user space and 10 in the kernel; three allocations of 300 bytes, one of
+    // them freed.
     let inner = values(&[9, 30, 60, 10, 3, 300, 1, 100]);
     let outer = values(&[50, 400, 50, 10, 1_000, 2, 500]);
-    // A second inner one was never interrupted and allocated nothing.
+    // A second inner span was never off-CPU and allocated nothing.
     let spans: [(u32, u64, u64, &[ArgValue]); 4] = [
         (3, 20, 100, &inner),
         (3, 130, 20, &[]),
@@ -253,7 +253,7 @@ fn measures_are_those_of_the_span_itself_and_pass_through_scopes_without_them() 
             .reduce(|a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
             .unwrap()
     };
-    // Of `inner` 120 on the clock and 70 + 20 on the processor; `plain` has measured nothing.
+    // `inner` has 120 of wall-clock time and 70 + 20 of CPU time; `plain` measures nothing.
     assert_eq!(by_name("inner"), [120, 90, 60, 10, 30, 3, 300]);
     assert_eq!(by_name("plain"), [40, 0, 0, 0, 0, 0, 0]);
     assert_eq!(by_name("outer"), [440, 460, 340, 40, 20, 7, 700]);
@@ -289,7 +289,7 @@ fn a_capture_has_only_the_types_that_it_measured() {
 }
 
 #[test]
-fn labels_are_of_the_span_and_of_what_runs_inside() {
+fn labels_belong_to_the_span_and_its_descendants() {
     let sites = vec![
         site("request", &["route", "user"], Measures::NONE),
         site("query", &["table", "user"], Measures::ALLOC),
@@ -310,7 +310,7 @@ fn labels_are_of_the_span_and_of_what_runs_inside() {
         (3, 40, 3, &[]),
     ];
     let batches = [batch(sites, &spans, 0)];
-    // A measure is no label, nor is what the exporter uses itself.
+    // A measure is no label, nor is a name that the exporter uses itself.
     let profile = exported(
         &batches,
         &["route", "table", "absent", "alloc_bytes", "thread", "user"],
@@ -369,7 +369,7 @@ fn values_beyond_those_of_a_profile_are_bounded_and_damage_is_no_panic() {
 }
 
 #[test]
-fn a_profile_of_ones_own_has_what_was_added() {
+fn a_custom_profile_has_what_was_added() {
     let mut builder = ProfileBuilder::new(&[SampleType::INUSE_OBJECTS, SampleType::INUSE_BYTES]);
     builder.set_period(&SampleType::new("space", "bytes"), 512 * 1024);
     builder.set_time(1_700_000_000_000_000_000, 5);

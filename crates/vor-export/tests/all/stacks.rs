@@ -1,5 +1,5 @@
-//! Sums per stack of random programs: every nanosecond stands under the scopes that were open,
-//! however many spans waited for one of them to end.
+//! Sums per stack of random programs: every nanosecond counts for the scopes that were open, however
+//! many spans waited for one of them to end.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn number(name: &str) -> u32 {
     name[1..].parse().unwrap()
 }
 
-/// Feeds an exporter, and says after each batch what is open where that is known.
+/// Feeds an exporter, and reports the open scopes after each batch if they are known.
 fn feed(exporter: &mut impl FrameSink, batches: &[SpanBatch], mut ahead: Option<Lookahead>) {
     for batch in batches {
         exporter.accept_batch(batch).unwrap();
@@ -76,7 +76,7 @@ fn profile(batches: &[SpanBatch], ahead: Option<Lookahead>) -> Sums {
     samples.collect()
 }
 
-/// Returns the self time of each call site, as `vor stats` has it.
+/// Returns the self time of each call site, as in `vor stats`.
 fn by_site(batches: &[SpanBatch]) -> BTreeMap<u32, u64> {
     let mut stats = StatsBuilder::new();
     batches.iter().for_each(|batch| stats.add_batch(batch));
@@ -93,7 +93,7 @@ fn by_site(batches: &[SpanBatch]) -> BTreeMap<u32, u64> {
     sums.filter(|(_, ns)| *ns > 0).collect()
 }
 
-/// Compares what differs, and not all of it, which may be megabytes.
+/// Reports differences only, because all sums may be megabytes.
 fn same(found: &Sums, expected: &Sums, what: &str) {
     let differs = |(key, ns): &(&(u32, Vec<u32>), &u64)| found.get(*key) != Some(*ns);
     let missing = |(key, ns): (&(u32, Vec<u32>), &u64)| {
@@ -111,7 +111,7 @@ fn same(found: &Sums, expected: &Sums, what: &str) {
     assert_eq!(made_up, None, "{what}: a stack that never was");
 }
 
-/// Compares the exports of whoever knows nothing of what is open, and of whoever does.
+/// Compares the exports without and with reports of open scopes.
 fn same_exports(batches: &[SpanBatch], expected: &Sums) {
     same(&collapsed(batches, None), expected, "collapsed");
     let ahead = Some(look_ahead(batches));
@@ -180,8 +180,7 @@ proptest! {
     }
 }
 
-/// Scopes that stay open around hundreds of thousands of others, at several depths, so that all of
-/// these wait.
+/// Scopes stay open around hundreds of thousands of others, at several depths, so all of these wait.
 #[test]
 fn a_million_spans_have_the_self_times_of_all_stacks() {
     let wide = Shape {
@@ -213,8 +212,8 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
     check(2, threaded);
 }
 
-/// The capture of the kind that showed the fault: one scope around a second one around 40 000
-/// leaves, over two frames, and leaves of the first before.
+/// A regression test: one scope around a second one around 40 000 leaves, over two frames, and leaves
+/// of the first before.
 #[test]
 fn forty_thousand_leaves_over_two_frames_stay_below_their_parent() {
     let catalog = programs::catalog(1, 3, 1_000);
@@ -228,7 +227,7 @@ fn forty_thousand_leaves_over_two_frames_stay_below_their_parent() {
         frames[frame].sites.push(site);
     };
     for i in 0..60_000_usize {
-        // `parse` begins behind the first third.
+        // `parse` begins after the first third.
         let begin = now + if i == 20_000 { 500 } else { 3 };
         span(usize::from(i >= 40_000), leaf, begin, begin + 7);
         now = begin + 7;

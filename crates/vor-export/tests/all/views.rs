@@ -7,7 +7,6 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -23,6 +22,8 @@ use vor_export::samply::SamplyExporter;
 use vor_export::speedscope::SpeedscopeExporter;
 use vor_fixtures::views::{self, NASTY, Views};
 
+use crate::full_disk::FullDisk;
+
 const LABELS: [&str; 3] = ["main", NASTY, "thread 44"];
 const SEEDS: u64 = 20;
 
@@ -30,9 +31,9 @@ fn feed(exporter: &mut impl FrameSink, batches: &[SpanBatch]) {
     for batch in batches {
         exporter
             .accept_batch(batch)
-            .expect("a writer that takes all");
+            .expect("a writer that accepts everything");
     }
-    exporter.finish().expect("a writer that takes all");
+    exporter.finish().expect("a writer that accepts everything");
     exporter.finish().expect("a second end does nothing");
 }
 
@@ -48,7 +49,7 @@ fn speedscope(batches: &[SpanBatch]) -> Value {
     serde_json::from_slice(&exporter.into_inner()).expect("valid JSON")
 }
 
-/// Compares one by one, so that a failure shows what differs and not everything.
+/// Compares one by one, so that a failure shows only the difference.
 fn same_all<T: PartialEq + std::fmt::Debug>(
     found: impl IntoIterator<Item = T>,
     expected: impl IntoIterator<Item = T>,
@@ -63,7 +64,7 @@ fn same_all<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// As `collapsed` writes a name.
+/// Returns a name as `collapsed` writes it.
 fn collapsed_name(name: &str) -> String {
     let name: String = name
         .chars()
@@ -85,7 +86,7 @@ fn collapsed_stacks_have_the_self_times_of_all_stacks() {
         let Views { batches, rows } = views::make(seed, 2_000);
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();
         for ((thread, path), ns) in views::self_times(&rows) {
-            // A thread's name is never before the weight.
+            // A thread's name never precedes the weight.
             let label = format!("{};", LABELS[thread as usize]);
             let mut frames = vec![collapsed_name(&label).trim_end_matches(':').to_owned()];
             frames.extend(path.iter().map(|&site| collapsed_name(&views::name(site))));
@@ -105,7 +106,7 @@ fn collapsed_stacks_have_the_self_times_of_all_stacks() {
 }
 
 #[test]
-fn names_have_ordinary_characters_and_stay_apart_from_weights() {
+fn names_have_no_special_characters_and_differ_from_weights() {
     let mut catalog = (*views::catalog()).clone();
     let names = ["row 17", "row 17; x", "row  2.5", "17", "a\tb"];
     catalog.sites = Arc::new(names.map(site).to_vec());
@@ -136,7 +137,7 @@ fn site(name: &'static str) -> Option<Arc<SiteInfo>> {
 }
 
 #[test]
-fn without_threads_their_stacks_are_one() {
+fn without_threads_equal_stacks_are_merged() {
     let Views { batches, rows } = views::make(1, 2_000);
     let mut exporter = CollapsedExporter::new(Vec::new()).without_threads();
     feed(&mut exporter, &batches);
@@ -151,7 +152,7 @@ fn without_threads_their_stacks_are_one() {
 }
 
 #[test]
-fn speedscope_profiles_have_every_span_in_its_place() {
+fn speedscope_profiles_have_every_span_at_its_depth() {
     for seed in 0..SEEDS {
         let Views { batches, rows } = views::make(seed, 2_000);
         let profile = speedscope(&batches);
@@ -203,7 +204,7 @@ fn speedscope_profiles_have_every_span_in_its_place() {
 }
 
 #[test]
-fn damaged_spans_are_cut_and_not_fatal() {
+fn damaged_spans_are_shortened_and_not_fatal() {
     for seed in 0..200 {
         let batches = [views::damaged(seed), views::damaged(seed + 1)];
         drop(collapsed(&batches));
@@ -236,7 +237,7 @@ fn an_empty_recording_is_an_empty_view() {
 }
 
 #[test]
-fn losses_are_told() {
+fn losses_are_reported() {
     let lossy = filled!(SpanBatch {
         catalog: views::catalog(),
         threads: vec![filled!(ThreadBatch { dropped_spans: 3 })],
@@ -271,18 +272,6 @@ fn nothing_follows_the_end() {
     );
 }
 
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_full_disk_is_an_error() {
     let views = views::make(1, 2_000);
@@ -294,14 +283,14 @@ fn a_full_disk_is_an_error() {
         }
         exporter.finish().expect_err("a full disk")
     };
-    let error = end(Box::new(CollapsedExporter::new(Full)));
+    let error = end(Box::new(CollapsedExporter::new(FullDisk)));
     assert!(
         error.is_io()
             && error
                 .to_string()
                 .starts_with("cannot write the collapsed stacks: ")
     );
-    let error = end(Box::new(SpeedscopeExporter::new(Full)));
+    let error = end(Box::new(SpeedscopeExporter::new(FullDisk)));
     assert!(
         error
             .to_string()
