@@ -1,18 +1,18 @@
-//! Reads any bytes in every way, and checks what the readers promise of any input.
+//! Reads arbitrary bytes in every way, and checks the guarantees of the readers for any input.
 //!
-//! The fuzz targets call these functions, and so do ordinary tests, with the committed corpus: an
-//! input that once failed is tested everywhere.
+//! The fuzz targets call these functions. So do ordinary tests with the committed corpus, so an input
+//! that once failed is tested everywhere.
 
 use std::io::Cursor;
 
 use vor_capture::format::{Decoder, Header, v2};
 use vor_capture::reader::{Capture, Reader, Recovered};
 
-/// Frames that a target looks at; a small file can declare more than are worth the time.
+/// Most frames that a target reads; a small file can declare far more.
 const MAX_FRAMES: u64 = 256;
 
-/// The streaming reader, by frame, by recovered frame and by event, and the decoder below it, fed
-/// in uneven pieces.
+/// Tests the streaming reader by frame, by recovered frame and by event, and the decoder below it with
+/// input in uneven pieces.
 pub fn reader(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::new(bytes) {
         let mut frames = 0;
@@ -56,7 +56,7 @@ pub fn reader(bytes: &[u8]) {
     }
 }
 
-/// The seeking reader: the last frame first, then all, their summaries, the batches, and every
+/// Tests the seeking reader: the last frame, all frames, their summaries, the batches, and every
 /// checksum.
 pub fn capture(bytes: &[u8]) {
     let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
@@ -75,7 +75,7 @@ pub fn capture(bytes: &[u8]) {
                 let subtree = span.subtree_len as usize;
                 assert!(
                     subtree >= 1 && i + subtree <= tree.spans.len(),
-                    "a subtree ends behind its tree"
+                    "a subtree ends after its tree"
                 );
                 let _ = tree.args(span);
             }
@@ -99,27 +99,26 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// A capture that is read from its end gives the same frames.
+/// Checks that a capture returns the same frames when it is read from its end.
 fn judge_backwards(bytes: &[u8], forwards: &[(u64, Recovered)]) {
     let Ok(mut capture) = Capture::new(Cursor::new(bytes.to_vec())) else {
-        panic!("a capture is refused that was opened before");
+        panic!("a capture cannot be opened a second time");
     };
     let count = capture.frame_count().min(MAX_FRAMES);
     let backwards = (0..count)
         .rev()
         .filter_map(|i| Some((i, capture.recovered(i).ok()?)));
     let backwards: Vec<_> = backwards.collect();
-    assert_eq!(backwards.len(), forwards.len(), "frames that are there");
+    assert_eq!(backwards.len(), forwards.len(), "number of frames");
     for ((i, found), (j, expected)) in backwards.iter().rev().zip(forwards) {
-        assert_eq!(i, j, "a frame that is there");
+        assert_eq!(i, j, "position of a frame");
         assert_eq!(found.lost_records, expected.lost_records, "frame {i}");
         assert_eq!(found.frame.index, expected.frame.index, "frame {i}");
         assert_eq!(found.frame.threads, expected.frame.threads, "frame {i}");
     }
 }
 
-/// Every frame that could be read is summed up as it is, in its place. `what` the file is stands in
-/// what a failure says.
+/// Checks the summary of every frame that could be read. `what` names the file in a failure.
 pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: &str) {
     let count = capture.frame_count();
     for from in [0, count / 2] {
@@ -134,7 +133,7 @@ pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: 
                 continue;
             };
             let Ok(found) = found else {
-                panic!("{what}: frame {i} can be read, and its summary says {found:?}");
+                panic!("{what}: frame {i} can be read, but its summary is {found:?}");
             };
             let frame = &recovered.frame;
             assert_eq!(
@@ -149,25 +148,32 @@ pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: 
             );
             assert!(
                 found.lost_records == 0 || recovered.lost_records > 0,
-                "{what}: frame {i} from {from} is whole, and its summary has {} records lost",
+                "{what}: frame {i} from {from} is complete, but its summary has {} lost records",
                 found.lost_records
             );
         }
     }
 }
 
-/// The headers of both versions; one of version 3 that decodes, encodes to the same bytes, unless a
-/// later recorder has put more into it.
+/// Tests the headers of both versions. A decoded header of version 3 encodes to the same bytes, unless
+/// a later recorder added fields.
 pub fn header(bytes: &[u8]) {
     if let Ok(Some((header, len))) = Header::decode(bytes) {
         let mut again = Vec::new();
         header.encode(&mut again);
         if again.len() == len {
-            assert_eq!(again, bytes[..len], "the header is written as it was read");
+            assert_eq!(again, bytes[..len], "a header encodes to its bytes");
         } else {
-            assert!(again.len() < len, "a header without all that is in one");
+            assert!(
+                again.len() < len,
+                "an encoded header is not longer than its bytes"
+            );
             let decoded = Header::decode(&again).expect("a header that was just written");
-            assert_eq!(decoded, Some((header, again.len())), "the header is kept");
+            assert_eq!(
+                decoded,
+                Some((header, again.len())),
+                "a header decodes to itself"
+            );
         }
     }
     if let Ok(Some(header)) = v2::parse_header(bytes) {
@@ -187,7 +193,7 @@ fn check_losses(damage: &vor_capture::reader::Damage, bytes: &[u8]) {
         let end = loss.offset.saturating_add(loss.bytes);
         assert!(
             end <= bytes.len() as u64,
-            "a loss behind the end of the file: {loss:?}"
+            "a loss after the end of the file: {loss:?}"
         );
         assert!(!loss.reason.is_empty());
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Returns the CPU time that this thread has used: what a busy machine, or one that stops the test
-/// for a while, does not add to.
+/// Returns the CPU time of this thread. A busy machine, or one that pauses the test, does not increase
+/// it.
 #[cfg(unix)]
-#[expect(unsafe_code, reason = "a thread's clock is the C library's")]
+#[expect(unsafe_code, reason = "only the C library reads a thread's clock")]
 pub fn cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -17,7 +17,7 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the time that has passed, where a thread's own cannot be asked.
+/// Returns the elapsed time, on systems without a clock per thread.
 #[cfg(not(unix))]
 pub fn cpu_time() -> Duration {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

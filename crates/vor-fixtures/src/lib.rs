@@ -1,16 +1,16 @@
-//! What the tests of several crates share.
+//! Fixtures that the tests of several crates share.
 //!
-//! | module | holds |
+//! | module | contains |
 //! |---|---|
-//! | [`made`] | captures from a seed, and the frames that they should read back as |
-//! | [`programs`] | spans of made-up programs, and what they spent where |
-//! | [`views`] | a recording with everything that exporters must show |
+//! | [`captures`] | captures from a seed, and the frames that reading them must return |
+//! | [`programs`] | spans of random programs, and the self time of their stacks |
+//! | [`views`] | random trees of spans, and what a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
-//! | [`any_input`] | what readers promise of any input; for fuzzing and its corpus |
+//! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
-//! | [`server`] | a server on loopback that keeps what it is sent |
-//! | [`memory`], [`cpu_time`] | what a test has used up |
-//! | [`random`] | numbers that look random and are the same in every run |
+//! | [`server`] | an HTTP server on loopback that stores its requests |
+//! | [`memory`], [`cpu_time`] | memory and CPU time of a test |
+//! | [`random`] | pseudorandom numbers, the same in every run |
 
 #![allow(
     missing_docs,
@@ -26,9 +26,9 @@
 )]
 
 pub mod any_input;
+pub mod captures;
 pub mod cpu_time;
 pub mod json;
-pub mod made;
 pub mod memory;
 pub mod mutation;
 #[cfg(feature = "parquet")]
@@ -41,5 +41,5 @@ pub mod server;
 pub mod views;
 pub mod wire;
 
-pub use made::{Made, catalog, make, make_without_marks, thread_batch};
+pub use captures::{TestCapture, catalog, make, make_without_marks, thread_batch};
 pub use random::Random;

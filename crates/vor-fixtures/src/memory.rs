@@ -1,20 +1,20 @@
-//! An allocator that counts: how many bytes are allocated now, and the most that ever were at once.
+//! An allocator that counts the live bytes and their peak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The counting allocator; a test makes it its own by `#[global_allocator]`.
+/// The counting allocator; a test installs it by `#[global_allocator]`.
 pub struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the most bytes that were ever allocated at once.
+/// Returns the peak of live bytes.
 pub fn peak_bytes() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// Runs `work`; returns how many bytes more than before were allocated at most.
+/// Runs `work`; returns the growth of live bytes from its begin to its peak.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);

@@ -1,60 +1,63 @@
-//! Damage to captures: random pieces flipped, cut out, repeated, or taken from other captures.
+//! Damage to captures: random pieces are flipped, removed, repeated, or copied from other captures.
 
 use std::ops::Range;
 
 use crate::random::Random;
 
-/// A damaged file, and which bytes of the original are in it in one piece.
+/// A damaged file, and the ranges of the original that it contains in one piece.
 pub struct Mutant {
     pub bytes: Vec<u8>,
-    pub kept: Vec<Range<usize>>,
-    /// Whether only whole records were cut out, moved or repeated.
-    pub clean: bool,
+    pub intact: Vec<Range<usize>>,
+    /// Whether only whole records were removed, moved or repeated.
+    pub is_clean: bool,
+    /// A description of the damage.
     pub what: String,
 }
 
 impl Mutant {
-    fn of(pieces: &[Piece<'_>], original: &[u8], clean: bool, what: String) -> Self {
+    fn new(pieces: &[Piece<'_>], original: &[u8], is_clean: bool, what: String) -> Self {
         let mut bytes = Vec::new();
-        let mut kept = Vec::new();
+        let mut intact = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Kept(range) => {
+                Piece::Original(range) => {
                     bytes.extend_from_slice(&original[range.clone()]);
-                    kept.push(range.clone());
+                    intact.push(range.clone());
                 }
                 Piece::Other(other) => bytes.extend_from_slice(other),
             }
         }
         Self {
             bytes,
-            kept,
-            clean,
+            intact,
+            is_clean,
             what,
         }
     }
 
-    pub fn keeps(&self, range: &Range<usize>) -> bool {
-        let within = |kept: &Range<usize>| kept.start <= range.start && range.end <= kept.end;
-        self.kept.iter().any(within)
+    /// Returns whether the file contains a range of the original in one piece.
+    pub fn contains(&self, range: &Range<usize>) -> bool {
+        let encloses =
+            |intact: &Range<usize>| intact.start <= range.start && range.end <= intact.end;
+        self.intact.iter().any(encloses)
     }
 }
 
 enum Piece<'a> {
-    Kept(Range<usize>),
+    Original(Range<usize>),
     Other(&'a [u8]),
 }
 
-/// Damages `original` behind its header, and one time in twenty the header too; then nothing is
-/// promised of the file but an answer.
+/// Damages `original` after its header, and in one of twenty cases the header too. A reader of such a
+/// file only has to return.
 pub fn mutate_any(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8]) -> Mutant {
     let header_too = random.below(20) == 0;
     let from = if header_too { 0 } else { records[0] };
     mutate(random, original, records, donor, from)
 }
 
-/// Damages `original` behind byte `from`. `records` has where each record begins, and the file's
-/// length.
+/// Damages `original` from byte `from` on. `records` has the offsets of the records, and the file's
+/// number of bytes.
 pub fn mutate(
     random: &mut Random,
     original: &[u8],
@@ -62,7 +65,7 @@ pub fn mutate(
     donor: &[u8],
     from: usize,
 ) -> Mutant {
-    use Piece::{Kept, Other};
+    use Piece::{Original, Other};
     let end = original.len();
     let place = from + random.below(end - from);
     let block = |random: &mut Random| {
@@ -70,18 +73,26 @@ pub fn mutate(
         let last = (first + 1 + random.below(5)).min(records.len() - 1);
         records[first]..records[last]
     };
-    let cut = |range: Range<usize>| vec![Kept(0..range.start), Kept(range.end..end)];
+    let without = |range: Range<usize>| vec![Original(0..range.start), Original(range.end..end)];
     match random.below(8) {
         0 => {
             let flipped = [original[place] ^ (1 << random.below(8))];
-            let pieces = [Kept(0..place), Other(&flipped), Kept(place + 1..end)];
-            Mutant::of(&pieces, original, false, format!("flip in byte {place}"))
+            let pieces = [
+                Original(0..place),
+                Other(&flipped),
+                Original(place + 1..end),
+            ];
+            Mutant::new(&pieces, original, false, format!("flip in byte {place}"))
         }
         1 => {
             let len = (1 + random.below(200)).min(end - place);
             let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-            let pieces = [Kept(0..place), Other(&noise), Kept(place + len..end)];
-            Mutant::of(
+            let pieces = [
+                Original(0..place),
+                Other(&noise),
+                Original(place + len..end),
+            ];
+            Mutant::new(
                 &pieces,
                 original,
                 false,
@@ -90,8 +101,8 @@ pub fn mutate(
         }
         2 => {
             let clean = records.contains(&place);
-            Mutant::of(
-                &[Kept(0..place)],
+            Mutant::new(
+                &[Original(0..place)],
                 original,
                 clean,
                 format!("cut off at {place}"),
@@ -107,8 +118,12 @@ pub fn mutate(
                 _ => old ^ (1 << random.below(32)),
             };
             let new = if new == old { !old } else { new };
-            let pieces = [Kept(0..at), Other(&new.to_le_bytes()), Kept(at + 4..end)];
-            Mutant::of(
+            let pieces = [
+                Original(0..at),
+                Other(&new.to_le_bytes()),
+                Original(at + 4..end),
+            ];
+            Mutant::new(
                 &pieces,
                 original,
                 false,
@@ -118,8 +133,12 @@ pub fn mutate(
         4 => {
             let block = block(random);
             let to = records[random.below(records.len())];
-            let pieces = [Kept(0..to), Other(&original[block.clone()]), Kept(to..end)];
-            Mutant::of(
+            let pieces = [
+                Original(0..to),
+                Other(&original[block.clone()]),
+                Original(to..end),
+            ];
+            Mutant::new(
                 &pieces,
                 original,
                 true,
@@ -128,8 +147,8 @@ pub fn mutate(
         }
         5 => {
             let block = block(random);
-            Mutant::of(
-                &cut(block.clone()),
+            Mutant::new(
+                &without(block.clone()),
                 original,
                 true,
                 format!("{block:?} removed"),
@@ -139,8 +158,8 @@ pub fn mutate(
             let len = (1 + random.below(300)).min(end - place);
             let range = place..place + len;
             let clean = records.contains(&range.start) && records.contains(&range.end);
-            Mutant::of(
-                &cut(range.clone()),
+            Mutant::new(
+                &without(range.clone()),
                 original,
                 clean,
                 format!("{range:?} removed"),
@@ -151,14 +170,18 @@ pub fn mutate(
             let len = (1 + random.below(800)).min(donor.len() - begin);
             let over = random.below(400).min(end - place);
             let other = &donor[begin..begin + len];
-            let pieces = [Kept(0..place), Other(other), Kept(place + over..end)];
+            let pieces = [
+                Original(0..place),
+                Other(other),
+                Original(place + over..end),
+            ];
             let what = format!("{len} bytes of another capture at {place}, over {over}");
-            Mutant::of(&pieces, original, false, what)
+            Mutant::new(&pieces, original, false, what)
         }
     }
 }
 
-/// Returns where the records of a version-2 capture begin, and its length.
+/// Returns the offsets of the records of a version-2 capture, and its number of bytes.
 pub fn v2_records(bytes: &[u8]) -> Vec<usize> {
     let header = vor_capture::format::v2::parse_header(bytes)
         .unwrap()

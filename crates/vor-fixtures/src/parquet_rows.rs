@@ -1,4 +1,4 @@
-//! Tables as the `parquet` crate's own reader finds them.
+//! Tables, read by the `parquet` crate's own reader.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub fn rows(file: Vec<u8>) -> Vec<Row> {
         .collect()
 }
 
-/// Returns a column of integers; rows without a value have none.
+/// Returns a column of integers; a row without a value has `None`.
 pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
     let reader = SerializedFileReader::new(Bytes::copy_from_slice(file)).expect("a Parquet file");
     let schema = reader.metadata().file_metadata().schema_descr();
@@ -39,9 +39,9 @@ pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
         let mut reader =
             get_typed_column_reader::<Int64Type>(group.get_column_reader(at).expect("a column"));
         let (mut levels, mut values) = (Vec::new(), Vec::new());
-        let levels_wanted = (schema.column(at).max_def_level() > 0).then_some(&mut levels);
+        let wanted_levels = (schema.column(at).max_def_level() > 0).then_some(&mut levels);
         reader
-            .read_records(rows, levels_wanted, None, &mut values)
+            .read_records(rows, wanted_levels, None, &mut values)
             .expect("values");
         if schema.column(at).max_def_level() == 0 {
             levels = vec![1; rows];
@@ -59,7 +59,7 @@ pub fn ints(file: &[u8], column: &str) -> Vec<Option<i64>> {
 pub fn int(row: &Row, column: &str) -> i64 {
     match &row[column] {
         Field::Long(value) => *value,
-        other => panic!("an integer was expected in {column}, found {other:?}"),
+        other => panic!("{column} is not an integer: {other:?}"),
     }
 }
 
@@ -70,15 +70,15 @@ pub fn optional(row: &Row, column: &str) -> Option<i64> {
 pub fn text<'a>(row: &'a Row, column: &str) -> &'a str {
     match &row[column] {
         Field::Str(value) => value,
-        other => panic!("text was expected in {column}, found {other:?}"),
+        other => panic!("{column} is not text: {other:?}"),
     }
 }
 
-/// Keys and values of the arguments; none of a row without.
+/// Returns the keys and values of a row's arguments.
 pub fn args(row: &Row) -> Vec<(String, String)> {
     let text = |field: &Field| match field {
         Field::Str(value) => value.clone(),
-        other => panic!("text was expected, found {other:?}"),
+        other => panic!("not text: {other:?}"),
     };
     match &row["args"] {
         Field::Null => Vec::new(),
@@ -88,23 +88,23 @@ pub fn args(row: &Row) -> Vec<(String, String)> {
                 .map(|(key, value)| (text(key), text(value)))
                 .collect()
         }
-        other => panic!("a map was expected, found {other:?}"),
+        other => panic!("not a map: {other:?}"),
     }
 }
 
-/// Bucket, middle and count of a sketch.
+/// Returns the bucket, middle and count of each bucket of a sketch.
 pub fn buckets(row: &Row) -> Vec<[i64; 3]> {
     let Field::ListInternal(list) = &row["buckets"] else {
-        panic!("a list was expected, found {:?}", row["buckets"]);
+        panic!("not a list: {:?}", row["buckets"]);
     };
     let bucket = |field: &Field| {
         let Field::Group(bucket) = field else {
-            panic!("a bucket was expected, found {field:?}");
+            panic!("not a bucket: {field:?}");
         };
         let mut values = [0; 3];
         for (value, (_, field)) in values.iter_mut().zip(bucket.get_column_iter()) {
             let Field::Long(found) = field else {
-                panic!("an integer was expected, found {field:?}");
+                panic!("not an integer: {field:?}");
             };
             *value = *found;
         }

@@ -1,12 +1,11 @@
-//! A gzipped `profile.proto` read back, written against the published message and not against the
-//! exporter.
+//! A reader of gzipped `profile.proto`, written from the published message and not from the exporter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 
 use crate::wire::{fields, one};
 
-/// A profile with all numbers resolved.
+/// A profile with all references resolved.
 #[derive(Debug, Default)]
 pub struct Profile {
     /// Name and unit of each value.
@@ -39,7 +38,7 @@ impl Profile {
         self.types.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Sums a value by the stacks' names.
+    /// Sums a value by the names of the stacks.
     pub fn sums(&self, of: &str) -> BTreeMap<Vec<String>, i64> {
         let at = self
             .types
@@ -55,7 +54,7 @@ impl Profile {
     }
 }
 
-/// Reads a profile; asserts that every number in it means something.
+/// Reads a profile; asserts that every reference in it resolves.
 pub fn read(gzipped: &[u8]) -> Profile {
     let mut bytes = Vec::new();
     let mut decoder = flate2::read::MultiGzDecoder::new(gzipped);

@@ -1,5 +1,5 @@
-//! Random programs: what their threads did, as batches cut anywhere, and the self time of every
-//! stack, summed while they ran.
+//! Random programs: the spans of their threads in batches of any size, and the self time of every
+//! stack, summed during the run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use vor_capture::model::timeline::{ClockSync, Timeline};
 
 use crate::random::Random;
 
-/// What a program is like.
+/// The properties of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub threads: usize,
@@ -19,24 +19,24 @@ pub struct Shape {
     pub spans: usize,
     pub sites: usize,
     pub most_depth: usize,
-    /// Of a hundred steps, those that open a scope which stays open for more; the rest are leaves
-    /// and ends.
+    /// Percentage of steps that open a scope with children, and of those that end a scope; the others
+    /// are leaves.
     pub opens: usize,
     pub ends: usize,
     /// Most spans of a thread in a batch.
     pub most_batch: usize,
-    /// Of a thousand scopes, those that are dropped.
+    /// Dropped scopes of a thousand.
     pub drops: usize,
-    /// Most ticks between two events; 0 lets everything happen at once.
+    /// Most ticks between two events; with 0, all events have the same time.
     pub most_ticks: usize,
     /// Thousandths of a nanosecond in a tick.
     pub tick_ps: u64,
 }
 
-/// The spans of a program, and what its stacks took by themselves.
+/// The spans of a program, and the self times of its stacks.
 pub struct Program {
     pub batches: Vec<SpanBatch>,
-    /// By thread and sites from the outermost scope, in nanoseconds; no stack of 0.
+    /// By thread and sites from the outermost scope, in nanoseconds; without stacks of 0.
     pub self_ns: BTreeMap<(u32, Vec<u32>), u64>,
     pub dropped: u64,
 }
@@ -69,11 +69,11 @@ pub fn catalog(threads: usize, sites: usize, tick_ps: u64) -> Arc<Catalog> {
     }))
 }
 
-/// A scope that is open; one that will be dropped is as if it were not there.
+/// An open scope. A dropped one has no effect on stacks.
 struct Open {
     start: u64,
     site: u32,
-    /// The stack that it is on top of, or, dropped, that around it.
+    /// Its stack, or the stack around it if it is dropped.
     node: usize,
     is_dropped: bool,
 }
@@ -87,7 +87,7 @@ struct Thread {
     left: usize,
 }
 
-/// All distinct stacks: around which other one each is, of which site, and what it took by itself.
+/// All distinct stacks: the parent, thread, site and self time of each.
 #[derive(Default)]
 struct Model {
     nodes: Vec<(Option<usize>, u32, u32, u64)>,
@@ -95,11 +95,11 @@ struct Model {
 }
 
 impl Model {
-    fn node(&mut self, around: Option<usize>, thread: u32, site: u32) -> usize {
+    fn node(&mut self, parent: Option<usize>, thread: u32, site: u32) -> usize {
         let next = self.nodes.len();
-        let node = *self.known.entry((around, thread, site)).or_insert(next);
+        let node = *self.known.entry((parent, thread, site)).or_insert(next);
         if node == next {
-            self.nodes.push((around, thread, site, 0));
+            self.nodes.push((parent, thread, site, 0));
         }
         node
     }
@@ -113,11 +113,11 @@ impl Model {
             }
             let mut path = Vec::new();
             let mut next = Some(at);
-            while let Some((around, _, site, _)) = next.map(|at| self.nodes[at]) {
+            while let Some((parent, _, site, _)) = next.map(|at| self.nodes[at]) {
                 if site != 0 {
                     path.push(site);
                 }
-                next = around;
+                next = parent;
             }
             path.reverse();
             sums.insert((thread, path), ns);
@@ -126,7 +126,7 @@ impl Model {
     }
 }
 
-/// Lets a program run.
+/// Runs a program.
 pub fn run(seed: u64, shape: Shape) -> Program {
     let mut random = Random(seed);
     let catalog = catalog(shape.threads, shape.sites, shape.tick_ps);
@@ -193,10 +193,10 @@ pub fn run(seed: u64, shape: Shape) -> Program {
             thread.ended.duration_ticks.push(thread.now - open.start);
             thread.ended.sites.push(SiteId(open.site));
         }
-        // What followed an empty scope within a tick would be around it.
+        // A scope that follows an empty one within its tick would enclose it.
         thread.now += 1;
-        let around = thread.open.last().map_or(outside[at], |open| open.node);
-        model.nodes[around].3 += ns_at(thread.now) - ns_at(thread.now - 1);
+        let parent = thread.open.last().map_or(outside[at], |open| open.node);
+        model.nodes[parent].3 += ns_at(thread.now) - ns_at(thread.now - 1);
         let is_over = thread.left == 0 && thread.open.is_empty();
         if thread.ended.len() >= thread.room || is_over {
             thread.room = 1 + random.below(shape.most_batch);
@@ -216,7 +216,7 @@ fn random_ticks(random: &mut Random, most: usize) -> u64 {
     random.below(most + 1) as u64
 }
 
-/// Returns a thread that is not at its end.
+/// Returns a random thread that is still running.
 fn pick(random: &mut Random, threads: &[Thread]) -> Option<usize> {
     let from = random.below(threads.len());
     let all = (0..threads.len()).map(|i| (from + i) % threads.len());

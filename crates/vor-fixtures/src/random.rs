@@ -1,14 +1,13 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers, the same in every run.
 
-/// A small generator (splitmix64) whose state can be printed, so that a case that fails can be
-/// named.
+/// A small generator (splitmix64), whose state names a failed case.
 pub struct Random(pub u64);
 
 impl Random {
     /// Returns the next number.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator that never ends is no help here"
+        reason = "an endless iterator would not help"
     )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! An HTTP server on the loopback address that keeps what it is sent, and answers as it is told.
+//! An HTTP server on the loopback address that stores its requests, and answers in a given mode.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 /// How the server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With this status line's rest, and these headers.
+    /// With this status and reason, and these headers.
     Status(&'static str, &'static str),
-    /// Reads the request and says nothing.
+    /// Reads the request and never answers.
     Stall,
-    /// Closes while there is something to read, which resets the connection.
+    /// Closes the connection before it reads the request, which resets it.
     Reset,
 }
 
@@ -26,16 +26,16 @@ pub struct Request {
     /// By name in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
-    /// Whether it was answered with a success.
-    pub was_taken: bool,
+    /// Whether the answer was a success.
+    pub was_accepted: bool,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     requests: Vec<Request>,
-    /// Connections, of which some had no request that was read.
+    /// Number of attempted requests, including those that were not read.
     attempts: u64,
-    /// Kept open for ever.
+    /// Connections that stay open for ever.
     stalled: Vec<TcpStream>,
 }
 
@@ -54,12 +54,12 @@ impl Server {
             mode: Arc::new(Mutex::new(mode)),
             shared: Arc::default(),
         };
-        let ours = server.clone();
+        let acceptor = server.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let ours = ours.clone();
-                // A client that goes away is no failure of the server.
-                std::thread::spawn(move || ours.serve(stream.unwrap()).unwrap_or_default());
+                let server = acceptor.clone();
+                // A client that disconnects is no failure of the server.
+                std::thread::spawn(move || server.serve(stream.unwrap()).unwrap_or_default());
             }
         });
         server
@@ -73,9 +73,9 @@ impl Server {
         self.shared.lock().unwrap().requests.clone()
     }
 
-    pub fn taken(&self) -> Vec<Request> {
+    pub fn accepted(&self) -> Vec<Request> {
         let mut requests = self.requests();
-        requests.retain(|request| request.was_taken);
+        requests.retain(|request| request.was_accepted);
         requests
     }
 
@@ -101,7 +101,7 @@ impl Server {
                 shared.stalled.push(stream);
                 return Ok(());
             };
-            request.was_taken = status.starts_with("200");
+            request.was_accepted = status.starts_with("200");
             self.shared.lock().unwrap().requests.push(request);
             let answer = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: 5\r\n\r\nsaid.");
             stream.write_all(answer.as_bytes())?;
@@ -136,7 +136,7 @@ fn read(stream: &mut TcpStream) -> io::Result<Request> {
             .insert(name.to_lowercase(), value.trim().to_owned());
     }
     if request.headers.contains_key("transfer-encoding") {
-        panic!("a length was expected, so that servers know at once how much there is");
+        panic!("a request needs a Content-Length, so that servers know its size in advance");
     }
     let length = request
         .headers
@@ -163,14 +163,14 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads a form: the file name and the content of each part, by its name.
+/// Parses a form: the file name and the content of each part, by its name.
 pub fn form(request: &Request) -> BTreeMap<String, (String, Vec<u8>)> {
     let kind = &request.headers["content-type"];
     let boundary = kind
         .strip_prefix("multipart/form-data; boundary=")
         .expect("a form");
     let delimiter = format!("\r\n--{boundary}");
-    // The first delimiter stands at the very begin.
+    // The first delimiter is at the begin, without a line end before it.
     let body = [b"\r\n", request.body.as_slice()].concat();
     let mut ends = Vec::new();
     for at in 0..body.len() {

@@ -1,5 +1,5 @@
-//! Random trees of spans on several threads, as batches cut anywhere, and what every viewer should
-//! find in them.
+//! Random trees of spans on several threads, in batches of any size, and the rows that every viewer
+//! must find in them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,14 +16,13 @@ use crate::random::Random;
 
 pub const NASTY: &str = "quote\" back\\slash \n\t\r\u{1}\u{1f} <ä 🦀 \u{2028}>; {x} 17";
 
-/// When the recording begins, in ticks; a tick is a nanosecond.
+/// The begin of the recording, in ticks; a tick is a nanosecond.
 pub const BEGIN: u64 = 1_000;
 
-/// A span as its recorder knew it: thread, depth, call site, begin and end in nanoseconds since the
-/// begin of the recording.
+/// A span: thread, depth, call site, begin and end in nanoseconds since the begin of the recording.
 pub type Row = (u32, usize, u32, u64, u64);
 
-/// What was made: batches, and their spans in pre-order, thread by thread.
+/// Batches, and their spans in pre-order, thread by thread.
 pub struct Views {
     pub batches: Vec<SpanBatch>,
     pub rows: Vec<Row>,
@@ -85,7 +84,8 @@ pub fn name(site: u32) -> String {
     catalog().site_name(SiteId(site)).to_owned()
 }
 
-struct Growing<'a> {
+/// A thread whose trees are being made.
+struct Thread<'a> {
     random: &'a mut Random,
     thread: u32,
     now: u64,
@@ -93,7 +93,7 @@ struct Growing<'a> {
     rows: Vec<Row>,
 }
 
-impl Growing<'_> {
+impl Thread<'_> {
     fn tree(&mut self, depth: usize) {
         let start = self.now;
         let site = 1 + self.random.below(7) as u32;
@@ -103,10 +103,10 @@ impl Growing<'_> {
         for _ in 0..children {
             self.now += self.random.below(50) as u64;
             self.tree(depth + 1);
-            // What follows in the same tick as an empty span would contain it.
+            // A span that follows an empty one within its tick would enclose it.
             self.now += 1;
         }
-        // Now and then one is longer than a 32-bit number of nanoseconds.
+        // Now and then a span is longer than a 32-bit number of nanoseconds.
         let most = if self.random.below(200) == 0 {
             5_000_000_000
         } else {
@@ -131,7 +131,7 @@ pub fn make(seed: u64, spans: usize) -> Views {
     let mut rows = Vec::new();
     let mut threads = Vec::new();
     for thread in 0..3 {
-        let mut growing = Growing {
+        let mut growing = Thread {
             random: &mut random,
             thread,
             now: BEGIN + 5,
@@ -144,40 +144,40 @@ pub fn make(seed: u64, spans: usize) -> Views {
             growing.tree(0);
             growing.now += 1 + growing.random.below(30) as u64;
         }
-        let (mut ended, made, now) = (growing.ended, growing.rows, growing.now);
+        let (mut ended, thread_rows, now) = (growing.ended, growing.rows, growing.now);
         ended.messages.push(filled!(Message {
             ticks: now,
             text: NASTY.into(),
         }));
-        rows.extend(made);
+        rows.extend(thread_rows);
         threads.push(ended);
     }
     let mut batches = Vec::new();
     while threads.iter().any(|thread| !thread.is_empty()) {
-        let cut = threads.iter_mut().map(|thread| {
+        let first = threads.iter_mut().map(|thread| {
             let count = random.below(2 * thread.len() / 3 + 2).min(thread.len());
-            cut_off(thread, count)
+            split_first(thread, count)
         });
         batches.push(filled!(SpanBatch {
             catalog: catalog(),
-            threads: cut.collect(),
+            threads: first.collect(),
         }));
     }
     Views { batches, rows }
 }
 
-/// Takes the first spans of a thread, and with the last of them everything else.
-fn cut_off(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
+/// Removes the first spans of a thread; with the last span, also everything else.
+fn split_first(thread: &mut ThreadBatch, count: usize) -> ThreadBatch {
     if count == thread.len() {
         let rest = filled!(ThreadBatch {
             thread: thread.thread
         });
         return std::mem::replace(thread, rest);
     }
-    let args_cut = thread
+    let first_later = thread
         .args
         .partition_point(|args| (args.span as usize) < count);
-    let mut args = thread.args.split_off(args_cut);
+    let mut args = thread.args.split_off(first_later);
     std::mem::swap(&mut args, &mut thread.args);
     for later in &mut thread.args {
         later.span -= count as u32;
@@ -206,7 +206,7 @@ pub fn self_times(rows: &[Row]) -> BTreeMap<(u32, Vec<u32>), u64> {
     sums
 }
 
-/// Spans that no program recorded, as a damaged capture may claim them.
+/// Makes spans that no program recorded, as a damaged capture may claim them.
 pub fn damaged(seed: u64) -> SpanBatch {
     let mut random = Random(seed);
     let mut thread = filled!(ThreadBatch {

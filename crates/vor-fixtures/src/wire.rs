@@ -1,6 +1,6 @@
-//! The protobuf wire format, read.
+//! A reader of the protobuf wire format.
 
-/// The value of a field, as it stands on the wire.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<'a> {
     Varint(u64),
@@ -12,13 +12,13 @@ impl<'a> Field<'a> {
     pub fn number(&self) -> u64 {
         match self {
             Self::Varint(number) | Self::Fixed(number) => *number,
-            Self::Bytes(_) => panic!("a number was expected"),
+            Self::Bytes(_) => panic!("not a number"),
         }
     }
 
     pub fn bytes(&self) -> &'a [u8] {
         match self {
-            Self::Varint(_) | Self::Fixed(_) => panic!("bytes were expected"),
+            Self::Varint(_) | Self::Fixed(_) => panic!("not bytes"),
             Self::Bytes(bytes) => bytes,
         }
     }
@@ -37,7 +37,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     panic!("a varint of more than ten bytes");
 }
 
-/// Takes a message apart.
+/// Returns the fields of a message.
 pub fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -67,27 +67,27 @@ pub fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     fields
 }
 
-/// Returns the only field of a number, or 0.
+/// Returns the value of the only field with a number, or 0.
 pub fn one(fields: &[(u64, Field<'_>)], number: u64) -> u64 {
     let mut of = fields.iter().filter(|(field, _)| *field == number);
     let value = of.next().map_or(0, |(_, field)| field.number());
-    assert!(of.next().is_none(), "field {number} is there twice");
+    assert!(of.next().is_none(), "field {number} occurs twice");
     value
 }
 
-/// Returns the messages of a field, taken apart.
+/// Returns the fields of each message in a field.
 pub fn messages<'a>(of: &[(u64, Field<'a>)], number: u64) -> Vec<Vec<(u64, Field<'a>)>> {
     let of = of.iter().filter(|(field, _)| *field == number);
     of.map(|(_, field)| fields(field.bytes())).collect()
 }
 
-/// Returns the bytes of a field that is there at most once.
+/// Returns the bytes of a field that occurs at most once.
 pub fn bytes<'a>(of: &[(u64, Field<'a>)], number: u64) -> &'a [u8] {
     let mut of = of.iter().filter(|(field, _)| *field == number);
     of.next().map_or(&[], |(_, field)| field.bytes())
 }
 
-/// Returns the text of a field that is there at most once.
+/// Returns the text of a field that occurs at most once.
 pub fn text(of: &[(u64, Field<'_>)], number: u64) -> String {
     String::from_utf8(bytes(of, number).to_vec()).expect("UTF-8")
 }

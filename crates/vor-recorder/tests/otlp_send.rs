@@ -78,7 +78,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
     let (sending, sent) = start(sink(&server.url));
     work_until(&sent, |sent| {
         let metrics = server
-            .taken()
+            .accepted()
             .iter()
             .filter(|it| it.path == "/v1/metrics")
             .count();
@@ -89,7 +89,7 @@ fn a_collector_gets_the_metrics_and_the_chosen_spans() {
     let end = unix_ns() + 1_000_000;
 
     let (mut spans, mut gauges, mut frames) = (0, 0, 0);
-    for request in server.taken() {
+    for request in server.accepted() {
         assert_eq!(request.method, "POST");
         assert_eq!(request.headers["content-type"], "application/x-protobuf");
         assert_eq!(request.headers["x-token"], "geheim");

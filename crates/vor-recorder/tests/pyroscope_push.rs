@@ -189,10 +189,10 @@ fn fails_for_a_while(mode: Mode) {
     survive(&server, &counts);
     let sent = counts.sent_profiles();
     drop(pushing);
-    assert!(server.taken().len() as u64 >= sent);
+    assert!(server.accepted().len() as u64 >= sent);
     assert!(
         server
-            .taken()
+            .accepted()
             .iter()
             .all(|request| !profile(request).samples.is_empty())
     );

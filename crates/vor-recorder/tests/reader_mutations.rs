@@ -21,7 +21,7 @@ use vor_capture::reader::{Capture, Frame, Recovered};
 use vor_fixtures::any_input::judge_summaries;
 use vor_fixtures::cpu_time::cpu_time;
 use vor_fixtures::mutation::{Mutant, mutate, mutate_any, v2_records};
-use vor_fixtures::{Made, Random, make};
+use vor_fixtures::{Random, TestCapture, make};
 use vor_recorder::bridges::reader::Reader;
 
 #[global_allocator]
@@ -64,12 +64,12 @@ struct Tally {
 }
 
 /// Judges what a reader of a version-3 mutant gave.
-fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
+fn judge(made: &TestCapture, mutant: &Mutant, given: &[Recovered], told: bool, tally: &mut Tally) {
     let marks = made.frame_ends.iter().map(|&end| {
         let at = made.records.partition_point(|&begin| begin < end) - 1;
         made.records[at]..end
     });
-    if !marks.into_iter().any(|mark| mutant.keeps(&mark)) && !given.is_empty() {
+    if !marks.into_iter().any(|mark| mutant.contains(&mark)) && !given.is_empty() {
         // What is left is one frame, as of a program that makes no mark.
         assert!(told, "{}: no mark and no damage", mutant.what);
         assert_eq!(given.len(), 1, "{}: frames without marks", mutant.what);
@@ -106,10 +106,10 @@ fn judge(made: &Made, mutant: &Mutant, given: &[Recovered], told: bool, tally: &
             made.frame_ends[i - 1]
         };
         let range = begin..made.frame_ends[i];
-        if mutant.keeps(&range) {
+        if mutant.contains(&range) {
             tally.expected += 1;
             tally.found += usize::from(found);
-            let before_damage = mutant.kept[0].start == 0 && range.end <= mutant.kept[0].end;
+            let before_damage = mutant.intact[0].start == 0 && range.end <= mutant.intact[0].end;
             assert!(
                 found || !before_damage,
                 "{}: frame {i} before the damage is lost",
@@ -142,7 +142,7 @@ impl vor_capture::sink::FrameSink for Live {
 
 /// Records a capture with the recorder itself: closed, and as it was before the close.
 #[cfg(not(feature = "off"))]
-fn recorded() -> Vec<Made> {
+fn recorded() -> Vec<TestCapture> {
     use vor_capture::format::{Decoder, Event, Record};
     use vor_recorder::{drain, metrics, profile_scope, setup};
 
@@ -203,7 +203,7 @@ fn recorded() -> Vec<Made> {
     }
     let frames = std::mem::take(&mut *live.0.lock().unwrap());
     assert_eq!((frames.len(), frame_ends.len()), (60, 60));
-    let of = |end: usize| Made {
+    let of = |end: usize| TestCapture {
         bytes: bytes[..end].to_vec(),
         records: records
             .iter()
@@ -221,7 +221,7 @@ fn recorded() -> Vec<Made> {
 }
 
 #[cfg(feature = "off")]
-fn recorded() -> Vec<Made> {
+fn recorded() -> Vec<TestCapture> {
     Vec::new()
 }
 
@@ -229,7 +229,7 @@ fn recorded() -> Vec<Made> {
 fn version_3() {
     let mut random = Random(0x3);
     let made = (0..6).map(|i| make(90 + i, 60, [3, 12, 0][i as usize % 3], i % 2 == 0));
-    let made: Vec<Made> = made.chain(recorded()).collect();
+    let made: Vec<TestCapture> = made.chain(recorded()).collect();
     let (mut streamed, mut sought) = (Tally::default(), Tally::default());
     for case in 0..CASES {
         let began = cpu_time();
@@ -412,7 +412,7 @@ fn version_2() {
             &original.records,
             &donor.bytes,
         );
-        let intact = mutant.keeps(&(0..original.records[0]));
+        let intact = mutant.contains(&(0..original.records[0]));
 
         let reader = Reader::new(mutant.bytes.as_slice());
         let capture = Capture::new(Cursor::new(mutant.bytes.clone()));
@@ -438,7 +438,7 @@ fn version_2() {
             continue;
         }
         let before = original.frames.iter();
-        let before = before.take_while(|(range, _)| range.end <= mutant.kept[0].end);
+        let before = before.take_while(|(range, _)| range.end <= mutant.intact[0].end);
         let mut rest = given.as_slice();
         for (i, (_, frame)) in before.enumerate() {
             let found = rest.split_off_first();
@@ -452,7 +452,7 @@ fn version_2() {
         let whole = original
             .frames
             .iter()
-            .filter(|(range, _)| mutant.keeps(range));
+            .filter(|(range, _)| mutant.contains(range));
         let mut rest = given.as_slice();
         for (_, frame) in whole {
             tally.expected += 1;
@@ -467,7 +467,7 @@ fn version_2() {
         let used = given.len() + reader.user_columns().len();
         let unnoticeable = records_in(&mutant.bytes, original.records[0]) == Some(used);
         assert!(
-            told || mutant.clean || unnoticeable || given.len() >= original.frames.len(),
+            told || mutant.is_clean || unnoticeable || given.len() >= original.frames.len(),
             "{}: {} of {} frames and no damage is told",
             mutant.what,
             given.len(),

@@ -14,7 +14,7 @@ use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Frame, Reader};
-use vor_fixtures::{Made, make};
+use vor_fixtures::{TestCapture, make};
 
 fn bits(frame: &Frame) -> (Vec<u64>, Vec<(String, u64)>) {
     let system = frame.system.iter().map(|value| value.to_bits()).collect();
@@ -103,7 +103,7 @@ fn events_stream_batches_and_frames() {
     assert!(reader.damage().is_none());
 }
 
-fn plain_frames(made: &Made) -> Vec<Frame> {
+fn plain_frames(made: &TestCapture) -> Vec<Frame> {
     let mut reader = Reader::new(made.bytes.as_slice()).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {

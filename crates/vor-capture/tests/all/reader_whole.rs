@@ -8,11 +8,11 @@ use std::io::Cursor;
 
 use vor_capture::format::RECORD_HEAD_BYTES;
 use vor_capture::reader::{Capture, Event, FrameScan, Piece, Pieces, Reader};
-use vor_fixtures::{Made, make, make_without_marks};
+use vor_fixtures::{TestCapture, make, make_without_marks};
 
 const BATCHES: usize = 300;
 
-fn open(made: &Made) -> Capture {
+fn open(made: &TestCapture) -> Capture {
     Capture::new(Cursor::new(made.bytes.clone())).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Captures made of numbers from a seed, and the frames that they should read back as.
+//! Random captures from a seed, and the frames that reading them must return.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use vor_capture::model::timeline::{ClockSync, RATE_BITS, Timeline};
 
 use crate::random::Random;
 
-/// A capture's bytes, where its records begin, and what it holds.
-pub struct Made {
+/// A capture: its bytes, the offsets of its records, and its contents.
+pub struct TestCapture {
     pub bytes: Vec<u8>,
-    /// Offsets of the records, and the file's length.
+    /// Offsets of the records, and the file's number of bytes.
     pub records: Vec<usize>,
     pub frames: Vec<Arc<FrameSnapshot>>,
-    /// Where each frame's record ends in the file, and where its first record begins.
+    /// Offset of the end of each frame's record.
     pub frame_ends: Vec<usize>,
     pub spans: u64,
     pub catalog: Arc<Catalog>,
-    /// Frames of the secondary set.
+    /// Number of frames of the secondary set.
     pub ticks_frames: u64,
 }
 
@@ -74,7 +74,7 @@ pub fn catalog() -> Catalog {
     })
 }
 
-/// Begins a capture: the header, and everything that the catalog declares.
+/// Begins a capture: the header and the declarations of the catalog.
 fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
     let header = Header {
         file_id: random.next(),
@@ -111,15 +111,15 @@ fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
     (encoder, bytes)
 }
 
-/// Makes a capture of so many batches with up to `spread` spans of each thread, and no mark; its
-/// one frame has all of them.
-pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> Made {
+/// Makes a capture of `batches` batches with up to `spread` spans per thread, and without a mark; its
+/// only frame has all spans.
+pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> TestCapture {
     let mut random = Random(seed);
     let catalog = Arc::new(catalog());
     let (mut encoder, mut bytes) = begin(&mut random, &catalog);
     let mut builder = TreeBuilder::new(usize::MAX);
     let mut now = 2000;
-    let mut reach: Option<(u64, u64)> = None;
+    let mut range: Option<(u64, u64)> = None;
     for _ in 0..batches {
         let threads = [0, 1].map(|thread| thread_batch(&mut random, thread, spread, &mut now));
         for thread in &threads {
@@ -128,8 +128,8 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
             let messages = thread.messages.iter();
             for (start, end) in spans.chain(messages.map(|message| (message.ticks, message.ticks)))
             {
-                let (first, last) = reach.unwrap_or((start, end));
-                reach = Some((first.min(start), last.max(end)));
+                let (first, last) = range.unwrap_or((start, end));
+                range = Some((first.min(start), last.max(end)));
             }
         }
         let batch = filled!(SpanBatch {
@@ -140,7 +140,7 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
         encoder.encode(RecordRef::Batch(&batch), &mut bytes);
     }
     let trees = builder.finish();
-    let (start_ticks, end_ticks) = reach.unwrap();
+    let (start_ticks, end_ticks) = range.unwrap();
     let frame = filled!(FrameSnapshot {
         catalog: Arc::clone(&catalog),
         start_ticks,
@@ -151,7 +151,7 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
     if close {
         encoder.close(&catalog, &mut bytes);
     }
-    Made {
+    TestCapture {
         records: record_offsets(&bytes),
         bytes,
         frame_ends: Vec::new(),
@@ -162,7 +162,7 @@ pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool)
     }
 }
 
-/// Returns where the records of a capture begin, and its length.
+/// Returns the offsets of a capture's records, and its number of bytes.
 fn record_offsets(bytes: &[u8]) -> Vec<usize> {
     let (_, mut at) = Header::decode(bytes).unwrap().unwrap();
     let mut offsets = Vec::new();
@@ -175,11 +175,11 @@ fn record_offsets(bytes: &[u8]) -> Vec<usize> {
 }
 
 /// Makes a capture of `frames` frames with up to `spread` spans each.
-pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
+pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> TestCapture {
     let mut random = Random(seed);
     let catalog = Arc::new(catalog());
     let (mut encoder, mut bytes) = begin(&mut random, &catalog);
-    let mut made = Made {
+    let mut made = TestCapture {
         bytes: Vec::new(),
         records: Vec::new(),
         frames: Vec::new(),
@@ -250,7 +250,7 @@ pub fn make(seed: u64, frames: usize, spread: usize, close: bool) -> Made {
     made
 }
 
-/// Spans in order of ending: leaves, now and then one around the last few.
+/// Makes spans in the order of their ends: leaves, and now and then a parent of the last few.
 pub fn thread_batch(random: &mut Random, thread: u32, spread: usize, now: &mut u64) -> ThreadBatch {
     let mut batch = filled!(ThreadBatch {
         thread: ThreadId(thread)
