@@ -10,12 +10,12 @@ use egui::{
     Align2, Color32, Mesh, Painter, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2,
 };
 use rustc_hash::FxHasher;
+use vor_capture::units;
 
 use crate::frame_axis::{self, FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, Quads};
 use crate::store::{FrameEntry, Store};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::View;
 
 /// Height of the lane of marks above the bars, in points.

@@ -8,7 +8,6 @@
 pub mod store;
 pub mod view;
 pub mod theme;
-pub mod units;
 pub mod pyramid;
 pub mod frame_axis;
 mod sketch;

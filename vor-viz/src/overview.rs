@@ -8,13 +8,13 @@
 use std::ops::Range;
 
 use egui::{Align2, CursorIcon, Id, Painter, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use vor_capture::units;
 
 use crate::bars::Thresholds;
 use crate::frame_axis::axis_rect;
 use crate::pyramid::MinMaxPyramid;
 use crate::sketch::{self, Ink, Quads};
 use crate::theme::Theme;
-use crate::units;
 
 /// Height of the lane of marks above the columns, in points.
 const MARKS_HEIGHT: f32 = 8.0;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use egui::{CursorIcon, Rect, Sense, TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2};
+use vor_capture::units;
 use web_time::Instant;
 
 use crate::bars::{self, Thresholds};
@@ -20,7 +21,6 @@ use crate::plots::{MetricRow, Plots};
 use crate::scopes::{ScopeTable, frames_caption};
 use crate::store::{FrameEntry, FrameId, Store};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::View;
 
 /// Height of the bars, in points.

@@ -8,6 +8,7 @@
 //! | [`format`](mod@format) | the capture format as codec without I/O, versions 3 and 2 |
 //! | [`reader`] | captures, read back: as a stream, by frame, by columns |
 //! | [`stats`] | exact sums and percentiles per call site |
+//! | [`units`] | numbers and units as people read them |
 //!
 //! The crate starts no thread, keeps no global state and reads no clock. Programs use the facade
 //! crate `vor`; this crate is for tools that read captures without the recorder.
@@ -17,6 +18,7 @@
 #[macro_use]
 mod filled;
 pub mod error;
+pub mod units;
 pub mod model;
 pub mod sink;
 pub mod format;

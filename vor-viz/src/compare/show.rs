@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use egui::{Color32, Rgba, Ui};
 use rustc_hash::FxHasher;
+use vor_capture::units;
 
 use super::Side;
 use super::merged::{BothSums, Merged, MergedRow, Names, SideSums, SideWork, relation};
@@ -16,7 +17,6 @@ use crate::scopes::{Job, filter_field, frames_caption, percent};
 use crate::sketch::shortened;
 use crate::store::TrackKind;
 use crate::theme::Theme;
-use crate::units;
 
 const COLUMNS: [Column; 13] = [
     Column {

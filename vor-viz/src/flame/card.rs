@@ -3,13 +3,13 @@
 use egui::{Color32, RichText, Ui};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::SiteId;
+use vor_capture::units;
 
 use super::layout::name_of;
 use super::navigate::{inside, track_of};
 use crate::sketch::shortened;
 use crate::store::{Span, Store, TrackKind, given_id};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::SpanRef;
 
 /// Spans inside the one pointed at that are added up; beyond it the self time is not told.

@@ -8,13 +8,13 @@ use egui::{
 };
 use rustc_hash::FxHashMap;
 use vor_capture::model::catalog::{Catalog, SiteId};
+use vor_capture::units;
 
 use super::card::{self, Pointed, UsualOf};
 use super::layout::{MIN_HEIGHT, name_of};
 use super::{FlameChart, Frame, RULER_HEIGHT, Shown, TrackId, ruler};
 use crate::store::{FrameEntry, Store, Track};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::{SpanRef, View};
 
 /// Height of the marks of messages and steps, from the top of a track's first row.

@@ -1,6 +1,7 @@
 //! The scale above the flame chart.
 
-use crate::units;
+use vor_capture::units;
+
 use crate::view::TimeRange;
 
 /// Least distance of two marks, in points.

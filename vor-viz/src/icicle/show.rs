@@ -8,6 +8,7 @@ use egui::{
 };
 use rustc_hash::FxHasher;
 use vor_capture::model::catalog::Catalog;
+use vor_capture::units;
 
 use super::boxes::{Boxes, Place, ROW_HEIGHT, area};
 use super::tree::{NONE, ROOT, StackKey, StackOptions, StackSums, Stacks};
@@ -15,7 +16,6 @@ use crate::scopes::{Job, frames_caption};
 use crate::sketch::shortened;
 use crate::store::Store;
 use crate::theme::Theme;
-use crate::units;
 use crate::view::View;
 
 /// Where an icicle is zoomed to: from below the root down. It holds when the tree is made anew.

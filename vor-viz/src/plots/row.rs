@@ -2,6 +2,7 @@
 
 use egui::epaint::Vertex;
 use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, Ui, pos2, vec2};
+use vor_capture::units::{self, Scale};
 
 use super::MetricRow;
 use super::columns::{Extent, Reduced, Run};
@@ -9,7 +10,6 @@ use crate::frame_axis::{FrameAxis, axis_rect};
 use crate::sketch::{self, Ink, shortened};
 use crate::store::Store;
 use crate::theme::Theme;
-use crate::units::{self, Scale};
 
 /// Room above and below the line within a plot, in points.
 const MARGIN: f32 = 3.0;

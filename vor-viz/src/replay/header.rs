@@ -2,10 +2,10 @@
 //! elsewhere.
 
 use egui::{Align, Align2, Key, Layout, RichText, TextEdit, Ui};
+use vor_capture::units;
 
 use super::ReplayState;
 use crate::theme::Theme;
-use crate::units;
 
 /// Width of the field for a frame's number, in points.
 const FIELD_WIDTH: f32 = 90.0;

@@ -1,13 +1,13 @@
 //! The details of one scope: how long its calls took, and which were the slowest.
 
 use egui::{Grid, ScrollArea, Ui, vec2};
+use vor_capture::units;
 
 use super::histogram;
 use super::sums::{ScopeRow, SlowCall};
 use crate::sketch::shortened;
 use crate::store::{Store, Track, TrackKind};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::{SpanRef, View};
 
 /// Width of the list of calls, in points, where there is room for both.

@@ -6,10 +6,10 @@
 
 use egui::{Align2, RichText, Role, Sense, Shape, Stroke, TextStyle, Ui, Vec2, WidgetInfo, vec2};
 use egui_plot::{BarChart, GridMark, Plot, PlotBounds, PlotPoint, Text, VLine};
+use vor_capture::units;
 
 use super::sums::ScopeRow;
 use crate::theme::Theme;
-use crate::units;
 
 /// Least width of a bar, in points.
 const BAR_WIDTH: f64 = 5.0;

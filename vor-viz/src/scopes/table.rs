@@ -6,6 +6,7 @@ use std::fmt::Write;
 use egui::{TextEdit, Ui};
 use vor_capture::model::catalog::{Catalog, SiteId};
 use vor_capture::model::measures::Measures;
+use vor_capture::units;
 
 use super::details;
 use super::frames_caption;
@@ -15,7 +16,6 @@ use super::sums::{ScopeRow, ScopeRows, ScopeSums};
 use crate::sketch::shortened;
 use crate::store::{Store, TrackKind};
 use crate::theme::Theme;
-use crate::units;
 use crate::view::View;
 
 const COLUMNS: [Column; 10] = [

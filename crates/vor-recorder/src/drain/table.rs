@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use vor_capture::stats::ScopeStats;
+use vor_capture::units;
 
 /// Columns of the text that a line may take.
 const WIDTH: usize = 100;
@@ -23,18 +24,22 @@ pub(crate) fn table(rows: &[ScopeStats]) -> String {
         .iter()
         .map(|row| {
             [
-                row.count.to_string(),
-                time(row.total_ns as f64),
-                time(row.self_ns as f64),
-                time(row.mean_ns),
-                time(row.p50_ns as f64),
-                time(row.p99_ns as f64),
-                time(row.max_ns as f64),
+                units::count(row.count),
+                units::duration(row.total_ns as f64),
+                units::duration(row.self_ns as f64),
+                units::duration(row.mean_ns),
+                units::duration(row.p50_ns as f64),
+                units::duration(row.p99_ns as f64),
+                units::duration(row.max_ns as f64),
             ]
         })
         .collect();
     let widths = std::array::from_fn(|i| {
-        let widest = cells.iter().map(|row| row[i].len()).max().unwrap_or(0);
+        let widest = cells
+            .iter()
+            .map(|row| row[i].chars().count())
+            .max()
+            .unwrap_or(0);
         widest.max(heads[i].len())
     });
     let numbers: usize = widths.iter().map(|width| width + 2).sum();
@@ -66,8 +71,8 @@ pub(crate) fn table(rows: &[ScopeStats]) -> String {
         let _ = writeln!(
             text,
             "and {} scopes more, self {}",
-            more.len(),
-            time(self_ns as f64)
+            units::count(more.len() as u64),
+            units::duration(self_ns as f64)
         );
     }
     text
@@ -108,22 +113,6 @@ fn name(name: &str, room: usize) -> String {
         .chain(&['.', '.'])
         .chain(&all[all.len() - last..])
         .collect()
-}
-
-/// Returns a time with four digits and its unit.
-fn time(ns: f64) -> String {
-    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
-    let Some((size, unit)) = units.into_iter().find(|(size, _)| ns >= *size) else {
-        return format!("{ns:.0} ns");
-    };
-    let value = ns / size;
-    let digits = match value {
-        _ if value < 10.0 => 3,
-        _ if value < 100.0 => 2,
-        _ if value < 1000.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -167,11 +156,11 @@ mod tests {
         assert!(lines[1].contains(".."), "{text}");
         for cell in [
             "short",
-            "12.35 us",
+            "12.3 µs",
             "2 ns",
             "999 ns",
-            "1.000 us",
-            "18446744074 s",
+            "1.00 µs",
+            "5\u{202f}124\u{202f}095 h",
         ] {
             assert!(lines[2].contains(cell), "{cell}: {text}");
         }
@@ -183,7 +172,7 @@ mod tests {
         let text = table(&rows);
         assert_eq!(text.lines().count(), MAX_ROWS + 2);
         assert!(
-            text.ends_with("and 103 scopes more, self 102.0 us\n"),
+            text.ends_with("and 103 scopes more, self 102 µs\n"),
             "{text}"
         );
     }

@@ -64,7 +64,7 @@ fn save(
             Ok(format!(
                 "{} is written: {}",
                 path.display(),
-                vor_viz::units::scaled(bytes as f64, "B")
+                vor_capture::units::scaled(bytes as f64, "B")
             ))
         }
         Err(error) => Err(format!("{} cannot be written: {error}", path.display())),

@@ -1,9 +1,17 @@
-//! Numbers as people read them.
+//! Numbers and units as people read them: one spelling for the command, the panel and the
+//! recorder's reports.
+//!
+//! Three digits are enough to compare two values, so that is what most values have. Digits stand in
+//! groups of three with a narrow no-break space (U+202F) between them, as ISO 80000 writes them: it
+//! is neither a decimal comma nor a thousands point to anyone, and a line does not break there.
 
 use std::borrow::Cow;
 
-/// Returns a length of time in the unit that fits, to three digits: `950 ns`, `12.3 µs`, `4.56 ms`,
-/// `1.20 s`, `2 min 5 s`.
+/// Digits in front of the next unit would round up to 1000, so that unit begins here.
+const ROUNDS_UP: f64 = 999.5;
+
+/// Returns a duration in the unit that fits, with three digits: `950 ns`, `12.3 µs`, `4.56 ms`,
+/// `1.20 s`, `2 min 5 s`, `3 h 20 min`; `–` for what is no number.
 #[must_use]
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() {
@@ -11,17 +19,18 @@ pub fn duration(ns: f64) -> String {
     }
     let scaled = |value: f64, unit: &str| format!("{} {unit}", three_digits(value));
     match ns.abs() {
-        size if size < 999.5 => format!("{ns:.0} ns"),
-        size if size < 999.5e3 => scaled(ns / 1e3, "µs"),
-        size if size < 999.5e6 => scaled(ns / 1e6, "ms"),
+        size if size < ROUNDS_UP => format!("{ns:.0} ns"),
+        size if size < ROUNDS_UP * 1e3 => scaled(ns / 1e3, "µs"),
+        size if size < ROUNDS_UP * 1e6 => scaled(ns / 1e6, "ms"),
         size if size < 120e9 => scaled(ns / 1e9, "s"),
-        _ => {
-            let seconds = (ns / 1e9).round();
-            format!(
-                "{:.0} min {:.0} s",
-                (seconds / 60.0).trunc(),
-                (seconds % 60.0).abs()
-            )
+        size => {
+            let sign = if ns < 0.0 { "-" } else { "" };
+            let seconds = (size / 1e9).round() as u64;
+            match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+                (0, minutes, seconds) => format!("{sign}{minutes} min {seconds} s"),
+                (hours @ ..100, minutes, _) => format!("{sign}{hours} h {minutes} min"),
+                (hours, ..) => format!("{sign}{} h", count(hours)),
+            }
         }
     }
 }
@@ -36,7 +45,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Returns a count with a thin space between groups of three digits: `1 234 567`.
+/// Returns a count with a narrow space between groups of three digits: `1 234 567`.
 #[must_use]
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -50,15 +59,30 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// Returns a count of things, whose plural ends in `s`: `1 frame`, `2 000 frames`.
+#[must_use]
+pub fn counted(value: u64, thing: &str) -> String {
+    match value {
+        1 => format!("1 {thing}"),
+        _ => format!("{} {thing}s", count(value)),
+    }
+}
+
+/// Returns a number of bytes in the unit that fits, in powers of 1024: `999 B`, `1.50 GiB`.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    scaled(value as f64, "B")
+}
+
 /// Returns a metric's value in the unit that fits: `1.50 GiB` for 1 610 612 736 `B`, `12.3 ms` for
-/// 0.0123 `s`; units that are not known stay, and have three digits.
+/// 0.0123 `s`. A value in an unknown unit keeps it, and has three digits.
 #[must_use]
 pub fn scaled(value: f64, unit: &str) -> String {
     metric(value, unit, false)
 }
 
-/// Returns what [`scaled`] does; of integers, those in unknown units have all their digits in
-/// groups and no decimals.
+/// Returns a metric's value as [`scaled`] does; an integer in an unknown unit has all its digits
+/// in groups and no decimals.
 #[must_use]
 pub fn metric(value: f64, unit: &str, integer: bool) -> String {
     if !value.is_finite() {
@@ -86,14 +110,14 @@ pub fn metric(value: f64, unit: &str, integer: bool) -> String {
 pub struct Scale<'a> {
     divisor: f64,
     unit: Cow<'a, str>,
-    /// Stands behind each number: the magnitude of values in an unknown unit.
+    /// Follows each number: the magnitude of values in an unknown unit.
     suffix: &'static str,
     integer: bool,
 }
 
 impl<'a> Scale<'a> {
-    /// Makes the scale that fits values of up to `most`, given in `unit`. Of a million and more in
-    /// an unknown unit, numbers end in `M`, `G` or `T`.
+    /// Makes the scale that fits values of up to `most`, given in `unit`. In an unknown unit,
+    /// numbers of a scale of a million and more end in `M`, `G` or `T`.
     #[must_use]
     pub fn of(most: f64, unit: &'a str, integer: bool) -> Self {
         let most = if most.is_finite() { most.abs() } else { 0.0 };
@@ -172,9 +196,9 @@ impl<'a> Scale<'a> {
 /// Units that differ by powers of one number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Family {
-    /// What counts in bytes and powers of two.
+    /// Bytes in powers of 1024.
     Bytes,
-    /// Megabytes of 10⁶ bytes and their like.
+    /// Bytes in powers of 1000: megabytes of 10⁶ bytes.
     DecimalBytes,
     Time,
     Frequency,
@@ -245,12 +269,108 @@ fn whole(value: f64) -> String {
     }
 }
 
+/// Formats a moment as a UTC date and time to the second.
+#[must_use]
+pub fn date(unix_ns: i64) -> String {
+    let s = unix_ns.div_euclid(1_000_000_000);
+    let (days, s) = (s.div_euclid(86_400), s.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (h, min, s) = (s / 3600, s / 60 % 60, s % 60);
+    format!("{year:04}-{month:02}-{day:02} {h:02}:{min:02}:{s:02} UTC")
+}
+
+/// Returns year, month and day of a number of days since 1970, in the Gregorian calendar.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let is_leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    // Whole cycles of 400 years first: all of them have the same number of days.
+    let (mut year, mut days) = (
+        1970 + days.div_euclid(146_097) * 400,
+        days.rem_euclid(146_097),
+    );
+    while days >= 365 + i64::from(is_leap(year)) {
+        days -= 365 + i64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + i64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_told_in_the_unit_that_fits() {
+    fn durations_have_three_digits_and_the_fitting_unit() {
+        let cases = [
+            (0.0, "0 ns"),
+            (17.4, "17 ns"),
+            (999.0, "999 ns"),
+            (999.6, "1.00 µs"),
+            (1_254.0, "1.25 µs"),
+            (99_960.0, "100 µs"),
+            (999_700.0, "1.00 ms"),
+            (31_000_000.0, "31.0 ms"),
+            (-31_000_000.0, "-31.0 ms"),
+            (2.5e9, "2.50 s"),
+            (119.6e9, "120 s"),
+            (605.0e9, "10 min 5 s"),
+            (-605.0e9, "-10 min 5 s"),
+            (7_260.0e9, "2 h 1 min"),
+            (360_000.0e9, "100 h"),
+            (u64::MAX as f64, "5\u{202f}124\u{202f}095 h"),
+            (f64::NAN, "–"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(duration(ns), text);
+        }
+    }
+
+    #[test]
+    fn counts_and_bytes() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1\u{202f}000");
+        assert_eq!(count(12_345_678), "12\u{202f}345\u{202f}678");
+        assert_eq!(counted(1, "frame"), "1 frame");
+        assert_eq!(counted(2_000, "frame"), "2\u{202f}000 frames");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(4_826), "4.71 KiB");
+        assert_eq!(bytes(1_500_000_000), "1.40 GiB");
+    }
+
+    #[test]
+    fn numbers_have_three_digits_or_all_before_the_point() {
+        let cases = [
+            (-0.25, "-0.25"),
+            (1024.0, "1024"),
+            (123.456, "123"),
+            (12_345.6, "12\u{202f}346"),
+            (1.5e-7, "1.50e-7"),
+            (f64::NAN, "–"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_795_248_063_247_486_823), "2026-11-21 08:01:03 UTC");
+        assert_eq!(date(-1_000_000_000), "1969-12-31 23:59:59 UTC");
+    }
+
+    #[test]
+    fn values_have_the_unit_that_fits() {
         let cases = [
             (0.0, "B", "0 B"),
             (512.0, "B", "512 B"),
