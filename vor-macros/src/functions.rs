@@ -1,11 +1,10 @@
 //! `#[all_functions]` and `#[skip]`: every function of an `impl`, a trait or a module.
 //!
-//! The walk goes down through modules into the `impl`s and traits in them, and stops at function
-//! bodies. An item is left as it is when it carries `#[skip]`, or `#[profile]` or
-//! `#[all_functions]` of its own. These are known by their last path segment, since what a path
-//! means is decided after macros have run. Inside of `cfg_attr` it is not known yet whether they
-//! hold, so such an item is emitted twice, with and without scopes, each under the condition that
-//! calls for it.
+//! The walk descends through modules into their `impl`s and traits, and stops at function bodies.
+//! It skips an item with its own `#[skip]`, `#[profile]` or `#[all_functions]`. It recognises these
+//! by their last path segment, because paths are resolved after macros have run. Inside `cfg_attr`
+//! it is not known yet whether they apply, so such an item is emitted twice, with and without
+//! scopes, each under the matching condition.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -53,7 +52,7 @@ fn try_expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStrea
     Ok(item.into_token_stream())
 }
 
-/// One walk over an item, with the options that hold for all of its functions.
+/// A walk over an item, with the options for all of its functions.
 struct Walk<'a> {
     options: &'a Options,
 }
@@ -79,7 +78,7 @@ impl Walk<'_> {
         });
     }
 
-    /// Walks a module inside of the modules `outer`, a path that is empty or ends in `::`.
+    /// Walks a module inside the modules `outer`, a path that is empty or ends in `::`.
     fn module(&self, item: &mut ItemMod, outer: &str) {
         let Some((_, items)) = &mut item.content else {
             return;
@@ -115,8 +114,8 @@ impl Walk<'_> {
 
 /// Calls `visit` on each item that no attribute exempts.
 ///
-/// An item that an attribute exempts under a condition is doubled: as it is under that condition,
-/// visited under its opposite.
+/// An item that an attribute exempts under a condition is emitted twice: unchanged under that
+/// condition, and visited under its opposite.
 fn visit_each<T: Clone>(
     items: &mut Vec<T>,
     attributes: fn(&mut T) -> Option<&mut Vec<Attribute>>,
@@ -148,7 +147,7 @@ fn visit_each<T: Clone>(
     *items = visited;
 }
 
-/// The attributes of what an `impl` may hold and the walk goes into.
+/// Returns the attributes of an item of an `impl`, if the walk descends into it.
 fn attributes_of_impl_item(item: &mut ImplItem) -> Option<&mut Vec<Attribute>> {
     match item {
         ImplItem::Fn(function) => Some(&mut function.attrs),
@@ -156,7 +155,7 @@ fn attributes_of_impl_item(item: &mut ImplItem) -> Option<&mut Vec<Attribute>> {
     }
 }
 
-/// The attributes of what a trait may hold and the walk goes into.
+/// Returns the attributes of an item of a trait, if the walk descends into it.
 fn attributes_of_trait_item(item: &mut TraitItem) -> Option<&mut Vec<Attribute>> {
     match item {
         TraitItem::Fn(function) => Some(&mut function.attrs),
@@ -164,7 +163,7 @@ fn attributes_of_trait_item(item: &mut TraitItem) -> Option<&mut Vec<Attribute>>
     }
 }
 
-/// The attributes of what a module may hold and the walk goes into.
+/// Returns the attributes of an item of a module, if the walk descends into it.
 fn attributes_of_item(item: &mut Item) -> Option<&mut Vec<Attribute>> {
     match item {
         Item::Fn(item) => Some(&mut item.attrs),
@@ -207,7 +206,7 @@ impl Exemption {
         if !list.path.is_ident("cfg_attr") {
             return Self::Never;
         }
-        // What does not parse is left to the compiler, which reports it.
+        // The compiler reports an attribute that does not parse.
         let Ok(list) = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) else {
             return Self::Never;
         };
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_called_after_their_type() {
+    fn methods_are_named_after_their_type() {
         check(
             quote! {
                 impl<T> wire::Frame<T> {
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_a_trait_are_called_after_both() {
+    fn methods_of_a_trait_are_named_after_type_and_trait() {
         check(
             quote!(impl fmt::Display for Frame<'_> { fn fmt(&self) { #![allow(unused)] 1; } }),
             quote! {

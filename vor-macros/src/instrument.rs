@@ -1,14 +1,14 @@
-//! How the body of one function is rewritten.
+//! Rewrites the body of one function.
 //!
-//! The body of a function gains one statement, `profile_scope!("name")`, whose guard lives until
-//! the body's end. It stands behind the items that open the body, since an item behind a statement
-//! is what `clippy::items_after_statements` reports.
+//! The body gains one statement, `profile_scope!("name")`, whose guard lives until its end. The
+//! statement follows the items at the start of the body, because `clippy::items_after_statements`
+//! reports items after a statement.
 //!
-//! The body of an `async fn` moves into a future of its own, which `ProfiledFuture` polls inside of
+//! The body of an `async fn` moves into a future of its own, which `ProfiledFuture` polls inside
 //! the scope. A guard held across `.await` would count the time of other tasks, would close on
-//! another thread's stack, and would make the future `!Send`. In an `async` block nothing tells the
-//! compiler the type of the body, as the signature does in an `async fn`, so an early return that
-//! is never taken does: `if let Some(value) = None::<Output> { return value; }`.
+//! another thread's stack, and would make the future `!Send`. Unlike the signature of an `async
+//! fn`, an `async` block does not give the compiler the type of the body. An early return that is
+//! never taken does: `if let Some(value) = None::<Output> { return value; }`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -20,7 +20,7 @@ use syn::{Error, Ident, Item, LitStr, Meta, PatIdent, ReturnType, Signature, Typ
 
 use crate::options::Options;
 
-/// Whether a function may carry a scope.
+/// Returns whether a function can have a scope.
 ///
 /// A `const fn` may run in the compiler, and the body of a naked function may only be assembly.
 pub(crate) fn can_be_measured(attributes: &[syn::Attribute], signature: &Signature) -> bool {
@@ -37,7 +37,7 @@ fn is_naked(attribute: &syn::Attribute) -> bool {
     }
 }
 
-/// Checks that every argument given by its name alone is a parameter.
+/// Checks that every argument without an expression is a parameter.
 ///
 /// # Errors
 ///
@@ -65,7 +65,8 @@ pub(crate) fn check_arguments(options: &Options, signature: &Signature) -> syn::
             }
         };
         let message = format!(
-            "`{key}` is not a parameter of `{function}`: {found}; an expression needs a key, as in `args({key} = …)`"
+            "`{key}` is not a parameter of `{function}`: {found}; \
+             an expression needs a key, as in `args({key} = …)`"
         );
         return Err(Error::new(key.span(), message));
     }
@@ -81,20 +82,19 @@ impl<'ast> Visit<'ast> for Bindings {
         visit::visit_pat_ident(self, binding);
     }
 
-    // A type may hold a block of its own, whose bindings are no parameters.
+    // A type may contain a block, whose bindings are not parameters.
     fn visit_type(&mut self, _: &'ast Type) {}
 }
 
-/// Returns the statements that replace `body`, the statements of a function, such that each call is
-/// a scope called `name`.
+/// Returns the statements of a function with a scope called `name` around them.
 pub(crate) fn body(
     options: &Options,
     signature: &Signature,
     name: &str,
     body: TokenStream,
 ) -> TokenStream {
-    // The compiler gives a scope the position where the path of its macro begins. That has to be
-    // the function's name: the attribute of a whole `impl` stands on one line for all its methods.
+    // A scope gets the position where the path of its macro begins. That must be the function's
+    // name: the attribute of an `impl` has one position for all its methods.
     let span = signature.ident.span();
     let krate = match &options.krate {
         Some(path) => located_at(span, path.clone()),
@@ -116,7 +116,7 @@ pub(crate) fn body(
 
     if signature.asyncness.is_none() {
         let scope = quote_spanned!(span=> #krate::profile_scope!(#name #metadata #arguments););
-        return insert_behind_items(body, &scope);
+        return insert_after_items(body, &scope);
     }
 
     let marker = (!arguments.is_empty()).then(|| {
@@ -124,12 +124,12 @@ pub(crate) fn body(
         quote_spanned!(span=> { #krate::profile_scope!(#name #metadata #arguments); })
     });
     let output = output_hint(&signature.output);
-    let body = insert_behind_items(body, &quote!(#marker #output));
+    let body = insert_after_items(body, &quote!(#marker #output));
     let site = quote_spanned!(span=> #krate::__private::call_site!(#name #metadata));
     quote!(#krate::__private::ProfiledFuture::new(#site, async move { #body }).await)
 }
 
-/// Moves `path` to `span`; what its names resolve to stays the same.
+/// Moves `path` to `span`, without a change to how its names resolve.
 fn located_at(span: Span, path: TokenStream) -> TokenStream {
     let moved = path.into_iter().map(|mut token| {
         token.set_span(token.span().located_at(span));
@@ -138,7 +138,7 @@ fn located_at(span: Span, path: TokenStream) -> TokenStream {
     moved.collect()
 }
 
-/// `, @category = "…", @color = 0x…`, as far as given.
+/// Returns `, @category = "…", @color = 0x…`, as far as given.
 fn metadata(options: &Options) -> TokenStream {
     let category = options
         .category
@@ -148,12 +148,12 @@ fn metadata(options: &Options) -> TokenStream {
     quote!(#(#category)* #(#color)*)
 }
 
-/// The return that is never taken and tells the compiler the type of an `async` body.
+/// Returns an early return that is never taken, which gives the compiler the type of an `async`
+/// body.
 fn output_hint(output: &ReturnType) -> Option<TokenStream> {
     let mut output = match output {
         ReturnType::Default => return Some(hint_of(&quote!(()), Span::call_site())),
-        // Nothing needs to be said of a body that never returns, and `!` is no type on stable
-        // compilers.
+        // A body that never returns needs no hint, and `!` is not a type on stable compilers.
         ReturnType::Type(_, ty) if matches!(**ty, Type::Never(_)) => return None,
         ReturnType::Type(_, ty) => Type::clone(ty),
     };
@@ -165,8 +165,8 @@ fn output_hint(output: &ReturnType) -> Option<TokenStream> {
     }
 }
 
-/// The hint for `output`, a type that stands at `span`: there the compiler points when a body
-/// returns something else.
+/// Returns the hint for the type `output` at `span`, where the compiler points if a body returns
+/// another type.
 fn hint_of(output: &TokenStream, span: Span) -> TokenStream {
     let span = Span::mixed_site().located_at(span);
     let value = Ident::new("value", span);
@@ -177,7 +177,7 @@ fn hint_of(output: &TokenStream, span: Span) -> TokenStream {
     }
 }
 
-/// Replaces `impl Trait`, which no expression may name, by `_`.
+/// Replaces `impl Trait`, which expressions cannot name, with `_`.
 struct InferImplTrait;
 
 impl VisitMut for InferImplTrait {
@@ -192,15 +192,15 @@ impl VisitMut for InferImplTrait {
     }
 }
 
-/// Inserts `statement` into `body`, behind the items that open it.
-fn insert_behind_items(body: TokenStream, statement: &TokenStream) -> TokenStream {
+/// Inserts `statement` into `body`, after the items at its start.
+fn insert_after_items(body: TokenStream, statement: &TokenStream) -> TokenStream {
     let unchanged = body.clone();
     let split = |input: ParseStream<'_>| {
         let mut items = TokenStream::new();
         loop {
             let ahead = input.fork();
             match ahead.parse::<Item>() {
-                // A macro call may expand to statements and has to stay inside of the scope.
+                // A macro call may expand to statements, which belong inside the scope.
                 Ok(Item::Macro(call)) if call.ident.is_none() => break,
                 Ok(Item::Verbatim(_)) | Err(_) => break,
                 Ok(item) => item.to_tokens(&mut items),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_stands_before_the_statements() {
+    fn a_scope_comes_before_the_statements() {
         let expansion = expand(
             quote!(),
             parse_quote!(fn work(x: u32) -> u32),

@@ -2,9 +2,8 @@
 //!
 //! Programs use them through the facade crate `vor`, as `#[vor::profile]` and so on.
 //!
-//! An attribute measures a function by adding one statement to its body, and changes nothing else:
-//! the signature, the attributes, the documentation and the positions that compiler errors point to
-//! stay what they were. What is added:
+//! An attribute measures a function by adding one statement to its body. The signature, the
+//! attributes, the documentation and the positions of compiler errors stay the same. The additions:
 //!
 //! | function | expansion |
 //! |---|---|
@@ -13,9 +12,9 @@
 //! | `const fn` | nothing, since it may run in the compiler |
 //! | naked `fn` | nothing, since its body may only be assembly |
 //!
-//! The way of an attribute through this crate: `profile` takes one function and `functions` finds
-//! those of an `impl`, a trait or a module; `options` reads what stands in the parentheses, `names`
-//! says what scopes are called, and `instrument` rewrites one body.
+//! An attribute passes through these modules: `profile` takes one function, and `functions` finds
+//! those of an `impl`, a trait or a module. `options` parses the parentheses, `names` makes the
+//! names of scopes, and `instrument` rewrites one body.
 
 use proc_macro::TokenStream;
 
@@ -32,7 +31,7 @@ mod instrument;
 /// the compiler.
 ///
 /// The scope of an `async fn` is open while its future is polled and closed while it waits, so that
-/// the time of other tasks on the same thread is not counted. The future stays `Send` if it was.
+/// it does not count the time of other tasks on the same thread. The future stays `Send` if it was.
 ///
 /// ```
 /// #[vor::profile]
@@ -57,7 +56,7 @@ mod instrument;
 /// | `args(x, key = expression)` | values recorded with every call: parameters by name, or any expression under a key |
 /// | `category = "…"` | a group that viewers can filter by |
 /// | `color = 0xRRGGBB` | the colour that viewers draw the scope in |
-/// | `crate = path` | where the facade is found, for a renamed or re-exported `vor` |
+/// | `crate = path` | the path of the facade, for a renamed or re-exported `vor` |
 ///
 /// Arguments are evaluated when the function is entered, and only while recording is on. On an
 /// `async fn` they are recorded once, at the first poll, on a short scope of their own called
@@ -78,7 +77,7 @@ mod instrument;
 /// assert_eq!(Codec { level: 3 }.pack(b"abc", true), 7);
 /// ```
 ///
-/// A crate that re-exports vor under another path says where it is:
+/// If `vor` is re-exported under another path, `crate` names it:
 ///
 /// ```
 /// mod telemetry {
@@ -92,8 +91,8 @@ mod instrument;
 ///
 /// # Errors
 ///
-/// Anything but a function with a body is a compile error, and so are an unknown option and an
-/// argument that names no parameter:
+/// An item other than a function with a body, an unknown option, and an argument that names no
+/// parameter are compile errors:
 ///
 /// ```compile_fail
 /// #[vor::profile]
@@ -104,10 +103,9 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
     profile::expand(options.into(), item.into()).into()
 }
 
-/// Measures every function of an `impl`, a trait or an inline module, as [`macro@profile`] does for
-/// one.
+/// Measures every function of an `impl`, a trait or an inline module, like [`macro@profile`].
 ///
-/// | the function stands in | its scope is called |
+/// | function in | name of its scope |
 /// |---|---|
 /// | `impl Type` | `Type::method` |
 /// | `impl Trait for Type` | `<Type as Trait>::method` |
@@ -115,7 +113,7 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
 /// | `mod outer { mod inner { … } }` | `outer::inner::function` |
 ///
 /// Paths are cut to their last segment, and generic arguments are left out. An `impl` or a trait
-/// inside of a module is measured under its own name, as if the attribute stood on it.
+/// inside a module is measured under its own name, as if it had the attribute itself.
 ///
 /// ```
 /// struct Parser {
@@ -152,10 +150,9 @@ pub fn profile(options: TokenStream, item: TokenStream) -> TokenStream {
 /// assert_eq!(shapes::area(2, 3), 6); // recorded as "shapes::area"
 /// ```
 ///
-/// The options `category`, `color` and `crate` mean what they mean for [`macro@profile`], and hold
-/// for every function. A function with a `#[profile]` of its own follows that one alone, and a
-/// function, `impl` or module marked [`macro@skip`] is left out; both are also understood inside of
-/// `cfg_attr`.
+/// The options `category`, `color` and `crate` are those of [`macro@profile`], and apply to every
+/// function. A function with its own `#[profile]` follows only that one, and a function, `impl` or
+/// module with [`macro@skip`] is not measured; both also work inside `cfg_attr`.
 ///
 /// # Errors
 ///
@@ -170,7 +167,7 @@ pub fn all_functions(options: TokenStream, item: TokenStream) -> TokenStream {
     functions::expand(options.into(), item.into()).into()
 }
 
-/// Leaves an item out of the [`macro@all_functions`] around it; the item itself stays as it is.
+/// Excludes an item from the [`macro@all_functions`] around it; the item itself stays unchanged.
 ///
 /// ```
 /// struct Grid(Vec<f32>);
@@ -197,7 +194,7 @@ pub fn all_functions(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Errors
 ///
-/// It takes no options; any is a compile error.
+/// Options are compile errors.
 #[proc_macro_attribute]
 pub fn skip(options: TokenStream, item: TokenStream) -> TokenStream {
     functions::expand_skip(options.into(), item.into()).into()
@@ -205,8 +202,8 @@ pub fn skip(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Returns `item` with `error` beside it.
 ///
-/// The item is kept so that a mistake costs one error, and not one more for every use of what it
-/// defines.
+/// The item is kept, so that a mistake causes one error, and not another one for every use of the
+/// item.
 fn with_error(item: proc_macro2::TokenStream, error: &syn::Error) -> proc_macro2::TokenStream {
     let error = error.to_compile_error();
     quote::quote!(#item #error)

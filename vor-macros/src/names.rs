@@ -1,20 +1,20 @@
-//! What scopes are called.
+//! The names of scopes.
 //!
-//! A name is made of last path segments, without generic arguments and without `r#`: `impl
-//! fmt::Display for wire::Frame<'_>` gives `<Frame as Display>::fmt`. A `Self` type that is no path
-//! is spelt as its tokens: `<&[u8] as Source>::read`.
+//! A name consists of last path segments, without generic arguments and without `r#`: `impl
+//! fmt::Display for wire::Frame<'_>` gives `<Frame as Display>::fmt`. A `Self` type that is not a
+//! path is spelt as its tokens: `<&[u8] as Source>::read`.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Ident, ItemImpl, Path, Type};
 
-/// The name of a function or module, without `r#`.
+/// Returns the name of a function or module, without `r#`.
 pub(crate) fn ident_name(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
-/// What stands before `::method` for the methods of `item`.
+/// Returns the part of a scope's name before `::method`, for the methods of `item`.
 pub(crate) fn impl_prefix(item: &ItemImpl) -> String {
     let self_name = type_name(&item.self_ty);
     match &item.trait_ {

@@ -1,8 +1,8 @@
-//! What stands in the parentheses of an attribute.
+//! The options in the parentheses of an attribute.
 //!
 //! `name = "…"`, `args(x, key = expression)`, `category = "…"`, `color = 0xRRGGBB` and `crate =
-//! path`, in any order, each at most once. `#[all_functions]` takes only the last three: the others
-//! have no meaning for more than one function.
+//! path`, in any order, each at most once. `#[all_functions]` takes only the last three, because
+//! the others describe a single function.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
@@ -17,9 +17,9 @@ const MAX_COLOR: u32 = 0x00ff_ffff;
 /// The options of one attribute.
 #[derive(Default)]
 pub(crate) struct Options {
-    /// The path of the facade crate, where it is not `::vor`.
+    /// The path of the facade crate, if it is not `::vor`.
     pub krate: Option<TokenStream>,
-    /// The scope's name, where it is not the function's.
+    /// The scope's name, if it is not the function's.
     pub name: Option<LitStr>,
     /// The values to record with each call.
     pub arguments: Vec<Argument>,
@@ -31,13 +31,13 @@ pub(crate) struct Options {
 
 /// One value to record.
 pub(crate) struct Argument {
-    /// Under which key it is recorded.
+    /// The key under which it is recorded.
     pub key: Ident,
-    /// How it is computed; `None` for a parameter named like the key.
+    /// The expression to record; `None` for the parameter named like the key.
     pub value: Option<Expr>,
 }
 
-/// Which attribute the options belong to.
+/// The attribute to which the options belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attribute {
     /// `#[profile]`.
@@ -47,7 +47,7 @@ pub(crate) enum Attribute {
 }
 
 impl Attribute {
-    /// The options it takes, for the message about one that it does not.
+    /// Returns the options that it takes, for an error message.
     fn options(self) -> &'static str {
         match self {
             Self::Profile => "`name`, `args`, `category`, `color` or `crate`",
@@ -154,7 +154,8 @@ impl Options {
             }
             "name" | "args" => {
                 let message = format!(
-                    "`{option}` describes a single function: put it into a `#[vor::profile({option} …)]` on that one"
+                    "`{option}` describes a single function: \
+                     put it into a `#[vor::profile({option} …)]` on that one"
                 );
                 return Err(Error::new(option.span(), message));
             }
@@ -167,14 +168,13 @@ impl Options {
     }
 }
 
-/// Reads the `= value` behind `key`.
+/// Parses the `= value` after `key`.
 fn parse_value<T: syn::parse::Parse>(key: &Ident, input: ParseStream<'_>) -> syn::Result<T> {
     parse_equals(key, input)?;
     input.parse()
 }
 
-/// Reads the `=` behind `key`; without one the error points to the key, as there may be nothing
-/// behind it.
+/// Parses the `=` after `key`. The error points to the key, since nothing may follow it.
 fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
     match input.parse::<Token![=]>() {
         Ok(_) => Ok(()),
@@ -185,10 +185,11 @@ fn parse_equals(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
     }
 }
 
-/// Reads `x` or `key = expression`.
+/// Parses `x` or `key = expression`.
 fn parse_argument(input: ParseStream<'_>) -> syn::Result<Argument> {
     if input.peek(Token![self]) {
-        let message = "`self` is no value to record: give a key and an expression, such as `args(len = self.len())`";
+        let message = "`self` is not a value to record: \
+            give a key and an expression, such as `args(len = self.len())`";
         return Err(input.error(message));
     }
     let key: Ident = input.parse()?;
@@ -280,7 +281,7 @@ mod tests {
             error(profile, quote!(color = 0x1000000)),
             "expected a colour from 0x000000 to 0xffffff, found `0x1000000`"
         );
-        assert!(error(profile, quote!(args(self))).starts_with("`self` is no value to record"));
+        assert!(error(profile, quote!(args(self))).starts_with("`self` is not a value to record"));
         assert_eq!(error(profile, quote!(name = 3)), "expected string literal");
         assert_eq!(
             error(profile, quote!(args = x)),

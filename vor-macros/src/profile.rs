@@ -1,8 +1,8 @@
 //! `#[profile]`: one function.
 //!
-//! The function's body is taken as tokens and not parsed, except for the items that open it: a body
-//! that is half written in an editor, or that uses syntax newer than this crate, still expands, and
-//! its errors come from the compiler.
+//! The function's body is not parsed, except for the items at its start. So a half-written body in
+//! an editor, or one with syntax newer than this crate, still expands, and its errors come from the
+//! compiler.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
@@ -26,14 +26,14 @@ fn try_expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStrea
     Ok(function.instrumented(&options))
 }
 
-/// A function with a body, wherever it stands.
+/// A free function or a method, with a body.
 struct Function {
     attributes: Vec<Attribute>,
     visibility: Visibility,
     /// `default`, in a specialising `impl`.
     defaultness: Option<Ident>,
     signature: Signature,
-    /// The attributes at the start of the body, which hold for the function.
+    /// The attributes at the start of the body, which apply to the function.
     inner_attributes: Vec<Attribute>,
     body: TokenStream,
     braces: Span,
@@ -105,7 +105,7 @@ impl Function {
     }
 }
 
-/// Whether a function follows: `fn` behind any number of qualifiers.
+/// Returns whether a function follows: `fn` after any number of qualifiers.
 fn starts_function(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     loop {
@@ -128,7 +128,7 @@ fn starts_function(input: ParseStream<'_>) -> bool {
     }
 }
 
-/// What to say of an item that is no function.
+/// Returns the error for an item that is not a function.
 fn wrong_item(input: ParseStream<'_>) -> String {
     let kind =
         if input.peek(Token![impl]) || (input.peek(Token![unsafe]) && input.peek2(Token![impl])) {

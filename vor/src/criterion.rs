@@ -1,10 +1,10 @@
-//! A profiler for criterion: what a benchmark does under `cargo bench --bench x -- --profile-time
-//! 5`, as a capture and as a flame graph beside its report.
+//! A profiler for criterion: `cargo bench --bench x -- --profile-time 5` leaves a capture and a
+//! flame graph beside the report of each benchmark.
 //!
-//! The capture is a sink of the recorder that is added where the profiling of a benchmark starts,
-//! and removed where it stops. The flame graph is made afterwards, from the capture: the recorder
-//! then has less to do beside the benchmark, and drops less. Both files get their names only when
-//! they are complete.
+//! The capture is a sink of the recorder, added when the profiling of a benchmark starts and
+//! removed when it stops. The flame graph is made afterwards from the capture: so the recorder has
+//! less to do during the benchmark, and drops less. Both files get their names when they are
+//! complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -21,23 +21,23 @@ use vor_recorder::sinks::capture::{CaptureOptions, CaptureSink};
 
 const CAPTURE: &str = "run.vor";
 const FLAME_GRAPH: &str = "flamegraph.svg";
-/// What the files are called until they are complete.
+/// Names of the files until they are complete.
 const PARTIAL_CAPTURE: &str = "run.partial.vor";
 const PARTIAL_FLAME_GRAPH: &str = "flamegraph.partial.svg";
 
 /// Records each benchmark that criterion runs under `--profile-time`.
 ///
 /// Beside the report of a benchmark, in `target/criterion/<id>/profile/`, it leaves `run.vor`, a
-/// capture of the benchmark's time with its spans, and `flamegraph.svg`, made from the same spans.
-/// Files of an earlier run are replaced. Recording is switched on for the benchmark where it is
-/// off; measurements without `--profile-time` are not touched.
+/// capture of the benchmark with its spans, and `flamegraph.svg`, made from the same spans. Files
+/// of an earlier run are replaced. It enables recording for the benchmark if it is off.
+/// Measurements without `--profile-time` are unaffected.
 ///
-/// The capture takes some bytes per span, so that of a benchmark which does little else than open
-/// scopes grows by tens of megabytes a second. Where the recorder cannot follow, spans are dropped:
-/// their number is told on stderr, in the capture and in the flame graph.
+/// The capture takes some bytes per span: for a benchmark that does little more than open scopes,
+/// it grows by tens of megabytes a second. If the recorder cannot keep up, it drops spans, and
+/// their number is in the capture, in the flame graph and on stderr.
 ///
-/// What cannot be written is one line on stderr, and the benchmark runs on. One that opens no scope
-/// leaves a capture and no flame graph.
+/// An error is one line on stderr, and the benchmark continues. A benchmark that opens no scope
+/// leaves a capture without a flame graph.
 ///
 /// # Examples
 ///
@@ -87,7 +87,7 @@ impl Profiler for CriterionProfiler {
         self.running = None;
         if cfg!(feature = "off") {
             report_line(&format!(
-                "the benchmark {benchmark_id} is not recorded: vor is compiled out, by its feature `off`"
+                "the benchmark {benchmark_id} is not recorded: the feature `off` compiles vor out"
             ));
             return;
         }
@@ -113,7 +113,7 @@ impl Running {
     fn start(benchmark_id: &str, folder: &Path) -> Result<Self, Failure> {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::at("cannot create", folder, error))?;
-        // One that was cut off would be kept under another name, as captures are.
+        // The recorder would keep an unfinished file under another name.
         let partial = folder.join(PARTIAL_CAPTURE);
         remove(&partial)?;
         let capture = CaptureSink::create(&partial, CaptureOptions::default())
@@ -123,7 +123,7 @@ impl Running {
         if !was_on {
             setup::enable();
         }
-        // The capture begins with a frame, and what ended before belongs to another.
+        // The capture starts with a frame; earlier spans belong to the one before.
         drain::frame_mark();
         let name = format!("the capture of the benchmark {benchmark_id}");
         let handle = drain::add_sink(name, capture);
@@ -145,28 +145,29 @@ impl Running {
             .info()
             .clone();
         if !info.closed {
-            // The recorder has said why the sink was switched off.
+            // The recorder has reported why it switched the sink off.
             return remove(&self.partial_capture);
         }
         let capture = folder.join(CAPTURE);
         rename(&self.partial_capture, &capture)?;
         if info.dropped_spans > 0 {
             report_line(&format!(
-                "the benchmark {benchmark_id} opens scopes faster than they can be recorded: {} are kept, {} were dropped",
+                "the benchmark {benchmark_id} opens scopes faster than they can be recorded: \
+                 {} were recorded, {} dropped",
                 info.spans, info.dropped_spans
             ));
         }
         let flame_graph = folder.join(FLAME_GRAPH);
         if info.spans == 0 {
             report_line(&format!(
-                "the benchmark {benchmark_id} has no scopes: its capture has no flame graph"
+                "the benchmark {benchmark_id} opened no scope, so it has no flame graph"
             ));
-            // One of an earlier run would seem to be this capture's.
+            // The flame graph of an earlier run would seem to belong to this capture.
             return remove(&flame_graph);
         }
         let partial = folder.join(PARTIAL_FLAME_GRAPH);
         if let Err(error) = draw(benchmark_id, &info, &capture, &partial) {
-            // What stands in the way of the file stands in the way of this too, and is told once.
+            // Both fail for the same reason, which is reported once.
             let _ = remove(&partial);
             return Err(Failure::at("cannot write", &flame_graph, error));
         }
@@ -190,10 +191,10 @@ fn draw(benchmark_id: &str, info: &Info, capture: &Path, path: &Path) -> io::Res
     options.title = benchmark_id.to_owned();
     options.subtitle = Some(match info.dropped_spans {
         0 => format!("{} spans", info.spans),
-        dropped => format!("{} spans, {dropped} more were dropped", info.spans),
+        dropped => format!("{} spans, {dropped} more dropped", info.spans),
     });
     options.count_name = "ns".to_owned();
-    // So that a scope looks the same in the graphs of two runs.
+    // A scope has the same colour in the graphs of two runs.
     options.deterministic = true;
     let mut file = BufWriter::new(File::create(path)?);
     inferno::flamegraph::from_lines(
@@ -204,7 +205,7 @@ fn draw(benchmark_id: &str, info: &Info, capture: &Path, path: &Path) -> io::Res
     file.flush()
 }
 
-/// Why something was not written: one line.
+/// An error as one line.
 struct Failure(String);
 
 impl Failure {
@@ -219,7 +220,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -232,8 +233,8 @@ fn remove(path: &Path) -> Result<(), Failure> {
 /// Gives a complete file its name; an earlier one is replaced.
 fn rename(from: &Path, to: &Path) -> Result<(), Failure> {
     std::fs::rename(from, to).map_err(|error| {
-        // What nobody will look for is not left behind. Where it cannot be removed, the name that
-        // could not be given is told.
+        // Leave no partial file behind. If it cannot be removed either, the first error is
+        // reported.
         let _ = remove(from);
         Failure::at("cannot write", to, error)
     })

@@ -1,4 +1,4 @@
-//! The `vor` command; all of it is in [`vor::command`].
+//! The `vor` command, implemented in [`vor::command`].
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `vor check`: reads all of a capture, every checksum and every record, and lists what is damaged.
+//! `vor check`: verifies every checksum and decodes every record of a capture, and lists damage.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -7,24 +7,24 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use vor_capture::reader::Piece;
+use vor_capture::units;
 
 use crate::command::Outcome;
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
 use crate::command::progress::Progress;
 use crate::command::source::Source;
-use crate::command::units;
 
-/// Reads everything, verifies every checksum and lists the damage. Exit code 1 when there is any.
+/// Verifies every checksum of a capture and lists the damage.
 ///
-/// A capture that was not closed (the program still records, or it was killed) is no damage as long
-/// as its last record is whole.
+/// The exit code is 1 if there is damage. A capture that was not closed (the program still records,
+/// or was killed) is not damaged as long as its last record is complete.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Gives JSON.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     })?;
     drop(progress);
     let mut damage = walked.damage;
-    // A missing end record is told by `closed`; nothing that was written is lost by it.
+    // `closed` reports a missing end record, which costs no data.
     damage.tail = damage.tail.filter(|tail| tail.bytes > 0);
     let ok = damage.is_none() && incomplete_frames == 0;
     if args.json {
@@ -90,22 +90,26 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         text.push('\n');
         if incomplete_frames > 0 {
             let frames = units::counted(incomplete_frames, "frame");
-            text = format!("{text}  {frames} with records missing\n");
+            text = format!("{text}  {frames} with lost records\n");
         }
         for loss in damage.losses.iter().chain(&damage.tail) {
             let (offset, bytes) = (loss.offset, units::bytes(loss.bytes));
             text = format!("{text}  at byte {offset}, {bytes}: {}\n", loss.reason);
         }
-        let untold = damage.count - damage.losses.len() as u64;
-        if untold > 0 {
-            text = format!("{text}  and {}\n", units::counted(untold, "more place"));
+        let unlisted = damage.count - damage.losses.len() as u64;
+        if unlisted > 0 {
+            text = format!("{text}  and {}\n", units::counted(unlisted, "more place"));
         }
         if source.is_v2() {
             text.push_str(
-                "  version 2 has no checksums: values that are wrong but possible are not found\n",
+                "  version 2 has no checksums: wrong values that can be decoded are not found\n",
             );
         }
         out.write_all(text.as_bytes()).map_err(Failure::output)?;
     }
-    Ok(if ok { Outcome::Fine } else { Outcome::Found })
+    Ok(if ok {
+        Outcome::Success
+    } else {
+        Outcome::CheckFailed
+    })
 }

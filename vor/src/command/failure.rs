@@ -1,4 +1,4 @@
-//! What ends a command early, and how it is told.
+//! The error that ends a command, and warnings on stderr.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -7,19 +7,19 @@ use std::path::Path;
 /// Why a command ends before its work is done.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// One line that says what is wrong; exit code 2.
+    /// The error as one line; exit code 2.
     Message(String),
-    /// Whoever read the output has seen enough; no error.
+    /// The reader of stdout closed the pipe, as `head` does. This is no error.
     PipeClosed,
 }
 
 impl Failure {
-    /// Makes the failure of an input file.
-    pub(crate) fn in_file(path: &Path, what: impl Display) -> Self {
-        Self::Message(format!("{}: {what}", path.display()))
+    /// Makes an error that names a file.
+    pub(crate) fn in_file(path: &Path, problem: impl Display) -> Self {
+        Self::Message(format!("{}: {problem}", path.display()))
     }
 
-    /// Makes the failure of a write.
+    /// Makes the error of a write to stdout.
     pub(crate) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::PipeClosed
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Makes the failure of an exporter to `output`, or to stdout.
+    /// Makes the error of an exporter that writes to `output`, or to stdout.
     pub(crate) fn export(output: Option<&Path>, error: vor_capture::Error) -> Self {
         let message = error.to_string();
         let is_closed = io::Error::from(error).kind() == io::ErrorKind::BrokenPipe;
@@ -46,7 +46,7 @@ impl From<vor_capture::Error> for Failure {
     }
 }
 
-/// Writes a line to stderr. A stderr that is closed stops no command.
+/// Writes a line to stderr. A closed stderr does not stop the command.
 pub(crate) fn warn(message: &str) {
     let line: String = message
         .chars()

@@ -1,4 +1,4 @@
-//! A frame as a row of a table, and as JSON: what `vor frames` and `vor tail` have in common.
+//! A frame as a row of a table and as JSON, for `vor frames` and `vor tail`.
 
 use std::io::Write;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::Recovered;
+use vor_capture::units;
 
 use crate::command::failure::Failure;
 use crate::command::json::Values;
 use crate::command::table::{Column, Kind, Layout, printable, room};
-use crate::command::units;
 
-/// A frame as `--json` gives it.
+/// A frame in the output of `--json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct FrameJson {
     index: u64,
@@ -24,12 +24,12 @@ pub(crate) struct FrameJson {
     lost_records: u64,
     system: Values,
     user: Values,
-    /// Present where it was asked for and the frame has spans.
+    /// Present with `--slowest`, if the frame has spans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top_scope: Option<TopScope>,
 }
 
-/// The call site on which most of a frame's time was spent.
+/// The scope that took most of a frame's time.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TopScope {
     pub(crate) name: String,
@@ -67,24 +67,23 @@ fn values(frame: &FrameSnapshot, system: bool) -> Vec<(String, f64)> {
     values
 }
 
-/// Prints frames as rows under one heading. Rows come one by one, so the widths are settled
-/// beforehand.
+/// Prints frames as rows of a table. Rows arrive one by one, so the widths are fixed beforehand.
 #[derive(Debug)]
 pub(crate) struct FrameTable {
     layout: Layout,
-    /// Metrics that have a column, as indices into the catalog's.
+    /// Metrics that have a column, as indices into the catalog's columns.
     metrics: Vec<usize>,
     with_top_scope: bool,
-    /// Starts are shown from here on.
+    /// Start times are relative to this one.
     origin_ns: i64,
 }
 
-/// Most metrics that get a column; more would not fit a screen, and `--json` has all.
+/// Maximum number of metrics with a column; more would not fit a screen, and `--json` has all.
 const MAX_METRICS: usize = 24;
 
 impl FrameTable {
     pub(crate) fn new(catalog: &Catalog, with_top_scope: bool, origin_ns: i64) -> Self {
-        // Among the slowest, what took the time tells more than when.
+        // For the slowest frames, the scope matters more than the start.
         let start_rank = if with_top_scope { 2 } else { 0 };
         let mut columns = vec![
             Column::new("frame", Kind::Number, 0).at_least(8),
@@ -95,8 +94,8 @@ impl FrameTable {
         if with_top_scope {
             columns.push(Column::new("most time in", Kind::Text, 1).at_least(30));
         }
-        // What the program says of itself comes before what vor samples; `frame_ms` is the duration
-        // once more.
+        // The program's own metrics come before those that vor samples. `frame_ms` repeats the
+        // duration.
         let wanted = |system: bool| {
             let columns = catalog.columns.iter().enumerate();
             columns.filter(move |(_, column)| {
@@ -148,13 +147,13 @@ impl FrameTable {
                 .metrics
                 .iter()
                 .find(|value| value.column as usize == column);
-            cells.push(value.map_or_else(String::new, |value| units::metric(value.value)));
+            cells.push(value.map_or_else(String::new, |value| units::number(value.value)));
         }
         self.layout.write_row(out, &cells)?;
         self.write_note(out, recovered)
     }
 
-    /// Writes what went wrong in a frame as a line of its own, under the frame.
+    /// Writes drops and losses of a frame as a line under it.
     fn write_note(&self, out: &mut impl Write, recovered: &Recovered) -> Result<(), Failure> {
         let frame = &recovered.frame;
         let mut notes = Vec::new();
@@ -190,7 +189,7 @@ impl TopScope {
     }
 }
 
-/// Returns a metric's name with its unit, unless the name says it.
+/// Returns a metric's name with its unit, unless the name ends with it.
 fn heading(name: &str, unit: &str) -> String {
     let shown = printable(name);
     if unit.is_empty()
@@ -204,8 +203,8 @@ fn heading(name: &str, unit: &str) -> String {
     }
 }
 
-/// Formats a time since the beginning: seconds with all their digits, or hours, minutes and
-/// seconds, so that rows can be compared.
+/// Formats the time since the first frame with a fixed number of digits, so that rows line up:
+/// seconds, or hours, minutes and seconds.
 fn clock(ns: i64) -> String {
     let us = ns.max(0) / 1_000;
     let (s, us) = (us / 1_000_000, us % 1_000_000);

@@ -1,4 +1,4 @@
-//! `vor frames`: the frames one by one, or the slowest of them and what made them slow.
+//! `vor frames`: a row per frame, or the slowest frames and the scope that took most of each.
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -20,19 +20,19 @@ use crate::command::range::FrameRange;
 use crate::command::slowest;
 use crate::command::source::Source;
 
-/// Lists the frames: start, duration, spans and metrics of each.
+/// Lists frames: start, duration, spans and metrics of each.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Gives JSON, a line per frame within one array.
+    /// Prints JSON: one array with a line per frame.
     #[arg(long)]
     json: bool,
-    /// Only the N slowest, the slowest first, and the scope in which most of their time was spent.
+    /// Only the N slowest frames, slowest first, each with the scope that took most of its time.
     #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
     slowest: Option<usize>,
-    /// The frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
+    /// Lists the frames of `frame_mark_named("NAME")` instead of those of `frame_mark()`.
     #[arg(long, value_name = "NAME")]
     frame_set: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     }
 }
 
-/// Returns the index of the frame set that was asked for.
+/// Returns the index of the requested frame set.
 fn frame_set(args: &Args, source: &Source) -> Result<u32, Failure> {
     let Some(name) = &args.frame_set else {
         return Ok(0);
@@ -84,7 +84,7 @@ fn all(
     out: &mut impl Write,
 ) -> Result<Outcome, Failure> {
     let mut listing = Listing::new(args);
-    // Rows and a bar on one terminal would overwrite each other.
+    // Rows and a progress bar on the same terminal would overwrite each other.
     let mut progress = Progress::new("reading", std::io::stdout().is_terminal());
     let walked = source.walk(&mut progress, |piece| {
         if let Piece::Frame(recovered) = piece
@@ -99,7 +99,7 @@ fn all(
     }
     listing.end(out)?;
     source.warn_of(&walked.damage);
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 fn slowest(
@@ -127,7 +127,7 @@ fn slowest(
     }
     listing.end(out)?;
     source.warn_of(&slowest.damage);
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 /// Returns the scope with the largest sum of self times on one thread.
@@ -206,7 +206,7 @@ impl<'a> Listing<'a> {
             file: self.args.path.display().to_string(),
             frame_set: self.args.frame_set.as_deref().unwrap_or(""),
         };
-        // The head's closing brace gives way to the array.
+        // The array follows the head's fields, so its closing brace is removed.
         let mut text = Vec::new();
         json::write_line(&mut text, &head)?;
         text.pop();

@@ -1,10 +1,10 @@
-//! `vor heap`: what a program has in use more at one snapshot of its heap than at an earlier one,
-//! by the stack of scopes that allocated it.
+//! `vor heap`: the growth of the live heap between two snapshots, by the stack of scopes that
+//! allocated it.
 //!
-//! The capture is streamed, and of its snapshots at most three are kept. The last one of a capture
-//! that was closed was taken as the recording ended: at the exit of the program, what `main` had in
-//! its variables is gone by then, and a leak that hung on them with it. So the one before is
-//! compared unless the command says otherwise.
+//! The capture is streamed, and at most three of its snapshots are in memory. The last snapshot of
+//! a closed capture was taken when the recording ended. If that was at the exit of the program, the
+//! variables of `main` were already gone, and any leak that they owned with them. So the snapshot
+//! before is compared unless `--to` selects another.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use vor_capture::model::heap::{HeapChange, HeapMode, HeapScope, HeapSnapshot};
 use vor_capture::reader::{Event, Reader};
+use vor_capture::units;
 use vor_export::pprof::HeapPprof;
 
 use crate::command::Outcome;
@@ -21,33 +22,30 @@ use crate::command::output::Output;
 use crate::command::slowest;
 use crate::command::source::warn_of;
 use crate::command::table::{Column, Kind, printable, write_table};
-use crate::command::units;
 
-/// Tells what has come into use between two snapshots of the heap, and who allocated it: the view
-/// of leaks.
+/// Finds leaks: the growth of the heap between two snapshots, by scope.
 ///
-/// A program takes snapshots with VOR_HEAP_SNAPSHOTS_S=60, for one a minute, and an allocator that
-/// keeps what is in use.
+/// A program takes a snapshot every minute with VOR_HEAP_SNAPSHOTS_S=60 and a `TrackingAllocator` that is
+/// `sampled` or `exact`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Number of the snapshot to begin with; the first is 0. A later one leaves out what the
-    /// program needs to start.
+    /// Number of the earlier snapshot; the first is 0. A later one leaves out memory that the
+    /// program allocates at its start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
-    /// Number of the snapshot to end with; by default the last one that was taken while the
-    /// recording went on, and not the one at its end.
+    /// Number of the later snapshot; by default the last one before the end of the recording.
     #[arg(long, value_name = "N")]
     to: Option<u64>,
-    /// How many stacks are shown, those that grew most first.
+    /// Shows the N stacks that grew most.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = slowest::at_least_one)]
     top: usize,
-    /// Writes what changed as a profile for `go tool pprof`, too.
+    /// Also writes the growth as a profile for `go tool pprof`.
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Gives JSON: all stacks, and how much was in use at each snapshot.
+    /// Prints JSON: all stacks, and the live heap at each snapshot.
     #[arg(long)]
     json: bool,
 }
@@ -55,7 +53,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct HeapJson<'a> {
     file: String,
-    /// Mean distance of two samples in bytes, none where every object is known.
+    /// Mean distance of two samples in bytes; `None` if every object is known.
     sample_bytes: Option<u64>,
     from: u64,
     to: u64,
@@ -73,7 +71,7 @@ struct TotalJson {
 
 #[derive(Debug, Serialize)]
 struct ChangeJson<'a> {
-    /// Names of the scopes, outermost first; none for what was allocated outside of all.
+    /// Names of the scopes, outermost first; empty for allocations outside of all scopes.
     stack: Vec<&'a str>,
     file: &'a str,
     line: u32,
@@ -82,13 +80,13 @@ struct ChangeJson<'a> {
     bytes_error: f64,
 }
 
-/// A snapshot that was asked for, and its number.
+/// A snapshot and its number.
 type Numbered = (u64, HeapSnapshot);
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
     let mut reader =
         Reader::open(&args.path).map_err(|error| Failure::Message(error.to_string()))?;
-    let refused = |what: String| Err(Failure::in_file(&args.path, what));
+    let refused = |problem: String| Err(Failure::in_file(&args.path, problem));
     if reader.version() == 2 {
         return refused("no heap snapshots: captures of version 2 have none".into());
     }
@@ -118,7 +116,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             before_last = later.replace((number, snapshot));
         }
     }
-    // A closed capture has nothing behind its last snapshot.
+    // Nothing follows the last snapshot of a closed capture.
     let is_closed = reader.damage().tail.is_none();
     let mut at_end = None;
     if is_closed && args.to.is_none() {
@@ -131,17 +129,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         (Some(earlier), Some(later)) => (earlier, later),
         _ if totals.is_empty() => {
             return refused(
-                "no heap snapshots; VOR_HEAP_SNAPSHOTS_S=60 takes one a minute, with an allocator that is `sampled` or `exact`"
+                "no heap snapshots; VOR_HEAP_SNAPSHOTS_S=60 takes one a minute, \
+                 with an allocator that is `sampled` or `exact`"
                     .into(),
             );
         }
         _ => {
-            let asked = args.to.map_or_else(
+            let missing = args.to.map_or_else(
                 || format!("no snapshot later than {}", args.from),
-                |to| format!("no snapshots {} and, later, {to}", args.from),
+                |to| format!("no snapshot {to} after snapshot {}", args.from),
             );
             return refused(format!(
-                "{asked}; the capture has {found}, from number 0 on"
+                "{missing}; the capture has {found}, numbered from 0"
             ));
         }
     };
@@ -173,7 +172,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         };
         writeln!(
             out,
-            "{found}, {mode}; from number {from} at {} to {to} at {}: {} in use, then {}",
+            "{found}, {mode}; from number {from} at {} to {to} at {}: {} live, then {}",
             at(first),
             at(last),
             units::bytes(first.inuse_bytes),
@@ -182,11 +181,12 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         .map_err(Failure::output)?;
         let note = match at_end {
             Some(number) if number == to => Some(format!(
-                "number {number} was taken as the recording ended, when what `main` held may be \
-                 gone; a smaller VOR_HEAP_SNAPSHOTS_S takes some before"
+                "number {number} was taken when the recording ended, when the variables of `main` \
+                 may be gone; a smaller VOR_HEAP_SNAPSHOTS_S takes earlier ones"
             )),
             Some(number) => Some(format!(
-                "number {number}, taken as the recording ended, is left out; --to {number} takes it"
+                "number {number} was taken when the recording ended and is left out; \
+                 --to {number} includes it"
             )),
             None => None,
         };
@@ -195,7 +195,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         }
         print_table(&changes, args.top, out)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 fn sample_bytes(snapshot: &HeapSnapshot) -> Option<u64> {
@@ -217,7 +217,7 @@ fn change_json(change: &HeapChange) -> ChangeJson<'_> {
     }
 }
 
-/// Returns the name of a scope; its declaration may be lost.
+/// Returns the name of a scope; `?` if its declaration was lost.
 fn name(scope: &HeapScope) -> &str {
     if scope.info.name.is_empty() {
         "?"
@@ -235,7 +235,7 @@ fn print_table(changes: &[HeapChange], top: usize, out: &mut impl Write) -> Resu
         Column::new("at", Kind::Text, 2),
     ];
     if has_errors {
-        // Half of an interval that holds the truth in 95 of 100 cases.
+        // Half of the 95 % confidence interval.
         columns.insert(1, Column::new("±", Kind::Number, 1));
     }
     let row = |change: &HeapChange| {

@@ -1,10 +1,11 @@
-//! `vor info`: what a capture holds, without reading all of it.
+//! `vor info`: a summary of a capture, mostly from its index.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use vor_capture::model::catalog::ThreadId;
+use vor_capture::units;
 use vor_export::thread_label;
 
 use crate::command::Outcome;
@@ -12,18 +13,17 @@ use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
 use crate::command::source::Source;
 use crate::command::table::{printable, room, wrap};
-use crate::command::units;
 
-/// Tells what a capture holds: version, frames, spans, threads, duration, drops, damage.
+/// Summarises a capture: frames, spans, threads, duration, drops, damage.
 ///
-/// Reads only the index where there is one, so damage in the middle of a large file may not show;
-/// `vor check` reads everything.
+/// If the capture has an index, only that is read, so damage in the middle of a large file may not
+/// show. `vor check` reads everything.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Gives JSON.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     } else {
         print(&source, &info, out).map_err(Failure::output)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 fn gather(source: &Source) -> InfoJson {
@@ -93,7 +93,7 @@ fn gather(source: &Source) -> InfoJson {
             pid: catalog.process.pid,
             name: catalog.process.name.clone(),
         },
-        // A version-2 file without spans knows lengths only.
+        // A version-2 file without spans has durations only.
         start_unix_ns: catalog.timeline.syncs().first().map(|sync| sync.unix_ns),
         duration_ns: info.duration_ns,
         frames: info.frames,
@@ -121,7 +121,7 @@ fn gather(source: &Source) -> InfoJson {
     gathered
 }
 
-/// Width of what stands before a line.
+/// Width of the label in front of a line.
 const HEAD: usize = 12;
 
 fn print(source: &Source, info: &InfoJson, out: &mut impl Write) -> std::io::Result<()> {
@@ -224,7 +224,7 @@ fn spans(info: &InfoJson) -> String {
     text
 }
 
-/// Most names in a list; `--json` has all.
+/// Maximum number of names in a list; `--json` has all.
 const MAX_NAMES: usize = 24;
 
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -232,7 +232,7 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     match names.len() {
         0 => "none".into(),
         1..=MAX_NAMES => names.join(", "),
-        // A thread per task makes thousands.
+        // A program with a thread per task has thousands.
         all => {
             let rest = all - MAX_NAMES;
             format!("{} and {rest} more", names[..MAX_NAMES].join(", "))

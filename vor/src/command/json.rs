@@ -1,5 +1,5 @@
-//! What `--json` gives that several commands share. The fields are documented in `docs/command.md`;
-//! they are only ever added to.
+//! The parts of `--json` that several commands share. `docs/command.md` documents the fields, which
+//! are only ever added to.
 
 use std::io::Write;
 
@@ -9,13 +9,13 @@ use vor_capture::reader::{Damage, Loss};
 
 use crate::command::failure::Failure;
 
-/// Writes a value over several lines.
+/// Writes a value with one field per line.
 pub(crate) fn write_pretty(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
     serde_json::to_writer_pretty(&mut *out, value).map_err(failed)?;
     writeln!(out).map_err(Failure::output)
 }
 
-/// Writes a value as one line, without the line's end.
+/// Writes a value as one line, without a line break at its end.
 pub(crate) fn write_line(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
     serde_json::to_writer(out, value).map_err(failed)
 }
@@ -24,16 +24,16 @@ fn failed(error: serde_json::Error) -> Failure {
     Failure::output(error.into())
 }
 
-/// What could not be read.
+/// The damage of a capture.
 #[derive(Debug, Serialize)]
 pub(crate) struct DamageJson {
     /// Number of losses; 0 without damage.
     count: u64,
-    /// Bytes that were passed over.
+    /// Bytes that were skipped.
     bytes: u64,
-    /// The first losses one by one.
+    /// The first losses.
     losses: Vec<LossJson>,
-    /// What stands at the end and is no whole record.
+    /// The incomplete record at the end.
     tail: Option<LossJson>,
 }
 
@@ -65,7 +65,7 @@ impl LossJson {
     }
 }
 
-/// A number that JSON may not be able to hold: those become the texts `NaN`, `inf` and `-inf`.
+/// A number that may not be finite, for which JSON has no notation: `"NaN"`, `"inf"`, `"-inf"`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number(pub(crate) f64);
 
@@ -79,7 +79,7 @@ impl Serialize for Number {
     }
 }
 
-/// Names and values, in their order.
+/// A map that keeps the order of its entries.
 #[derive(Debug)]
 pub(crate) struct Values(pub(crate) Vec<(String, f64)>);
 

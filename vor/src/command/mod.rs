@@ -1,15 +1,24 @@
-//! The `vor` command: looks into captures.
+//! The `vor` command, which reads captures.
 //!
-//! One module per subcommand. What they share: `usage` tells mistakes in the arguments, `source`
-//! reads either version of the format as batches and frames, `writer` knows whether a capture may
-//! still grow, `failure` is what ends a command early, `patterns` are names with wildcards,
-//! `slowest` finds frames, `table` and `units` make what people read, `json` what programs read,
-//! `progress` what is shown meanwhile. Results go to stdout, everything else to stderr, a line
-//! each.
+//! Each subcommand has a module. They share these:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `usage` | reports mistakes in the arguments |
+//! | `failure` | the error that ends a command |
+//! | `source` | an open capture of either version, as batches and frames |
+//! | `writer` | whether the process that writes a capture may still run |
+//! | `range`, `patterns` | frames and names that an option selects |
+//! | `slowest` | the slowest frames |
+//! | `table`, `frame_rows` | output for people |
+//! | `json` | output for programs |
+//! | `output` | a file that is written completely or not at all |
+//! | `progress` | the progress bar |
+//!
+//! Results go to stdout. Errors, warnings and progress go to stderr, one line each.
 
 mod usage;
 mod failure;
-mod units;
 mod table;
 mod json;
 mod range;
@@ -39,13 +48,16 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, warn};
 
-/// Looks into the captures that vor records.
-///
-/// Exit codes: 0 fine; 1 what was checked for was found (damage by `check`, a slower scope by `diff
-/// --fail-above`); 2 bad input, or the output cannot be written; 3 done, but a part of the capture
-/// is damaged and left out (`export`, `merge`, `diff`).
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  `check` found damage, or `diff --fail-above` a slower scope
+  2  bad input, or the output cannot be written
+  3  done, without the damaged parts of the capture (`export`, `merge`, `diff`)";
+
+/// Reads the captures that the profiler vor records.
 #[derive(Debug, Parser)]
-#[command(name = "vor", version, arg_required_else_help = true)]
+#[command(name = "vor", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -65,13 +77,13 @@ enum Command {
     View(view::Args),
 }
 
-/// How a command that could do its work ended.
+/// The result of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    Fine,
-    /// What the command checks for was found.
-    Found,
-    /// The work is done, without what could not be read.
+    Success,
+    /// `check` found damage, or `diff --fail-above` a slower scope.
+    CheckFailed,
+    /// The output lacks the damaged parts of the capture.
     Incomplete,
 }
 
@@ -84,10 +96,11 @@ fn names() -> Vec<String> {
     names.collect()
 }
 
-/// Does what a command line says, the name of the program first, and returns the exit code.
+/// Runs a command line, whose first argument is the name of the program, and returns the exit code.
 ///
-/// It is what the program `vor` does, for other programs that are started as it: results go to
-/// stdout, everything else goes to stderr, and Ctrl-C may be heeded while a file is written.
+/// The program `vor` calls only this function, and so can other programs that stand in for it.
+/// Results go to stdout, everything else to stderr. While it writes a file, it handles SIGINT and
+/// SIGTERM, to remove the unfinished file.
 ///
 /// # Examples
 ///
@@ -98,7 +111,7 @@ fn names() -> Vec<String> {
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return usage::tell(&error),
+        Err(error) => return usage::report(&error),
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = match cli.command {
@@ -111,14 +124,14 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
         Command::Merge(args) => merge::run(&args),
         Command::Diff(args) => diff::run(&args, &mut out),
         Command::Heap(args) => heap::run(&args, &mut out),
-        // Its exit code is the viewer's own.
+        // The exit code is the viewer's.
         Command::View(args) => return view::run(&args),
     };
-    // What was made before a failure is still worth reading.
+    // Output from before a failure is still useful.
     let flushed = out.flush().map_err(Failure::output);
     match outcome.and_then(|outcome| flushed.map(|()| outcome)) {
-        Ok(Outcome::Fine) | Err(Failure::PipeClosed) => 0,
-        Ok(Outcome::Found) => 1,
+        Ok(Outcome::Success) | Err(Failure::PipeClosed) => 0,
+        Ok(Outcome::CheckFailed) => 1,
         Ok(Outcome::Incomplete) => 3,
         Err(Failure::Message(message)) => {
             warn(&message);

@@ -1,12 +1,12 @@
-//! Where an export goes, whole or not at all.
+//! The destination of an export, which is written completely or not at all.
 //!
-//! A file is written under a name of its own beside the one that was asked for, and takes that name
-//! when it is complete. So nobody ever reads half an export, an old file is there until the new one
-//! is, and what fails leaves nothing behind. What is no ordinary file (a device, a pipe, a
-//! terminal) has no name to take and is written directly, as is stdout.
+//! A file is written to a temporary file beside it, which is renamed when it is complete. So nobody
+//! reads half an export, an old file stays until the new one is complete, and a failure leaves
+//! nothing behind. Stdout, devices, pipes and terminals are written directly.
 //!
-//! Whoever is told to end (Ctrl-C, a limit on the size of files) would not come to clean up. While
-//! there is something to clean up, such signals only set a flag, on which the next write fails.
+//! A signal that ends the process (Ctrl-C, the limit on the size of files) would leave the
+//! temporary file behind. So while there is one, these signals only set a flag, and the next write
+//! fails.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -19,11 +19,11 @@ use vor_capture::format::MAGIC;
 
 use crate::command::failure::Failure;
 
-/// A place for an export.
+/// The destination of an export.
 #[derive(Debug)]
 pub(crate) struct Output {
     place: Place,
-    was_told_to_end: Arc<AtomicBool>,
+    is_interrupted: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -32,15 +32,15 @@ enum Place {
     Special(File),
     #[cfg(feature = "parquet")]
     Folder,
-    /// A file that is removed when it is dropped, and the name that it is to take.
-    Beside(NamedTempFile, PathBuf),
+    /// A temporary file, which is removed when it is dropped, and its final name.
+    Temporary(NamedTempFile, PathBuf),
 }
 
-/// Writes to an [`Output`]. A sink may be handed to another thread, so this can be, too.
+/// Writes to an [`Output`]. It is `Send`, because sinks are.
 #[derive(Debug)]
 pub(crate) struct Writer {
     inner: Inner,
-    was_told_to_end: Arc<AtomicBool>,
+    is_interrupted: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -50,29 +50,29 @@ enum Inner {
 }
 
 impl Output {
-    /// Prepares a place: stdout for no path and for `-`.
+    /// Opens a destination; no path and `-` are stdout.
     pub(crate) fn create(path: Option<&Path>) -> Result<Self, Failure> {
-        let was_told_to_end = Arc::new(AtomicBool::new(false));
+        let is_interrupted = Arc::new(AtomicBool::new(false));
         let place = match path.filter(|path| *path != Path::new("-")) {
             None => Place::Stdout,
-            Some(path) => place_of(path, &was_told_to_end)?,
+            Some(path) => open_place(path, &is_interrupted)?,
         };
         Ok(Self {
             place,
-            was_told_to_end,
+            is_interrupted,
         })
     }
 
-    /// Prepares for an exporter that writes files of its own into a folder, and keeps them only
-    /// when it is finished.
+    /// Makes the destination of an exporter that writes its files into a folder by itself, and
+    /// keeps them only if it finishes.
     #[cfg(feature = "parquet")]
     pub(crate) fn folder(path: &Path) -> Result<Self, Failure> {
-        let was_told_to_end = Arc::new(AtomicBool::new(false));
-        heed_signals(&was_told_to_end)
+        let is_interrupted = Arc::new(AtomicBool::new(false));
+        catch_signals(&is_interrupted)
             .map_err(|error| Failure::in_file(path, format!("cannot be created: {error}")))?;
         Ok(Self {
             place: Place::Folder,
-            was_told_to_end,
+            is_interrupted,
         })
     }
 
@@ -80,30 +80,30 @@ impl Output {
         matches!(self.place, Place::Stdout)
     }
 
-    /// Makes a writer to the place. What it has not been given when the output is
-    /// [kept](Self::keep) is not in it.
+    /// Returns a writer to the destination. Only what is written before [`keep`](Self::keep) is in
+    /// the file.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         let inner = match &self.place {
             Place::Stdout => Inner::Stdout(io::stdout()),
             #[cfg(feature = "parquet")]
-            Place::Folder => return Err(io::Error::other("a folder is no file")),
+            Place::Folder => return Err(io::Error::other("the output is a folder")),
             Place::Special(file) => Inner::File(file.try_clone()?),
-            Place::Beside(file, _) => Inner::File(file.as_file().try_clone()?),
+            Place::Temporary(file, _) => Inner::File(file.as_file().try_clone()?),
         };
         Ok(Writer {
             inner,
-            was_told_to_end: Arc::clone(&self.was_told_to_end),
+            is_interrupted: Arc::clone(&self.is_interrupted),
         })
     }
 
-    /// Returns an error once a signal has asked the command to end.
-    pub(crate) fn expect_time(&self) -> io::Result<()> {
-        expect_time(&self.was_told_to_end)
+    /// Returns an error after a signal to end the command.
+    pub(crate) fn check_signal(&self) -> io::Result<()> {
+        check_signal(&self.is_interrupted)
     }
 
-    /// Gives the output the name that was asked for.
+    /// Renames the complete file to its final name.
     pub(crate) fn keep(self) -> Result<(), Failure> {
-        let Place::Beside(file, path) = self.place else {
+        let Place::Temporary(file, path) = self.place else {
             return Ok(());
         };
         match file.persist(&path) {
@@ -118,7 +118,7 @@ impl Output {
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        expect_time(&self.was_told_to_end)?;
+        check_signal(&self.is_interrupted)?;
         match &mut self.inner {
             Inner::Stdout(stdout) => stdout.write(bytes),
             Inner::File(file) => file.write(bytes),
@@ -133,16 +133,17 @@ impl Write for Writer {
     }
 }
 
-/// Of another kind than `Interrupted`, after which a write is tried again.
-fn expect_time(was_told_to_end: &AtomicBool) -> io::Result<()> {
-    if was_told_to_end.load(Ordering::Relaxed) {
-        return Err(io::Error::other("told to end by a signal"));
+/// Returns an error after a signal. Its kind is not `Interrupted`, after which a write would be
+/// repeated.
+fn check_signal(is_interrupted: &AtomicBool) -> io::Result<()> {
+    if is_interrupted.load(Ordering::Relaxed) {
+        return Err(io::Error::other("ended by a signal"));
     }
     Ok(())
 }
 
-/// Finds out what a path is, and opens a place for it.
-fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Failure> {
+/// Opens the destination at a path, by the kind of file that is there.
+fn open_place(path: &Path, is_interrupted: &Arc<AtomicBool>) -> Result<Place, Failure> {
     let cannot = |error: io::Error| Failure::in_file(path, format!("cannot be created: {error}"));
     let metadata = match path.metadata() {
         Ok(metadata) => Some(metadata),
@@ -153,7 +154,7 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
         if metadata.is_dir() {
             return Err(Failure::in_file(
                 path,
-                "a directory; name a file for the output",
+                "is a directory; name a file for the output",
             ));
         }
         if !metadata.is_file() {
@@ -169,7 +170,7 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
             return Err(cannot(error));
         }
     }
-    // The file that a link points to is replaced, and not the link.
+    // The target of a link is replaced, not the link.
     let target = match &metadata {
         Some(_) => fs::canonicalize(path).map_err(cannot)?,
         None => path.to_owned(),
@@ -184,37 +185,35 @@ fn place_of(path: &Path, was_told_to_end: &Arc<AtomicBool>) -> Result<Place, Fai
     if let Some(permissions) = usual_permissions() {
         builder.permissions(permissions);
     }
-    heed_signals(was_told_to_end).map_err(cannot)?;
+    catch_signals(is_interrupted).map_err(cannot)?;
     let file = builder.tempfile_in(folder).map_err(|error| {
-        // Its text names the temporary file, which nobody asked for.
+        // The text of the error names the temporary file, which would confuse.
         let kind = error.kind();
         cannot(kind.into())
     })?;
     if let Some(metadata) = metadata {
-        // Whoever could read the old file can read the new one. Where that cannot be, the usual
-        // permissions do.
+        // The new file gets the old one's permissions; if that fails, it keeps the usual ones.
         drop(file.as_file().set_permissions(metadata.permissions()));
     }
-    Ok(Place::Beside(file, target))
+    Ok(Place::Temporary(file, target))
 }
 
-/// Refuses to overwrite a capture: it is most likely the input, or a mistake.
+/// Refuses to overwrite a capture, which is most likely the input or a mistake.
 fn expect_no_capture(path: &Path) -> Result<(), Failure> {
-    let mut begin = [0; MAGIC.len()];
+    let mut magic = [0; MAGIC.len()];
     if let Ok(mut file) = File::open(path)
-        && file.read_exact(&mut begin).is_ok()
-        && begin == MAGIC
+        && file.read_exact(&mut magic).is_ok()
+        && magic == MAGIC
     {
         return Err(Failure::in_file(
             path,
-            "captures are not overwritten; name another file for the output",
+            "is a capture, which is never overwritten; name another file for the output",
         ));
     }
     Ok(())
 }
 
-/// Returns what the system makes the permissions of a new file from; temporary files are private
-/// otherwise.
+/// Returns the mode of a new file before the umask; by default, temporary files are private.
 fn usual_permissions() -> Option<Permissions> {
     #[cfg(unix)]
     return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -222,8 +221,8 @@ fn usual_permissions() -> Option<Permissions> {
     None
 }
 
-/// Lets the signals that end a program set a flag instead; a second one ends it.
-fn heed_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
+/// Lets the signals that end the process set a flag instead; a second one ends it.
+fn catch_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag::{register, register_conditional_default};
 
@@ -231,7 +230,7 @@ fn heed_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
         register_conditional_default(signal, Arc::clone(flag))?;
         register(signal, Arc::clone(flag))?;
     }
-    // The write that went beyond the limit tells by itself.
+    // The write that exceeds the limit fails by itself.
     #[cfg(unix)]
     register(
         signal_hook::consts::SIGXFSZ,

@@ -7,8 +7,8 @@ use wildmatch::WildMatch;
 use crate::command::failure::Failure;
 use crate::command::source::Source;
 
-/// A name in which `*` stands for any text and `?` for any character. Upper and lower case differ,
-/// and nothing else is special: names have brackets.
+/// A name in which `*` stands for any text and `?` for any character. Case matters, and no other
+/// character is special, because names contain brackets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     text: String,
@@ -41,14 +41,13 @@ impl Pattern {
     }
 }
 
-/// Returns whether a name is wanted: without patterns every name is, else one that some pattern
-/// matches.
-pub(crate) fn wanted(patterns: &[Pattern], name: &str) -> bool {
+/// Returns whether some pattern matches a name. Without patterns, every name is selected.
+pub(crate) fn is_selected(patterns: &[Pattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-/// Refuses a pattern that matches none of the names there are: it is a mistake, and what it leaves
-/// would be taken for all there is.
+/// Refuses a pattern that matches no name: it is a mistake, and an output without the names that it
+/// was meant to select would mislead.
 pub(crate) fn expect_matches<'a>(
     patterns: &[Pattern],
     names: impl Iterator<Item = &'a str> + Clone,
@@ -69,7 +68,7 @@ pub(crate) fn expect_matches<'a>(
     Ok(())
 }
 
-/// Refuses patterns of threads and of scopes that match nothing in a capture.
+/// Refuses patterns that match no thread or no scope of a capture.
 pub(crate) fn expect_known(
     source: &Source,
     threads: &[Pattern],
@@ -87,7 +86,7 @@ pub(crate) fn expect_known(
     expect_matches(names, sites.map(|site| &*site.name), "scope", failure)
 }
 
-/// Lists names for an error, the first few of many.
+/// Lists the first names for an error message.
 pub(crate) fn listed(names: &[String]) -> String {
     let mut text: Vec<String> = names
         .iter()
@@ -122,9 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn without_patterns_every_name_is_wanted() {
+    fn without_patterns_every_name_is_selected() {
         let patterns: Vec<Pattern> = vec!["a*".parse().unwrap(), "b".parse().unwrap()];
-        assert!(wanted(&[], "anything"));
-        assert!(wanted(&patterns, "abc") && wanted(&patterns, "b") && !wanted(&patterns, "bc"));
+        assert!(is_selected(&[], "anything"));
+        assert!(
+            is_selected(&patterns, "abc")
+                && is_selected(&patterns, "b")
+                && !is_selected(&patterns, "bc")
+        );
     }
 }

@@ -1,51 +1,50 @@
-//! Progress on stderr, for work that takes longer than a second in front of a terminal.
+//! A progress bar on stderr, for work that takes longer than a second on a terminal.
 //!
-//! Several threads may work on one thing: each has a [`Progress`], and all of them one bar.
+//! Each thread that takes part in the work has a [`Progress`]; they share one bar.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use vor_capture::units;
 
-use crate::command::units;
+/// Shorter work has no bar.
+const DELAY: Duration = Duration::from_secs(1);
 
-/// Work that takes less is not worth a bar.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Length of the bar, in steps of its own: parts may count in bytes and in frames.
+/// Length of the bar in steps, since parts may count in bytes or in frames.
 const STEPS: f64 = 10_000.0;
 
-/// How far a command, or a part of it, is.
+/// The progress of a command, or of one part of it.
 #[derive(Debug)]
 pub(crate) struct Progress {
     part: usize,
-    /// Present where someone could see it.
+    /// `None` if no bar is shown.
     shared: Option<Arc<Mutex<Shared>>>,
 }
 
-/// What is shown of all parts.
+/// The bar of all parts.
 #[derive(Debug)]
 struct Shared {
     what: &'static str,
-    begun: Instant,
+    start: Instant,
     bar: ProgressBar,
-    shown: bool,
+    is_shown: bool,
     spans: u64,
-    /// How much of each part is done, up to 1.
+    /// The finished share of each part, up to 1.
     done: Vec<f64>,
 }
 
 impl Progress {
-    /// Makes a progress of nothing yet. `stays_quiet` says that the bar would mix with the output.
-    pub(crate) fn new(what: &'static str, stays_quiet: bool) -> Self {
-        let visible = !stays_quiet && io::stderr().is_terminal();
+    /// Starts at 0. `is_hidden` is for output that goes to the same terminal.
+    pub(crate) fn new(what: &'static str, is_hidden: bool) -> Self {
+        let visible = !is_hidden && io::stderr().is_terminal();
         let shared = visible.then(|| {
             Arc::new(Mutex::new(Shared {
                 what,
-                begun: Instant::now(),
+                start: Instant::now(),
                 bar: ProgressBar::hidden(),
-                shown: false,
+                is_shown: false,
                 spans: 0,
                 done: vec![0.0],
             }))
@@ -53,8 +52,8 @@ impl Progress {
         Self { part: 0, shared }
     }
 
-    /// Makes the progress of a further part, as large as each of the others.
-    pub(crate) fn beside(&self) -> Self {
+    /// Adds a part, which has the same share of the bar as each of the others.
+    pub(crate) fn add_part(&self) -> Self {
         let shared = self.shared.clone();
         let part = shared.as_ref().map_or(0, |shared| {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +63,7 @@ impl Progress {
         Self { part, shared }
     }
 
-    /// Counts spans, and notes that `done` of `total` bytes or frames are done.
+    /// Adds spans, and sets this part to `done` of `total` bytes or frames.
     pub(crate) fn advance(&mut self, spans: u64, done: u64, total: u64) {
         if let Some(shared) = &self.shared {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,14 +76,14 @@ impl Progress {
 
 impl Shared {
     fn show(&mut self) {
-        let elapsed = self.begun.elapsed();
-        if elapsed < PATIENCE {
+        let elapsed = self.start.elapsed();
+        if elapsed < DELAY {
             return;
         }
         let bar = &self.bar;
-        if !self.shown {
-            self.shown = true;
-            // A template without a mistake in it is always taken; the default style does as well.
+        if !self.is_shown {
+            self.is_shown = true;
+            // The template is valid; otherwise the default style would do.
             if let Ok(style) =
                 ProgressStyle::with_template("{prefix} {bar:24} {percent:>3} %  {msg}")
             {

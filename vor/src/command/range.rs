@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub(crate) struct FrameRange {
     /// The first frame.
     pub(crate) from: u64,
-    /// The frame behind the last one; `None` for all that come.
+    /// The frame after the last one; `None` for all frames.
     pub(crate) to: Option<u64>,
 }
 
@@ -50,9 +50,9 @@ impl FromStr for FrameRange {
         };
         match parsed {
             Some((from, to)) if to.is_none_or(|to| from < to) => Ok(Self { from, to }),
-            Some(_) => Err(format!("`{text}` holds no frame")),
+            Some(_) => Err(format!("`{text}` contains no frame")),
             None => Err(format!(
-                "`{text}` is no range of frames; write 10..20, 10.., ..20 or a number"
+                "`{text}` is not a range of frames; write 10..20, 10.., ..20 or a number"
             )),
         }
     }

@@ -11,23 +11,24 @@ use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::source::Source;
 
-/// Most frames that `--slowest` takes: they are read one by one, each from its place.
-const MOST_SLOWEST: usize = 100_000;
+/// Maximum of `--slowest`: each of the frames is read by itself, from its place in the file.
+const MAX_SLOWEST: usize = 100_000;
 
 /// Parses the value of `--slowest`.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if (1..=MOST_SLOWEST).contains(&number) => Ok(number),
-        _ => Err(format!("`{text}` is no number from 1 to {MOST_SLOWEST}")),
+        Ok(number) if (1..=MAX_SLOWEST).contains(&number) => Ok(number),
+        _ => Err(format!("`{text}` is not a number from 1 to {MAX_SLOWEST}")),
     }
 }
 
-/// What a pass for the slowest frames found.
+/// The slowest frames of a capture.
 #[derive(Debug)]
 pub(crate) struct Slowest {
-    /// Numbers of the frames, the slowest first; of equally long ones the earlier counts as slower.
+    /// Numbers of the frames, the slowest first; among frames of equal duration, the earliest
+    /// first.
     pub(crate) indices: Vec<u64>,
-    /// When the first frame began, in nanoseconds since 1970.
+    /// Start of the first frame of the capture, in nanoseconds since 1970.
     pub(crate) origin_ns: Option<i64>,
     pub(crate) damage: Damage,
 }
@@ -40,8 +41,8 @@ pub(crate) fn find(
     most: usize,
     progress: &mut Progress,
 ) -> Result<Slowest, Failure> {
-    // The shortest of those kept is on top.
-    let mut kept: BinaryHeap<Reverse<(i64, Reverse<u64>)>> = BinaryHeap::new();
+    // The shortest of them is on top.
+    let mut longest: BinaryHeap<Reverse<(i64, Reverse<u64>)>> = BinaryHeap::new();
     let mut origin_ns = None;
     let walked = source.walk(progress, |piece| {
         if let Piece::Frame(recovered) = piece
@@ -50,18 +51,18 @@ pub(crate) fn find(
             let frame = &recovered.frame;
             origin_ns.get_or_insert(frame.catalog.unix_ns(frame.start_ticks));
             if range.contains(frame.index) {
-                kept.push(Reverse((frame.duration_ns(), Reverse(frame.index))));
+                longest.push(Reverse((frame.duration_ns(), Reverse(frame.index))));
             }
-            if kept.len() > most {
-                kept.pop();
+            if longest.len() > most {
+                longest.pop();
             }
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    if kept.is_empty() {
+    if longest.is_empty() {
         return Err(source.failure("no frames"));
     }
-    let ordered = kept.into_sorted_vec().into_iter();
+    let ordered = longest.into_sorted_vec().into_iter();
     Ok(Slowest {
         indices: ordered.map(|Reverse((_, Reverse(index)))| index).collect(),
         origin_ns,

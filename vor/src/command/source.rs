@@ -1,5 +1,5 @@
-//! Open captures: a walk over all they hold, their frames by number, and what is said of damage in
-//! them.
+//! An open capture: a walk over its batches and frames, its frames by number, and warnings about
+//! damage.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use vor_capture::model::catalog::{Catalog, ThreadId};
 use vor_capture::reader::{Capture, Damage, Info, Piece, Pieces};
+use vor_capture::units;
 use vor_export::thread_label;
 
 use crate::command::failure::{Failure, warn};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
-use crate::command::units;
 
 /// An open capture.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(crate) struct Source {
     pub(crate) info: Info,
 }
 
-/// What a whole walk found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(crate) struct Walked {
-    /// What could not be read, as far as the walk went.
+    /// The damage up to the end of the walk.
     pub(crate) damage: Damage,
-    /// Resolves all ids that were met.
+    /// Resolves all ids up to the end of the walk.
     pub(crate) catalog: Arc<Catalog>,
 }
 
@@ -45,12 +45,12 @@ impl Source {
         self.info.version == 2
     }
 
-    /// Makes a failure that names the file.
-    pub(crate) fn failure(&self, what: impl std::fmt::Display) -> Failure {
-        Failure::in_file(&self.path, what)
+    /// Makes an error that names the file.
+    pub(crate) fn failure(&self, problem: impl std::fmt::Display) -> Failure {
+        Failure::in_file(&self.path, problem)
     }
 
-    /// Hands every piece of the file to `visit`, in the order of the file, until it breaks off.
+    /// Passes the pieces of the file to `visit` in order, until it breaks.
     pub(crate) fn walk(
         &mut self,
         progress: &mut Progress,
@@ -77,7 +77,7 @@ impl Source {
         })
     }
 
-    /// Returns what tables call the threads that are known.
+    /// Returns the labels of all threads, as tables show them.
     pub(crate) fn thread_labels(&self) -> Vec<String> {
         let catalog = self.capture.catalog();
         let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
@@ -87,8 +87,7 @@ impl Source {
 
     /// Returns the frames of the main set whose numbers are in `range`, as positions in the file.
     ///
-    /// Numbers and positions differ where damage took frames, and where recording was switched on
-    /// late.
+    /// Numbers and positions differ after lost frames, and if recording was enabled late.
     pub(crate) fn positions(&mut self, range: FrameRange) -> Result<std::ops::Range<u64>, Failure> {
         let count = self.capture.frame_count();
         if count == 0 {
@@ -110,7 +109,7 @@ impl Source {
         Ok(from..to)
     }
 
-    /// Returns where frames of known numbers are in the file, each in its place.
+    /// Returns the positions in the file of the frames with these numbers, in the same order.
     pub(crate) fn positions_of(&mut self, indices: &[u64]) -> Result<Vec<u64>, Failure> {
         let count = self.capture.frame_count();
         let Some(end) = count.checked_sub(1) else {
@@ -123,8 +122,8 @@ impl Source {
         positions.collect()
     }
 
-    /// Returns a range with the number of its last frame as the end, so that what follows the last
-    /// frame is not in it.
+    /// Returns the range with an explicit end after its last frame, which excludes spans after that
+    /// frame.
     pub(crate) fn bounded(&mut self, range: FrameRange) -> Result<FrameRange, Failure> {
         let positions = self.positions(range)?;
         let last = self.index_at(positions.end - 1)?;
@@ -134,7 +133,7 @@ impl Source {
         })
     }
 
-    /// Returns the position of the first frame whose number is not below `index`.
+    /// Returns the position of the first frame whose number is at least `index`.
     fn position(&mut self, index: u64, first: u64, last: u64, count: u64) -> Result<u64, Failure> {
         if index <= first {
             return Ok(0);
@@ -157,8 +156,8 @@ impl Source {
         Ok(low)
     }
 
-    /// Returns the number of the frame at a position, or of the nearest one that can be read, later
-    /// ones first.
+    /// Returns the number of the frame at a position, or of the nearest readable frame, trying
+    /// later ones first.
     fn index_at(&mut self, position: u64) -> Result<u64, Failure> {
         let later = position..self.capture.frame_count();
         let mut failure = None;
@@ -175,20 +174,20 @@ impl Source {
         })
     }
 
-    /// Says on stderr that not all of the file could be read.
+    /// Warns on stderr if the file is damaged.
     pub(crate) fn warn_of(&self, damage: &Damage) {
         warn_of(&self.path, damage);
     }
 }
 
-/// Says on stderr that not all of a file could be read.
+/// Warns on stderr if a file is damaged.
 pub(crate) fn warn_of(path: &Path, damage: &Damage) {
     let path = path.display();
     if damage.count > 0 {
         let losses = units::counted(damage.count, "place");
         let bytes = units::bytes(damage.bytes);
         warn(&format!(
-            "{path}: damaged in {losses}, {bytes} passed over; see `vor check`"
+            "{path}: damaged in {losses}, {bytes} skipped; see `vor check`"
         ));
     }
     if let Some(tail) = &damage.tail
@@ -196,18 +195,17 @@ pub(crate) fn warn_of(path: &Path, damage: &Damage) {
     {
         let bytes = units::bytes(tail.bytes);
         warn(&format!(
-            "{path}: the last {bytes} are no whole record; see `vor check`"
+            "{path}: the last {bytes} are an incomplete record; see `vor check`"
         ));
     }
 }
 
-/// Returns whether something could not be read. That only the end mark of a closed file is missing
-/// takes nothing away.
+/// Returns whether data is lost. A missing end mark alone costs none.
 pub(crate) fn is_damaged(damage: &Damage) -> bool {
     damage.count > 0 || damage.tail.as_ref().is_some_and(|tail| tail.bytes > 0)
 }
 
-/// Returns what to say of a capture of so many frames that has no spans.
+/// Returns the error for a capture with so many frames and no spans.
 pub(crate) fn no_spans(frames: u64) -> String {
     let place = match frames {
         0 => String::new(),

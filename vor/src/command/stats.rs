@@ -1,8 +1,8 @@
-//! `vor stats`: which scope takes the time.
+//! `vor stats`: the time that each scope takes.
 //!
-//! Every span is read in the order in which it ended, so memory does not grow with the file. With
-//! `--frames`, what lies before the range is read too: a scope that ends within the range may hold
-//! others that ended before, and its self time is its own only without them.
+//! Spans are read in the order in which they ended, so memory does not grow with the file. With
+//! `--frames`, spans before the range are read too: a scope that ends within the range may contain
+//! some of them, and their time is not part of its self time.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,6 +18,7 @@ use vor_capture::model::catalog::Catalog;
 use vor_capture::model::measures::Measures;
 use vor_capture::reader::Piece;
 use vor_capture::stats::{FrameStats, ScopeStats, StatsBuilder};
+use vor_capture::units;
 use vor_export::thread_label;
 use vor_recorder::setup::{calibrate, empty_span_ns};
 
@@ -29,34 +30,33 @@ use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::source::{Source, Walked, no_spans};
 use crate::command::table::{Column, Kind, printable, write_table};
-use crate::command::units;
 
-/// Tells which scopes take the time: count, total, self, mean and percentiles of each.
+/// Lists scopes by the time they take: total, self, mean, percentiles.
 ///
-/// The total of a scope is the time during which it was open at all, summed over threads: a
+/// The total of a scope is the time during which at least one call was open, summed over threads: a
 /// recursive call adds nothing to the call around it. Self is the time without the scopes directly
-/// inside. Mean, percentiles and max are of single calls, recursive ones as well.
+/// inside. Mean, percentiles and max describe single calls, including recursive ones.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Gives JSON.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
-    /// Order of the rows: the largest first, names from a to z.
+    /// Sorts the rows: the largest first, names from a to z.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     sort: Sort,
-    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single
+    /// Only spans that ended in these frames: 10..20 (without 20), 10..=20, 10.., ..20, or one
     /// number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
-    /// Subtracts what each scope costs: --corrected=19 for 19 nanoseconds, --corrected to measure
-    /// it on this machine, now.
+    /// Subtracts the cost of each scope: --corrected=19 subtracts 19 nanoseconds, --corrected alone
+    /// measures the cost on this machine.
     #[arg(long, value_name = "NS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "auto")]
     corrected: Option<Correction>,
-    /// Only threads of this name.
+    /// Only threads with this name.
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
     /// Only scopes whose name contains this text.
@@ -75,7 +75,7 @@ enum Sort {
     P99,
     Max,
     Count,
-    /// Processor time, where it was measured.
+    /// CPU time, where it was measured.
     Cpu,
     /// Bytes allocated, where they were counted.
     Alloc,
@@ -150,18 +150,18 @@ struct ScopeJson<'a> {
     allocations: Option<AllocationsJson>,
 }
 
-/// Of scopes whose processor time was measured.
+/// CPU time of a scope that was measured.
 #[derive(Debug, Serialize)]
 struct CpuJson {
     cpu_ns: u64,
     self_cpu_ns: u64,
     off_cpu_ns: u64,
-    /// 0 each where the split was not asked for.
+    /// Both are 0 unless the program requested the split.
     cpu_user_ns: u64,
     cpu_sys_ns: u64,
 }
 
-/// Of scopes whose allocations were counted.
+/// Allocations of a scope, where they were counted.
 #[derive(Debug, Serialize)]
 struct AllocationsJson {
     alloc_objects: u64,
@@ -172,11 +172,11 @@ struct AllocationsJson {
     self_alloc_bytes: u64,
 }
 
-/// What the chosen frames hold.
+/// Statistics of the selected frames.
 #[derive(Debug, Default)]
 struct Gathered {
     builder: StatsBuilder,
-    lengths: FrameStats,
+    durations: FrameStats,
     first: Option<u64>,
     last: Option<u64>,
     dropped_spans: u64,
@@ -189,11 +189,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     let spans = gathered.builder.span_count();
     let mut rows = gathered.builder.scope_stats(&walked.catalog);
     if rows.is_empty() {
-        return Err(source.failure(nothing(args, &gathered)));
+        return Err(source.failure(no_rows(args, &gathered)));
     }
-    if gathered.lengths.count() == 0 {
+    if gathered.durations.count() == 0 {
         warn(&format!(
-            "{}: no frames; these are all spans of the recording",
+            "{}: no frames; the table has all spans of the recording",
             args.path.display()
         ));
     }
@@ -221,11 +221,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
             frames: FramesJson {
                 first: gathered.first,
                 last: gathered.last,
-                count: gathered.lengths.count(),
-                mean_ns: gathered.lengths.mean_ns(),
-                p50_ns: gathered.lengths.p50_ns(),
-                p95_ns: gathered.lengths.p95_ns(),
-                p99_ns: gathered.lengths.p99_ns(),
+                count: gathered.durations.count(),
+                mean_ns: gathered.durations.mean_ns(),
+                p50_ns: gathered.durations.p50_ns(),
+                p95_ns: gathered.durations.p95_ns(),
+                p99_ns: gathered.durations.p99_ns(),
             },
             spans,
             dropped_spans: gathered.dropped_spans,
@@ -242,21 +242,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         print_summary(args, &gathered, corrected_ns, out).map_err(Failure::output)?;
         print_table(args, &walked.catalog, &rows, out)?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Success)
 }
 
 fn gather(args: &Args, source: &mut Source) -> Result<(Gathered, Walked), Failure> {
-    // Without a range, what ended after the last mark counts as well.
+    // Without a range, spans that ended after the last mark count too.
     let range = match args.frames {
         Some(range) => source.bounded(range)?,
         None => FrameRange::ALL,
     };
     if let Some(name) = &args.thread {
-        known_thread(source, name)?;
+        expect_thread(source, name)?;
     }
     let mut gathered = gather_once(args, source, range, StatsBuilder::new())?;
-    // Where more spans waited for their parents than memory holds one by one, the next pass knows
-    // where they part.
+    // If too many spans waited for their parents to be stored one by one, another pass starts with
+    // the points at which to split them.
     for _ in 1..StatsBuilder::MAX_PASSES {
         let Some(builder) = gathered.0.builder.for_second_pass() else {
             break;
@@ -295,8 +295,8 @@ fn gather_once(
                     gathered.builder.restart();
                 }
                 if range.contains(frame.index) {
-                    let length_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
-                    gathered.lengths.record_ns(length_ns);
+                    let duration_ns = u64::try_from(frame.duration_ns()).unwrap_or(0);
+                    gathered.durations.record_ns(duration_ns);
                     gathered.first.get_or_insert(frame.index);
                     gathered.last = Some(frame.index);
                     gathered.dropped_spans += frame.dropped_spans;
@@ -312,7 +312,8 @@ fn gather_once(
     Ok((gathered, walked))
 }
 
-fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
+/// Fails if no thread of the capture has this name.
+fn expect_thread(source: &Source, name: &str) -> Result<(), Failure> {
     let mut known = source.thread_labels();
     if known.iter().any(|known| known == name) {
         return Ok(());
@@ -323,9 +324,9 @@ fn known_thread(source: &Source, name: &str) -> Result<(), Failure> {
     Err(source.failure(format!("no thread is called `{name}`; there are {known}")))
 }
 
-/// Returns what to say of spans where there are none.
-fn nothing(args: &Args, gathered: &Gathered) -> String {
-    match (gathered.lengths.count(), &args.thread) {
+/// Returns the error for a table without rows.
+fn no_rows(args: &Args, gathered: &Gathered) -> String {
+    match (gathered.durations.count(), &args.thread) {
         (0, _) => "no frames".into(),
         (frames, Some(thread)) => format!(
             "no spans of thread `{thread}` in {}",
@@ -342,7 +343,8 @@ fn cost_ns(correction: Correction) -> Result<u64, Failure> {
             calibrate();
             match empty_span_ns() {
                 0 => Err(Failure::Message(
-                    "the cost of a scope cannot be measured on this machine; give it in ns".into(),
+                    "cannot measure the cost of a scope on this machine; give it as --corrected=NS"
+                        .into(),
                 )),
                 ns => Ok(ns),
             }
@@ -415,7 +417,7 @@ fn scope_json<'a>(catalog: &'a Catalog, row: &'a ScopeStats) -> ScopeJson<'a> {
     }
 }
 
-/// Prints what the table is of, and what is wrong with it.
+/// Prints the number of spans and frames, the frame times, and how complete the table is.
 fn print_summary(
     args: &Args,
     gathered: &Gathered,
@@ -423,19 +425,19 @@ fn print_summary(
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let spans = units::counted(gathered.builder.span_count(), "span");
-    let lengths = &gathered.lengths;
+    let durations = &gathered.durations;
     match (gathered.first, gathered.last) {
         (Some(first), Some(last)) => {
-            let frames = units::counted(lengths.count(), "frame");
+            let frames = units::counted(durations.count(), "frame");
             writeln!(out, "{spans} in {frames} ({first} to {last})")?;
             let ns = |ns: u64| units::duration(ns as f64);
             writeln!(
                 out,
                 "frame time: mean {}, p50 {}, p95 {}, p99 {}",
-                units::duration(lengths.mean_ns()),
-                ns(lengths.p50_ns()),
-                ns(lengths.p95_ns()),
-                ns(lengths.p99_ns())
+                units::duration(durations.mean_ns()),
+                ns(durations.p50_ns()),
+                ns(durations.p95_ns()),
+                ns(durations.p99_ns())
             )?;
         }
         _ => writeln!(out, "{spans}")?,
@@ -467,21 +469,26 @@ fn print_table(
     rows: &[ScopeStats],
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut bearers: HashMap<&str, u64> = HashMap::new();
+    let mut sites_by_name: HashMap<&str, u64> = HashMap::new();
     for row in rows {
-        *bearers.entry(&row.name).or_default() += 1;
+        *sites_by_name.entry(&row.name).or_default() += 1;
     }
-    let shown =
-        |row: &ScopeStats| shown_name(catalog, row, bearers.get(row.name.as_str()) > Some(&1));
+    let shown = |row: &ScopeStats| {
+        shown_name(
+            catalog,
+            row,
+            sites_by_name.get(row.name.as_str()) > Some(&1),
+        )
+    };
     let names: Vec<String> = rows.iter().map(shown).collect();
-    // Before a name is cut to less than this, columns give way.
+    // Columns are dropped before a name is cut to less than this.
     let name_width = names
         .iter()
         .map(|name| name.width())
         .max()
         .unwrap_or(0)
         .min(24);
-    // The column that sorts is always shown.
+    // The column by which the rows are sorted is always shown.
     let number = |head: &str, sort: Option<Sort>, rank: u8| {
         let rank = if sort == Some(args.sort) { 0 } else { rank };
         Column::new(head, Kind::Number, rank)
@@ -529,19 +536,23 @@ fn print_table(
             ns(row.p99_ns),
             ns(row.max_ns),
         ];
-        let of = |is_measured: bool, text: String| if is_measured { text } else { "-".to_owned() };
+        let cell =
+            |is_measured: bool, text: String| if is_measured { text } else { "-".to_owned() };
         if has_cpu {
             let own = row.self_cpu_ns();
             cells.push(own.map_or("-".to_owned(), ns));
-            cells.push(of(own.is_some(), ns(row.self_measured.off_cpu_ns)));
+            cells.push(cell(own.is_some(), ns(row.self_measured.off_cpu_ns)));
         }
         if has_alloc {
             let is_counted = row.measures.has(Measures::ALLOC);
-            cells.push(of(
+            cells.push(cell(
                 is_counted,
                 units::count(row.self_measured.alloc_objects),
             ));
-            cells.push(of(is_counted, units::bytes(row.self_measured.alloc_bytes)));
+            cells.push(cell(
+                is_counted,
+                units::bytes(row.self_measured.alloc_bytes),
+            ));
         }
         cells.push(place(catalog, row).unwrap_or_default());
         cells
@@ -550,7 +561,7 @@ fn print_table(
     write_table(out, &columns, &cells)
 }
 
-/// Returns the name of a row; one that several call sites share, with its place.
+/// Returns the name of a row, with its place in the source if several call sites share the name.
 fn shown_name(catalog: &Catalog, row: &ScopeStats, is_shared: bool) -> String {
     let name = printable(&row.name);
     match place(catalog, row) {
@@ -562,7 +573,7 @@ fn shown_name(catalog: &Catalog, row: &ScopeStats, is_shared: bool) -> String {
     }
 }
 
-/// Returns where a row's call site stands in the source; nothing for names made at run time.
+/// Returns the place of a row's call site in the source; `None` for names made at run time.
 fn place(catalog: &Catalog, row: &ScopeStats) -> Option<String> {
     let site = catalog
         .site(row.site)

@@ -1,9 +1,9 @@
 //! Tables that fit the terminal.
 //!
-//! A table knows how wide it may be: as wide as the terminal, else as the variable `COLUMNS` says,
-//! else as wide as it likes (a file or a pipe gets everything). Where it is too wide, columns go in
-//! the order of their rank, the highest first, and then the texts are cut in their middle, since
-//! both ends of a name tell.
+//! The width of a table is that of the terminal, or else the variable `COLUMNS`. In a file or a
+//! pipe without that variable it is unlimited. A table that is too wide first drops columns, those
+//! of the highest rank first, and then cuts texts in their middle, since both ends of a name are
+//! useful.
 
 use std::io::{self, Write};
 
@@ -11,18 +11,18 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::command::failure::Failure;
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 
-/// Least width to which a text is cut.
+/// Minimum width to which a text is cut.
 const MIN_TEXT: usize = 14;
 
-/// How a column stands, and what happens where there is too little room.
+/// The alignment of a column, and whether its cells may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Right-aligned, never cut.
     Number,
-    /// Left-aligned, cut where there is too little room.
+    /// Left-aligned, cut if there is too little room.
     Text,
 }
 
@@ -31,13 +31,12 @@ pub(crate) enum Kind {
 pub(crate) struct Column {
     pub(crate) head: String,
     pub(crate) kind: Kind,
-    /// Columns of rank 0 are always shown; of the others the highest goes first.
+    /// A column of rank 0 is always shown; others are dropped, the highest rank first.
     pub(crate) rank: u8,
-    /// Least width where there is room, for rows that are not known yet.
-    width: usize,
-    /// Least width of a text where there is none; columns of a rank above 0 go before it is cut
-    /// below that.
-    least: usize,
+    /// Minimum width if there is room, for rows that are not known yet.
+    min_width: usize,
+    /// Width to which a text is cut only after all columns of a rank above 0 are dropped.
+    cut_width: usize,
 }
 
 impl Column {
@@ -46,23 +45,23 @@ impl Column {
             head: head.into(),
             kind,
             rank,
-            width: 0,
-            least: MIN_TEXT,
+            min_width: 0,
+            cut_width: MIN_TEXT,
         }
     }
 
     pub(crate) fn at_least(mut self, width: usize) -> Self {
-        self.width = width;
+        self.min_width = width;
         self
     }
 
-    pub(crate) fn shrinking_to(mut self, least: usize) -> Self {
-        self.least = least.max(MIN_TEXT);
+    pub(crate) fn shrinking_to(mut self, width: usize) -> Self {
+        self.cut_width = width.max(MIN_TEXT);
         self
     }
 }
 
-/// Which columns are shown, and how wide.
+/// The columns that are shown, and their widths.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     /// Index into the columns, kind and width.
@@ -83,21 +82,21 @@ impl Layout {
             shown.push((
                 i,
                 column.kind,
-                width.max(column.width).max(column.head.width()),
+                width.max(column.min_width).max(column.head.width()),
             ));
         }
         if let Some(room) = room {
-            let least_text = |i: usize, width: usize| width.min(columns[i].least);
-            let least = |&(i, kind, width): &(usize, Kind, usize)| match kind {
+            let min_text = |i: usize, width: usize| width.min(columns[i].cut_width);
+            let min_width = |&(i, kind, width): &(usize, Kind, usize)| match kind {
                 Kind::Number => width + GAP,
-                Kind::Text => least_text(i, width) + GAP,
+                Kind::Text => min_text(i, width) + GAP,
             };
-            while shown.iter().map(least).sum::<usize>() > room + GAP {
+            while shown.iter().map(min_width).sum::<usize>() > room + GAP {
                 let rank = |&(i, ..): &(usize, Kind, usize)| columns[i].rank;
                 let Some(highest) = shown.iter().map(rank).max().filter(|&rank| rank > 0) else {
                     break;
                 };
-                // Of several of the same rank the last goes first.
+                // Among columns of the same rank, the last is dropped first.
                 if let Some(at) = shown.iter().rposition(|column| rank(column) == highest) {
                     shown.remove(at);
                 }
@@ -106,7 +105,7 @@ impl Layout {
             let mut excess = all.saturating_sub(room + GAP);
             for (i, kind, width) in &mut shown {
                 if *kind == Kind::Text {
-                    let cut = excess.min(*width - least_text(*i, *width));
+                    let cut = excess.min(*width - min_text(*i, *width));
                     *width -= cut;
                     excess -= cut;
                 }
@@ -158,7 +157,7 @@ pub(crate) fn write_table(
     rows.iter().try_for_each(|row| layout.write_row(out, row))
 }
 
-/// Returns how wide a line may be, `None` where there is no limit.
+/// Returns the maximum width of a line; `None` if there is no limit.
 pub(crate) fn room() -> Option<usize> {
     if let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size_of(io::stdout()) {
         return Some(usize::from(width).max(20));
@@ -167,7 +166,7 @@ pub(crate) fn room() -> Option<usize> {
     columns.trim().parse().ok().filter(|&width| width >= 20)
 }
 
-/// Makes text of a capture fit for a terminal: control characters are shown and not obeyed.
+/// Escapes control characters of a text, so that they have no effect on the terminal.
 pub(crate) fn printable(text: &str) -> String {
     if text.is_empty() {
         return "(no name)".into();
@@ -183,10 +182,10 @@ pub(crate) fn printable(text: &str) -> String {
     clean
 }
 
-/// Breaks a text at blanks into lines of at most `width`; a longer word is cut.
+/// Breaks a text at ASCII blanks into lines of at most `width`; a longer word is cut.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.split_ascii_whitespace() {
         let word = cut(word, width);
         match lines.last_mut() {
             Some(line) if line.width() + 1 + word.width() <= width => {
@@ -250,7 +249,7 @@ mod tests {
             row(["decode", "12", "1.00 µs", "src/decode.rs:10"]),
             row([
                 "a_rather_long_name_of_a_scope",
-                "1,200",
+                "1\u{202f}200",
                 "5 ns",
                 "src/lib.rs:7",
             ]),
@@ -266,20 +265,20 @@ mod tests {
             [
                 "scope                          count     mean  place",
                 "decode                            12  1.00 µs  src/decode.rs:10",
-                "a_rather_long_name_of_a_scope  1,200     5 ns  src/lib.rs:7",
+                "a_rather_long_name_of_a_scope  1\u{202f}200     5 ns  src/lib.rs:7",
             ]
         );
     }
 
     #[test]
-    fn columns_go_by_rank_and_texts_are_cut_in_the_middle() {
+    fn columns_are_dropped_by_rank_and_texts_are_cut_in_the_middle() {
         let (columns, rows) = sample();
         assert_eq!(
             lines(&columns, &rows, Some(32)),
             [
                 "scope             count     mean",
                 "decode               12  1.00 µs",
-                "a_rather…a_scope  1,200     5 ns",
+                "a_rather…a_scope  1\u{202f}200     5 ns",
             ]
         );
     }
@@ -306,6 +305,7 @@ mod tests {
         );
         assert_eq!(wrap("a /very/long/path", 9), ["a", "/ver…path"]);
         assert_eq!(wrap("short", 80), ["short"]);
+        assert_eq!(wrap("1\u{202f}200 spans", 6), ["1\u{202f}200", "spans"]);
     }
 
     #[test]

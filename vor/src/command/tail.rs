@@ -1,4 +1,4 @@
-//! `vor tail`: the frames of a capture that is still being written, as they come.
+//! `vor tail`: the frames of a capture that is still being written.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,6 +13,7 @@ use vor_capture::format::{OpenScopes, v2};
 use vor_capture::model::catalog::{Catalog, Column, ThreadId};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::reader::{Capture, Event, Reader, Recovered};
+use vor_capture::units;
 use vor_export::thread_label;
 
 use crate::command::Outcome;
@@ -20,43 +21,42 @@ use crate::command::failure::{Failure, warn};
 use crate::command::frame_rows::{FrameJson, FrameTable};
 use crate::command::json;
 use crate::command::table::printable;
-use crate::command::units;
 use crate::command::writer::{self, Writer};
 
-/// How long to wait for more: the recorder writes about as often.
+/// How often to look for more; the recorder writes about as often.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long nothing may come before it is asked whether the recorder still lives.
+/// How long no data may arrive before the state of the recorder is checked.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Follows a capture while it grows, a line per frame, until the recorder closes it or ends without
-/// that.
+/// Follows a growing capture, a line per frame.
 ///
-/// Whether it has ended is known on the machine on which it ran, if that is a Linux. A capture of
-/// version 2 never says that it is closed; ctrl-C ends the command.
+/// The command ends when the recorder closes the file or ends. A recorder that ended without
+/// closing the file is noticed on Linux, on the machine where it ran. A capture of version 2 never
+/// reports that it is closed; press Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// Begins with the last N frames that are there already.
+    /// Starts with the last N frames that are already in the file.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = whole_number)]
     lines: usize,
-    /// Prints what is there and does not wait for more.
+    /// Prints the frames that are in the file, and does not wait for more.
     #[arg(long)]
     once: bool,
-    /// Waits for more though the process that wrote the capture is gone: something else may go on
-    /// with the file.
+    /// Waits for more even after the process that wrote the capture has ended, for example while
+    /// the file is still being copied.
     #[arg(long, conflicts_with = "once")]
     wait: bool,
-    /// Gives JSON, one object per frame and line.
+    /// Prints JSON, one object per frame and line.
     #[arg(long)]
     json: bool,
 }
 
 fn whole_number(text: &str) -> Result<usize, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no whole number"))
+        .map_err(|_| format!("`{text}` is not a whole number"))
 }
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure> {
@@ -68,17 +68,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
         columns: 0,
         origin_ns: None,
     };
-    let mut waiting = Some(VecDeque::new());
-    let (mut length, mut quiet_since) = (0, Instant::now());
+    // The last frames of those that were already in the file; `None` once they are printed.
+    let mut backlog = Some(VecDeque::new());
+    let (mut file_bytes, mut quiet_since) = (0, Instant::now());
     loop {
         match follower.next().map_err(named)? {
             Some(Step::Frame(recovered)) => {
                 printer.note_origin(&recovered);
-                match &mut waiting {
-                    Some(waiting) => {
-                        waiting.push_back(recovered);
-                        if waiting.len() > args.lines {
-                            waiting.pop_front();
+                match &mut backlog {
+                    Some(backlog) => {
+                        backlog.push_back(recovered);
+                        if backlog.len() > args.lines {
+                            backlog.pop_front();
                         }
                     }
                     None => printer.print(out, &recovered)?,
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 warn(&format!("{}: damaged: {reason}", args.path.display()))
             }
             Some(Step::Open(open, catalog)) => {
-                for recovered in waiting.iter_mut().flat_map(|waiting| waiting.drain(..)) {
+                for recovered in backlog.iter_mut().flat_map(|backlog| backlog.drain(..)) {
                     printer.print(out, &recovered)?;
                 }
                 if !args.json {
@@ -96,28 +97,28 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
                 }
             }
             None => {
-                for recovered in waiting.take().into_iter().flatten() {
+                for recovered in backlog.take().into_iter().flatten() {
                     printer.print(out, &recovered)?;
                 }
                 out.flush().map_err(Failure::output)?;
                 if args.once || follower.is_closed() {
                     return match printer.has_frames(out, &args.path)? {
-                        true => Ok(Outcome::Fine),
+                        true => Ok(Outcome::Success),
                         false => Err(Failure::in_file(&args.path, "no frames")),
                     };
                 }
-                let length_now = std::fs::metadata(&args.path).map_or(0, |file| file.len());
-                if std::mem::replace(&mut length, length_now) != length_now {
+                let new_bytes = std::fs::metadata(&args.path).map_or(0, |file| file.len());
+                if std::mem::replace(&mut file_bytes, new_bytes) != new_bytes {
                     quiet_since = Instant::now();
                 }
                 if quiet_since.elapsed() >= QUIET && !args.wait {
                     if let Writer::Gone(who) = follower.writer(&args.path) {
-                        let what = format!("{who} ended without closing it; --wait goes on");
+                        let problem = format!("{who} ended without closing it; --wait goes on");
                         if !printer.has_frames(out, &args.path)? {
-                            return Err(Failure::in_file(&args.path, &what));
+                            return Err(Failure::in_file(&args.path, &problem));
                         }
-                        warn(&format!("{}: {what}", args.path.display()));
-                        return Ok(Outcome::Fine);
+                        warn(&format!("{}: {problem}", args.path.display()));
+                        return Ok(Outcome::Success);
                     }
                     quiet_since = Instant::now();
                 }
@@ -130,9 +131,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
 struct Printer {
     json: bool,
     table: Option<FrameTable>,
-    /// Metrics that were known when the table was made.
+    /// Number of metrics when the table was made.
     columns: usize,
-    /// When the first frame began, printed or not.
+    /// Start of the first frame, printed or not.
     origin_ns: Option<i64>,
 }
 
@@ -144,7 +145,7 @@ impl Printer {
     }
 
     /// Returns whether there were frames. A capture without marks is one frame, which is printed
-    /// now: the stream gives it only where the recorder closed the file.
+    /// here: the stream has it only if the recorder closed the file.
     fn has_frames(&mut self, out: &mut impl Write, path: &Path) -> Result<bool, Failure> {
         if self.origin_ns.is_none() {
             let failed = |error: vor_capture::Error| Failure::Message(error.to_string());
@@ -166,7 +167,7 @@ impl Printer {
         let catalog = &recovered.frame.catalog;
         let table = match &mut self.table {
             Some(table) if self.columns == catalog.columns.len() => table,
-            // A metric that turns up later gets a column, and the columns their names again.
+            // A new metric gets a column, and the heads are printed again.
             _ => {
                 self.columns = catalog.columns.len();
                 let table = FrameTable::new(catalog, false, self.origin_ns.unwrap_or(0));
@@ -178,7 +179,7 @@ impl Printer {
     }
 }
 
-/// Prints which scopes the recording ended in.
+/// Prints the scopes that were open when the recording ended.
 fn print_open(out: &mut impl Write, open: &OpenScopes, catalog: &Catalog) -> Result<(), Failure> {
     for (thread, scopes) in &open.threads {
         let of = |&(site, start_ticks): &(_, u64)| {
@@ -204,14 +205,14 @@ enum Step {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one, and it is not moved about"
+    reason = "there is one, and it is not moved"
 )]
 enum Follower {
     V2(FollowerV2),
     V3(Reader<File>),
 }
 
-/// Follows a version-2 file: its frames have lengths and, with a flame, a number of spans.
+/// Follows a version-2 file, whose frames have a duration and, with a flame, a number of spans.
 struct FollowerV2 {
     input: File,
     decoder: v2::Decoder,
@@ -249,7 +250,7 @@ impl Follower {
                             let catalog = reader.catalog().cloned().unwrap_or_default();
                             return Ok(Some(Step::Open(open, catalog)));
                         }
-                        Event::Batch(_) | Event::Frame(_) | Event::Heap(_) => {}
+                        _ => {}
                     }
                 }
                 Ok(None)
@@ -260,14 +261,14 @@ impl Follower {
     /// Looks for the process that writes the capture.
     fn writer(&self, path: &Path) -> Writer {
         match self {
-            Self::V2(_) => Writer::MayLive,
+            Self::V2(_) => Writer::MayRun,
             Self::V3(reader) => reader
                 .catalog()
-                .map_or(Writer::MayLive, |catalog| writer::find(path, catalog)),
+                .map_or(Writer::MayRun, |catalog| writer::find(path, catalog)),
         }
     }
 
-    /// Returns whether nothing more will come.
+    /// Returns whether the file is complete.
     fn is_closed(&self) -> bool {
         match self {
             Self::V2(_) => false,
@@ -292,9 +293,11 @@ impl FollowerV2 {
         };
         let mut decoder = v2::Decoder::new(&header);
         decoder.push(&bytes[header.len..]);
-        let columns = header.columns.iter().map(|metric| Column {
-            metric: metric.clone(),
-            system: true,
+        let columns = header.columns.iter().map(|metric| {
+            filled!(Column {
+                metric: metric.clone(),
+                system: true,
+            })
         });
         let catalog = filled!(Catalog {
             columns: Arc::new(columns.collect())
@@ -318,10 +321,10 @@ impl FollowerV2 {
                 Some(v2::Event::Damage(damage)) => return Ok(Some(Step::Loss(damage.reason))),
                 Some(v2::Event::Column(index)) => {
                     let catalog = Arc::make_mut(&mut self.catalog);
-                    Arc::make_mut(&mut catalog.columns).push(Column {
+                    Arc::make_mut(&mut catalog.columns).push(filled!(Column {
                         metric: self.decoder.user_columns()[index].clone(),
                         system: false,
-                    });
+                    }));
                 }
                 None if at_end => return Ok(None),
                 None => {
@@ -355,11 +358,11 @@ impl FollowerV2 {
         let ms = frame_ms
             .and_then(|index| frame.system.get(index).copied())
             .unwrap_or(0.0);
-        // A conversion to an integer is bounded and takes NaN for 0.
-        let length_ns = (ms * 1e6) as u64;
+        // The conversion to an integer saturates, and NaN becomes 0.
+        let duration_ns = (ms * 1e6) as u64;
         let start_ticks = self.end_ns;
-        self.end_ns = self.end_ns.saturating_add(length_ns);
-        // A flame with the number of the one before is a repetition.
+        self.end_ns = self.end_ns.saturating_add(duration_ns);
+        // A flame with the number of the previous one is a repetition.
         let flame = frame.parsed.as_ref();
         let fresh = flame.filter(|flame| self.flame_index != Some(flame.frame_index));
         let spans = fresh.map_or(0, |flame| {

@@ -1,19 +1,20 @@
-//! Mistakes in the arguments, in the words of all other errors.
+//! Reports mistakes in the arguments as one line, like all other errors.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::command::failure::warn;
 
-/// Tells what is wrong with the arguments in one line; help that was asked for is printed whole.
-pub(crate) fn tell(error: &clap::Error) -> u8 {
-    let asked_for_help = matches!(
+/// Reports a mistake in the arguments as one line, or prints the requested help; returns the exit
+/// code.
+pub(crate) fn report(error: &clap::Error) -> u8 {
+    let is_help = matches!(
         error.kind(),
         ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    if asked_for_help {
-        // A closed pipe is the only thing that can go wrong, and no reason to complain.
+    if is_help {
+        // Printing fails only if the reader closed the pipe, which is no error.
         drop(error.print());
         return if error.use_stderr() { 2 } else { 0 };
     }
@@ -44,12 +45,11 @@ fn line(error: &clap::Error) -> String {
             found(ContextKind::ValidValue)
         ),
         ErrorKind::ValueValidation => {
-            // The parser of a value says what is wrong with it.
+            // The parser of the value explains the mistake.
             let reason = std::error::Error::source(error).map(ToString::to_string);
             format!("{option}: {}", reason.unwrap_or_default())
         }
-        // What is left has no words of its own here: the first paragraph of clap's message is one
-        // sentence.
+        // For all other kinds: the first paragraph of clap's message is one sentence.
         _ => {
             let message = error.render().to_string();
             let first = message.split("\n\n").next().unwrap_or_default();
@@ -60,7 +60,7 @@ fn line(error: &clap::Error) -> String {
     }
 }
 
-/// Returns what an error says of one thing; several are separated by commas.
+/// Returns a part of an error's context; several values are separated by commas.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),

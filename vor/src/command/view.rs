@@ -1,5 +1,4 @@
-//! `vor view`: starts the viewer, which is a program of its own so that the command needs no
-//! windows.
+//! `vor view`: starts the viewer, a program of its own so that the command does not link a GUI.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,11 +8,11 @@ use std::process::Command;
 
 use crate::command::failure::warn;
 
-/// Shows captures in a window: starts `vor-viz` with the same arguments.
+/// Shows captures in a window: starts the viewer `vor-viz`.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// What `vor-viz` takes: captures, and its options. `vor view --help` lists them.
+    /// Captures and options for `vor-viz`; `vor view --help` lists them.
     #[arg(
         value_name = "ARGS",
         trailing_var_arg = true,
@@ -22,7 +21,7 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
-/// Waits until the viewer is closed, and ends as it did.
+/// Runs the viewer until it is closed, and returns its exit code.
 pub(crate) fn run(args: &Args) -> u8 {
     let program = beside().unwrap_or_else(|| "vor-viz".into());
     let status = match Command::new(program).args(&args.args).status() {
@@ -38,12 +37,12 @@ pub(crate) fn run(args: &Args) -> u8 {
     };
     match status.code().map(u8::try_from) {
         Some(Ok(code)) => code,
-        // A signal ended it, or the code is none that can be passed on.
+        // A signal ended it, or its exit code does not fit.
         _ => 2,
     }
 }
 
-/// Returns the viewer that stands beside this command: both were installed or built together.
+/// Returns the viewer in the folder of this program, if both were installed or built together.
 fn beside() -> Option<PathBuf> {
     let name = format!("vor-viz{}", env::consts::EXE_SUFFIX);
     let path = env::current_exe().ok()?.with_file_name(name);

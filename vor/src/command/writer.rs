@@ -1,20 +1,20 @@
-//! Whether the process that writes a capture still lives, as far as that can be known: it runs on
-//! this machine, and the system lists its processes.
+//! Whether the process that writes a capture still runs. That is known on Linux, if it runs on this
+//! machine.
 //!
-//! A capture names its process and its machine. A process that is not there any more cannot write;
-//! one of the same number that began after the recording is another one. Any process that has the
-//! file open for writing counts as its writer, whoever that is.
+//! A capture names its process and its machine. A process that has ended cannot write, and a
+//! process with the same number that started after the recording is another one. Any process that
+//! has the file open for writing counts as its writer.
 
 use std::path::Path;
 
 use vor_capture::model::catalog::Catalog;
 
-/// What is known of a capture's writer.
+/// The state of the process that writes a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// It lives, or nobody can tell.
-    MayLive,
-    /// It ended without closing the capture; in words for a message.
+    /// It runs, or its state is unknown.
+    MayRun,
+    /// It ended without closing the capture; holds its description for a message.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux lists processes like files")
@@ -22,7 +22,7 @@ pub(crate) enum Writer {
     Gone(String),
 }
 
-/// Looks for the process that writes the capture at `path`, which says `catalog` of itself.
+/// Looks for the process that writes the capture at `path`, whose catalog is `catalog`.
 #[cfg(target_os = "linux")]
 pub(crate) fn find(path: &Path, catalog: &Catalog) -> Writer {
     let (process, machine) = (&catalog.process, &catalog.machine);
@@ -35,17 +35,17 @@ pub(crate) fn find(path: &Path, catalog: &Catalog) -> Writer {
     let is_here = !machine.host.is_empty() && machine.host == text("/proc/sys/kernel/hostname");
     let boot_id = text("/proc/sys/kernel/random/boot_id");
     if process.pid == 0 || !is_here || machine.boot_id.is_empty() || boot_id.is_empty() {
-        return Writer::MayLive;
+        return Writer::MayRun;
     }
-    let is_same_start = machine.boot_id == boot_id;
+    let is_same_boot = machine.boot_id == boot_id;
     let recorded_ns = machine.clocks.map(|clocks| clocks.boottime_ns);
-    let lives = is_same_start
+    let is_running = is_same_boot
         && match (linux::start_ns(process.pid), recorded_ns) {
             (Some(start_ns), Some(recorded_ns)) => start_ns <= recorded_ns,
             (start_ns, _) => start_ns.is_some(),
         };
-    if lives || linux::is_open_for_writing(path) {
-        return Writer::MayLive;
+    if is_running || linux::is_open_for_writing(path) {
+        return Writer::MayRun;
     }
     Writer::Gone(match process.name.as_str() {
         "" => format!("process {}", process.pid),
@@ -53,10 +53,10 @@ pub(crate) fn find(path: &Path, catalog: &Catalog) -> Writer {
     })
 }
 
-/// Other systems have no list of processes that is read like files.
+/// Only Linux lists its processes as files.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn find(_: &Path, _: &Catalog) -> Writer {
-    Writer::MayLive
+    Writer::MayRun
 }
 
 #[cfg(target_os = "linux")]
@@ -65,25 +65,24 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
-    /// Length of the unit in which the system gives the start of a process. It is the same on all
-    /// architectures that Linux runs on today.
-    const UNIT_NS: i64 = 10_000_000;
+    /// The unit of process start times in `/proc`, which is the same on all architectures.
+    const CLOCK_TICK_NS: i64 = 10_000_000;
 
-    /// Returns when a process began, in nanoseconds since the machine was started; `None` when it
-    /// is not there or has ended.
+    /// Returns the start of a process, in nanoseconds since boot; `None` if it does not exist or
+    /// has ended.
     pub(super) fn start_ns(pid: u32) -> Option<i64> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program stands in brackets, and may hold anything.
+        // The name of the program is in parentheses and may contain any character.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?;
-        // A zombie has ended, and waits for its parent to ask how.
+        // A zombie has ended; its parent has not read its exit code yet.
         let has_ended = matches!(state, "Z" | "X" | "x");
         let start: i64 = fields.nth(18)?.parse().ok()?;
-        (!has_ended).then_some(start.saturating_mul(UNIT_NS))
+        (!has_ended).then_some(start.saturating_mul(CLOCK_TICK_NS))
     }
 
-    /// Returns whether a process that can be looked into has the file open for writing.
+    /// Returns whether a process has the file open for writing, among those that may be inspected.
     pub(super) fn is_open_for_writing(path: &Path) -> bool {
         let Ok(file) = fs::metadata(path) else {
             return false;
@@ -105,11 +104,11 @@ mod linux {
         })
     }
 
-    /// Returns whether a descriptor can be written to, by what the system says of it.
+    /// Returns whether a descriptor is writable, from its `fdinfo`.
     fn is_writable(info: &str) -> bool {
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        // The last two bits are the mode: 0 is for reading only.
+        // The last two bits are the access mode; 0 is read-only.
         flags.is_some_and(|flags| flags & 3 != 0)
     }
 
@@ -118,13 +117,13 @@ mod linux {
         use super::*;
 
         #[test]
-        fn this_process_began_and_no_process_0_did() {
+        fn this_process_has_a_start_and_process_0_has_none() {
             assert!(start_ns(std::process::id()).is_some_and(|ns| ns > 0));
             assert_eq!(start_ns(0), None);
         }
 
         #[test]
-        fn who_writes_a_file_has_it_open_for_writing() {
+        fn a_file_open_for_writing_is_found() {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("file");
             let file = fs::File::create(&path).unwrap();

@@ -140,8 +140,8 @@ fn names_and_ranges_that_do_not_exist() {
             &["--frames", "60..70"],
             "--frames 60..70: the capture has frames 0..60",
         ),
-        (&["--frames", "9..3"], "`9..3` holds no frame"),
-        (&["--frames", "first"], "`first` is no range of frames"),
+        (&["--frames", "9..3"], "`9..3` contains no frame"),
+        (&["--frames", "first"], "`first` is not a range of frames"),
         (&["--sort", "colour"], "choose one of self, total, mean"),
         (&["--corrected=much"], "`much` is neither"),
         (&["--colour"], "--colour"),
@@ -180,9 +180,12 @@ fn arguments_that_make_no_sense() {
         ),
         (
             &["frames", "--slowest", "0", "a.vor"],
-            "`0` is no number from 1 to 100000",
+            "`0` is not a number from 1 to 100000",
         ),
-        (&["tail", "-n", "few", "a.vor"], "`few` is no whole number"),
+        (
+            &["tail", "-n", "few", "a.vor"],
+            "`few` is not a whole number",
+        ),
     ];
     for (arguments, said) in cases {
         let run = Run::from(vor().args(arguments).output().unwrap());
@@ -240,7 +243,7 @@ fn a_label_that_no_scope_has_is_refused() {
         .refusal()
         .to_owned();
     assert!(
-        line.contains("--label nope: no scope has an argument of this name"),
+        line.contains("--label nope: no scope has an argument with this name"),
         "{line}"
     );
     assert!(line.contains("`frame`"), "{line}");

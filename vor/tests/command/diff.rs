@@ -366,7 +366,7 @@ fn what_cannot_be_compared_is_told_in_one_line() {
     let cases: [(&[&str], &str); 6] = [
         (&["--name", "nothing*"], "no scope is called `nothing*`"),
         (&["--frames", "500.."], "the capture has frames 0..100"),
-        (&["--fail-above", "much"], "`much` is no percentage"),
+        (&["--fail-above", "much"], "`much` is not a percentage"),
         (&["--fail-above", "-5"], "unknown option `-5`"),
         (
             &["--metric", "max"],
@@ -397,7 +397,7 @@ fn damage_is_told_and_the_rest_compared() {
     tear(&captures.after, &bytes);
     let run = diff(&captures.before, &captures.after, &["--format", "json"]);
     assert_eq!(run.code, 3, "{run:?}");
-    assert!(run.stderr.contains("no whole record"), "{run:?}");
+    assert!(run.stderr.contains("an incomplete record"), "{run:?}");
     let json: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_holds(&json, "decode", 20.0);
     // A regression matters more than what is missing.

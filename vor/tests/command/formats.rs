@@ -78,7 +78,7 @@ fn a_pprof_profile_is_gzipped_and_labels_are_its_own_option() {
     );
     let refused = run("export", &recording.path, &["--to", "csv", "--label", "n"]);
     assert!(
-        refused.refusal().contains("--label is of --to pprof"),
+        refused.refusal().contains("--label needs --to pprof"),
         "{refused:?}"
     );
 }
@@ -130,7 +130,7 @@ fn parquet_is_a_file_of_one_table_or_a_folder_of_all() {
     options[1] = "csv";
     let refused = run("export", &recording().path, &options);
     assert!(
-        refused.refusal().contains("are of --to parquet"),
+        refused.refusal().contains("need --to parquet"),
         "{refused:?}"
     );
     options[1] = "parquet";

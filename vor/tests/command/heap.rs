@@ -30,11 +30,11 @@ fn what_leaked_comes_first() {
     assert_eq!(
         lines,
         [
-            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.20 kB in use, then 9.40 kB",
-            "number 3, taken as the recording ended, is left out; --to 3 takes it",
-            "   bytes  objects  allocated in        at",
-            "+8.00 kB      +80  request > remember  made.rs:20",
-            "  +200 B       +2  request > render    made.rs:30",
+            "4 snapshots, exact; from number 0 at 0 ns to 2 at 2.00 s: 1.17 KiB live, then 9.18 KiB",
+            "number 3 was taken when the recording ended and is left out; --to 3 includes it",
+            "    bytes  objects  allocated in        at",
+            "+7.81 KiB      +80  request > remember  made.rs:20",
+            "   +200 B       +2  request > render    made.rs:30",
         ]
     );
 }
@@ -57,7 +57,7 @@ fn a_leak_that_ends_with_the_variables_of_main_is_seen() {
     heaps(&path, &SCOPES, HeapMode::Exact, &objects[2..]);
     let shown = run("heap", &path, &[]).stdout;
     assert!(
-        shown.contains("number 1 was taken as the recording ended"),
+        shown.contains("number 1 was taken when the recording ended"),
         "{shown}"
     );
     assert!(
@@ -100,7 +100,7 @@ fn snapshots_are_chosen_by_number() {
     assert!(changes[0]["bytes_error"].as_f64().unwrap() > 0.0);
     let shown = run("heap", &path, &["--top", "1"]);
     assert!(
-        shown.stdout.contains("estimated, a sample per 524 kB"),
+        shown.stdout.contains("estimated, a sample per 512 KiB"),
         "{shown:?}"
     );
     assert!(
@@ -128,7 +128,7 @@ fn what_is_not_there_is_said_in_one_line() {
     let line = refusal(&path, &["--from", "2", "--to", "9"]);
     assert!(
         line.ends_with(
-            "no snapshots 2 and, later, 9; the capture has 4 snapshots, from number 0 on"
+            "no snapshot 9 after snapshot 2; the capture has 4 snapshots, numbered from 0"
         ),
         "{line}"
     );

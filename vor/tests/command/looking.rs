@@ -321,7 +321,9 @@ fn an_export_does_not_overwrite_a_capture() {
     let own = recording.path.to_str().unwrap();
     let refused = run("export", &recording.path, &["--to", "csv", "-o", own]);
     assert!(
-        refused.refusal().contains("captures are not overwritten"),
+        refused
+            .refusal()
+            .contains("is a capture, which is never overwritten"),
         "{refused:?}"
     );
     assert_eq!(std::fs::read(&recording.path).unwrap(), recording.bytes);

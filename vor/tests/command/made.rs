@@ -190,12 +190,12 @@ fn end(thread: &mut ThreadBatch, start_ticks: u64, duration_ticks: u64, site: u3
 fn catalog(scopes: &[Made]) -> Arc<Catalog> {
     let mut timeline = Timeline::default();
     // A tick is a nanosecond.
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 1,
         unix_ns: 1_700_000_000_000_000_000,
         rate: 1 << 40,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     let sites = scopes.iter().map(|made| {
         Some(Arc::new(filled!(SiteInfo {
             name: made.name.into(),

@@ -31,17 +31,17 @@ struct Small {
 impl Small {
     fn write(&self, path: &Path) {
         let mut timeline = Timeline::default();
-        timeline.push(ClockSync {
+        timeline.push(filled!(ClockSync {
             ticks: 1_000,
             unix_ns: UNIX_NS + self.off_ns,
             rate: 1 << 40,
             wall_ns: UNIX_NS,
-        });
-        let clocks = ClockSnapshot {
+        }));
+        let clocks = filled!(ClockSnapshot {
             ticks: 1_000,
             monotonic_ns: 40_000,
             boottime_ns: 50_000 + self.off_ns,
-        };
+        });
         let site = filled!(SiteInfo {
             name: "work".into()
         });
@@ -194,7 +194,7 @@ fn captures_of_one_start_share_their_ticks() {
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");
     assert_eq!(
         run.stderr,
-        "vor: one start of here: on one time axis, to the tick of its clock\n"
+        "vor: one boot of here: aligned to the tick of its clock\n"
     );
     let found = begins(&std::fs::read(folder.path().join("all.pftrace")).unwrap());
     let [first, second] = &found[..] else {
@@ -226,7 +226,7 @@ fn captures_of_one_start_with_another_clock_share_the_time_since_then() {
     let run = merge(folder.path(), &captures, "all.pftrace");
     assert_eq!(
         run.stderr,
-        "vor: one start of here: on one time axis, to about a microsecond\n"
+        "vor: one boot of here: aligned to about a microsecond\n"
     );
     let found = begins(&std::fs::read(folder.path().join("all.pftrace")).unwrap());
     assert_eq!((found[0].2, found[1].2), (51_000, 51_700));
@@ -254,7 +254,7 @@ fn captures_of_different_machines_share_the_wall_clock_and_say_so() {
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(
         run.stderr,
-        "vor: put together by the wall clocks of an unknown machine, here, there: each capture is within 3.00 µs of its own machine's; how far these clocks were apart is not known\n"
+        "vor: aligned by the wall clocks of an unknown machine, here, there: each capture is within 3.00 µs of its own machine's clock; the difference between the clocks is unknown\n"
     );
     let found = begins(&std::fs::read(folder.path().join("all.pftrace")).unwrap());
     let unix = UNIX_NS as u64 + 1_000;
@@ -352,7 +352,9 @@ fn one_capture_or_none_is_no_merge_and_a_capture_is_not_overwritten() {
     let before = std::fs::read(&path).unwrap();
     let refused = run(&[&path, &path]);
     assert!(
-        refused.refusal().contains("captures are not overwritten"),
+        refused
+            .refusal()
+            .contains("is a capture, which is never overwritten"),
         "{refused:?}"
     );
     let gone = folder.path().join("gone.vor");

@@ -52,7 +52,7 @@ fn a_directory_is_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let refused = export("csv", folder.path());
     assert!(
-        refused.refusal().contains("a directory; name a file"),
+        refused.refusal().contains("is a directory; name a file"),
         "{refused:?}"
     );
     let nowhere = export("csv", &folder.path().join("none/x.csv"));
@@ -230,7 +230,7 @@ fn a_damaged_capture_is_exported_as_far_as_it_is_intact() {
         );
         assert_eq!(torn.code, 3, "{format}: {torn:?}");
         assert!(
-            torn.stderr.contains("no whole record"),
+            torn.stderr.contains("an incomplete record"),
             "{format}: {torn:?}"
         );
         assert!(out.metadata().unwrap().len() > 0);

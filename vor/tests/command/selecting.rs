@@ -223,11 +223,14 @@ fn names_that_match_nothing_are_refused_and_leave_no_output() {
         ),
         (
             &["--name", "stall", "--thread", "worker-1"],
-            "no spans of the chosen frames, threads, names and durations",
+            "no spans in the selected frames, threads, names and durations",
         ),
         (&["--min-us", "1e9"], "names and durations"),
-        (&["--min-us", "long"], "`long` is no number of microseconds"),
-        (&["--slowest", "0"], "`0` is no number from 1 to 100000"),
+        (
+            &["--min-us", "long"],
+            "`long` is not a number of microseconds",
+        ),
+        (&["--slowest", "0"], "`0` is not a number from 1 to 100000"),
     ];
     for (options, said) in cases {
         for format in ["chrome", "csv"] {

@@ -160,11 +160,10 @@ pub fn read(path: &Path) -> Summary {
                     summary.other_frames.push(frame);
                 }
             }
-            Event::Heap(_) => {}
             Event::OpenScopes(open) => {
                 summary.open_at_close = open.threads.iter().map(|(_, open)| open.len()).sum()
             }
-            Event::Loss(_) => {}
+            _ => {}
         }
     }
     summary.trailing = since_frame.len();

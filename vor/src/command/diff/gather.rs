@@ -1,5 +1,5 @@
-//! What `vor diff` keeps of a capture: statistics per call site, and blocks of its spans. Neither
-//! grows with the number of spans.
+//! One side of a comparison: statistics and blocks of spans per call site. Neither grows with the
+//! number of spans.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,27 +16,27 @@ use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::source::{Source, is_damaged, no_spans, warn_of};
 
-/// Ids below this stand in a table, the others in a map: a single wrong id in a damaged capture
-/// must not cost gigabytes.
+/// Smaller ids index a table, larger ones a map: one wrong id in a damaged capture must not cost
+/// gigabytes.
 const DENSE_SITES: usize = 1 << 16;
 
-/// One of the two captures, read.
+/// One of the two captures.
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) path: PathBuf,
     pub(super) version: u16,
     pub(super) stats: StatsBuilder,
     pub(super) blocks: SiteBlocks,
-    /// Frames of the main set, and those of them that have spans: a recorder may keep the spans of
-    /// some frames only.
+    /// Number of frames of the main set.
     pub(super) frames: u64,
+    /// Number of those that have spans: a recorder may keep the spans of some frames only.
     pub(super) frames_with_spans: u64,
     pub(super) first: Option<u64>,
     pub(super) last: Option<u64>,
     pub(super) dropped_spans: u64,
     pub(super) catalog: Arc<Catalog>,
     pub(super) damage: Damage,
-    /// Whether something that was asked for could not be read.
+    /// Whether damage took a part of the selected frames.
     pub(super) is_incomplete: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct SiteBlocks {
     sparse: HashMap<SiteId, Blocks>,
 }
 
-/// Reads a capture, with histograms for percentiles if they are wanted.
+/// Reads a capture; percentiles need histograms.
 pub(super) fn gather(
     path: &Path,
     frames: Option<FrameRange>,
@@ -56,7 +56,7 @@ pub(super) fn gather(
     progress: &mut Progress,
 ) -> Result<Side, Failure> {
     let mut source = Source::open(path)?;
-    // Without a range, what ended after the last mark counts as well.
+    // Without a range, spans that ended after the last mark count too.
     let range = match frames {
         Some(range) => source.bounded(range)?,
         None => FrameRange::ALL,
@@ -68,8 +68,8 @@ pub(super) fn gather(
         progress,
         StatsBuilder::new(),
     )?;
-    // Where more spans waited for their parents than memory holds one by one, the next pass knows
-    // where they part.
+    // If too many spans waited for their parents to be stored one by one, another pass starts with
+    // the points at which to split them.
     for _ in 1..StatsBuilder::MAX_PASSES {
         let Some(stats) = side.stats.for_second_pass() else {
             break;
@@ -98,8 +98,8 @@ fn gather_once(
                     stats.add_each(
                         &batch.catalog.timeline,
                         thread,
-                        |site, length_ns, self_ns| {
-                            blocks.of(site).add(length_ns, self_ns);
+                        |site, duration_ns, self_ns| {
+                            blocks.of(site).add(duration_ns, self_ns);
                         },
                     );
                 }
@@ -128,11 +128,11 @@ fn gather_once(
         Ok(ControlFlow::Continue(()))
     })?;
     if stats.span_count() == 0 {
-        let what = match count {
+        let problem = match count {
             0 => "no frames".into(),
             frames => no_spans(frames),
         };
-        return Err(source.failure(what));
+        return Err(source.failure(problem));
     }
     Ok(Side {
         path: source.path.clone(),
@@ -151,18 +151,18 @@ fn gather_once(
 }
 
 impl Side {
-    /// Says on stderr that not all of the file could be read.
+    /// Warns on stderr if the file is damaged.
     pub(super) fn warn_of_damage(&self) {
         warn_of(&self.path, &self.damage);
     }
 
-    /// Makes a failure that names the file.
-    pub(super) fn failure(&self, what: impl std::fmt::Display) -> Failure {
-        Failure::in_file(&self.path, what)
+    /// Makes an error that names the file.
+    pub(super) fn failure(&self, problem: impl std::fmt::Display) -> Failure {
+        Failure::in_file(&self.path, problem)
     }
 
     /// Returns whether a pattern matches the name of a call site.
-    pub(super) fn knows(&self, pattern: &Pattern) -> bool {
+    pub(super) fn has_match(&self, pattern: &Pattern) -> bool {
         let mut sites = self.catalog.sites.iter().flatten();
         sites.any(|site| pattern.matches(&site.name))
     }
@@ -177,7 +177,7 @@ impl SiteBlocks {
         }
     }
 
-    /// Returns the blocks of a site whose spans were counted.
+    /// Returns the blocks of a call site that has spans.
     pub(super) fn get(&self, site: SiteId) -> Option<&Blocks> {
         let dense = self.dense.get(site.0 as usize);
         dense.or_else(|| self.sparse.get(&site))

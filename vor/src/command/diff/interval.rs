@@ -1,72 +1,70 @@
-//! How much a scope changed, and how sure that is.
+//! The change of a scope, with its confidence interval.
 //!
-//! The change is the ratio of a measure after and before, less 1. Its interval comes from a
-//! *bootstrap*: what would the ratio be, had other parts of the two recordings been seen? Each of
-//! [`RESAMPLES`] draws makes up both recordings anew, of as many [`Blocks`] as there were, drawn
-//! with replacement. No shape of the distribution is assumed; durations are skewed and have long
-//! tails. Blocks are drawn instead of spans because neighbours resemble each other (H. Künsch, The
+//! The change is the ratio of a measure after and before, minus 1. Its interval comes from a
+//! *bootstrap*, which estimates the ratio for other samples of the two recordings: each of
+//! [`RESAMPLES`] resamples rebuilds both recordings from as many [`Blocks`] as there were, drawn
+//! with replacement. It assumes no shape of the distribution; durations are skewed and have long
+//! tails. It draws blocks instead of spans because neighbours resemble each other (H. Künsch, The
 //! jackknife and the bootstrap for general stationary observations, Annals of Statistics 17
 //! (1989)).
 //!
-//! The middle 95 % of the ratios are the interval, made wider for the number of blocks. Of few of
-//! them a bootstrap draws too little scatter: it lacks the factor `n / (n - 1)` of a variance, and
-//! the heavier tails of Student's t (T. Hesterberg, What teachers should know about the bootstrap,
-//! The American Statistician 69 (2015)). Both ends are moved out by that much, as ratios.
+//! The interval is the middle 95 % of the ratios, widened for the number of blocks. With few
+//! blocks, a bootstrap underestimates the scatter: it lacks the factor `n / (n - 1)` of a variance,
+//! and the heavier tails of Student's t (T. Hesterberg, What teachers should know about the
+//! bootstrap, The American Statistician 69 (2015)). Both ends are moved out by that much, as
+//! ratios.
 //!
-//! The random numbers begin the same for every scope, so an answer does not depend on when it is
-//! asked, or on what other scopes there are.
+//! The random numbers start from the same seed for every scope, so a result depends neither on the
+//! time nor on other scopes.
 
 use fastrand::Rng;
 use vor_capture::stats::{Blocks, Bucket};
 
-/// Number of recordings that are made up.
+/// Number of resamples.
 const RESAMPLES: usize = if cfg!(test) { 400 } else { 2_000 };
 
-/// Least number of blocks from which an interval is computed.
-const LEAST_BLOCKS: usize = 10;
+/// Minimum number of blocks for an interval.
+const MIN_BLOCKS: usize = 10;
 
-/// Least number of spans that must be longer than a percentile; without some, it is hardly more
-/// than the longest.
-const LEAST_BEYOND: f64 = 10.0;
+/// Minimum number of spans above a percentile; with fewer, it is hardly more than the longest span.
+const MIN_ABOVE: f64 = 10.0;
 
-/// The number that 97.5 % of a normal distribution do not exceed.
+/// The 97.5th percentile of the standard normal distribution.
 const NORMAL: f64 = 1.959_964;
 
-/// What is compared.
+/// The measure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Measure {
-    /// The mean length.
+    /// The mean duration.
     Mean,
     /// The mean self time.
     OwnMean,
-    /// The length that this part of the spans does not exceed.
+    /// The duration that this share of the spans does not exceed.
     Quantile(f64),
 }
 
-/// How much a measure changed, as a part of what it was: 0.05 is 5 % more.
+/// The relative change of a measure: 0.05 is 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) change: f64,
-    /// The ends of the interval in which the change lies with 95 % confidence; `None` where there
-    /// is too little to tell.
+    /// The ends of the 95 % confidence interval; `None` if there are too few spans.
     pub(super) interval: Option<(f64, f64)>,
 }
 
-/// The blocks of a scope as a measure looks at them.
+/// The blocks of a scope, prepared for a measure.
 #[derive(Debug)]
 enum Sample {
     /// Count and sum of each block.
     Sums(Vec<(f64, f64)>),
-    Lengths {
+    Durations {
         quantile: f64,
         buckets: Vec<Bucket>,
-        /// For each bucket, how many spans of each block are in it or shorter.
+        /// For each bucket, the number of spans of each block in it or in a shorter one.
         up_to: Vec<Vec<f64>>,
     },
 }
 
-/// Computes the change of a measure between two recordings; `None` where there is nothing to divide
-/// by.
+/// Computes the change of a measure between two recordings; `None` if it was 0 or undefined before.
 pub(super) fn change(measure: Measure, before: &Blocks, after: &Blocks) -> Option<Change> {
     let samples = [Sample::new(measure, before), Sample::new(measure, after)];
     let whole = |sample: &Sample| sample.value(&vec![1.0; sample.len()]);
@@ -105,11 +103,11 @@ fn interval(samples: &[Sample; 2], ratio: f64) -> Option<(f64, f64)> {
     (low.is_finite() && high.is_finite()).then_some((low, high))
 }
 
-/// Returns by how much an interval from `blocks` blocks is too narrow.
+/// Returns the exponent that widens an interval from `blocks` blocks.
 fn widening(blocks: usize) -> f64 {
     let degrees = blocks as f64 - 1.0;
-    // Student's t from the normal distribution, as M. Abramowitz and I. Stegun's Handbook of
-    // mathematical functions has it in 26.7.5.
+    // Student's t from the normal distribution: M. Abramowitz and I. Stegun, Handbook of
+    // mathematical functions, 26.7.5.
     let z = NORMAL;
     let first = (z.powi(3) + z) / 4.0;
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
@@ -143,7 +141,7 @@ impl Sample {
             sums.clone()
         });
         let up_to = up_to.collect();
-        Self::Lengths {
+        Self::Durations {
             quantile,
             buckets,
             up_to,
@@ -154,26 +152,26 @@ impl Sample {
     fn len(&self) -> usize {
         match self {
             Self::Sums(sums) => sums.len(),
-            Self::Lengths { up_to, .. } => up_to.first().map_or(0, Vec::len),
+            Self::Durations { up_to, .. } => up_to.first().map_or(0, Vec::len),
         }
     }
 
     /// Returns whether there are enough spans for an interval.
     fn is_enough(&self) -> bool {
-        let beyond = match self {
-            Self::Sums(_) => LEAST_BEYOND,
-            Self::Lengths {
+        let above = match self {
+            Self::Sums(_) => MIN_ABOVE,
+            Self::Durations {
                 quantile, up_to, ..
             } => {
                 let count: f64 = up_to.last().map_or(0.0, |counts| counts.iter().sum());
-                // A hundredth of a thousand must not be a little below 10.
+                // Rounded, so that 1 % of 1000 is not slightly below 10.
                 (count * (1.0 - quantile)).round()
             }
         };
-        self.len() >= LEAST_BLOCKS && beyond >= LEAST_BEYOND
+        self.len() >= MIN_BLOCKS && above >= MIN_ABOVE
     }
 
-    /// Returns the measure of a recording in which each block occurs so many times.
+    /// Returns the measure of a recording in which each block occurs as often as `times` says.
     fn value(&self, times: &[f64]) -> f64 {
         match self {
             Self::Sums(sums) => {
@@ -184,7 +182,7 @@ impl Sample {
                 }
                 total / count
             }
-            Self::Lengths {
+            Self::Durations {
                 quantile,
                 buckets,
                 up_to,
@@ -200,8 +198,7 @@ impl Sample {
                 };
                 let shorter = at.checked_sub(1).map_or(0.0, |below| weigh(&up_to[below]));
                 let within = weigh(&up_to[at]) - shorter;
-                // Lengths are spread evenly over a bucket, or the answer would jump from bucket to
-                // bucket.
+                // Interpolate within the bucket, or the result would jump from bucket to bucket.
                 let part = if within > 0.0 {
                     (rank - shorter) / within
                 } else {
@@ -217,7 +214,7 @@ impl Sample {
 mod tests {
     use super::*;
 
-    /// Makes lengths with a long tail, of which neighbours resemble each other as `memory` says.
+    /// Makes durations with a long tail, whose neighbours correlate by `memory`.
     fn blocks(rng: &mut Rng, mean_ns: f64, memory: f64, count: usize) -> Blocks {
         let mut blocks = Blocks::new(true);
         let mut state = 0.0;
@@ -225,14 +222,14 @@ mod tests {
             // The sum of 12 is normal enough.
             let normal: f64 = (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
             state = memory * state + (1.0 - memory * memory).sqrt() * normal;
-            // A log-normal length; the exponent's mean makes up for its scatter.
-            let length = mean_ns * (0.6 * state - 0.18_f64).exp();
-            blocks.add(length as u64, length as u64);
+            // A log-normal duration; the exponent's mean makes up for its scatter.
+            let duration_ns = mean_ns * (0.6 * state - 0.18_f64).exp();
+            blocks.add(duration_ns as u64, duration_ns as u64);
         }
         blocks
     }
 
-    /// Returns how many of a hundred intervals hold the true change.
+    /// Returns how many of a hundred intervals contain the true change.
     fn coverage(measure: Measure, memory: f64, count: usize, change: f64) -> usize {
         let mut rng = Rng::with_seed(7);
         let holds = |_: &usize| {
@@ -247,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_intervals_hold_the_true_change() {
+    fn nineteen_of_twenty_intervals_contain_the_true_change() {
         let (fewest, all) = (89, 100);
         for (measure, memory, count, change) in [
             (Measure::Mean, 0.0, 20, 0.0),
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_has_no_interval() {
+    fn too_few_spans_have_no_interval() {
         let mut rng = Rng::with_seed(3);
         let many = blocks(&mut rng, 900.0, 0.0, 3_000);
         let few = blocks(&mut rng, 900.0, 0.0, 9);
@@ -306,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn few_blocks_widen_as_the_t_distribution_says() {
+    fn few_blocks_widen_by_the_t_distribution() {
         // t of 97.5 % for 9, 31 and 63 degrees of freedom.
         for (blocks, t) in [(10, 2.2622), (32, 2.0395), (64, 1.9983)] {
             let n = blocks as f64;

@@ -1,8 +1,10 @@
-//! `vor diff`: what became slower from one capture to another, and how sure that is.
+//! `vor diff`: scopes that became slower or faster from one capture to another, with confidence
+//! intervals.
 //!
-//! Both captures are read at once, batch by batch, into statistics per call site ([`gather`]).
-//! Scopes are found again by name ([`pairs`]), and each that is in both gets the change of one
-//! measure with an interval ([`interval`]). They are listed ([`show`]) by how much they contribute.
+//! Both captures are read at the same time, batch by batch, into statistics per call site
+//! ([`gather`]). Scopes are matched by name ([`pairs`]). For each match, the change of one measure
+//! is computed with an interval ([`interval`]). The output ([`show`]) lists them by their
+//! contribution.
 
 mod gather;
 mod interval;
@@ -17,6 +19,7 @@ use std::thread;
 use clap::ValueEnum;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::stats::ScopeStats;
+use vor_capture::units;
 
 use gather::{Side, gather};
 use interval::{Change, Measure, change};
@@ -24,49 +27,48 @@ use pairs::{Pair, pair};
 
 use crate::command::Outcome;
 use crate::command::failure::{Failure, warn};
-use crate::command::patterns::{Pattern, listed, wanted};
+use crate::command::patterns::{Pattern, is_selected, listed};
 use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::table::printable;
-use crate::command::units;
 
-/// Compares two captures scope by scope: what became slower or faster, and how sure that is.
+/// Compares two captures: slower and faster scopes, with 95 % intervals.
 ///
-/// The interval holds the change with 95 % confidence as far as the scatter within the two
-/// recordings tells. It knows nothing of what differs from one run of a program to the next, such
-/// as other work of the machine.
+/// The interval contains the change with 95 % confidence, judged by the scatter within the two
+/// recordings. It does not know how one run of a program differs from the next, for example by
+/// other work of the machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The capture to compare with.
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// The capture in question.
+    /// The capture to judge.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// What is compared: the mean, the median or the 99th percentile of the lengths, or the mean of
-    /// the self times.
+    /// The measure to compare: the mean, the median or the 99th percentile of the durations, or the
+    /// mean of the self times.
     #[arg(long, value_name = "METRIC", default_value = "mean")]
     metric: Metric,
-    /// Exit code 1 when a scope became slower by more than so many percent, with an interval that
-    /// is all above 0.
+    /// Exits with code 1 if a scope became slower by more than this many percent and its interval
+    /// lies above 0.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
-    /// How to write it.
+    /// The format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
-    /// Order of the rows: the largest first, names from a to z. `change` is the change of all self
-    /// time together, up or down.
+    /// Sorts the rows: the largest first, names from a to z. `change` is the change of the sum of
+    /// self times, up or down.
     #[arg(long, value_name = "COLUMN", default_value = "change")]
     sort: Sort,
-    /// Only the first N rows; all scopes are judged nevertheless.
+    /// Only the first N rows; --fail-above judges all scopes nevertheless.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Only spans that ended in these frames of both: 10..20 (without 20), 10..=20, 10.., ..20, or
-    /// a single number.
+    /// Only spans that ended in these frames of both captures: 10..20 (without 20), 10..=20, 10..,
+    /// ..20, or one number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
-    /// Only scopes of this name, in which * stands for any text and ? for any character; may be
-    /// given several times.
+    /// Only scopes with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
     #[arg(long, value_name = "GLOB")]
     name: Vec<Pattern>,
 }
@@ -104,7 +106,7 @@ enum Sort {
     Name,
 }
 
-/// Parses a percentage, with its sign or without.
+/// Parses a percentage, with or without `%`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text
         .strip_suffix('%')
@@ -113,28 +115,28 @@ fn percent(text: &str) -> Result<f64, String> {
         .parse()
         .ok();
     let usable = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    usable.ok_or_else(|| format!("`{text}` is no percentage; write one like 5%"))
+    usable.ok_or_else(|| format!("`{text}` is not a percentage; write one like 5%"))
 }
 
 /// A scope of either capture.
 #[derive(Debug)]
 struct Row {
     pair: Pair,
-    /// What became of the measure; `None` where the scope is new or gone, or was 0 before.
+    /// Change of the measure; `None` if the scope is new or gone, or the measure was 0 before.
     change: Option<Change>,
-    /// Change of the sum of all its self times, per frame or per recording.
+    /// Change of the sum of its self times, per frame or per recording.
     self_change_ns: f64,
-    /// Whether it is slower than what was allowed.
+    /// Whether it exceeds `--fail-above`.
     is_slower: bool,
 }
 
-/// Both captures, and what follows from them.
+/// Both captures, and the rows that compare them.
 #[derive(Debug)]
 struct Comparison {
     before: Side,
     after: Side,
     rows: Vec<Row>,
-    /// Whether both have frames, so that sums can be told per frame.
+    /// Whether both have frames, so that sums are per frame.
     is_per_frame: bool,
 }
 
@@ -146,30 +148,30 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<Outcome, Failure>
     comparison.rows.sort_by(|a, b| order(args.sort, a, b));
     let offenders = comparison.rows.iter().filter(|row| row.is_slower);
     let lines: Vec<String> = offenders
-        .map(|row| accusation(args, &comparison, row))
+        .map(|row| offence(args, &comparison, row))
         .collect();
     show::show(args, &comparison, out)?;
-    // The rows come first where both go to one terminal.
+    // On a terminal, the rows come before the warnings.
     out.flush().map_err(Failure::output)?;
     lines.iter().for_each(|line| warn(line));
     Ok(if !lines.is_empty() {
-        Outcome::Found
+        Outcome::CheckFailed
     } else if is_incomplete {
         Outcome::Incomplete
     } else {
-        Outcome::Fine
+        Outcome::Success
     })
 }
 
 fn compare(args: &Args) -> Result<Comparison, Failure> {
     let (before, after) = read_both(args)?;
     for pattern in &args.name {
-        if !before.knows(pattern) && !after.knows(pattern) {
+        if !before.has_match(pattern) && !after.has_match(pattern) {
             return Err(unknown(&before, &after, pattern));
         }
     }
     let is_per_frame = before.frames_with_spans > 0 && after.frames_with_spans > 0;
-    let units = |side: &Side| {
+    let per = |side: &Side| {
         if is_per_frame {
             side.frames_with_spans as f64
         } else {
@@ -179,7 +181,7 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
     let own_ns = |stats: Option<&ScopeStats>| stats.map_or(0.0, |stats| stats.self_ns as f64);
     let stats = |side: &Side| -> Vec<ScopeStats> {
         let mut rows = side.stats.scope_stats(&side.catalog);
-        rows.retain(|row| wanted(&args.name, &row.name));
+        rows.retain(|row| is_selected(&args.name, &row.name));
         rows
     };
     let pairs = pair(
@@ -191,8 +193,7 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
     }
     let changes = changes(args.metric.measure(), &pairs, &before, &after);
     let rows = pairs.into_iter().zip(changes).map(|(pair, change)| Row {
-        self_change_ns: own_ns(pair.after()) / units(&after)
-            - own_ns(pair.before()) / units(&before),
+        self_change_ns: own_ns(pair.after()) / per(&after) - own_ns(pair.before()) / per(&before),
         is_slower: args
             .fail_above
             .is_some_and(|limit| is_slower(change, limit)),
@@ -207,13 +208,20 @@ fn compare(args: &Args) -> Result<Comparison, Failure> {
     })
 }
 
-/// Reads both captures, each on a thread of its own.
+/// Reads both captures in parallel.
 fn read_both(args: &Args) -> Result<(Side, Side), Failure> {
     let keeps_histograms = matches!(args.metric, Metric::P50 | Metric::P99);
     let mut progress = Progress::new("reading", false);
-    let mut beside = progress.beside();
+    let mut progress_after = progress.add_part();
     let (before, after) = thread::scope(|scope| {
-        let after = scope.spawn(|| gather(&args.after, args.frames, keeps_histograms, &mut beside));
+        let after = scope.spawn(|| {
+            gather(
+                &args.after,
+                args.frames,
+                keeps_histograms,
+                &mut progress_after,
+            )
+        });
         let before = gather(&args.before, args.frames, keeps_histograms, &mut progress);
         (before, after.join())
     });
@@ -221,10 +229,10 @@ fn read_both(args: &Args) -> Result<(Side, Side), Failure> {
     Ok((before?, after?))
 }
 
-/// Computes the change of every pair, on all processors: of thousands of scopes it takes longer
+/// Computes the change of every pair, on all processors: for thousands of scopes, that takes longer
 /// than reading.
 fn changes(measure: Measure, pairs: &[Pair], before: &Side, after: &Side) -> Vec<Option<Change>> {
-    let of = |pair: &Pair| {
+    let change_of = |pair: &Pair| {
         let old = before.blocks.get(pair.before()?.site)?;
         let new = after.blocks.get(pair.after()?.site)?;
         change(measure, old, new)
@@ -233,8 +241,9 @@ fn changes(measure: Measure, pairs: &[Pair], before: &Side, after: &Side) -> Vec
     let mut changes = Vec::with_capacity(pairs.len());
     thread::scope(|scope| {
         let parts = pairs.chunks(pairs.len().div_ceil(threads).max(1));
-        let parts = parts.map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<_>>()));
-        // All of them are started before the first is waited for.
+        let parts =
+            parts.map(|part| scope.spawn(move || part.iter().map(change_of).collect::<Vec<_>>()));
+        // Start all threads before waiting for the first.
         for part in parts.collect::<Vec<_>>() {
             match part.join() {
                 Ok(part) => changes.extend(part),
@@ -270,8 +279,8 @@ fn unknown(before: &Side, after: &Side, pattern: &Pattern) -> Failure {
     ))
 }
 
-/// Says of a scope that it is slower than what was allowed.
-fn accusation(args: &Args, comparison: &Comparison, row: &Row) -> String {
+/// Describes a scope that exceeds `--fail-above`.
+fn offence(args: &Args, comparison: &Comparison, row: &Row) -> String {
     let limit = args.fail_above.unwrap_or_default();
     let change = row.change.map_or(0.0, |change| change.change);
     let interval = row.change.and_then(|change| change.interval);
@@ -279,7 +288,7 @@ fn accusation(args: &Args, comparison: &Comparison, row: &Row) -> String {
         "{}: {}: the {} is more than {limit} % above that of {}: {} ({})",
         comparison.after.path.display(),
         row.full_name(comparison),
-        args.metric.words(),
+        args.metric.name(),
         comparison.before.path.display(),
         show::percent(change),
         interval.map_or_else(String::new, show::interval),
@@ -314,7 +323,7 @@ impl Metric {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
             Self::P50 => "p50",
@@ -329,7 +338,7 @@ impl Row {
         self.pair.shown()
     }
 
-    /// Returns the catalog that knows the statistics that are shown.
+    /// Returns the catalog of the statistics that are shown.
     fn catalog<'a>(&self, comparison: &'a Comparison) -> &'a Catalog {
         match self.pair {
             Pair::Both { .. } | Pair::New(_) => &comparison.after.catalog,
@@ -337,7 +346,7 @@ impl Row {
         }
     }
 
-    /// Returns where its call site stands in the source; nothing for names made at run time.
+    /// Returns the place of its call site in the source; `None` for names made at run time.
     fn place(&self, comparison: &Comparison) -> Option<String> {
         let site = self.catalog(comparison).site(self.shown().site);
         let site = site.filter(|site| !site.file.is_empty())?;
@@ -354,17 +363,18 @@ impl Row {
 }
 
 impl Comparison {
-    /// Says how much was lost while recording, for those who read tables.
+    /// Returns a line per capture that lost spans while recording.
     fn losses(&self) -> Vec<String> {
         let lossy = [&self.before, &self.after].into_iter();
         let lossy = lossy.filter(|side| side.dropped_spans > 0);
-        let said = lossy.map(|side| {
+        let lines = lossy.map(|side| {
             let dropped = units::counted(side.dropped_spans, "span");
             format!(
-                "{}: {dropped} DROPPED while recording (a ring was full): counts and totals are too small",
+                "{}: {dropped} DROPPED while recording (a ring was full): \
+                 counts and totals are too small",
                 side.path.display()
             )
         });
-        said.collect()
+        lines.collect()
     }
 }

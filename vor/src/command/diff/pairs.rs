@@ -1,11 +1,12 @@
-//! Which scope of one capture is which scope of the other.
+//! Matches the scopes of two captures.
 //!
-//! A scope is its name. Where several call sites of a capture have the same name, their places tell
-//! them apart, and places move when the code is edited. So of the call sites of one name:
+//! Scopes match by name. If several call sites of a capture share a name, their places distinguish
+//! them, but places move when the code is edited. So the call sites of one name match by these
+//! rules:
 //!
-//! 1. In a file with as many of them before as after, they pair in the order of their lines.
-//! 2. In other files, those on the same line pair.
-//! 3. Of what is left, one before and one after pair: the scope went to another file.
+//! 1. In a file with as many before as after, in the order of their lines.
+//! 2. In other files, if they are on the same line.
+//! 3. If one before and one after remain, they match: the scope moved to another file.
 //!
 //! All others are new or gone.
 
@@ -29,7 +30,7 @@ pub(super) enum Pair {
     New(ScopeStats),
 }
 
-/// A call site of some name, and where it stands.
+/// The statistics of a call site, and its line.
 #[derive(Debug)]
 struct Placed {
     line: u32,
@@ -58,8 +59,8 @@ impl Pair {
         }
     }
 
-    /// Returns the statistics by which it is sorted and named: those after, or before if it is
-    /// gone.
+    /// Returns the statistics by which a row is named and sorted: those after, or before if the
+    /// scope is gone.
     pub(super) fn shown(&self) -> &ScopeStats {
         match self {
             Self::Both { after, .. } => after,
@@ -68,7 +69,7 @@ impl Pair {
     }
 }
 
-/// Pairs the rows of two captures.
+/// Matches the rows of two captures.
 pub(super) fn pair(
     before: (&Catalog, Vec<ScopeStats>),
     after: (&Catalog, Vec<ScopeStats>),
@@ -106,14 +107,14 @@ pub(super) fn pair(
 }
 
 impl InFile {
-    /// Pairs what it can, and tells what is left of either.
+    /// Matches the call sites, and adds the rest to `gone` and `new`.
     fn pair(
         mut self,
         pairs: &mut Vec<Pair>,
         gone: &mut Vec<ScopeStats>,
         new: &mut Vec<ScopeStats>,
     ) {
-        // Call sites on one line, of a macro, come in the order in which they were first met.
+        // Call sites on one line, from a macro, are in the order of their first use.
         self.before
             .sort_by_key(|placed| (placed.line, placed.stats.site));
         self.after
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_found_again_by_its_name_wherever_it_went() {
+    fn a_scope_is_matched_by_name_even_if_it_moved() {
         assert_eq!(lines(&[("a", "x.rs", 1)], &[("a", "x.rs", 9)]), [(1, 9)]);
         assert_eq!(lines(&[("a", "x.rs", 1)], &[("a", "y.rs", 2)]), [(1, 2)]);
         assert_eq!(
@@ -197,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn places_tell_scopes_of_one_name_apart() {
+    fn places_distinguish_scopes_with_the_same_name() {
         let before = [("a", "x.rs", 10), ("a", "x.rs", 20), ("a", "y.rs", 5)];
         // Lines were added above both in `x.rs`.
         let moved = [("a", "x.rs", 25), ("a", "x.rs", 15), ("a", "y.rs", 5)];
         assert_eq!(lines(&before, &moved), [(5, 5), (10, 15), (20, 25)]);
-        // One went away, and one came: lines are all there is to go by.
+        // One was removed, and one was added: only lines can decide.
         let fewer = [("a", "x.rs", 20), ("a", "y.rs", 6)];
         assert_eq!(lines(&before, &fewer), [(5, 6), (10, 0), (20, 20)]);
         let more = [

@@ -1,5 +1,5 @@
-//! A comparison as a table, as Markdown and as JSON. The fields of JSON are documented in
-//! `docs/command.md`; they are only ever added to.
+//! A comparison as a table, as Markdown and as JSON. `docs/command.md` documents the fields of
+//! JSON, which are only ever added to.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -8,15 +8,15 @@ use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 use vor_capture::model::catalog::Catalog;
 use vor_capture::stats::ScopeStats;
+use vor_capture::units;
 
 use super::gather::Side;
 use super::{Args, Comparison, Format, Metric, Row, Sort};
 use crate::command::failure::Failure;
 use crate::command::json::{self, DamageJson};
 use crate::command::table::{Column, Kind, printable, room, wrap, write_table};
-use crate::command::units;
 
-/// Writes a comparison in the format that was asked for.
+/// Writes a comparison in the requested format.
 pub(super) fn show(
     args: &Args,
     comparison: &Comparison,
@@ -29,7 +29,7 @@ pub(super) fn show(
     }
 }
 
-/// Formats a part as a percentage with its sign.
+/// Formats a share as a percentage with its sign.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     match percent.abs() {
@@ -45,7 +45,7 @@ pub(super) fn interval((low, high): (f64, f64)) -> String {
     format!("{} to {}", end(low), percent(high))
 }
 
-/// The first rows, as many as were asked for.
+/// Returns the rows that `--limit` leaves.
 fn shown_rows<'a>(args: &Args, comparison: &'a Comparison) -> &'a [Row] {
     let most = args.limit.unwrap_or(usize::MAX).min(comparison.rows.len());
     &comparison.rows[..most]
@@ -67,7 +67,7 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     writeln!(out).map_err(Failure::output)?;
     let rows = shown_rows(args, comparison);
     let names = names(comparison, rows);
-    // Before a name is cut to less than this, columns give way.
+    // Columns are dropped before a name is cut to less than this.
     let name_width = names
         .iter()
         .map(|name| name.width())
@@ -77,9 +77,9 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     let mut columns = vec![Column::new("scope", Kind::Text, 0).shrinking_to(name_width)];
     let heads = heads(args, comparison);
     let mut ranks = [0, 0, 1, 2, 4, 5, 3, 6, 7];
-    // The column that sorts is always shown.
-    if let Some(sorts) = sorting_column(args.sort) {
-        ranks[sorts] = 0;
+    // The column by which the rows are sorted is always shown.
+    if let Some(sorted) = sorting_column(args.sort) {
+        ranks[sorted] = 0;
     }
     let heads = heads.iter().zip(ranks);
     columns.extend(heads.map(|(head, rank)| Column::new(head, Kind::Number, rank)));
@@ -100,7 +100,7 @@ fn show_table(args: &Args, comparison: &Comparison, out: &mut impl Write) -> Res
     Ok(())
 }
 
-/// Tables of a pull request have a row per scope, and what is behind them in a line below.
+/// Writes a table for a pull request, with its explanation below.
 fn show_markdown(
     args: &Args,
     comparison: &Comparison,
@@ -145,7 +145,7 @@ fn show_markdown(
     writeln!(out, "- {}", explanation(args, comparison))
 }
 
-/// Says what a side is of.
+/// Describes a side: its path, spans and frames.
 fn side_text(side: &Side) -> String {
     let spans = units::counted(side.stats.span_count(), "span");
     let path = printable(&side.path.display().to_string());
@@ -160,8 +160,9 @@ fn side_text(side: &Side) -> String {
 
 fn explanation(args: &Args, comparison: &Comparison) -> String {
     format!(
-        "change of the {}, with the interval that holds it with 95 % confidence within these two recordings; Δ self: of all self time, per {}",
-        args.metric.words(),
+        "Δ {}: its change, with the 95 % confidence interval within these two recordings; \
+         Δ self: change of the sum of self times, per {}",
+        args.metric.name(),
         unit(comparison)
     )
 }
@@ -174,16 +175,16 @@ fn unit(comparison: &Comparison) -> &'static str {
     }
 }
 
-/// Returns the names of rows; those that several rows share, with their places.
+/// Returns the names of rows, with their places if several rows share a name.
 fn names(comparison: &Comparison, rows: &[Row]) -> Vec<String> {
-    let mut bearers: HashMap<&str, u64> = HashMap::new();
+    let mut rows_by_name: HashMap<&str, u64> = HashMap::new();
     for row in &comparison.rows {
-        *bearers.entry(&row.shown().name).or_default() += 1;
+        *rows_by_name.entry(&row.shown().name).or_default() += 1;
     }
     let named = |row: &Row| {
         let name = printable(&row.shown().name);
         match row.place(comparison) {
-            Some(place) if bearers.get(row.shown().name.as_str()) > Some(&1) => {
+            Some(place) if rows_by_name.get(row.shown().name.as_str()) > Some(&1) => {
                 let file = place.rsplit(['/', '\\']).next().unwrap_or(&place);
                 format!("{name} {file}")
             }
@@ -200,7 +201,7 @@ fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
         Metric::P99 => "p99",
         Metric::Own => "mean self",
     };
-    // What is compared is shown.
+    // The compared measure has a column.
     let own = if args.metric == Metric::Own {
         measure
     } else {
@@ -219,7 +220,7 @@ fn heads(args: &Args, comparison: &Comparison) -> [String; 9] {
     ]
 }
 
-/// Returns which of the [`heads`] an order goes by; names have none.
+/// Returns the index in [`heads`] of the column that an order uses; names have none.
 fn sorting_column(sort: Sort) -> Option<usize> {
     match sort {
         Sort::Change => Some(0),
@@ -234,7 +235,7 @@ fn sorting_column(sort: Sort) -> Option<usize> {
     }
 }
 
-/// Returns the cells of a row behind its name, in the order of [`heads`].
+/// Returns the cells of a row after its name, in the order of [`heads`].
 fn row_cells(args: &Args, row: &Row) -> Vec<String> {
     let (before, after) = (row.pair.before(), row.pair.after());
     let cell = |text: &dyn Fn(&ScopeStats) -> String| match (before, after) {
@@ -278,7 +279,7 @@ fn signed_duration(ns: f64) -> String {
     format!("{sign}{}", units::duration(ns.abs()))
 }
 
-/// Makes text mean itself in Markdown.
+/// Escapes the characters that are special in Markdown.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

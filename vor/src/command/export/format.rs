@@ -1,9 +1,8 @@
-//! The formats that `vor export` writes. A new one is a variant of [`Format`] and an arm in
+//! The formats that `vor export` writes. A new format is a variant of [`Format`] and an arm in
 //! [`Format::sink`].
 //!
-//! What a format needs its sink says itself, in [`FrameSink::interest`]: batches come as they are
-//! in the capture, trees frame by frame, one in memory at a time, and frames without spans
-//! otherwise.
+//! [`FrameSink::interest`] says which data a format needs: batches as they are in the capture, or
+//! trees frame by frame, with one frame in memory at a time, or frames without spans.
 
 use std::io::BufWriter;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ pub(super) enum Format {
     Chrome,
     /// A Perfetto trace, for ui.perfetto.dev and the trace processor.
     Perfetto,
-    /// A profile for the Firefox Profiler, profiler.firefox.com: at most 2,097,152 spans.
+    /// A profile of at most 2 097 152 spans for the Firefox Profiler, profiler.firefox.com.
     Firefox,
     /// A profile for speedscope.app.
     Speedscope,
@@ -41,7 +40,7 @@ pub(super) enum Format {
     Pprof,
     /// A table of all spans.
     Csv,
-    /// A table of the metrics, a row per frame.
+    /// A table of metrics, a row per frame.
     MetricsCsv,
     /// Tables for DuckDB, Spark and others; see --table and --partition.
     #[cfg(feature = "parquet")]
@@ -49,11 +48,11 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Makes the exporter. `finish` must flush the writer, since an export is kept or given up
-    /// then.
+    /// Makes the exporter. Its `finish` must flush the writer, since the output is kept or
+    /// discarded after it.
     ///
-    /// `labels` are arguments that become labels of a profile. `catalog` knows all names and
-    /// columns of the capture. Nothing may be written before the first batch or frame.
+    /// `labels` are names of arguments that become labels of a profile. `catalog` has all names and
+    /// columns of the capture. The exporter writes nothing before the first batch or frame.
     pub(super) fn sink(
         self,
         writer: BufWriter<Writer>,
@@ -80,7 +79,7 @@ impl Format {
     }
 }
 
-/// The exporter for the Firefox Profiler, which reports what it had no room for.
+/// The exporter for the Firefox Profiler, with a warning about data that does not fit.
 struct Firefox(FirefoxExporter<BufWriter<Writer>>);
 
 impl FrameSink for Firefox {
@@ -102,7 +101,7 @@ impl FrameSink for Firefox {
             0 => {}
             left_out => warn(&format!(
                 "{left_out} spans, messages, tasks and frames do not fit into the Firefox profile; \
-                 choose fewer with --frames, --thread, --name or --min-us"
+                 select fewer with --frames, --thread, --name or --min-us"
             )),
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! `vor export`: a capture in the formats of other programs.
 //!
-//! A whole capture is streamed batch by batch. Chosen frames, and formats of trees (which need to
-//! know the depth of each span), go frame by frame through trees, of which one is in memory at a
-//! time. Either way a [`Filter`] leaves of the spans what was asked for.
+//! A whole capture is streamed batch by batch. With `--frames` or `--slowest`, and for formats that
+//! need the depth of each span, the command builds the trees of one frame at a time. In both cases
+//! a [`Filter`] keeps the selected spans.
 
 mod format;
 #[cfg(feature = "parquet")]
@@ -19,6 +19,7 @@ use vor_capture::model::frame::TreeBuilder;
 use vor_capture::model::measures::Measures;
 use vor_capture::reader::{Damage, Lookahead, Piece};
 use vor_capture::sink::{FrameSink, Interest};
+use vor_capture::units;
 
 use format::Format;
 
@@ -32,42 +33,41 @@ use crate::command::progress::Progress;
 use crate::command::range::FrameRange;
 use crate::command::slowest;
 use crate::command::source::{Source, is_damaged, no_spans};
-use crate::command::units;
 
-/// Most spans of one frame that are held as a tree, at about 50 bytes each.
+/// Maximum number of spans of a frame in memory, at about 50 bytes each.
 const MAX_SPANS: usize = 1 << 23;
 
 /// Writes a capture in the format of another program.
 ///
-/// What is damaged is left out and told, with exit code 3. An output file is complete or not there:
-/// it gets its name at the end.
+/// Damaged parts are left out and reported, with exit code 3. An output file is written completely
+/// or not at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to write.
+    /// The format to write.
     #[arg(long, value_name = "FORMAT")]
     to: Format,
-    /// Where to write it; without it, or with `-`, to stdout. An existing file is replaced, unless
-    /// it is a capture.
+    /// The file to write; stdout without it or with `-`. An existing file is replaced, unless it is
+    /// a capture.
     #[arg(short = 'o', long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Only these frames: 10..20 (without 20), 10..=20, 10.., ..20, or a single number.
+    /// Only these frames: 10..20 (without 20), 10..=20, 10.., ..20, or one number.
     #[arg(long, value_name = "A..B")]
     frames: Option<FrameRange>,
-    /// Only the N slowest frames, in the order of time.
+    /// Only the N slowest frames, in order of time.
     #[arg(long, value_name = "N", value_parser = slowest::at_least_one)]
     slowest: Option<usize>,
-    /// Only threads of this name, in which * stands for any text and ? for any character; may be
-    /// given several times.
+    /// Only threads with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
     #[arg(long, value_name = "GLOB")]
     thread: Vec<Pattern>,
-    /// Only spans of this name, in which * stands for any text and ? for any character; may be
-    /// given several times.
+    /// Only spans with this name, in which * stands for any text and ? for any character; may be
+    /// repeated.
     #[arg(long, value_name = "GLOB")]
     name: Vec<Pattern>,
-    /// Only spans of at least so many microseconds.
+    /// Only spans of at least this many microseconds.
     #[arg(long, value_name = "US", value_parser = microseconds)]
     min_us: Option<u64>,
-    /// Makes a label of the arguments of this name, for --to pprof; may be given several times.
+    /// With --to pprof: makes labels of the arguments with this name; may be repeated.
     #[arg(long, value_name = "ARGUMENT")]
     label: Vec<String>,
     #[cfg(feature = "parquet")]
@@ -82,36 +82,35 @@ pub(crate) struct Args {
 fn microseconds(text: &str) -> Result<u64, String> {
     let us = text.parse::<f64>().ok();
     match us.filter(|us| (0.0..1e15).contains(us)) {
-        // Lengths are whole nanoseconds. What a product of decimals has too much must not make one
-        // more of it.
+        // Durations are whole nanoseconds. A rounding error of the product must not add one.
         Some(us) => Ok((us * 1e3 - 1e-4).ceil() as u64),
-        None => Err(format!("`{text}` is no number of microseconds")),
+        None => Err(format!("`{text}` is not a number of microseconds")),
     }
 }
 
-/// Frames of the main set to be exported.
+/// The selected frames of the main set.
 #[derive(Debug)]
 struct Chosen {
-    /// Where they are in the file, ascending.
+    /// Their positions in the file, ascending.
     positions: Vec<Range<u64>>,
-    /// Their numbers, ascending, where not all of `range` were chosen.
+    /// Their numbers, ascending; `None` for all of `range`.
     indices: Option<Vec<u64>>,
     range: FrameRange,
 }
 
-/// What an export has met.
+/// The result of an export.
 #[derive(Debug, Default)]
 struct Exported {
     damage: Damage,
     /// Spans and tasks that were handed to the exporter.
     spans: u64,
-    /// Whether something is missing in the output that was asked for.
+    /// Whether selected data is missing in the output.
     is_incomplete: bool,
-    /// What to say of it once the output is there.
+    /// Warnings to print once the output is complete.
     notes: Vec<String>,
 }
 
-/// What all ways of exporting work with.
+/// The parts of an export.
 struct Export<'a> {
     args: &'a Args,
     source: &'a mut Source,
@@ -131,7 +130,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         && (!args.thread.is_empty() || !args.name.is_empty() || args.min_us.is_some())
     {
         return Err(Failure::Message(
-            "--thread, --name and --min-us choose spans, and --to metrics-csv has none".to_owned(),
+            "--thread, --name and --min-us select spans, and --to metrics-csv has none".to_owned(),
         ));
     }
     let mut chosen = choose(args, &mut source)?;
@@ -145,7 +144,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
             chosen = Some(Chosen::all(&source));
         }
     }
-    // Rows and a bar on one terminal would overwrite each other.
+    // Rows and a progress bar on the same terminal would overwrite each other.
     let to_terminal = output.is_stdout() && std::io::stdout().is_terminal();
     let mut export = Export {
         args,
@@ -163,8 +162,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
         filter, progress, ..
     } = export;
     drop(progress);
-    if interest != Interest::METRICS && !filter.takes_all() && filter.taken() == 0 {
-        return Err(source.failure("no spans of the chosen frames, threads, names and durations"));
+    if interest != Interest::METRICS && !filter.keeps_all() && filter.kept() == 0 {
+        return Err(source.failure("no spans in the selected frames, threads, names and durations"));
     }
     if args.is_of_spans() && exported.spans == 0 {
         return Err(source.failure(no_spans(frames)));
@@ -177,7 +176,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     Ok(if exported.is_incomplete || is_damaged(&exported.damage) {
         Outcome::Incomplete
     } else {
-        Outcome::Fine
+        Outcome::Success
     })
 }
 
@@ -186,7 +185,7 @@ fn expect_arguments(source: &Source, labels: &[String]) -> Result<(), Failure> {
     let sites = source.capture.catalog().sites.iter().flatten();
     let mut known: Vec<String> = sites
         .flat_map(|site| {
-            // The last ones are measures, which a profile has as values.
+            // The last arguments are measures, which a profile has as values.
             let measures = Measures::of(site).arg_names().count();
             let own = site.arg_names.len().saturating_sub(measures);
             site.arg_names[..own].iter().map(ToString::to_string)
@@ -200,19 +199,19 @@ fn expect_arguments(source: &Source, labels: &[String]) -> Result<(), Failure> {
             "--label {label}: no scope of this capture has arguments"
         ))),
         Some(label) => Err(source.failure(format!(
-            "--label {label}: no scope has an argument of this name; there are {}",
+            "--label {label}: no scope has an argument with this name; there are {}",
             listed(&known)
         ))),
     }
 }
 
-/// Prepares the place to write to, and the exporter that writes there.
+/// Opens the output and makes the exporter that writes to it.
 fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Failure> {
     let catalog = source.capture.catalog();
     #[cfg(feature = "parquet")]
     if args.to != Format::Parquet && args.parquet.are_given() {
         return Err(Failure::Message(
-            "--table, --partition, --host and --program-version are of --to parquet".to_owned(),
+            "--table, --partition, --host and --program-version need --to parquet".to_owned(),
         ));
     }
     #[cfg(feature = "parquet")]
@@ -221,12 +220,12 @@ fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Fa
         return Ok((output, args.parquet.dataset(folder, &args.path, catalog)?));
     }
     if args.to != Format::Pprof && !args.label.is_empty() {
-        return Err(Failure::Message("--label is of --to pprof".to_owned()));
+        return Err(Failure::Message("--label needs --to pprof".to_owned()));
     }
     let output = Output::create(args.output.as_deref())?;
     let failed = |error| Failure::export(args.output.as_deref(), error);
     let writer = output.writer().map_err(|error| failed(error.into()))?;
-    // The exporters hand over large pieces, which pass through a buffer that gathers small ones.
+    // The exporters write large pieces, which bypass the buffer; it gathers small ones.
     let writer = BufWriter::new(writer);
     let sink = args.to.sink(
         writer,
@@ -238,7 +237,7 @@ fn open(args: &Args, source: &Source) -> Result<(Output, Box<dyn FrameSink>), Fa
     Ok((output, sink.map_err(failed)?))
 }
 
-/// Finds the frames that were asked for; `None` stands for everything, also what is in no frame.
+/// Finds the selected frames; `None` stands for the whole capture, with spans outside of frames.
 fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
     let range = args.frames.unwrap_or(FrameRange::ALL);
     let Some(most) = args.slowest else {
@@ -252,7 +251,7 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
             range,
         }));
     };
-    // A range without frames is told before the whole file is read.
+    // Report a range without frames before reading the whole file.
     source.positions(range)?;
     let mut progress = Progress::new("looking for the slowest frames", false);
     let mut indices = slowest::find(source, 0, range, most, &mut progress)?.indices;
@@ -265,13 +264,13 @@ fn choose(args: &Args, source: &mut Source) -> Result<Option<Chosen>, Failure> {
     }))
 }
 
-/// Refuses a capture that has nothing of what was asked for.
+/// Refuses a capture that has no data for the format.
 fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<(), Failure> {
     let (frames, spans) = (source.info.frames, source.info.spans);
     if frames == 0 && spans == 0 && args.is_of_spans() {
         return Err(source.failure(no_spans(frames)));
     }
-    // Spans outside of frames are in batches only.
+    // Spans outside of frames are only in batches.
     if frames == 0 && (!interest.batches || spans == 0) {
         return Err(source.failure("no frames"));
     }
@@ -282,7 +281,7 @@ fn expect_content(args: &Args, interest: Interest, source: &Source) -> Result<()
 }
 
 impl Args {
-    /// Returns whether nothing but spans goes into what is written.
+    /// Returns whether the output holds only spans.
     fn is_of_spans(&self) -> bool {
         match self.to {
             Format::Collapsed | Format::Pprof | Format::Speedscope | Format::Csv => true,
@@ -321,7 +320,7 @@ impl Export<'_> {
         Failure::export(self.args.output.as_deref(), error)
     }
 
-    /// Exports batches and frames as they come; of version 3, frames have no trees then.
+    /// Exports batches and frames in the order of the file. Frames of version 3 have no trees here.
     fn stream(&mut self, chosen: Option<&Chosen>) -> Result<Exported, Failure> {
         let Self {
             args,
@@ -337,11 +336,13 @@ impl Export<'_> {
         if wants_batches && sink.wants_open() {
             ahead = Some(look_ahead(source, progress, output, failed)?);
         }
-        let selects_spans = !filter.takes_all();
-        let mut taken_before = 0;
+        let selects_spans = !filter.keeps_all();
+        let mut kept_before = 0;
         let mut is_incomplete = false;
         let walked = source.walk(progress, |piece| {
-            output.expect_time().map_err(|error| failed(error.into()))?;
+            output
+                .check_signal()
+                .map_err(|error| failed(error.into()))?;
             match piece {
                 Piece::Batch(mut batch) if wants_batches => {
                     let open = ahead.as_mut().map(|ahead| ahead.after(&batch));
@@ -359,10 +360,10 @@ impl Export<'_> {
                     is_incomplete |= recovered.lost_records > 0;
                     if selects_spans && recovered.frame.frame_set == 0 {
                         let frame = Arc::make_mut(&mut recovered.frame);
-                        // Those of version 2 hold all spans.
+                        // Frames of version 2 have trees of all spans.
                         frame.threads.clear();
-                        frame.span_count = filter.taken() - taken_before;
-                        taken_before = filter.taken();
+                        frame.span_count = filter.kept() - kept_before;
+                        kept_before = filter.kept();
                     }
                     sink.accept_frame(&recovered.frame).map_err(failed)?;
                 }
@@ -372,24 +373,25 @@ impl Export<'_> {
         })?;
         Ok(Exported {
             damage: walked.damage,
-            spans: filter.taken(),
+            spans: filter.kept(),
             is_incomplete,
             notes: Vec::new(),
         })
     }
 
-    /// Exports frames of the main set with their trees; says what is missing in them.
+    /// Exports frames of the main set with their trees, and reports missing frames and spans.
     fn trees(&mut self, chosen: &Chosen) -> Result<Exported, Failure> {
         self.source.capture.set_max_spans(MAX_SPANS);
         let wants_batches = self.sink.interest().batches;
         let mut builder = TreeBuilder::new(MAX_SPANS);
         let (mut missing_spans, mut missing_frames) = (0, 0);
-        let (mut told_spans, mut spans) = (0, 0);
+        let (mut counted_spans, mut spans) = (0, 0);
         let frames = chosen.count();
         let positions = chosen.positions.iter().cloned().flatten();
         for (done, position) in positions.enumerate() {
-            let out_of_time = self.output.expect_time();
-            out_of_time.map_err(|error| self.failed(error.into()))?;
+            self.output
+                .check_signal()
+                .map_err(|error| self.failed(error.into()))?;
             let recovered = match self.source.capture.recovered(position) {
                 Ok(recovered) => recovered,
                 Err(error) if error.is_corrupt() => {
@@ -398,11 +400,11 @@ impl Export<'_> {
                 }
                 Err(error) => return Err(self.source.failure(error)),
             };
-            let held_spans = recovered.held_spans();
-            told_spans += recovered.frame.span_count;
-            spans += held_spans;
-            missing_spans += recovered.frame.span_count.saturating_sub(held_spans);
-            let (batch, frame) = if self.filter.takes_all() {
+            let kept_spans = recovered.held_spans();
+            counted_spans += recovered.frame.span_count;
+            spans += kept_spans;
+            missing_spans += recovered.frame.span_count.saturating_sub(kept_spans);
+            let (batch, frame) = if self.filter.keeps_all() {
                 (
                     wants_batches.then(|| SpanBatch::of_trees(&recovered.frame)),
                     recovered.frame,
@@ -419,7 +421,7 @@ impl Export<'_> {
             self.sink
                 .accept_frame(&frame)
                 .map_err(|error| self.failed(error))?;
-            self.progress.advance(held_spans, done as u64, frames);
+            self.progress.advance(kept_spans, done as u64, frames);
         }
         let mut notes = Vec::new();
         for (missing, thing) in [(missing_frames, "frame"), (missing_spans, "span")] {
@@ -433,8 +435,8 @@ impl Export<'_> {
             }
         }
         let info = self.source.capture.info();
-        // Only an index, as a closed file has, knows of spans outside of frames.
-        let outside = info.spans.saturating_sub(told_spans);
+        // Only the index of a closed file counts spans outside of frames.
+        let outside = info.spans.saturating_sub(counted_spans);
         let is_all = self.args.frames.is_none() && self.args.slowest.is_none();
         if is_all && missing_frames == 0 && outside > 0 {
             let outside = units::counted(outside, "span");
@@ -452,8 +454,8 @@ impl Export<'_> {
     }
 }
 
-/// Notes what goes across the batches of a capture, so that a sink need not hold spans whose
-/// parents come later.
+/// Records which scopes are open between the batches of a capture, so that a sink need not keep
+/// spans whose parents come later.
 fn look_ahead(
     source: &mut Source,
     progress: &mut Progress,
@@ -462,7 +464,9 @@ fn look_ahead(
 ) -> Result<Lookahead, Failure> {
     let mut ahead = Lookahead::default();
     source.walk(progress, |piece| {
-        output.expect_time().map_err(|error| failed(error.into()))?;
+        output
+            .check_signal()
+            .map_err(|error| failed(error.into()))?;
         if let Piece::Batch(batch) = piece {
             ahead.note(&batch);
         }

@@ -1,4 +1,4 @@
-//! What only Parquet has: several tables, and a data set in folders.
+//! Options of Parquet: several tables, and a data set in folders.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::command::output::Writer;
 /// Options of `--to parquet`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
-    /// Which table a Parquet file holds: `spans` unless this says otherwise.
+    /// With --to parquet: the table to write; `spans` by default.
     #[arg(long, value_name = "TABLE")]
     table: Option<Table>,
-    /// Writes all tables into the folder OUT, as a data set of many captures: in folders by `host`,
-    /// by `date` (of UTC), or by `host,date`.
+    /// With --to parquet: adds all tables to a data set of many captures in the folder OUT, in
+    /// subfolders by `host`, by `date` (UTC) or by `host,date`.
     #[arg(
         long,
         value_name = "COLUMNS",
@@ -25,10 +25,10 @@ pub(super) struct Options {
         requires = "output"
     )]
     partition: Option<String>,
-    /// The machine that the capture is from, instead of the one that it names.
+    /// With --to parquet: the name of the machine, instead of the one in the capture.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// The version of the program that was recorded, for the column `version`.
+    /// With --to parquet: the version of the recorded program, for the column `version`.
     #[arg(long, value_name = "TEXT")]
     program_version: Option<String>,
 }
@@ -44,28 +44,28 @@ enum Table {
 }
 
 impl Options {
-    /// Returns whether anything was asked for that only Parquet has.
+    /// Returns whether an option of Parquet is present.
     pub(super) fn are_given(&self) -> bool {
         let others = [&self.partition, &self.host, &self.program_version];
         self.table.is_some() || others.iter().any(|option| option.is_some())
     }
 
-    /// Returns whether nothing but spans goes into what is written.
+    /// Returns whether the output holds only spans.
     pub(super) fn is_of_spans(&self) -> bool {
         !self.is_dataset() && self.table != Some(Table::Metrics)
     }
 
-    /// Returns whether a folder is to be written and no file.
+    /// Returns whether the output is a folder.
     pub(super) fn is_dataset(&self) -> bool {
         self.partition.is_some()
     }
 
     fn origin(&self, catalog: &Catalog) -> Origin {
         let named = Some(&catalog.machine.host).filter(|host| !host.is_empty());
-        Origin {
+        vor_capture::filled!(Origin {
             host: self.host.as_ref().or(named).cloned(),
             version: self.program_version.clone(),
-        }
+        })
     }
 
     /// Makes the exporter of one table.

@@ -1,14 +1,16 @@
-//! Which spans an export takes: those of some threads, of some names, of some length.
+//! Selects the spans of an export by thread, name and duration.
 //!
-//! A filter takes batches and leaves of each the spans that are wanted, in their order. What is
-//! left is a batch as any other, so exporters need not know: streaming ones get it as it is, and
-//! for the others a [`TreeBuilder`] makes trees of it, in which a span whose parent is gone hangs
-//! below the next one around it that is left.
+//! A filter removes spans from batches and keeps the order of the others. The result is a normal
+//! batch, so exporters need not know: streaming ones take it as it is, and a [`TreeBuilder`] makes
+//! trees of it for the others. A span whose parent was removed becomes a child of the next kept
+//! span around it.
 //!
-//! A thread that is not wanted goes with its messages, tasks and drops. Names choose tasks by that
-//! of their scope, and messages by their text, which is what viewers show as their name. Lengths
-//! choose spans and tasks; how long a task is, is not known before its end, so with a length what
-//! happened in tasks is left out. Flows go from span to span, and are left out where spans are.
+//! - A thread that is not selected is removed with its messages, tasks and drops.
+//! - Names select tasks by the name of their scope, and messages by their text, which viewers show
+//!   as the name.
+//! - Durations select spans and tasks. The duration of a task is unknown before its end, so with a
+//!   minimum duration the events within tasks are removed.
+//! - Flows connect spans, and are removed if spans may be.
 
 use std::sync::Arc;
 
@@ -19,20 +21,20 @@ use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
 use vor_capture::model::timeline::Timeline;
 use vor_export::thread_label;
 
-use crate::command::patterns::{Pattern, wanted};
+use crate::command::patterns::{Pattern, is_selected};
 
-/// What to leave of batches and frames.
+/// A selection of spans, applied to batches and frames.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     threads: Vec<Pattern>,
     names: Vec<Pattern>,
     min_ns: u64,
-    /// Verdicts on the call sites and threads of this catalog, by number.
+    /// The catalog for which the next two fields hold, by call site and by thread.
     catalog: Arc<Catalog>,
-    wanted_sites: Vec<bool>,
-    wanted_threads: Vec<bool>,
-    /// Spans and tasks that were left so far.
-    taken: u64,
+    kept_sites: Vec<bool>,
+    kept_threads: Vec<bool>,
+    /// Number of spans and tasks kept so far.
+    kept: u64,
 }
 
 impl Filter {
@@ -43,40 +45,39 @@ impl Filter {
             min_ns,
             ..Self::default()
         };
-        filter.judge(&Arc::default());
+        filter.resolve(&Arc::default());
         filter
     }
 
-    /// Returns whether there is anything that is not wanted.
-    pub(crate) fn takes_all(&self) -> bool {
+    /// Returns whether the filter keeps everything.
+    pub(crate) fn keeps_all(&self) -> bool {
         self.threads.is_empty() && self.names.is_empty() && self.min_ns == 0
     }
 
-    /// Returns how many spans and tasks were left of all batches so far.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken
+    /// Returns the number of spans and tasks kept so far.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
     }
 
-    /// Removes what is not wanted.
+    /// Removes everything that is not selected.
     pub(crate) fn retain(&mut self, batch: &mut SpanBatch) {
-        if !self.takes_all() {
+        if !self.keeps_all() {
             if !Arc::ptr_eq(&self.catalog, &batch.catalog) {
-                self.judge(&batch.catalog);
+                self.resolve(&batch.catalog);
             }
             batch
                 .threads
-                .retain(|thread| self.wants_thread(thread.thread));
+                .retain(|thread| self.keeps_thread(thread.thread));
             let timeline = Arc::clone(&batch.catalog.timeline);
             for thread in &mut batch.threads {
                 self.retain_spans(&timeline, thread);
             }
             batch.threads.retain(|thread| !thread.is_empty());
         }
-        self.taken += (batch.span_count() + batch.async_span_count()) as u64;
+        self.kept += (batch.span_count() + batch.async_span_count()) as u64;
     }
 
-    /// Makes a frame whose trees hold what is wanted of those of another, and the batch that they
-    /// come from.
+    /// Returns the selected spans of a frame, as a batch and as a frame with trees.
     pub(crate) fn rebuild(
         &mut self,
         frame: &FrameSnapshot,
@@ -101,47 +102,45 @@ impl Filter {
         (batch, head)
     }
 
-    /// Notes which names of a catalog are wanted. Lost declarations may turn up in a later one, so
-    /// nothing is kept of what was said before.
-    fn judge(&mut self, catalog: &Arc<Catalog>) {
+    /// Resolves which call sites and threads of a catalog are kept. A later catalog may have
+    /// declarations that were missing before, so nothing is reused.
+    fn resolve(&mut self, catalog: &Arc<Catalog>) {
         let Self { threads, names, .. } = &*self;
         let sites = 0..=u32::try_from(catalog.sites.len()).unwrap_or(u32::MAX);
         let ids = 0..u32::try_from(catalog.threads.len()).unwrap_or(u32::MAX);
-        let wanted_sites = sites.map(|id| wanted(names, catalog.site_name(SiteId(id))));
-        let wanted_threads = ids.map(|id| wanted(threads, &thread_label(catalog, ThreadId(id))));
-        (self.wanted_sites, self.wanted_threads) =
-            (wanted_sites.collect(), wanted_threads.collect());
+        let kept_sites = sites.map(|id| is_selected(names, catalog.site_name(SiteId(id))));
+        let kept_threads = ids.map(|id| is_selected(threads, &thread_label(catalog, ThreadId(id))));
+        (self.kept_sites, self.kept_threads) = (kept_sites.collect(), kept_threads.collect());
         self.catalog = Arc::clone(catalog);
     }
 
-    fn wants_thread(&self, thread: ThreadId) -> bool {
-        match self.wanted_threads.get(thread.0 as usize) {
+    fn keeps_thread(&self, thread: ThreadId) -> bool {
+        match self.kept_threads.get(thread.0 as usize) {
             Some(&known) => known,
-            None => wanted(&self.threads, &thread_label(&self.catalog, thread)),
+            None => is_selected(&self.threads, &thread_label(&self.catalog, thread)),
         }
     }
 
-    fn wants_site(&self, site: SiteId) -> bool {
-        match self.wanted_sites.get(site.0 as usize) {
+    fn keeps_site(&self, site: SiteId) -> bool {
+        match self.kept_sites.get(site.0 as usize) {
             Some(&known) => known,
-            None => wanted(&self.names, self.catalog.site_name(site)),
+            None => is_selected(&self.names, self.catalog.site_name(site)),
         }
     }
 
-    fn wants_span(
+    fn keeps_span(
         &self,
         timeline: &Timeline,
         site: SiteId,
         start_ticks: u64,
         duration_ticks: u64,
     ) -> bool {
-        self.wants_site(site)
+        self.keeps_site(site)
             && (self.min_ns == 0
                 || timeline.duration_ns(start_ticks, duration_ticks) >= self.min_ns)
     }
 
-    /// Moves the wanted spans of a thread to the front of its columns, and their arguments with
-    /// them.
+    /// Moves the kept spans of a thread, with their arguments, to the front of its columns.
     fn retain_spans(&self, timeline: &Timeline, thread: &mut ThreadBatch) {
         let mut left = 0;
         let mut left_args = 0;
@@ -152,7 +151,7 @@ impl Filter {
                 thread.duration_ticks[i],
                 thread.sites[i],
             );
-            // A list for a span that is not there would hold up those behind it.
+            // Skip arguments of spans that do not exist, or they would block those behind them.
             while thread
                 .args
                 .get(next_args)
@@ -164,7 +163,7 @@ impl Filter {
                 .args
                 .get(next_args)
                 .is_some_and(|args| args.span as usize == i);
-            if self.wants_span(timeline, site, start, duration) {
+            if self.keeps_span(timeline, site, start, duration) {
                 thread.start_ticks[left] = start;
                 thread.duration_ticks[left] = duration;
                 thread.sites[left] = site;
@@ -183,16 +182,16 @@ impl Filter {
         thread.args.truncate(left_args);
         thread
             .messages
-            .retain(|message| wanted(&self.names, &message.text));
+            .retain(|message| is_selected(&self.names, &message.text));
         thread.async_spans.retain(|task| {
-            self.wants_span(timeline, task.site, task.start_ticks, task.duration_ticks)
+            self.keeps_span(timeline, task.site, task.start_ticks, task.duration_ticks)
         });
-        let takes_any_length = self.min_ns == 0;
+        let any_duration = self.min_ns == 0;
         thread.task_events.retain(|event| {
             let of_task = !matches!(event.kind, TaskEventKind::Step);
-            takes_any_length && (!of_task || self.wants_site(event.site))
+            any_duration && (!of_task || self.keeps_site(event.site))
         });
-        if !takes_any_length || !self.names.is_empty() {
+        if !any_duration || !self.names.is_empty() {
             thread.flows.clear();
         }
     }
@@ -206,8 +205,8 @@ mod tests {
 
     use super::*;
 
-    /// A span by itself: thread, start, length, site and arguments.
-    type Alone = (u32, u64, u64, u32, Vec<ArgValue>);
+    /// Thread, start, duration, site and arguments of a span.
+    type FlatSpan = (u32, u64, u64, u32, Vec<ArgValue>);
 
     const SITES: [&str; 4] = ["decode", "decode row", "sort", "tile [1]"];
     const THREADS: [&str; 3] = ["main", "worker-1", "worker-2"];
@@ -230,7 +229,7 @@ mod tests {
         }))
     }
 
-    fn alone(batch: &SpanBatch) -> Vec<Alone> {
+    fn flat_spans(batch: &SpanBatch) -> Vec<FlatSpan> {
         let mut spans = Vec::new();
         for thread in &batch.threads {
             for i in 0..thread.len() {
@@ -247,8 +246,8 @@ mod tests {
         spans
     }
 
-    /// Spans and tasks of any threads, sites and lengths: a filter does not look at how they nest.
-    /// Some ids are not declared.
+    /// Spans and tasks with any threads, sites and durations, since a filter ignores nesting. Some
+    /// ids are not declared.
     fn batches() -> impl Strategy<Value = SpanBatch> {
         let span = (
             0_u64..1_000,
@@ -262,13 +261,13 @@ mod tests {
                 catalog: catalog(),
                 threads: (0..)
                     .zip(&threads)
-                    .map(|(id, spans)| made(id, spans))
+                    .map(|(id, spans)| thread_batch(id, spans))
                     .collect(),
             })
         })
     }
 
-    fn made(id: u32, spans: &[(u64, u64, u32, Option<u64>)]) -> ThreadBatch {
+    fn thread_batch(id: u32, spans: &[(u64, u64, u32, Option<u64>)]) -> ThreadBatch {
         let mut thread = filled!(ThreadBatch {
             thread: ThreadId(id),
             dropped_spans: u64::from(id % 2)
@@ -308,39 +307,45 @@ mod tests {
                 patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
             };
             let (threads, names) = (parsed(&threads), parsed(&names));
-            let wants_thread = |id: u32| wanted(&threads, &thread_label(&batch.catalog, ThreadId(id)));
-            let wants_name = |site: u32| wanted(&names, batch.catalog.site_name(SiteId(site)));
-            let mut expected = alone(&batch);
-            // Without points, a tick of the timeline is a nanosecond.
-            expected.retain(|&(thread, _, length, site, _)| {
-                wants_thread(thread) && wants_name(site) && length >= min_ns
+            let keeps_thread = |id: u32| {
+                is_selected(&threads, &thread_label(&batch.catalog, ThreadId(id)))
+            };
+            let keeps_name = |site: u32| is_selected(&names, batch.catalog.site_name(SiteId(site)));
+            let mut expected = flat_spans(&batch);
+            // Without synchronisation points, a tick of the timeline is a nanosecond.
+            expected.retain(|&(thread, _, duration, site, _)| {
+                keeps_thread(thread) && keeps_name(site) && duration >= min_ns
             });
             let mut filter = Filter::new(&threads, &names, min_ns);
             let mut left = batch.clone();
             filter.retain(&mut left);
-            prop_assert_eq!(alone(&left), expected.clone());
-            prop_assert_eq!(filter.taken(), 2 * expected.len() as u64, "each span has a task like it");
+            prop_assert_eq!(flat_spans(&left), expected.clone());
+            // Each span has a task like it.
+            prop_assert_eq!(filter.kept(), 2 * expected.len() as u64);
             for thread in &left.threads {
                 prop_assert!(thread.args.is_sorted_by(|a, b| a.span < b.span));
                 prop_assert!(thread.args.iter().all(|args| (args.span as usize) < thread.len()));
-                let tasks = thread.async_spans.iter().map(|task| (task.start_ticks, task.duration_ticks, task.site));
-                let columns = thread.start_ticks.iter().zip(&thread.duration_ticks).zip(&thread.sites);
-                let columns = columns.map(|((start, length), site)| (*start, *length, *site));
+                let tasks = thread.async_spans.iter();
+                let tasks = tasks.map(|task| (task.start_ticks, task.duration_ticks, task.site));
+                let times = thread.start_ticks.iter().zip(&thread.duration_ticks);
+                let columns = times.zip(&thread.sites);
+                let columns = columns.map(|((start, duration), site)| (*start, *duration, *site));
                 prop_assert!(tasks.eq(columns));
-                prop_assert!(thread.messages.iter().all(|message| wanted(&names, &message.text)));
+                let mut messages = thread.messages.iter();
+                prop_assert!(messages.all(|message| is_selected(&names, &message.text)));
             }
-            let drops = |batch: &SpanBatch, wanted: &dyn Fn(u32) -> bool| -> u64 {
-                let threads = batch.threads.iter().filter(|thread| wanted(thread.thread.0));
+            let drops = |batch: &SpanBatch, keeps: &dyn Fn(u32) -> bool| -> u64 {
+                let threads = batch.threads.iter().filter(|thread| keeps(thread.thread.0));
                 threads.map(|thread| thread.dropped_spans).sum()
             };
-            prop_assert_eq!(drops(&left, &|_| true), drops(&batch, &wants_thread));
+            prop_assert_eq!(drops(&left, &|_| true), drops(&batch, &keeps_thread));
         }
     }
 
     #[test]
-    fn trees_are_made_of_what_is_left() {
-        // `sort` holds `decode`, which holds `decode row`; without `decode`, the last is directly
-        // inside the first.
+    fn trees_are_built_from_the_kept_spans() {
+        // `sort` contains `decode`, which contains `decode row`; without `decode`, the last is a
+        // child of the first.
         let thread = filled!(ThreadBatch {
             start_ticks: vec![20, 10, 0],
             duration_ticks: vec![10, 40, 100],

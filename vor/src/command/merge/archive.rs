@@ -1,8 +1,8 @@
-//! Captures as an archive of traces, with the manifest by which Perfetto puts them together.
+//! Captures as an archive of traces, with a manifest by which Perfetto merges them.
 //!
-//! The manifest (<https://perfetto.dev/docs/reference/perfetto-manifest>) says from which machine
-//! each trace is: those of one machine share its clock, and those of different ones are related by
-//! the wall clock, which each trace has a reading of.
+//! The manifest (<https://perfetto.dev/docs/reference/perfetto-manifest>) names the machine of each
+//! trace. Traces of one machine share its clock. Traces of different machines are aligned by the
+//! wall clock, of which each trace has a reading.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -12,8 +12,8 @@ use super::{Merge, Part, host};
 use crate::command::failure::Failure;
 use crate::command::source::Source;
 
-/// Writes an archive. A member's length stands before it, so each trace goes to a temporary file
-/// first.
+/// Writes an archive. The size of a member precedes it, so each trace is written to a temporary
+/// file first.
 pub(super) fn write(
     merge: &mut Merge<'_>,
     writer: impl Write + Send,
@@ -47,12 +47,12 @@ pub(super) fn write(
         manifest.as_bytes(),
     )
     .map_err(|error| merge.failed(error.into()))?;
-    // Of one machine's traces no two may number their sequences alike: each sequence has a clock of
-    // its own.
+    // The traces of one machine must not share sequence numbers, because each sequence has a clock
+    // of its own.
     let mut sequence = 1;
     for ((source, mut part), name) in sources.iter_mut().zip(parts).zip(&names) {
         let failed = |error: std::io::Error| Failure::export(Some(merge.path), error.into());
-        // Each trace keeps the clocks of its own machine, and Perfetto relates them.
+        // Each trace keeps the clocks of its machine, and Perfetto aligns them.
         part.axis = part.axis.filter(|axis| !axis.is_wall());
         let mut file = tempfile::tempfile().map_err(failed)?;
         sequence = merge.trace(std::io::BufWriter::new(&file), sequence, source, part)?;
@@ -77,7 +77,7 @@ fn append(
     archive.append_data(&mut header, name, content)
 }
 
-/// Returns a process's name as a part of a file's name.
+/// Returns the name of a process with only the characters that are safe in a file name.
 fn file_name(name: &str) -> String {
     let fits = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') {

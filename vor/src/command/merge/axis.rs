@@ -1,49 +1,48 @@
-//! The time axis of captures that are put together.
+//! The time axis of merged captures.
 //!
-//! The counter of a processor means the same to all programs since the machine was started, so
-//! captures of one start are put together by their very ticks, whatever each recorder thought of
-//! the time: one of them says what the ticks are. Where the counter is another one, the time since
-//! the start of the machine is what they share. Different machines share nothing but the wall
-//! clock.
+//! All programs of one boot read the same time-stamp counter, so their captures are aligned by its
+//! ticks, regardless of how each recorder converted them to time: the timeline of one capture holds
+//! for all. With another counter, they share the time since boot. Different machines share only the
+//! wall clock.
 
 use std::sync::Arc;
 
 use vor_capture::model::catalog::{Catalog, MachineInfo};
 use vor_capture::model::timeline::Timeline;
+use vor_capture::units;
 
 use super::host;
 use crate::command::source::Source;
-use crate::command::units;
 
-/// What the captures have in common.
+/// The clock that the captures have in common.
 #[derive(Clone, Debug)]
 pub(super) enum Axis {
-    /// The ticks of one start of a machine, and what they mean.
+    /// The ticks of one boot of a machine, and their timeline.
     Ticks {
         timeline: Arc<Timeline>,
         machine: Arc<MachineInfo>,
     },
-    /// The time since one start of a machine.
+    /// The time since one boot of a machine.
     Boot { host: String },
     /// The wall clock.
     Wall {
-        /// How far the time of a capture was from its own machine's wall clock at most.
+        /// The largest distance of a capture's time from the wall clock of its own machine.
         off_ns: u64,
         hosts: Vec<String>,
     },
 }
 
 impl Axis {
-    /// Finds out what captures have in common.
+    /// Finds the clock that captures have in common.
     pub(super) fn of(sources: &[Source]) -> Self {
         let catalogs = || sources.iter().map(|source| source.capture.catalog());
         let machines = || catalogs().map(|catalog| &catalog.machine);
         let boot_id = machines().next().map_or("", |machine| &machine.boot_id);
-        let is_one_start = !boot_id.is_empty()
+        let is_one_boot = !boot_id.is_empty()
             && machines().all(|machine| machine.boot_id == boot_id && machine.clocks.is_some());
-        if is_one_start {
-            // The longest recording knows the clock best.
-            let longest = catalogs().max_by_key(|catalog| length_ticks(&catalog.timeline));
+        if is_one_boot {
+            // The longest recording measured the clock most exactly.
+            let longest = catalogs().max_by_key(|catalog| duration_ticks(&catalog.timeline));
             if let Some(catalog) =
                 longest.filter(|_| machines().all(|machine| machine.hardware_ticks))
             {
@@ -73,7 +72,7 @@ impl Axis {
         }
     }
 
-    /// Gives a catalog the clock that the captures have in common.
+    /// Gives a catalog the common clock.
     pub(super) fn place(&self, catalog: &mut Catalog) {
         match self {
             Self::Ticks { timeline, machine } => {
@@ -81,30 +80,32 @@ impl Axis {
                 catalog.machine = Arc::clone(machine);
             }
             Self::Boot { .. } => {}
-            // A trace of a machine whose clocks are not known counts by the wall clock.
+            // The trace of a machine with unknown clocks uses the wall clock.
             Self::Wall { .. } => Arc::make_mut(&mut catalog.machine).clocks = None,
         }
     }
 
-    /// Returns whether captures have nothing in common but the wall clock.
+    /// Returns whether the captures share only the wall clock.
     pub(super) fn is_wall(&self) -> bool {
         matches!(self, Self::Wall { .. })
     }
 
-    /// Says how exact the axis is.
-    pub(super) fn told(&self) -> String {
+    /// Describes how the captures are aligned, and how exactly.
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Ticks { machine, .. } => {
                 format!(
-                    "one start of {}: on one time axis, to the tick of its clock",
+                    "one boot of {}: aligned to the tick of its clock",
                     machine.host
                 )
             }
             Self::Boot { host } => {
-                format!("one start of {host}: on one time axis, to about a microsecond")
+                format!("one boot of {host}: aligned to about a microsecond")
             }
             Self::Wall { off_ns, hosts } => format!(
-                "put together by the wall clocks of {}: each capture is within {} of its own machine's; how far these clocks were apart is not known",
+                "aligned by the wall clocks of {}: \
+                 each capture is within {} of its own machine's clock; \
+                 the difference between the clocks is unknown",
                 hosts.join(", "),
                 units::duration(*off_ns as f64)
             ),
@@ -112,7 +113,7 @@ impl Axis {
     }
 }
 
-fn length_ticks(timeline: &Timeline) -> u64 {
+fn duration_ticks(timeline: &Timeline) -> u64 {
     let syncs = timeline.syncs();
     match (syncs.first(), syncs.last()) {
         (Some(first), Some(last)) => last.ticks - first.ticks,
@@ -120,7 +121,7 @@ fn length_ticks(timeline: &Timeline) -> u64 {
     }
 }
 
-/// Returns how far a recording's time was from the wall clock at most, in nanoseconds.
+/// Returns the largest distance of a recording's time from the wall clock, in nanoseconds.
 fn off_ns(timeline: &Timeline) -> u64 {
     let syncs = timeline.syncs().iter();
     syncs

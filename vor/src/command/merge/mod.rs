@@ -1,8 +1,8 @@
 //! `vor merge`: captures of several processes as one trace, on one time axis.
 //!
-//! Each capture is exported as it would be by itself, one after the other: what a trace says of a
-//! process stands in sequences of packets of that process, so the parts need only follow one
-//! another. What is common to them, the [`Axis`], is decided before.
+//! The captures are exported one after the other, each as it would be by itself. A trace keeps the
+//! data of a process in its own sequences of packets, so the parts are simply concatenated. Their
+//! common time axis, the [`Axis`], is determined first.
 
 mod archive;
 mod axis;
@@ -26,17 +26,16 @@ use crate::command::output::Output;
 use crate::command::progress::Progress;
 use crate::command::source::{Source, is_damaged};
 
-/// Puts captures of several processes on one time axis, as one Perfetto trace.
+/// Merges captures of several processes into one Perfetto trace.
 ///
-/// Captures of the same start of one machine are put together to the tick of their clock; those of
-/// different machines by the wall clocks of these, and a line says how far off that may be. What is
-/// damaged is left out and told, with exit code 3. An output file is complete or not there: it gets
-/// its name at the end.
+/// Captures from one boot of one machine are aligned to the tick of its clock, captures from
+/// different machines by their wall clocks; a line on stderr says how exact that is. Damaged parts
+/// are left out and reported, with exit code 3. An output file is written completely or not at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to write the trace; `-` is stdout. An existing file is replaced, unless it is a
-    /// capture. With the ending .tar it is an archive of one trace for each capture, with a
-    /// manifest that tells Perfetto which machine each is from.
+    /// The trace to write; `-` is stdout. An existing file is replaced, unless it is a capture. A
+    /// name that ends in .tar makes an archive with one trace per capture and a manifest, which
+    /// Perfetto merges by itself.
     #[arg(short = 'o', long, value_name = "OUT")]
     output: PathBuf,
     /// The captures.
@@ -70,18 +69,19 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, Failure> {
     }
     let is_incomplete = merge.is_incomplete;
     output.keep()?;
-    warn(&axis.told());
+    warn(&axis.describe());
     Ok(if is_incomplete {
         Outcome::Incomplete
     } else {
-        Outcome::Fine
+        Outcome::Success
     })
 }
 
-/// What a merge writes to, and whether it had to leave something out.
+/// The output of a merge.
 struct Merge<'a> {
     output: &'a Output,
     path: &'a Path,
+    /// Whether damaged parts of a capture are missing.
     is_incomplete: bool,
 }
 
@@ -104,8 +104,8 @@ impl Merge<'_> {
         writer.flush().map_err(|error| self.failed(error.into()))
     }
 
-    /// Writes one capture as a trace whose sequences have the numbers from `sequence` on; returns
-    /// the next one.
+    /// Writes one capture as a trace whose sequences are numbered from `sequence`; returns the next
+    /// free number.
     fn trace(
         &mut self,
         writer: impl Write + Send,
@@ -118,7 +118,7 @@ impl Merge<'_> {
         let (mut is_incomplete, failed) = (false, |error| self.failed(error));
         let walked = source.walk(&mut progress, |piece| {
             self.output
-                .expect_time()
+                .check_signal()
                 .map_err(|error| failed(error.into()))?;
             match piece {
                 Piece::Batch(mut batch) => {
@@ -142,22 +142,22 @@ impl Merge<'_> {
     }
 }
 
-/// How one capture appears in the whole.
+/// The process and the clock of one capture in the merged trace.
 #[derive(Debug)]
 struct Part {
     process: Arc<ProcessInfo>,
-    /// The clock that it gets, `None` where it keeps its own.
+    /// Its new clock; `None` if it keeps its own.
     axis: Option<Axis>,
-    /// The catalog seen last, and as it was placed.
-    seen: Arc<Catalog>,
+    /// The last catalog of the capture, and the one made of it.
+    original: Arc<Catalog>,
     placed: Arc<Catalog>,
 }
 
 impl Part {
-    /// Returns a catalog with the clock and the process that the capture has in the whole.
+    /// Returns a catalog with the clock and the process of the capture in the merged trace.
     fn placed(&mut self, catalog: &Arc<Catalog>) -> Arc<Catalog> {
-        if !Arc::ptr_eq(&self.seen, catalog) {
-            self.seen = Arc::clone(catalog);
+        if !Arc::ptr_eq(&self.original, catalog) {
+            self.original = Arc::clone(catalog);
             let mut placed = (**catalog).clone();
             placed.process = Arc::clone(&self.process);
             if let Some(axis) = &self.axis {
@@ -169,24 +169,24 @@ impl Part {
     }
 }
 
-/// Process numbers that no system gives begin here; Linux stays below 2^22.
-const FIRST_MADE_PID: u32 = 1 << 30;
+/// The first process id that no system assigns; Linux stays below 2^22.
+const FIRST_ARTIFICIAL_PID: u32 = 1 << 30;
 
-/// Gives each capture a process of its own: viewers take equal numbers for one process, though they
-/// may be of different machines.
+/// Gives each capture a unique process id: viewers take equal ids for one process, even from
+/// different machines.
 fn parts(sources: &[Source], axis: &Axis) -> Vec<Part> {
-    let mut taken = HashSet::new();
+    let mut used_pids = HashSet::new();
     let hosts: HashSet<&str> = sources.iter().map(host).collect();
-    let mut next_made = FIRST_MADE_PID;
+    let mut next_artificial = FIRST_ARTIFICIAL_PID;
     let part = |source: &Source| {
         let mut process = (*source.capture.catalog().process).clone();
         let pid = process.pid;
         if hosts.len() > 1 {
             process.name = format!("{} on {}", process.name, host(source));
         }
-        if pid == 0 || !taken.insert(pid) {
-            process.pid = next_made;
-            next_made += 1;
+        if pid == 0 || !used_pids.insert(pid) {
+            process.pid = next_artificial;
+            next_artificial += 1;
             if pid != 0 {
                 process.name = format!("{} (pid {pid})", process.name);
             }
@@ -194,14 +194,14 @@ fn parts(sources: &[Source], axis: &Axis) -> Vec<Part> {
         Part {
             process: Arc::new(process),
             axis: Some(axis.clone()),
-            seen: Arc::default(),
+            original: Arc::default(),
             placed: Arc::default(),
         }
     };
     sources.iter().map(part).collect()
 }
 
-/// Returns the name of the machine that a capture is from.
+/// Returns the name of the machine on which a capture was recorded.
 fn host(source: &Source) -> &str {
     match source.capture.catalog().machine.host.as_str() {
         "" => "an unknown machine",
