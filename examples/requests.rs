@@ -43,10 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn record(out: &mut dyn Write, path: &Path) -> Outcome {
-    let trace = vor::sinks::PerfettoSink {
-        path: path.to_owned(),
-    }
-    .install();
+    let trace = vor::sinks::PerfettoSink::new(path).install();
     let served = serve(REQUESTS)?;
     vor::flush();
     drop(trace);

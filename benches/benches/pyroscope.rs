@@ -73,13 +73,13 @@ fn stretch(to: &To) -> Stretch {
         }
         To::Server(mode) => Server::start(mode.clone()).url,
     };
-    let sink = PyroscopeSink {
+    let sink = vor_capture::filled!(PyroscopeSink {
         url,
         application: "bench".to_owned(),
         interval: Duration::from_millis(20),
         timeout: Duration::from_millis(300),
         ..PyroscopeSink::default()
-    };
+    });
     let (sink, counts) = sink.build().unwrap_or_else(|error| panic!("{error}"));
     vor_recorder::setup::enable();
     let _pushing = vor_recorder::drain::add_sink("Pyroscope", sink);

@@ -82,12 +82,12 @@ impl Made {
 
 fn catalog() -> Arc<Catalog> {
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 1,
         unix_ns: 1_700_000_000_000_000_000,
         rate: 1 << 40,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     let site = |i| {
         filled!(SiteInfo {
             name: format!("function_{i}").into(),

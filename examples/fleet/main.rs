@@ -92,10 +92,10 @@ fn export(
     lengths: &mut Lengths,
 ) -> Result<u64, Box<dyn std::error::Error>> {
     let stem = capture.file_stem().unwrap_or_default().to_string_lossy();
-    let origin = Origin {
+    let origin = vor::capture::filled!(Origin {
         host: Some(process.host.clone()),
         version: Some(process.version.to_owned()),
-    };
+    });
     let mut data = Dataset::new(data, &stem, &Partition::list("host,date")?, origin)?;
     // Threads have the same numbers in all captures, so each capture has statistics of its own
     // first.
@@ -119,8 +119,8 @@ fn export(
                 }
             }
             Event::Frame(recovered) => data.accept_frame(&recovered.frame)?,
-            Event::OpenScopes(_) | Event::Heap(_) => {}
             Event::Loss(loss) => return Err(format!("the capture is damaged: {loss:?}").into()),
+            _ => {}
         }
     }
     data.finish()?;

@@ -132,12 +132,12 @@ impl Process {
 pub fn catalog(process: &Process) -> Catalog {
     let begin_ns = process.begin_s as i64 * 1_000_000_000;
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 1_000_000,
         unix_ns: begin_ns,
         rate: 1 << RATE_BITS,
         wall_ns: begin_ns,
-    });
+    }));
     let site = |(name, line, arg): (&'static str, u32, &'static str)| {
         let arg_names = (!arg.is_empty()).then_some(arg.into());
         Some(Arc::new(filled!(SiteInfo {
@@ -153,12 +153,14 @@ pub fn catalog(process: &Process) -> Catalog {
             name: name.into(),
         })))
     };
-    let column = |name: &str, unit: &str| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system: false,
+    let column = |name: &str, unit: &str| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system: false,
+        })
     };
     let sites = [
         ("request", 10, "route"),

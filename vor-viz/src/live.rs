@@ -225,9 +225,11 @@ impl PanelState {
     /// Returns the system's metrics, for when no recorder takes them.
     fn sample_system(&mut self, now_ns: i64) -> Vec<MetricValue> {
         if self.panel.store().catalog().columns.is_empty() {
-            let system = |metric| Column {
-                metric,
-                system: true,
+            let system = |metric| {
+                filled!(Column {
+                    metric,
+                    system: true,
+                })
             };
             let columns = columns().into_iter().map(system).collect::<Vec<_>>();
             self.panel

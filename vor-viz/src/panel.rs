@@ -31,6 +31,7 @@ const DIVIDER_HEIGHT: f32 = 7.0;
 
 /// What stands below the flame chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Tab {
     /// A plot per metric.
     #[default]

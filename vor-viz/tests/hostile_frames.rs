@@ -44,24 +44,26 @@ fn site(name: &str) -> Option<Arc<SiteInfo>> {
 /// A catalog of some call sites, threads and metrics, in which a tick is a nanosecond.
 fn catalog(sites: &[&str], threads: usize, columns: &[&str]) -> Catalog {
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 0,
         unix_ns: 0,
         rate: 1 << RATE_BITS,
         wall_ns: 0,
-    });
+    }));
     let thread = |i| {
         Some(Arc::new(filled!(ThreadInfo {
             os_id: i as u64,
             name: format!("thread {i}"),
         })))
     };
-    let column = |name: &&str| Column {
-        metric: MetricColumn {
-            name: (*name).to_owned(),
-            unit: "u".into(),
-        },
-        system: *name == "frame_ms",
+    let column = |name: &&str| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: (*name).to_owned(),
+                unit: "u".into(),
+            },
+            system: *name == "frame_ms",
+        })
     };
     filled!(Catalog {
         timeline: Arc::new(timeline),

@@ -43,7 +43,7 @@ fn record(output: &str, frames: u32, spans: u32) {
     let path = folder().join("run.fifo");
     let guard = match output {
         "chrome" => Some(vor::ChromeTraceSink { path }.install()),
-        "perfetto" => Some(vor::sinks::PerfettoSink { path }.install()),
+        "perfetto" => Some(vor::sinks::PerfettoSink::new(path).install()),
         _ => {
             vor::Config::new().capture(path).enable();
             None

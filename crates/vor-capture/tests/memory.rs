@@ -36,13 +36,13 @@ fn hostile() -> Vec<u8> {
             os_id: index,
             name: name.clone(),
         })));
-        let column = Column {
+        let column = filled!(Column {
             metric: MetricColumn {
                 name: name.clone(),
                 unit: String::new(),
             },
             system: index % 2 == 0,
-        };
+        });
         let declarations = [
             RecordRef::Sites {
                 first: SiteId(MAX_DECLARED_ID - 1),

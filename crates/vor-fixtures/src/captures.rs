@@ -29,12 +29,12 @@ pub struct TestCapture {
 
 pub fn catalog() -> Catalog {
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 1000,
         unix_ns: 1_700_000_000_000_000_000,
         rate: 2 << RATE_BITS,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     let site = |name: &str| {
         Some(Arc::new(filled!(SiteInfo {
             name: name.to_owned().into(),
@@ -49,12 +49,14 @@ pub fn catalog() -> Catalog {
             name: name.into(),
         })))
     };
-    let column = |name: &str, unit: &str, system| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system,
+    let column = |name: &str, unit: &str, system| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system,
+        })
     };
     filled!(Catalog {
         process: Arc::new(filled!(ProcessInfo {

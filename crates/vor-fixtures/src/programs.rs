@@ -56,12 +56,12 @@ pub fn catalog(threads: usize, sites: usize, tick_ps: u64) -> Arc<Catalog> {
         })
     };
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: BEGIN,
         unix_ns: 1_700_000_000_000_000_000,
         rate: ((u128::from(tick_ps) << 40) / 1_000) as u64,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new((1..=sites).map(|i| Some(Arc::new(site(i)))).collect()),

@@ -48,20 +48,22 @@ pub fn catalog() -> Arc<Catalog> {
             name: name.into(),
         })))
     };
-    let column = |name: &str, unit: &str| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system: false,
+    let column = |name: &str, unit: &str| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system: false,
+        })
     };
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: BEGIN,
         unix_ns: 1_700_000_000_123_456_789,
         rate: 1 << RATE_BITS,
         wall_ns: 1_700_000_000_123_456_789,
-    });
+    }));
     let names = ["step", NASTY, "decode", "größe", "encode", " "];
     let mut sites: Vec<_> = names.into_iter().enumerate().map(site).collect();
     sites.push(None);

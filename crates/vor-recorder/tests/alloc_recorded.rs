@@ -98,8 +98,8 @@ fn a_leak_is_found_in_the_file() {
                 assert_eq!(recovered.lost_records, 0);
                 frames += 1;
             }
-            Event::OpenScopes(_) => {}
             Event::Loss(loss) => panic!("{loss:?}"),
+            _ => {}
         }
     }
     assert_eq!((frames, spans), (leaked, 2 * leaked));

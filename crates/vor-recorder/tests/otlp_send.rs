@@ -52,14 +52,14 @@ fn work_until(sent: &OtlpCounts, is_enough: impl Fn(&OtlpCounts) -> bool) {
 }
 
 fn sink(url: &str) -> OtlpSink {
-    OtlpSink {
+    vor_capture::filled!(OtlpSink {
         endpoint: url.to_owned(),
         service: "shop".into(),
         headers: vec![("x-token".into(), "geheim".into())],
         spans: vec!["request".into(), "query".into()],
         interval: Duration::from_millis(50),
         timeout: Duration::from_millis(500),
-    }
+    })
 }
 
 fn unix_ns() -> u64 {

@@ -89,7 +89,7 @@ fn export(capture: &Path, mut sink: impl FrameSink) {
         match event {
             Event::Batch(batch) => sink.accept_batch(&batch).unwrap(),
             Event::Frame(recovered) => sink.accept_frame(&recovered.frame).unwrap(),
-            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
+            _ => {}
         }
     }
     sink.finish().unwrap();
@@ -159,9 +159,11 @@ fn tables_of_a_recording_hold_what_its_capture_holds() {
     let (spans, values) = from_capture(&capture);
     assert!(spans.len() as u64 > FRAMES * THREADS * 50);
 
-    let origin = || Origin {
-        host: Some("the host".into()),
-        version: Some("1.2.3".into()),
+    let origin = || {
+        vor_capture::filled!(Origin {
+            host: Some("the host".into()),
+            version: Some("1.2.3".into()),
+        })
     };
     let file = |name: &str| File::create(folder.join(name)).unwrap();
     export(

@@ -42,12 +42,12 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 fn sink(path: &Path, keep: usize) -> PprofSink {
-    PprofSink {
+    vor_capture::filled!(PprofSink {
         path: path.to_owned(),
         interval: Duration::from_millis(25),
         keep,
         span_labels: vec!["n".into()],
-    }
+    })
 }
 
 #[test]
@@ -146,10 +146,10 @@ fn what_cannot_be_written_is_told_once_and_the_program_runs_on() {
 #[test]
 fn a_program_that_ends_with_its_guard_still_held_has_its_last_profile() {
     if let Some(path) = std::env::var_os(CHILD) {
-        let profiles = PprofSink {
+        let profiles = vor_capture::filled!(PprofSink {
             interval: Duration::from_secs(3_600),
             ..sink(Path::new(&path), 1)
-        };
+        });
         std::mem::forget(profiles.install());
         for _ in 0..5 {
             profile_scope!("step");

@@ -81,12 +81,12 @@ static LEAKED: Mutex<i64> = Mutex::new(0);
 fn a_server_is_sent_what_is_in_use() {
     let _alone = ALONE.lock().unwrap_or_else(|held| held.into_inner());
     let server = Server::start(FINE);
-    let sink = PyroscopeSink {
+    let sink = vor_capture::filled!(PyroscopeSink {
         url: server.url.clone(),
         application: "shop".to_owned(),
         interval: Duration::from_millis(20),
         ..PyroscopeSink::default()
-    };
+    });
     let (sink, counts) = sink.build().unwrap();
     setup::enable();
     let pushing = drain::add_sink("Pyroscope", sink);
@@ -120,12 +120,12 @@ fn files_have_what_is_in_use() {
     let _alone = ALONE.lock().unwrap_or_else(|held| held.into_inner());
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let sink = PprofSink {
+    let sink = vor_capture::filled!(PprofSink {
         path: path("run.pb.gz"),
         interval: Duration::from_millis(20),
         keep: 3,
         ..PprofSink::default()
-    };
+    });
     let profiles = sink.install();
     let all = leak_until(|| path("run.heap.5.pb.gz").exists());
     drop(profiles);
@@ -157,11 +157,11 @@ const CHILD: &str = "VOR_TEST_PROFILES_HEAP";
 fn what_the_profiles_allocate_is_not_counted() {
     if let Some(path) = std::env::var_os(CHILD) {
         let path = Path::new(&path);
-        let sink = PprofSink {
+        let sink = vor_capture::filled!(PprofSink {
             path: path.to_owned(),
             interval: Duration::from_millis(10),
             ..PprofSink::default()
-        };
+        });
         let profiles = sink.install();
         let numbered = |number: u32| path.with_file_name(format!("run.heap.{number}.pb.gz"));
         let wait_for = |number: u32| {

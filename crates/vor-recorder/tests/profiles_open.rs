@@ -59,12 +59,12 @@ const VALUES: [&str; 5] = ["wall", "cpu", "off_cpu", "alloc_objects", "alloc_byt
 
 impl Files {
     fn start(folder: &Path) -> (Guard, Self) {
-        let profiles = PprofSink {
+        let profiles = vor_capture::filled!(PprofSink {
             path: folder.join("run.pb.gz"),
             interval: Duration::from_millis(20),
             keep: 100_000,
             ..PprofSink::default()
-        };
+        });
         let files = Self {
             folder: folder.to_owned(),
             read: 0,
@@ -270,11 +270,11 @@ fn forty_thousand_leaves_of_a_scope_that_is_open_are_in_the_profile_below_it() {
             Config::new().allocations(false).enable();
             let spans = Spans::default();
             let sink = drain::add_sink("the spans", spans.clone());
-            let profiles = PprofSink {
+            let profiles = vor_capture::filled!(PprofSink {
                 path: folder.join("run.pb.gz"),
                 interval: Duration::from_secs(3_600),
                 ..PprofSink::default()
-            };
+            });
             let profiles = profiles.install();
             {
                 profile_scope!("run_all");

@@ -49,12 +49,12 @@ fn catalog() -> Arc<Catalog> {
             let passed = u128::from(ticks - last.ticks) * u128::from(last.rate);
             unix_ns = last.unix_ns + (passed >> RATE_BITS) as i64;
         }
-        timeline.push(ClockSync {
+        timeline.push(filled!(ClockSync {
             ticks,
             unix_ns,
             rate,
             wall_ns: unix_ns,
-        });
+        }));
     }
     Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
@@ -260,12 +260,12 @@ fn a_clock_that_steps_back_still_gives_a_readable_frame() {
     let _alone = ALONE.lock().expect("no test failed before");
     let mut timeline = Timeline::default();
     for (ticks, unix_ns) in [(0, 1_000_000), (500, 10)] {
-        timeline.push(ClockSync {
+        timeline.push(filled!(ClockSync {
             ticks,
             unix_ns,
             rate: 1 << RATE_BITS,
             wall_ns: unix_ns,
-        });
+        }));
     }
     let mut frame = frame(0, 3, 1);
     frame.catalog = Arc::new(filled!(Catalog {

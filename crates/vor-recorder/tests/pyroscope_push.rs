@@ -69,13 +69,13 @@ fn start(sink: PyroscopeSink) -> (SinkHandle, PyroscopeCounts) {
 }
 
 fn sink(url: &str) -> PyroscopeSink {
-    PyroscopeSink {
+    vor_capture::filled!(PyroscopeSink {
         url: url.to_owned(),
         application: "shop".to_owned(),
         interval: Duration::from_millis(20),
         timeout: Duration::from_millis(300),
         ..PyroscopeSink::default()
-    }
+    })
 }
 
 fn profile(request: &Request) -> Profile {
@@ -94,7 +94,7 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
         "collapsed stacks",
         CollapsedExporter::new(file).without_threads(),
     );
-    let pushing = PyroscopeSink {
+    let pushing = vor_capture::filled!(PyroscopeSink {
         labels: vec![
             ("env".into(), "test 1".into()),
             ("region".into(), "eu,1".into()),
@@ -106,7 +106,7 @@ fn pushes_are_what_pyroscope_documents_and_add_up_to_what_ran() {
         tenant: Some("team-a".into()),
         span_labels: vec!["route".into()],
         ..sink(&format!("{}/base/", server.url))
-    };
+    });
     let (pushing, counts) = start(pushing);
     {
         // Open all the time, and so in every profile.
@@ -398,10 +398,12 @@ fn tls_trusts_the_given_certificates_and_no_others() {
         eprintln!("SKIPPED: TLS: openssl is missing");
         return;
     };
-    let of = |certificates: Option<&str>| PyroscopeSink {
-        certificates: certificates.map(|name| folder.path().join(name)),
-        timeout: Duration::from_secs(5),
-        ..sink(&server.url)
+    let of = |certificates: Option<&str>| {
+        vor_capture::filled!(PyroscopeSink {
+            certificates: certificates.map(|name| folder.path().join(name)),
+            timeout: Duration::from_secs(5),
+            ..sink(&server.url)
+        })
     };
     let (untrusted, counts) = start(of(None));
     work_until("lost profiles", || counts.lost_profiles() >= 5);

@@ -159,10 +159,7 @@ fn run_flows() {
 fn record(folder: &Path) {
     Config::new().capture(folder.join("run.vor")).enable();
     let guards = [
-        PerfettoSink {
-            path: folder.join("live.pftrace"),
-        }
-        .install(),
+        PerfettoSink::new(folder.join("live.pftrace")).install(),
         ChromeTraceSink {
             path: folder.join("chrome-live.json"),
         }
@@ -208,7 +205,7 @@ fn export(capture: &Path, exporter: &mut impl FrameSink) {
         match event {
             Event::Batch(batch) => exporter.accept_batch(&batch).unwrap(),
             Event::Frame(recovered) => exporter.accept_frame(&recovered.frame).unwrap(),
-            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
+            _ => {}
         }
     }
     exporter.finish().unwrap();
@@ -332,7 +329,7 @@ fn recorded(path: &Path) -> Vec<Value> {
                     recorded.rows.push(row);
                 }
             }
-            Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
+            _ => {}
         }
     }
     recorded.rows

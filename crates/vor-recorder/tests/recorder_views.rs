@@ -63,10 +63,7 @@ fn work(turns: u64) -> u64 {
 fn record(folder: &Path) {
     Config::new().capture(folder.join("run.vor")).enable();
     // Before the threads record, so that each maps a file of its own.
-    let markers = SamplySink {
-        folder: folder.join("samply"),
-    }
-    .install();
+    let markers = SamplySink::new(folder.join("samply")).install();
     let create = |name: &str| File::create(folder.join(name)).unwrap();
     let mut sinks = vec![
         drain::add_sink("collapsed", CollapsedExporter::new(create("run.collapsed"))),

@@ -69,12 +69,12 @@ pub(crate) fn contents(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDi
                     }
                 }
             }
-            Event::Heap(_) => {}
             Event::Loss(loss) => {
                 let entry = PyDict::new(py);
                 entry.set_item("reason", format!("{loss:?}"))?;
                 add("losses", entry)?;
             }
+            _ => {}
         }
     }
     found.set_item("dropped", dropped)?;

@@ -84,12 +84,14 @@ pub fn catalog() -> Arc<Catalog> {
             name: name.to_owned(),
         })))
     });
-    let column = |(name, unit): (&str, &str)| Column {
-        metric: MetricColumn {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-        },
-        system: true,
+    let column = |(name, unit): (&str, &str)| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+            },
+            system: true,
+        })
     };
     let columns = [("frame_ms", "ms"), ("memory_mb", "MB"), ("loss", "")];
     Arc::new(filled!(Catalog {

@@ -31,23 +31,25 @@ pub struct Made {
 
 pub fn catalog() -> Arc<Catalog> {
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 0,
         unix_ns: 1_700_000_000_000_000_000,
         rate: 1 << RATE_BITS,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     let site = |name: &str| {
         Some(Arc::new(filled!(SiteInfo {
             name: name.to_owned().into()
         })))
     };
-    let column = |name: &str, unit: &str, system| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system,
+    let column = |name: &str, unit: &str, system| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system,
+        })
     };
     Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),

@@ -115,6 +115,7 @@ pub struct Catalog {
 
 /// A declared metric, and who fills it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Column {
     /// Name and unit.
     pub metric: MetricColumn,

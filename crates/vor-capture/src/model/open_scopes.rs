@@ -4,6 +4,7 @@ use super::catalog::{SiteId, ThreadId};
 
 /// The scopes that were open at a moment, outermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenScopes {
     /// The moment, in ticks.
     pub ticks: u64,
@@ -16,6 +17,7 @@ pub struct OpenScopes {
 /// A span is in a batch when it has ended, so nothing in batches tells which of the spans there are
 /// inside of one that is still open. This does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenStarts {
     /// The moment, in ticks. All that had ended by then was in the batches before.
     pub as_of_ticks: u64,

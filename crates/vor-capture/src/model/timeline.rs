@@ -5,6 +5,7 @@
 /// From its tick on, until the next one's, time runs as `unix_ns + (ticks - self.ticks) * rate /
 /// 2^40`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClockSync {
     /// The tick at which this point takes effect.
     pub ticks: u64,
@@ -34,6 +35,7 @@ impl ClockSync {
 /// Readings of the clocks of Linux at a tick. They put recordings of other programs on the same
 /// machine on the same time axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClockSnapshot {
     /// The tick.
     pub ticks: u64,

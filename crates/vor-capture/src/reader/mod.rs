@@ -67,6 +67,7 @@ pub struct Frame {
 
 /// The next part of a capture of version 3; see [`Reader::next_event`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Event {
     /// Spans that ended in the frame to come.
     Batch(SpanBatch),

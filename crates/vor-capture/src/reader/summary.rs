@@ -15,6 +15,7 @@ use crate::format::{FrameRecord, Header};
 
 /// A frame without spans and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FrameSummary {
     /// Number of the frame within its set, as the program counts.
     pub index: u64,

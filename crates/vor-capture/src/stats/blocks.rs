@@ -52,6 +52,7 @@ pub struct Blocks {
 /// The sums of consecutive spans. They wrap around as those of
 /// [`StatsBuilder`](super::StatsBuilder) do.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Block {
     /// Number of spans.
     pub count: u64,
@@ -64,6 +65,7 @@ pub struct Block {
 
 /// Spans of nearly the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bucket {
     /// The shortest length that belongs here, in nanoseconds.
     pub low_ns: u64,

@@ -39,20 +39,22 @@ fn catalog() -> Catalog {
             arg_names: vec![Cow::Borrowed("bytes"), Cow::Borrowed("codec")],
         })))
     };
-    let column = |name: &str, unit: &str, system| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system,
+    let column = |name: &str, unit: &str, system| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system,
+        })
     };
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: HEADER.start_ticks,
         unix_ns: HEADER.start_unix_ns,
         rate: 422_212_465_066,
         wall_ns: HEADER.start_unix_ns - 17,
-    });
+    }));
     filled!(Catalog {
         process: Arc::new(filled!(ProcessInfo {
             pid: 4321,
@@ -170,10 +172,10 @@ fn frame(index: u64, frame_set: u32) -> FrameSnapshot {
 }
 
 fn open_scopes() -> OpenScopes {
-    OpenScopes {
+    filled!(OpenScopes {
         ticks: 1000,
         threads: vec![(ThreadId(1), vec![(SiteId(1), 900), (SiteId(2), 950)])],
-    }
+    })
 }
 
 /// The declarations of a catalog, in the order in which this file has them.

@@ -403,11 +403,11 @@ proptest! {
     ) {
         let sites: Vec<_> = sites.into_iter().map(|site| site.map(Arc::new)).collect();
         let threads: Vec<_> = threads.into_iter().map(|(os_id, name)| Some(Arc::new(filled!(ThreadInfo { os_id, name })))).collect();
-        let columns: Vec<_> = columns.into_iter().map(|(name, unit, system)| Column { metric: MetricColumn { name, unit }, system }).collect();
-        let sync = ClockSync { ticks: sync.0, unix_ns: sync.1, rate: sync.2, wall_ns: sync.3 };
+        let columns: Vec<_> = columns.into_iter().map(|(name, unit, system)| filled!(Column { metric: MetricColumn { name, unit }, system })).collect();
+        let sync = filled!(ClockSync { ticks: sync.0, unix_ns: sync.1, rate: sync.2, wall_ns: sync.3 });
         let process = filled!(ProcessInfo { pid: process.0, name: process.1, recorder: process.2 });
         let (host, boot_id, hardware_ticks, clocks) = machine;
-        let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| ClockSnapshot { ticks, monotonic_ns, boottime_ns });
+        let clocks = clocks.map(|(ticks, monotonic_ns, boottime_ns)| filled!(ClockSnapshot { ticks, monotonic_ns, boottime_ns }));
         let machine = filled!(MachineInfo { host, boot_id, hardware_ticks, clocks });
         let declarations = [
             RecordRef::Process(&process),
@@ -444,7 +444,7 @@ proptest! {
         let threads = threads.into_iter().map(|(thread, scopes)| {
             (ThreadId(thread), scopes.into_iter().map(|(site, start)| (SiteId(site), start)).collect())
         });
-        let open = OpenScopes { ticks: at, threads: threads.collect() };
+        let open = filled!(OpenScopes { ticks: at, threads: threads.collect() });
         prop_assert_eq!(through(RecordRef::OpenScopes(&open), 99), [Record::OpenScopes(open)]);
     }
 

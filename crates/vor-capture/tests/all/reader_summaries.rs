@@ -16,7 +16,7 @@ use vor_capture::reader::{Capture, FrameScan, FrameSummary};
 use vor_fixtures::make;
 
 fn of(frame: &FrameSnapshot) -> FrameSummary {
-    FrameSummary {
+    vor_capture::filled!(FrameSummary {
         index: frame.index,
         start_ticks: frame.start_ticks,
         end_ticks: frame.end_ticks,
@@ -24,7 +24,7 @@ fn of(frame: &FrameSnapshot) -> FrameSummary {
         dropped_spans: frame.dropped_spans,
         merged_marks: frame.merged_marks,
         lost_records: 0,
-    }
+    })
 }
 
 #[test]

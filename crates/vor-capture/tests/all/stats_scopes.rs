@@ -116,12 +116,12 @@ fn timeline(starts: &[(u64, u64)]) -> Timeline {
     for &(gap, rate) in starts {
         ticks += gap;
         unix_ns += ((u128::from(gap) * u128::from(previous_rate)) >> RATE_BITS) as i64;
-        assert!(timeline.push(ClockSync {
+        assert!(timeline.push(filled!(ClockSync {
             ticks,
             unix_ns,
             rate,
             wall_ns: unix_ns
-        }));
+        })));
         previous_rate = rate;
     }
     timeline
@@ -267,7 +267,7 @@ proptest! {
     ) {
         let mut timeline = Timeline::default();
         for (ticks, unix_ns, rate) in syncs {
-            timeline.push(ClockSync { ticks, unix_ns, rate, wall_ns: unix_ns });
+            timeline.push(filled!(ClockSync { ticks, unix_ns, rate, wall_ns: unix_ns }));
         }
         let batch = filled!(ThreadBatch {
             start_ticks: spans.iter().map(|span| span.0).collect(),

@@ -39,14 +39,14 @@ use crate::origin_ns;
 /// use vor_capture::reader::{Event, Reader};
 /// use vor_capture::sink::FrameSink;
 ///
-/// let origin = Origin { host: Some("web-17".into()), version: None };
+/// let origin = Origin::default().host("web-17");
 /// let mut data = Dataset::new(Path::new("data"), "run", &Partition::list("host,date")?, origin)?;
 /// let mut reader = Reader::open("run.vor")?;
 /// while let Some(event) = reader.next_event()? {
 ///     match event {
 ///         Event::Batch(batch) => data.accept_batch(&batch)?,
 ///         Event::Frame(recovered) => data.accept_frame(&recovered.frame)?,
-///         Event::OpenScopes(_) | Event::Heap(_) | Event::Loss(_) => {}
+///         _ => {}
 ///     }
 /// }
 /// data.finish()?;
@@ -79,7 +79,7 @@ impl<T: Table> Part<T> {
         };
         let schema = schema::<T>(&columns)?;
         Ok(Self {
-            files: TableFiles::new(folder.join(T::NAME), partitions, origin.host(), schema),
+            files: TableFiles::new(folder.join(T::NAME), partitions, origin.host_text(), schema),
             table: T::new(columns),
         })
     }

@@ -22,6 +22,7 @@ use super::table::{Column, Output, TableFile};
 
 /// A column by whose values a data set is split into folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Partition {
     /// `host=…`: the machine. The files then have no such column.
     Host,

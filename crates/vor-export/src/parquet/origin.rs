@@ -13,13 +13,11 @@ const UNKNOWN: &str = "unknown";
 /// # Examples
 ///
 /// ```
-/// let origin = vor_export::parquet::Origin {
-///     host: Some("web-17".into()),
-///     version: Some("2.4.1".into()),
-/// };
-/// assert_ne!(origin, Default::default());
+/// let origin = vor_export::parquet::Origin::default().host("web-17").version("2.4.1");
+/// assert_eq!(origin.version.as_deref(), Some("2.4.1"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Origin {
     /// The machine; the column says `unknown` without one.
     pub host: Option<String>,
@@ -28,7 +26,21 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub(super) fn host(&self) -> &str {
+    /// Sets [`host`](Self::host).
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// Sets [`version`](Self::version).
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    pub(super) fn host_text(&self) -> &str {
         match self.host.as_deref() {
             None | Some("") => UNKNOWN,
             Some(host) => host,
@@ -69,7 +81,7 @@ impl OriginColumns {
     ) {
         let text = |text| Column::Coded(zeros, Dictionary::Texts(vec![text]));
         if self.with_host {
-            columns.push(text(self.origin.host()));
+            columns.push(text(self.origin.host_text()));
         }
         columns.push(text(process.name.as_str()));
         let pid = i64::from(process.pid);

@@ -76,6 +76,7 @@ const PROGRAM: u64 = 1;
 
 /// The name and the unit of one of a sample's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SampleType {
     /// Its name, by which viewers select it.
     pub name: Cow<'static, str>,

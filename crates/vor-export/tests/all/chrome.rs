@@ -43,20 +43,22 @@ fn catalog() -> Arc<Catalog> {
             name: name.into(),
         })))
     };
-    let column = |name: &str, unit: &str| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: unit.into(),
-        },
-        system: false,
+    let column = |name: &str, unit: &str| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: unit.into(),
+            },
+            system: false,
+        })
     };
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 3_000,
         unix_ns: START_NS,
         rate: (1 << RATE_BITS) / 3,
         wall_ns: START_NS,
-    });
+    }));
     Arc::new(filled!(Catalog {
         process: Arc::new(filled!(ProcessInfo {
             pid: 42,

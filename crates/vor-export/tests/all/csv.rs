@@ -26,12 +26,14 @@ fn catalog() -> Arc<Catalog> {
             name: name.into(),
         })))
     };
-    let column = |name: &str| Column {
-        metric: MetricColumn {
-            name: name.into(),
-            unit: "ms".into(),
-        },
-        system: true,
+    let column = |name: &str| {
+        filled!(Column {
+            metric: MetricColumn {
+                name: name.into(),
+                unit: "ms".into(),
+            },
+            system: true,
+        })
     };
     let site = filled!(SiteInfo {
         name: NASTY.into(),
@@ -40,12 +42,12 @@ fn catalog() -> Arc<Catalog> {
         arg_names: vec!["n".into(), "text".into()]
     });
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 100,
         unix_ns: 1_700_000_000_000_000_000,
         rate: 2 << RATE_BITS,
         wall_ns: 0,
-    });
+    }));
     Arc::new(filled!(Catalog {
         timeline: Arc::new(timeline),
         sites: Arc::new(vec![Some(Arc::new(site)), None]),

@@ -37,10 +37,10 @@ fn give(sink: &mut dyn FrameSink, pieces: &[Piece]) {
 }
 
 fn origin() -> Origin {
-    Origin {
+    filled!(Origin {
         host: Some("web-17".into()),
         version: Some("2.4.1".into()),
-    }
+    })
 }
 
 fn span_rows(pieces: &[Piece]) -> Vec<Row> {
@@ -105,12 +105,12 @@ fn bent_catalog(random: &mut Random) -> Catalog {
     for _ in 0..1 + random.below(5) {
         timeline.push(sync);
         let ticks = sync.ticks + 1 + random.below(6000) as u64;
-        sync = ClockSync {
+        sync = filled!(ClockSync {
             ticks,
             unix_ns: timeline.unix_ns(ticks),
             rate: (1 << RATE_BITS) + random.below(1 << RATE_BITS) as u64,
             wall_ns: 0,
-        };
+        });
     }
     filled!(Catalog {
         timeline: Arc::new(timeline),

@@ -274,12 +274,12 @@ fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
         })
     };
     let mut timeline = Timeline::default();
-    timeline.push(ClockSync {
+    timeline.push(filled!(ClockSync {
         ticks: 1000,
         unix_ns: 1_700_000_000_000_000_000,
         rate,
         wall_ns: 1_700_000_000_000_000_000,
-    });
+    }));
     Arc::new(filled!(Catalog {
         process: Arc::new(filled!(ProcessInfo {
             pid: 77,
@@ -287,11 +287,11 @@ fn catalog(threads: u32, rate: u64) -> Arc<Catalog> {
             recorder: "test".into(),
         })),
         machine: Arc::new(filled!(MachineInfo {
-            clocks: Some(ClockSnapshot {
+            clocks: Some(filled!(ClockSnapshot {
                 ticks: 1000,
                 monotonic_ns: 4_000_000,
                 boottime_ns: 5_000_000,
-            })
+            }))
         })),
         timeline: Arc::new(timeline),
         sites: Arc::new((1..=SITES).map(|i| Some(Arc::new(site(i)))).collect()),
@@ -636,9 +636,11 @@ fn begins_wait_only_for_an_open_scope_of_their_nanosecond() {
     });
     let mut exporter = PerfettoExporter::new(Vec::new());
     exporter.accept_batch(&batch).unwrap();
-    let open = |starts: &[u64]| OpenStarts {
-        as_of_ticks: 13_000,
-        threads: vec![(ThreadId(0), starts.to_vec())],
+    let open = |starts: &[u64]| {
+        filled!(OpenStarts {
+            as_of_ticks: 13_000,
+            threads: vec![(ThreadId(0), starts.to_vec())],
+        })
     };
     // The second one shares its nanosecond with an open scope.
     exporter.accept_open(&open(&[9_000, 10_690])).unwrap();
@@ -761,12 +763,14 @@ fn metrics_are_counters_with_their_units() {
     ];
     catalog.columns = Arc::new(
         columns
-            .map(|(name, unit)| Column {
-                metric: MetricColumn {
-                    name: name.into(),
-                    unit: unit.into(),
-                },
-                system: false,
+            .map(|(name, unit)| {
+                filled!(Column {
+                    metric: MetricColumn {
+                        name: name.into(),
+                        unit: unit.into(),
+                    },
+                    system: false,
+                })
             })
             .to_vec(),
     );

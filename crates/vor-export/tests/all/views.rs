@@ -301,11 +301,11 @@ fn a_full_disk_is_an_error() {
 #[test]
 fn samply_gets_a_line_per_span_in_its_clock() {
     let Views { batches, rows } = views::make(3, 2_000);
-    let clock = ClockSnapshot {
+    let clock = filled!(ClockSnapshot {
         ticks: views::BEGIN + 500,
         monotonic_ns: 7_000_500,
         ..ClockSnapshot::default()
-    };
+    });
     let mut files: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     let write = |_: &Catalog, thread: ThreadId, lines: &[u8]| {
         files.entry(thread.0).or_default().extend_from_slice(lines);

@@ -19,6 +19,8 @@ mod system;
 
 use std::sync::OnceLock;
 
+use vor_capture::filled;
+
 use crate::sync::Ordering;
 use crate::sync::global::AtomicU32;
 
@@ -293,11 +295,11 @@ pub(crate) fn snapshot() -> Option<ClockSnapshot> {
         let monotonic_ns = system_ns(libc::CLOCK_MONOTONIC)?;
         let boottime_ns = system_ns(libc::CLOCK_BOOTTIME)?;
         let width_ticks = ticks().saturating_sub(before);
-        let snapshot = ClockSnapshot {
+        let snapshot = filled!(ClockSnapshot {
             ticks: before + width_ticks / 2,
             monotonic_ns,
             boottime_ns,
-        };
+        });
         Some((width_ticks, snapshot))
     };
     // The narrowest of some readings: between the others the thread was interrupted.

@@ -1,5 +1,7 @@
 //! Keeps the timeline in step with the wall clock.
 
+use vor_capture::filled;
+
 use super::{ClockSync, RATE_BITS, Reading, rate, read_both, ticks};
 
 /// Keeps a [`Timeline`](super::Timeline) in step with the wall clock. Owned by the worker.
@@ -59,23 +61,23 @@ impl Synchroniser {
     fn since(mut self, begin_ticks: u64) -> Self {
         if begin_ticks < self.last.ticks {
             let unix_ns = self.last.unix_ns_at(begin_ticks);
-            self.last = ClockSync {
+            self.last = filled!(ClockSync {
                 ticks: begin_ticks,
                 unix_ns,
                 wall_ns: unix_ns,
                 ..self.last
-            };
+            });
         }
         self
     }
 
     fn from_reading(start: Reading, rate: u64) -> Self {
-        let last = ClockSync {
+        let last = filled!(ClockSync {
             ticks: start.ticks,
             unix_ns: start.wall_ns,
             rate,
             wall_ns: start.wall_ns,
-        };
+        });
         Self {
             last,
             rate,
@@ -136,12 +138,12 @@ impl Synchroniser {
         self.checked_ticks = ticks;
         self.checked_wall_ns = wall_ns;
         self.rate = rate;
-        self.last = ClockSync {
+        self.last = filled!(ClockSync {
             ticks,
             unix_ns: self.last.unix_ns_at(ticks),
             rate,
             wall_ns,
-        };
+        });
         Some(self.last)
     }
 
@@ -180,12 +182,12 @@ impl Synchroniser {
             (i128::from(error_ns) << RATE_BITS) / (CHECKS_TO_CORRECT * i128::from(elapsed_ticks));
         let bend = bend.clamp(-(rate / MAX_BEND), rate / MAX_BEND);
         let rate = u64::try_from(rate + bend).ok()?;
-        self.last = ClockSync {
+        self.last = filled!(ClockSync {
             ticks,
             unix_ns: mapped,
             rate,
             wall_ns,
-        };
+        });
         Some(self.last)
     }
 }
@@ -201,12 +203,12 @@ impl Synchroniser {
         }
         self.impossible_rate = None;
         self.rate = measured;
-        self.last = ClockSync {
+        self.last = filled!(ClockSync {
             ticks,
             unix_ns: self.last.unix_ns_at(ticks),
             rate: measured,
             wall_ns,
-        };
+        });
         Some(self.last)
     }
 }
@@ -446,12 +448,12 @@ mod tests {
             for unix_ns in [i64::MIN, 0, i64::MAX] {
                 for ticks in [0, 1, u64::MAX] {
                     let mut timeline = Timeline::default();
-                    timeline.push(ClockSync {
+                    timeline.push(filled!(ClockSync {
                         ticks,
                         unix_ns,
                         rate,
                         wall_ns: unix_ns,
-                    });
+                    }));
                     for at in [0, 1, u64::MAX / 2, u64::MAX] {
                         let ends = (timeline.unix_ns(at), timeline.unix_ns(at.saturating_add(5)));
                         assert!(ends.0 <= ends.1);

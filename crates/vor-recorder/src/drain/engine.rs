@@ -110,9 +110,11 @@ impl Engine {
         let columns = sampler
             .columns()
             .into_iter()
-            .map(|metric| Column {
-                metric,
-                system: true,
+            .map(|metric| {
+                filled!(Column {
+                    metric,
+                    system: true,
+                })
             })
             .collect();
         let catalog = filled!(Catalog {
@@ -311,10 +313,10 @@ impl Engine {
         }
         if self.outputs.want_open() {
             let starts = |open: &Vec<(SiteId, u64)>| open.iter().map(|(_, start)| *start).collect();
-            let open = OpenStarts {
+            let open = filled!(OpenStarts {
                 as_of_ticks: self.open_as_of_ticks,
                 threads: known.map(|(thread, open)| (thread, starts(open))).collect(),
-            };
+            });
             self.outputs.accept_open(&open);
         }
     }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
+use vor_capture::filled;
 use vor_capture::format::MAX_FRAME_SETS;
 use vor_capture::model::catalog::{Column, MetricColumn};
 
@@ -130,7 +131,7 @@ impl Metrics {
         }));
         let name = name.to_owned();
         let metric = MetricColumn { name, unit };
-        self.columns.push(Column { metric, system });
+        self.columns.push(filled!(Column { metric, system }));
         self.slots.push(slot);
         COLUMNS.store(column + 1, Ordering::Release);
         Some(slot)

@@ -556,9 +556,11 @@ fn open_now() -> Option<vor_capture::format::OpenScopes> {
         .into_iter()
         .map(scopes)
         .collect();
-    (!threads.is_empty()).then(|| vor_capture::format::OpenScopes {
-        ticks: clock::ticks(),
-        threads,
+    (!threads.is_empty()).then(|| {
+        filled!(vor_capture::format::OpenScopes {
+            ticks: clock::ticks(),
+            threads,
+        })
     })
 }
 

@@ -21,7 +21,7 @@ use crate::sinks::wrapped::Wrapped;
 /// # mod vor { pub use vor_recorder::sinks::{Sink, chrome::ChromeTraceSink}; }
 /// use vor::Sink as _;
 ///
-/// let trace = vor::ChromeTraceSink { path: "trace.json".into() }.install();
+/// let trace = vor::ChromeTraceSink::new("trace.json").install();
 /// // … what is to be seen in chrome://tracing or ui.perfetto.dev …
 /// drop(trace);
 /// ```
@@ -32,6 +32,11 @@ pub struct ChromeTraceSink {
 }
 
 impl ChromeTraceSink {
+    /// Describes a trace at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
     /// Creates the file, and returns the sink, for [`add_sink`](crate::drain::add_sink).
     ///
     /// # Errors

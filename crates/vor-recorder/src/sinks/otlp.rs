@@ -66,11 +66,15 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// # mod vor { pub use vor_recorder::sinks::{Sink, otlp as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let sent = vor::sinks::OtlpSink { service: "shop".into(), spans: vec!["request".into()], ..Default::default() }.install();
+/// let sent = vor::sinks::OtlpSink::new("http://localhost:4318")
+///     .service("shop")
+///     .spans(["request"])
+///     .install();
 /// // … what the program does …
 /// drop(sent);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct OtlpSink {
     /// The collector's address for OTLP over HTTP, up to `/v1/traces`. Default:
     /// `http://localhost:4318`.
@@ -158,6 +162,49 @@ impl Drop for Running {
 }
 
 impl OtlpSink {
+    /// Describes an output to the collector at `endpoint`, with the default of every other field.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets [`service`](Self::service).
+    #[must_use]
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = service.into();
+        self
+    }
+
+    /// Adds one of the [`headers`](Self::headers).
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets [`spans`](Self::spans).
+    #[must_use]
+    pub fn spans(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.spans = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets [`interval`](Self::interval).
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
     /// Starts the threads that send, and returns the sink, for
     /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of spans and requests.
     /// Dropping the sink sends what is left.

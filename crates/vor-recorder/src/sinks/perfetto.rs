@@ -27,17 +27,23 @@ use crate::sinks::wrapped::Wrapped;
 /// # mod vor { pub use vor_recorder::sinks::{Sink, perfetto as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let trace = vor::sinks::PerfettoSink { path: "trace.pftrace".into() }.install();
+/// let trace = vor::sinks::PerfettoSink::new("trace.pftrace").install();
 /// // … what is to be seen in ui.perfetto.dev …
 /// drop(trace);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PerfettoSink {
     /// Where the trace is written; an existing file is replaced.
     pub path: PathBuf,
 }
 
 impl PerfettoSink {
+    /// Describes a trace at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
     /// Creates the file, and returns the sink, for [`add_sink`](crate::drain::add_sink).
     ///
     /// # Errors

@@ -32,11 +32,12 @@ use crate::os::report;
 /// # mod vor { pub use vor_recorder::sinks::{Sink, pprof as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let profiles = vor::sinks::PprofSink { path: "run.pb.gz".into(), ..Default::default() }.install();
+/// let profiles = vor::sinks::PprofSink::new("run.pb.gz").install();
 /// // … what is to be seen in `go tool pprof` …
 /// drop(profiles);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PprofSink {
     /// Where the files are written; existing ones are replaced. Default: `profile.pb.gz` in the
     /// working directory.
@@ -62,6 +63,35 @@ impl Default for PprofSink {
 }
 
 impl PprofSink {
+    /// Describes files at `path`, with the default of every other field.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets [`interval`](Self::interval).
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets [`keep`](Self::keep).
+    #[must_use]
+    pub fn keep(mut self, files: usize) -> Self {
+        self.keep = files;
+        self
+    }
+
+    /// Sets [`span_labels`](Self::span_labels).
+    #[must_use]
+    pub fn span_labels(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.span_labels = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Starts the thread that writes the files, and returns the sink, for
     /// [`add_sink`](crate::drain::add_sink).
     ///

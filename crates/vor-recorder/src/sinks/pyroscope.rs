@@ -85,18 +85,16 @@ impl std::fmt::Debug for Auth {
 /// # mod vor { pub use vor_recorder::sinks::{Sink, pyroscope as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let pushed = vor::sinks::PyroscopeSink {
-///     url: "https://pyroscope.example.org".into(),
-///     application: "shop".into(),
-///     labels: vec![("env".into(), "production".into())],
-///     auth: vor::sinks::Auth::Bearer("…".into()),
-///     ..Default::default()
-/// }
-/// .install();
+/// let pushed = vor::sinks::PyroscopeSink::new("https://pyroscope.example.org")
+///     .application("shop")
+///     .label("env", "production")
+///     .auth(vor::sinks::Auth::Bearer("…".into()))
+///     .install();
 /// // … what the program does …
 /// drop(pushed);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PyroscopeSink {
     /// The server, such as `http://localhost:4040`; a path before `/ingest` is kept. Default: that.
     pub url: String,
@@ -170,6 +168,70 @@ impl PyroscopeCounts {
 }
 
 impl PyroscopeSink {
+    /// Describes pushes to the server at `url`, with the default of every other field.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets [`application`](Self::application).
+    #[must_use]
+    pub fn application(mut self, application: impl Into<String>) -> Self {
+        self.application = application.into();
+        self
+    }
+
+    /// Adds one of the [`labels`](Self::labels).
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets [`auth`](Self::auth).
+    #[must_use]
+    pub fn auth(mut self, auth: Auth) -> Self {
+        self.auth = auth;
+        self
+    }
+
+    /// Sets [`tenant`](Self::tenant).
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Sets [`certificates`](Self::certificates).
+    #[must_use]
+    pub fn certificates(mut self, path: impl Into<PathBuf>) -> Self {
+        self.certificates = Some(path.into());
+        self
+    }
+
+    /// Sets [`interval`](Self::interval).
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets [`span_labels`](Self::span_labels).
+    #[must_use]
+    pub fn span_labels(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.span_labels = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Starts the thread that pushes, and returns the sink, for
     /// [`add_sink`](crate::drain::add_sink), with the counts of what becomes of the profiles.
     /// Dropping the sink pushes what is left, for at most a few seconds.

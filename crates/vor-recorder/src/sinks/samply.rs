@@ -40,17 +40,25 @@ use crate::sync::global::AtomicBool;
 /// # mod vor { pub use vor_recorder::sinks::{Sink, samply as sinks}; }
 /// use vor::Sink as _;
 ///
-/// let markers = vor::sinks::SamplySink { folder: "/tmp".into() }.install();
+/// let markers = vor::sinks::SamplySink::new("/tmp").install();
 /// // … what is to be seen beside samply's samples …
 /// drop(markers);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SamplySink {
     /// Where the files are written; those of an earlier run with the same numbers are replaced.
     pub folder: PathBuf,
 }
 
 impl SamplySink {
+    /// Describes marker files in `folder`.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
     /// Creates the folder, has each thread that records from now on map its file, and returns the
     /// sink, for [`add_sink`](crate::drain::add_sink).
     ///
