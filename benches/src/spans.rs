@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use vor_capture::Error;
 use vor_capture::filled;
-use vor_capture::format::{Decoder, Event, Record};
+use vor_capture::format::{Checkpoint, Decoder, Event, Header, PayloadDecoder, RawRecord, Record};
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, TreeBuilder};
@@ -145,6 +146,26 @@ pub struct Totals {
     pub is_closed: bool,
 }
 
+impl Totals {
+    fn add(&mut self, raw: &RawRecord<'_>, payloads: &mut PayloadDecoder) -> Result<(), Error> {
+        match raw.decode(payloads)? {
+            Some(Record::Batch(threads)) => {
+                for thread in &threads {
+                    self.spans += thread.len() as u64;
+                    self.dropped_spans += thread.dropped_spans;
+                }
+            }
+            Some(Record::Frame(frame)) if frame.frame_set == 0 => {
+                self.frames += 1;
+                self.merged_marks += frame.merged_marks;
+            }
+            Some(Record::End { .. }) => self.is_closed = true,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// Decodes a whole capture.
 ///
 /// # Errors
@@ -164,38 +185,22 @@ pub fn decode(bytes: &[u8]) -> Result<Totals, Box<dyn std::error::Error>> {
         bytes: bytes.len() as u64,
         ..Totals::default()
     };
-    let mut decoder = Decoder::new();
-    for chunk in bytes.chunks(1 << 20) {
+    let Some((header, len)) = Header::decode(bytes)? else {
+        return Err("the capture ends within its header".into());
+    };
+    let mut decoder = Decoder::new(header, Checkpoint::first(len as u64));
+    let mut payloads = PayloadDecoder::new();
+    for chunk in bytes[len..].chunks(1 << 20) {
         decoder.push(chunk);
-        while let Some(event) = decoder.next()? {
+        while let Some(event) = decoder.next_event() {
             match event {
-                Event::Record {
-                    record: Record::Batch(threads),
-                    ..
-                } => {
-                    totals.spans += threads
-                        .iter()
-                        .map(|thread| thread.len() as u64)
-                        .sum::<u64>();
-                    totals.dropped_spans += threads
-                        .iter()
-                        .map(|thread| thread.dropped_spans)
-                        .sum::<u64>();
-                }
-                Event::Record {
-                    record: Record::Frame(frame),
-                    ..
-                } if frame.frame_set == 0 => {
-                    totals.frames += 1;
-                    totals.merged_marks += frame.merged_marks;
-                }
+                Event::Record(raw) => totals.add(&raw, &mut payloads)?,
                 Event::Damage(damage) => {
-                    return Err(format!("a whole capture was expected, found {damage:?}").into());
+                    return Err(format!("byte {}: {damage}", damage.offset).into());
                 }
                 _ => {}
             }
         }
     }
-    totals.is_closed = decoder.is_closed();
     Ok(totals)
 }

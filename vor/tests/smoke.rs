@@ -2,7 +2,7 @@
 
 #![cfg(not(feature = "off"))]
 
-use vor_capture::format::{Decoder, Event, Record};
+use vor_capture::reader::{Event, Reader};
 
 #[vor::profile]
 fn outer(n: u64) -> u64 {
@@ -23,27 +23,19 @@ fn scopes_reach_the_capture() {
         vor::frame_mark();
     }
     vor::flush();
-    let bytes = std::fs::read(&path).unwrap();
-    let mut decoder = Decoder::new();
-    decoder.push(&bytes);
+    let mut reader = Reader::open(&path).unwrap();
     let (mut spans, mut frames, mut args, mut messages) = (0, 0, 0, 0);
-    while let Some(event) = decoder.next().unwrap() {
+    while let Some(event) = reader.next_event().unwrap() {
         match event {
-            Event::Record {
-                record: Record::Batch(threads),
-                ..
-            } => {
-                for thread in threads {
+            Event::Batch(batch) => {
+                for thread in batch.threads {
                     spans += thread.len();
                     args += thread.args.len();
                     messages += thread.messages.len();
                 }
             }
-            Event::Record {
-                record: Record::Frame(_),
-                ..
-            } => frames += 1,
-            Event::Damage(damage) => panic!("{damage:?}"),
+            Event::Frame(_) => frames += 1,
+            Event::Loss(loss) => panic!("{loss:?}"),
             _ => {}
         }
     }

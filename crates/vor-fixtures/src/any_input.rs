@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use vor_capture::format::{Decoder, Header, v2};
+use vor_capture::format::{Checkpoint, DamageReason, Decoder, Event, Header, PayloadDecoder, v2};
 use vor_capture::reader::{Capture, Reader, Recovered};
 
 /// Most frames that a target reads; a small file can declare far more.
@@ -42,18 +42,48 @@ pub fn reader(bytes: &[u8]) {
             };
         }
     }
-    let mut decoder = Decoder::new();
-    let piece = bytes.first().map_or(1, |byte| usize::from(*byte) + 1);
-    'pieces: for piece in bytes.chunks(piece) {
-        decoder.push(piece);
-        loop {
-            match decoder.next() {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => break 'pieces,
+    decoder(bytes);
+}
+
+/// The decoder, fed in uneven pieces: every byte is in a record or in damage, in the order of the
+/// file.
+fn decoder(bytes: &[u8]) {
+    let Ok(Some((header, len))) = Header::decode(bytes) else {
+        return;
+    };
+    let mut decoder = Decoder::new(header, Checkpoint::first(len as u64));
+    let mut payloads = PayloadDecoder::new();
+    let mut at = len as u64;
+    let mut take = |event: Event<'_>| match event {
+        Event::Record(raw) => {
+            assert_eq!(raw.offset, at, "a record behind the bytes before it");
+            at += raw.head.record_bytes() as u64;
+            let _ = raw.decode(&mut payloads);
+        }
+        Event::Damage(damage) => {
+            assert_eq!(damage.offset, at, "damage behind the bytes before it");
+            // Other damage belongs to the record that follows it.
+            if damage.reason == DamageReason::Corrupt {
+                at += damage.bytes;
             }
         }
+        _ => {}
+    };
+    let piece = bytes.first().map_or(1, |byte| usize::from(*byte) + 1);
+    for piece in bytes[len..].chunks(piece) {
+        decoder.push(piece);
+        while let Some(event) = decoder.next_event() {
+            take(event);
+        }
     }
+    while let Some(event) = decoder.next_event_at_end() {
+        take(event);
+    }
+    if let Some(unfinished) = decoder.unfinished() {
+        assert_eq!(unfinished.offset, at, "bytes behind the last record");
+        at += unfinished.bytes;
+    }
+    assert_eq!(at, bytes.len() as u64, "bytes without an event");
 }
 
 /// Tests the seeking reader: the last frame, all frames, their summaries, the batches, and every

@@ -7,6 +7,7 @@
 //! | [`views`] | random trees of spans, and what a viewer must find in them |
 //! | [`mutation`] | damage to a capture |
 //! | [`any_input`] | the guarantees of readers for any input; for fuzzing and its corpus |
+//! | [`decoded`] | the records of a capture in memory |
 //! | [`wire`], `pprof`, `parquet_rows`, [`json`] | readers of other programs' formats |
 //! | [`server`] | an HTTP server on loopback that stores its requests |
 //! | [`memory`], [`cpu_time`] | memory and CPU time of a test |
@@ -28,6 +29,7 @@
 pub mod any_input;
 pub mod captures;
 pub mod cpu_time;
+pub mod decoded;
 pub mod json;
 pub mod memory;
 pub mod mutation;

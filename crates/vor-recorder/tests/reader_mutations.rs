@@ -143,7 +143,7 @@ impl vor_capture::sink::FrameSink for Live {
 /// Records a capture with the recorder itself: closed, and as it was before the close.
 #[cfg(not(feature = "off"))]
 fn recorded() -> Vec<TestCapture> {
-    use vor_capture::format::{Decoder, Event, Record};
+    use vor_capture::format::Record;
     use vor_recorder::{drain, metrics, profile_scope, setup};
 
     let folder = tempfile::tempdir().unwrap();
@@ -179,19 +179,10 @@ fn recorded() -> Vec<TestCapture> {
     setup::disable();
     let bytes = std::fs::read(&path).unwrap();
     let (mut records, mut frame_ends, mut spans) = (Vec::new(), Vec::new(), 0);
-    let mut decoder = Decoder::new();
-    decoder.push(&bytes);
-    let mut after_frame = false;
-    while let Some(event) = decoder.next().unwrap() {
-        let Event::Record { record, offset, .. } = event else {
-            continue;
-        };
-        records.push(offset as usize);
-        if std::mem::take(&mut after_frame) {
-            frame_ends.push(offset as usize);
-        }
+    for (found, record) in vor_fixtures::decoded::records(&bytes) {
+        records.push(found.bytes.start);
         match record {
-            Record::Frame(frame) => after_frame = frame.frame_set == 0,
+            Record::Frame(frame) if frame.frame_set == 0 => frame_ends.push(found.bytes.end),
             Record::Batch(threads) => {
                 spans += threads
                     .iter()

@@ -17,7 +17,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use vor_capture::format::{Decoder, Event, Record};
 use vor_capture::model::catalog::Catalog;
 use vor_capture::model::frame::{ThreadTree, TreeBuilder};
 use vor_export::collapsed::CollapsedExporter;
@@ -107,17 +106,9 @@ fn record(folder: &Path) {
 fn from_capture(path: &Path) -> (Arc<Catalog>, Vec<ThreadTree>) {
     let mut capture = vor_capture::reader::Capture::open(path).unwrap();
     let last = capture.frames(0..u64::MAX).last().unwrap().unwrap();
-    let mut decoder = Decoder::new();
-    decoder.push(&std::fs::read(path).unwrap());
     let mut trees = TreeBuilder::new(usize::MAX);
-    while let Some(event) = decoder.next().unwrap() {
-        if let Event::Record {
-            record: Record::Batch(threads),
-            ..
-        } = event
-        {
-            threads.iter().for_each(|thread| trees.add(thread));
-        }
+    for batch in capture.batches().unwrap() {
+        trees.add_batch(&batch.unwrap());
     }
     (Arc::clone(&last.catalog), trees.finish().threads)
 }

@@ -1,504 +1,617 @@
-//! Bytes in, records and damage out.
+//! From bytes of a capture to whole records, without input or output.
 //!
-//! While all is well, records follow one another. Where one is damaged, the decoder moves on byte
-//! by byte until a head agrees with its own check and its payload with its checksum, and reports
-//! what it passed over. Sequence numbers tell what is missing, what comes twice and what comes
-//! late, in whatever way the bytes were mixed up.
+//! A [`Decoder`] is fed bytes in pieces of any size. It returns the records whose checksum is right,
+//! in the order of the file, and skips damage byte by byte until the next whole record. Sequence
+//! numbers show which records are missing, repeated or out of place.
 
-use super::batches::BatchCoder;
-use super::head::{CODEC_LZ4, CODEC_RAW, kind};
-use super::wire::Cursor;
+use std::ops::Range;
+
 use super::{
-    Damage, DamageReason, Event, Header, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, RecordHead,
-    events, records,
+    Damage, DamageReason, Header, Look, PayloadDecoder, RECORD_HEAD_BYTES, Record, RecordHead,
+    Search, SeqSet,
 };
 use crate::Error;
 
-/// Checksums at wrong places may read this many bytes, and [`SCAN_FACTOR`] more per byte of the
-/// file. The check in a head lets hardly any through by chance, but a hostile file could ask for a
-/// checksum of megabytes at every one of its bytes.
-const SCAN_BYTES: u64 = 64 << 20;
-const SCAN_FACTOR: u64 = 32;
-/// Ranges of missing sequence numbers that are remembered; late records of older ones count as
-/// repeated.
-const MAX_GAPS: usize = 1024;
-/// LZ4 can make at most this many bytes of one.
-const LZ4_RATIO: usize = 255;
+/// Bytes that checksums in vain may read without a whole record between them, and how many more
+/// each further byte of the file allows. Otherwise a file made of heads that only look right would
+/// be summed once per byte.
+const ALLOWANCE: u64 = 64 << 20;
+const ALLOWANCE_PER_BYTE: u64 = 16;
 
-/// Reads a capture from pieces of any size.
-///
-/// It keeps what was pushed and not yet returned: after [`next`](Self::next) returned `None`, at
-/// most one unfinished record.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    header: Option<Header>,
-    seed: u32,
-    buffer: Vec<u8>,
-    /// Index into `buffer` of the first byte that was not yet used.
-    at: usize,
-    /// Offset of `buffer[0]` in the file.
-    base: u64,
-    seqs: Sequence,
-    skip: Option<Skip>,
-    /// The record to which the damage that was returned last belongs.
-    held: Option<Event>,
-    payloads: RecordDecoder,
-    scanned_bytes: u64,
-    closed: bool,
-    unknown_records: u64,
+/// One result of a [`Decoder`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A record whose checksum is right.
+    Record(RawRecord<'a>),
+    /// Something is wrong or missing.
+    Damage(Damage),
 }
 
-/// Bytes that are being passed over.
-#[derive(Clone, Copy, Debug)]
-struct Skip {
+/// A record whose checksum is right, with its payload as it is in the file.
+#[derive(Clone, Debug)]
+pub struct RawRecord<'a> {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its sequence number, which goes on where the stored one wraps.
+    pub seq: u64,
+    /// Whether a record of this number came before.
+    pub is_repeated: bool,
+    /// Its head.
+    pub head: RecordHead,
+    payload: &'a [u8],
+}
+
+impl RawRecord<'_> {
+    /// Decodes the contents. Returns `None` for a kind or codec that this version does not know.
+    ///
+    /// # Errors
+    ///
+    /// The payload breaks the rules of its kind.
+    pub fn decode(&self, payloads: &mut PayloadDecoder) -> Result<Option<Record>, Error> {
+        payloads.decode_verified(&self.head, self.payload)
+    }
+}
+
+/// A place between two records, with all that decoding from there needs to know of the records
+/// before it.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    pub(crate) offset: u64,
+    /// Numbers of the records before it.
+    pub(crate) seen: SeqSet,
+    /// Number of the record that should come next; `None` when any may.
+    pub(crate) next: Option<u64>,
+    /// Bytes that checksums in vain may still read.
+    allowance: u64,
+}
+
+impl Checkpoint {
+    /// Makes the beginning of a file's records, which is where its header ends.
+    #[must_use]
+    pub fn first(offset: u64) -> Self {
+        Self {
+            next: Some(0),
+            ..Self::anywhere(offset)
+        }
+    }
+
+    /// Makes a place before which nothing is known. Records missing before it are not reported.
+    #[must_use]
+    pub fn anywhere(offset: u64) -> Self {
+        Self {
+            offset,
+            seen: SeqSet::default(),
+            next: None,
+            allowance: ALLOWANCE,
+        }
+    }
+
+    /// Returns where it is in the file.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the place before the last record, which begins at `offset` and has the number `seq`.
+    pub(crate) fn before_record(&self, offset: u64, seq: u64) -> Self {
+        let mut before = Self {
+            offset,
+            next: Some(seq),
+            ..self.clone()
+        };
+        before.seen.remove(seq);
+        before
+    }
+
+    /// Returns the whole sequence number of a record with the stored number `seq`, which wraps at
+    /// 2^32: the one closest to the number that should come next.
+    pub(crate) fn whole_seq(&self, seq: u32) -> u64 {
+        let Some(next) = self.next else {
+            return u64::from(seq);
+        };
+        let ahead = seq.wrapping_sub(next as u32) as i32;
+        // Before the first wrap nothing is below 0.
+        next.checked_add_signed(i64::from(ahead))
+            .unwrap_or_else(|| u64::from(seq))
+    }
+}
+
+/// Decodes the records of a capture.
+///
+/// It keeps the bytes that were pushed and not yet used: after it returned `None`, those of one
+/// unfinished record or of unfinished damage.
+///
+/// # Examples
+///
+/// ```
+/// use vor_capture::format::{Checkpoint, Decoder, Encoder, Event, Header, PayloadDecoder};
+///
+/// # let mut encoder = Encoder::new(Header::default());
+/// # let mut bytes = Vec::new();
+/// # encoder.header(&mut bytes);
+/// # encoder.close(&vor_capture::model::catalog::Catalog::default(), &mut bytes);
+/// let (header, header_bytes) = Header::decode(&bytes)?.ok_or("the header is unfinished")?;
+/// let mut decoder = Decoder::new(header, Checkpoint::first(header_bytes as u64));
+/// let mut payloads = PayloadDecoder::new();
+/// decoder.push(&bytes[header_bytes..]);
+/// while let Some(event) = decoder.next_event() {
+///     match event {
+///         Event::Record(record) => println!("{:?}", record.decode(&mut payloads)?),
+///         Event::Damage(damage) => println!("{} at {}", damage, damage.offset),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    header: Header,
+    /// The seed of the checksums of this file.
+    seed: u32,
+    /// Bytes that were pushed and not used up: those from `at` on.
+    buffer: Vec<u8>,
+    at: usize,
+    /// The place behind the record that was returned last: `offset` is that of `buffer[at]`.
+    here: Checkpoint,
+    /// Where the damage begins that is being skipped.
+    damage_begin: Option<u64>,
+    /// The search for a whole record behind damage, or behind a record that is not there to its
+    /// end.
+    search: Option<Search>,
+    /// The record to which the damage that was returned last belongs.
+    found: Option<Found>,
+    /// Bytes that were read, summed or moved.
+    #[cfg(test)]
+    work: u64,
+}
+
+/// A [`RawRecord`] whose payload is in the buffer.
+#[derive(Debug)]
+struct Found {
     offset: u64,
-    reason: DamageReason,
+    seq: u64,
+    is_repeated: bool,
+    head: RecordHead,
+    payload: Range<usize>,
+}
+
+/// The bytes at a place of the buffer.
+enum Place {
+    Whole(RecordHead),
+    Unfinished,
+    Bad,
 }
 
 impl Decoder {
-    /// Makes a decoder for a file from its first byte on.
+    /// Makes a decoder for the records of a file from a place on.
     #[must_use]
-    pub fn new() -> Self {
-        let mut decoder = Self::default();
-        decoder.seqs.next = Some(0);
-        decoder
+    pub fn new(header: Header, from: Checkpoint) -> Self {
+        Self {
+            header,
+            seed: header.crc_seed(),
+            buffer: Vec::new(),
+            at: 0,
+            here: from,
+            damage_begin: None,
+            search: None,
+            found: None,
+            #[cfg(test)]
+            work: 0,
+        }
     }
 
-    /// Makes a decoder for the records of a file from `offset` on, where a record should begin.
-    /// Records missing before it are not reported.
+    /// Goes on at another place of the same file.
+    pub fn resume(&mut self, from: Checkpoint) {
+        self.buffer.clear();
+        self.at = 0;
+        self.here = from;
+        self.damage_begin = None;
+        self.search = None;
+        self.found = None;
+    }
+
+    /// Returns the place behind the record that was returned last, from which
+    /// [`resume`](Self::resume) goes on alike.
     #[must_use]
-    pub fn resume_at(header: Header, offset: u64) -> Self {
-        Self {
-            header: Some(header),
-            seed: header.crc_seed(),
-            base: offset,
-            ..Self::default()
-        }
+    pub const fn checkpoint(&self) -> &Checkpoint {
+        &self.here
+    }
+
+    /// Returns the header of the file.
+    #[must_use]
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Returns the offset of the first byte that was not yet pushed.
+    #[must_use]
+    pub fn end_offset(&self) -> u64 {
+        self.here.offset + self.left() as u64
+    }
+
+    /// Returns how many records before the last one are missing so far, counted from the first of
+    /// the file. Those that a torn end lost cannot be known.
+    #[must_use]
+    pub fn missing_records(&self) -> u64 {
+        self.here.seen.missing(0, self.here.seen.end())
+    }
+
+    /// Returns whether the first byte that was not yet used is within damage, as far as is known.
+    pub(crate) const fn is_in_damage(&self) -> bool {
+        self.damage_begin.is_some()
     }
 
     /// Takes the next bytes of the file.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.at > 0 {
-            self.buffer.drain(..self.at);
-            self.base += self.at as u64;
-            self.at = 0;
+        #[cfg(test)]
+        {
+            let moved = if self.at > 0 { self.left() } else { 0 };
+            self.work += (moved + bytes.len()) as u64;
         }
+        let used = match &mut self.found {
+            Some(found) => {
+                let used = found.payload.start;
+                found.payload = 0..found.payload.len();
+                used
+            }
+            None => self.at,
+        };
+        self.buffer.drain(..used);
+        self.at -= used;
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Returns what comes next, or `None` when more bytes are needed.
-    ///
-    /// # Errors
-    ///
-    /// The file is not a capture, is of another version, or its header is damaged. Every later call
-    /// fails alike.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator would end where more bytes are needed"
-    )]
-    pub fn next(&mut self) -> Result<Option<Event>, Error> {
-        self.step(false)
+    pub fn next_event(&mut self) -> Option<Event<'_>> {
+        self.event(false)
     }
 
-    /// Returns what comes next, taking the bytes at hand for all there are: called until `None`, it
-    /// searches the rest for whole records and reports a torn tail. Nothing may be pushed
-    /// afterwards.
-    ///
-    /// # Errors
-    ///
-    /// As [`next`](Self::next), and when the file ends within its header.
-    pub fn finish(&mut self) -> Result<Option<Event>, Error> {
-        self.step(true)
+    /// Like [`next_event`](Self::next_event), where no more bytes are there for now: whole records
+    /// behind an unfinished one then prove that it is damaged. Decoding may go on after more bytes
+    /// were pushed.
+    pub fn next_event_at_end(&mut self) -> Option<Event<'_>> {
+        self.event(true)
     }
 
-    /// Returns the file header once it was read.
+    /// Returns the bytes at the end that are not a whole record.
     #[must_use]
-    pub fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
-    }
-
-    /// Returns whether the last record was the end record: the file was closed cleanly and does not
-    /// grow any more.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// Returns the offset of the first byte that was not yet used.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.base + self.at as u64
-    }
-
-    /// Returns how many records are missing so far, by their sequence numbers. Those that a torn
-    /// end lost cannot be known.
-    #[must_use]
-    pub fn lost_records(&self) -> u64 {
-        self.seqs.lost
-    }
-
-    /// Returns how many records were of a kind or codec that this version does not know.
-    #[must_use]
-    pub fn unknown_records(&self) -> u64 {
-        self.unknown_records
-    }
-
-    fn step(&mut self, at_end: bool) -> Result<Option<Event>, Error> {
-        if let Some(event) = self.held.take() {
-            return Ok(Some(event));
+    pub fn unfinished(&self) -> Option<Damage> {
+        if let Some(begin) = self.damage_begin {
+            return Some(corrupt(begin, self.end_offset() - begin));
         }
-        if self.header.is_none() {
-            return self.read_header(at_end);
-        }
-        loop {
-            let rest = &self.buffer[self.at..];
-            if rest.len() < RECORD_HEAD_BYTES {
-                return Ok(self.end_of_bytes(at_end));
-            }
-            let Some(head) = RecordHead::parse_seeded(self.seed, rest) else {
-                self.pass_over(DamageReason::Corrupt);
-                self.find_head();
-                continue;
-            };
-            let bytes = head.record_bytes();
-            if rest.len() < bytes {
-                if !at_end {
-                    return Ok(None);
-                }
-                self.pass_over(DamageReason::Torn);
-                continue;
-            }
-            let scanning = self.skip.is_some();
-            let allowed = SCAN_BYTES + SCAN_FACTOR * self.offset();
-            let exhausted = scanning && self.scanned_bytes.saturating_add(bytes as u64) > allowed;
-            if exhausted {
-                self.pass_over(DamageReason::Corrupt);
-                continue;
-            }
-            if !head.verify_seeded(self.seed, &rest[RECORD_HEAD_BYTES..bytes]) {
-                self.scanned_bytes = self.scanned_bytes.saturating_add(bytes as u64);
-                self.pass_over(DamageReason::Corrupt);
-                continue;
-            }
-            if let Some(skip) = self.skip.take() {
-                // The record is verified once more by the next call, which is cheaper than to keep
-                // a second state.
-                return Ok(Some(self.damage(skip)));
-            }
-            if let Some(event) = self.take_record(&head) {
-                return Ok(Some(event));
-            }
-        }
-    }
-
-    fn read_header(&mut self, at_end: bool) -> Result<Option<Event>, Error> {
-        let rest = &self.buffer[self.at..];
-        if let Some((header, len)) = Header::decode(rest)? {
-            self.at += len;
-            self.seed = header.crc_seed();
-            self.header = Some(header);
-            return Ok(Some(Event::Header(header)));
-        }
-        if at_end {
-            return Err(Error::corrupt(format!(
-                "too short for a capture: {} bytes",
-                rest.len()
-            )));
-        }
-        Ok(None)
-    }
-
-    /// Uses a record whose checksum is right. Returns `None` when there is nothing to say about it.
-    fn take_record(&mut self, head: &RecordHead) -> Option<Event> {
-        let offset = self.offset();
-        let bytes = head.record_bytes();
-        let payload = self.at + RECORD_HEAD_BYTES..self.at + bytes;
-        self.at += bytes;
-        let damage = |reason, bytes: usize, lost_records| {
-            Event::Damage(Damage {
-                offset,
-                bytes: bytes as u64,
-                lost_records,
-                reason,
-            })
-        };
-        let order = match self.seqs.see(head.seq) {
-            Seen::Expected => None,
-            Seen::Gap(lost) => Some(damage(DamageReason::Gap, 0, lost)),
-            Seen::Late => Some(damage(DamageReason::Late, 0, 0)),
-            Seen::Repeated => return Some(damage(DamageReason::Repeated, bytes, 0)),
-        };
-        let content = match self.payloads.decode_verified(head, &self.buffer[payload]) {
-            Ok(Some(record)) => {
-                self.closed = matches!(record, Record::End { .. });
-                Some(Event::Record {
-                    offset,
-                    seq: head.seq,
-                    record,
-                })
-            }
-            Ok(None) => {
-                self.unknown_records += 1;
-                None
-            }
-            Err(_) => Some(damage(DamageReason::Payload, bytes, 0)),
-        };
-        if order.is_some() {
-            self.held = content;
-            return order;
-        }
-        content
-    }
-
-    /// Moves on by one byte, which is no beginning of a record.
-    fn pass_over(&mut self, reason: DamageReason) {
-        let offset = self.offset();
-        self.skip.get_or_insert(Skip { offset, reason });
-        self.at += 1;
-    }
-
-    /// Moves on to the next head, or to where too few bytes are left for one.
-    fn find_head(&mut self) {
-        let rest = &self.buffer[self.at..];
-        let heads = rest.windows(RECORD_HEAD_BYTES);
-        let places = heads.len();
-        let found = heads
-            .map(|bytes| RecordHead::parse_seeded(self.seed, bytes))
-            .position(|head| head.is_some());
-        self.at += found.unwrap_or(places);
-    }
-
-    fn end_of_bytes(&mut self, at_end: bool) -> Option<Event> {
-        if !at_end {
-            return None;
-        }
-        if self.at < self.buffer.len() {
-            let offset = self.offset();
-            self.skip.get_or_insert(Skip {
-                offset,
-                reason: DamageReason::Torn,
-            });
-            self.at = self.buffer.len();
-        }
-        let skip = self.skip.take()?;
-        Some(self.damage(skip))
-    }
-
-    fn damage(&self, skip: Skip) -> Event {
-        Event::Damage(Damage {
-            offset: skip.offset,
-            bytes: self.offset() - skip.offset,
-            lost_records: 0,
-            reason: skip.reason,
+        let left = self.left() as u64;
+        (left > 0).then_some(Damage {
+            offset: self.here.offset,
+            bytes: left,
+            reason: DamageReason::Torn,
         })
     }
-}
 
-/// Which sequence numbers came, and which are missing.
-#[derive(Debug, Default)]
-struct Sequence {
-    /// The number after the highest so far; `None` before the first when it may be any.
-    next: Option<u32>,
-    /// Missing numbers, as half-open ranges.
-    gaps: Vec<(u32, u32)>,
-    lost: u64,
-}
-
-enum Seen {
-    Expected,
-    Gap(u32),
-    Late,
-    Repeated,
-}
-
-impl Sequence {
-    fn see(&mut self, seq: u32) -> Seen {
-        let ahead = seq.wrapping_sub(self.next.unwrap_or(seq));
-        if ahead >> 31 == 0 {
-            let begin = self.next.replace(seq.wrapping_add(1)).unwrap_or(seq);
-            if ahead == 0 {
-                return Seen::Expected;
+    pub(crate) fn event(&mut self, at_end: bool) -> Option<Event<'_>> {
+        if let Some(found) = self.found.take() {
+            return Some(Event::Record(self.raw(found)));
+        }
+        if self.damage_begin.is_none() {
+            match self.place(self.at) {
+                Place::Whole(head) => return Some(self.take(head)),
+                Place::Unfinished if !at_end => return None,
+                Place::Unfinished => {}
+                Place::Bad => self.damage_begin = Some(self.here.offset),
             }
-            if self.gaps.len() == MAX_GAPS {
-                self.gaps.remove(0);
+        }
+        let begin = self.damage_begin.unwrap_or(self.here.offset);
+        let offset = self.find(at_end)?;
+        self.consume((offset - self.here.offset) as usize);
+        self.damage_begin = None;
+        self.search = None;
+        Some(Event::Damage(corrupt(begin, offset - begin)))
+    }
+
+    fn left(&self) -> usize {
+        self.buffer.len() - self.at
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.at += len;
+        self.here.offset += len as u64;
+    }
+
+    fn place(&mut self, at: usize) -> Place {
+        let bytes = &self.buffer[at..];
+        #[cfg(test)]
+        {
+            self.work += 1;
+        }
+        if bytes.len() < RECORD_HEAD_BYTES {
+            return Place::Unfinished;
+        }
+        let Some(head) = RecordHead::parse_seeded(self.seed, bytes) else {
+            return Place::Bad;
+        };
+        let Some(payload) = bytes.get(RECORD_HEAD_BYTES..head.record_bytes()) else {
+            return Place::Unfinished;
+        };
+        let cost = payload.len() as u64;
+        if self.here.allowance < cost {
+            return Place::Bad;
+        }
+        #[cfg(test)]
+        {
+            self.work += cost;
+        }
+        if head.verify_seeded(self.seed, payload) {
+            return Place::Whole(head);
+        }
+        self.here.allowance -= cost;
+        Place::Bad
+    }
+
+    /// Returns the offset of the first whole record behind the place that is none. Within damage,
+    /// bytes that cannot become a record are used up.
+    fn find(&mut self, at_end: bool) -> Option<u64> {
+        let mut search = self
+            .search
+            .take()
+            .unwrap_or_else(|| Search::behind(self.here.offset));
+        let end = self.end_offset();
+        let found = search.go_on(end, RECORD_HEAD_BYTES, at_end, |offset, is_new| {
+            if is_new {
+                self.here.allowance = (self.here.allowance + ALLOWANCE_PER_BYTE).min(ALLOWANCE);
             }
-            self.gaps.push((begin, seq));
-            self.lost += u64::from(ahead);
-            return Seen::Gap(ahead);
+            match self.place(self.at + (offset - self.here.offset) as usize) {
+                Place::Whole(_) => Look::Whole,
+                Place::Unfinished => Look::Unfinished,
+                Place::Bad => Look::Bad,
+            }
+        });
+        if found.is_none() {
+            if self.damage_begin.is_some() {
+                self.consume((search.begin() - self.here.offset) as usize);
+            }
+            self.search = Some(search);
         }
-        let holds = |&(begin, end): &(u32, u32)| seq.wrapping_sub(begin) < end.wrapping_sub(begin);
-        let Some(at) = self.gaps.iter().position(holds) else {
-            return Seen::Repeated;
+        found
+    }
+
+    /// Uses up the whole record at hand. Returns what its number says is wrong, or else the record.
+    fn take(&mut self, head: RecordHead) -> Event<'_> {
+        let (offset, seq) = (self.here.offset, self.here.whole_seq(head.seq));
+        let payload = self.at + RECORD_HEAD_BYTES..self.at + head.record_bytes();
+        self.search = None;
+        self.consume(head.record_bytes());
+        let here = &mut self.here;
+        let next = here.next.unwrap_or(seq);
+        let is_repeated = !here.seen.insert(seq);
+        let found = Found {
+            offset,
+            seq,
+            is_repeated,
+            head,
+            payload,
         };
-        let (begin, end) = self.gaps[at];
-        let parts = [(begin, seq), (seq.wrapping_add(1), end)];
-        self.gaps.splice(
-            at..=at,
-            parts.into_iter().filter(|(begin, end)| begin != end),
-        );
-        self.lost -= 1;
-        Seen::Late
-    }
-}
-
-/// Decodes single records, and keeps the room for it: for a reader that finds its own way through a
-/// file.
-#[derive(Debug, Default)]
-pub struct RecordDecoder {
-    /// Made for the first batch: whoever passes over batches needs none.
-    batches: Option<Box<BatchCoder>>,
-    raw: Vec<u8>,
-}
-
-impl RecordDecoder {
-    /// Makes a decoder.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Decodes a record whose head was [parsed](RecordHead::parse). Returns `None` for a kind or
-    /// codec that this version does not know.
-    ///
-    /// # Errors
-    ///
-    /// The checksum is wrong, or the payload breaks the rules of its kind.
-    pub fn decode(
-        &mut self,
-        header: &Header,
-        head: &RecordHead,
-        payload: &[u8],
-    ) -> Result<Option<Record>, Error> {
-        if !head.verify(header, payload) {
-            return Err(Error::corrupt(format!(
-                "the checksum of a record is not {:08x}",
-                head.crc
-            )));
-        }
-        self.decode_verified(head, payload)
-    }
-
-    /// Like [`decode`](Self::decode), of a payload whose checksum is known to be right.
-    pub(crate) fn decode_verified(
-        &mut self,
-        head: &RecordHead,
-        payload: &[u8],
-    ) -> Result<Option<Record>, Error> {
-        if !(kind::PROCESS..=kind::HEAP).contains(&head.kind) {
-            return Ok(None);
-        }
-        let payload = match head.codec {
-            CODEC_RAW => payload,
-            CODEC_LZ4 => decompress(payload, &mut self.raw)?,
-            _ => return Ok(None),
+        let wrong = if is_repeated {
+            Some((
+                head.record_bytes() as u64,
+                DamageReason::Repeated { seq, next },
+            ))
+        } else {
+            here.next = Some(seq + 1);
+            if seq < next {
+                Some((0, DamageReason::Late { seq, next }))
+            } else {
+                // Records between that were read before were reported then.
+                let missing = here.seen.missing(next, seq);
+                (missing > 0).then_some((0, DamageReason::Gap { seq, next, missing }))
+            }
         };
-        if head.kind == kind::BATCH {
-            return Ok(Some(Record::Batch(
-                self.batches.get_or_insert_default().get(payload)?,
-            )));
+        let Some((bytes, reason)) = wrong else {
+            return Event::Record(self.raw(found));
+        };
+        self.found = Some(found);
+        Event::Damage(Damage {
+            offset,
+            bytes,
+            reason,
+        })
+    }
+
+    fn raw(&self, found: Found) -> RawRecord<'_> {
+        RawRecord {
+            offset: found.offset,
+            seq: found.seq,
+            is_repeated: found.is_repeated,
+            head: found.head,
+            payload: &self.buffer[found.payload],
         }
-        if head.kind == kind::EVENTS {
-            return Ok(Some(Record::Batch(events::get(payload)?)));
-        }
-        records::get(head.kind, head.seq, payload)
     }
 }
 
-/// Decodes a record whose head was [parsed](RecordHead::parse), with a [`RecordDecoder`] for this
-/// once.
-///
-/// # Errors
-///
-/// As [`RecordDecoder::decode`].
-pub fn decode_payload(
-    header: &Header,
-    head: &RecordHead,
-    payload: &[u8],
-) -> Result<Option<Record>, Error> {
-    RecordDecoder::new().decode(header, head, payload)
-}
-
-fn decompress<'a>(payload: &[u8], raw: &'a mut Vec<u8>) -> Result<&'a [u8], Error> {
-    let mut cursor = Cursor::new(payload);
-    let raw_bytes = cursor.varint()?;
-    let most = MAX_PAYLOAD_BYTES.min(cursor.left().saturating_mul(LZ4_RATIO));
-    if raw_bytes > most as u64 {
-        return Err(Error::corrupt(format!(
-            "a payload is {raw_bytes} bytes long, more than {most}"
-        )));
+const fn corrupt(offset: u64, bytes: u64) -> Damage {
+    Damage {
+        offset,
+        bytes,
+        reason: DamageReason::Corrupt,
     }
-    raw.clear();
-    raw.resize(raw_bytes as usize, 0);
-    let block = cursor.take(cursor.left())?;
-    let bytes = lz4_flex::block::decompress_into(block, raw)
-        .map_err(|error| Error::corrupt(format!("a payload is not LZ4: {error}")))?;
-    if bytes != raw.len() {
-        return Err(Error::corrupt(format!(
-            "a payload of {raw_bytes} bytes unpacks to {bytes}"
-        )));
-    }
-    Ok(raw)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::head::put_record;
     use super::*;
+    use crate::format::head::{CODEC_RAW, kind, put_record};
+    use crate::format::{Encoder, HEADER_BYTES, RecordRef};
+    use crate::model::batch::{SpanBatch, ThreadBatch};
+    use crate::model::catalog::SiteId;
+    use crate::model::frame::FrameSnapshot;
+
+    /// Records of 200 kB, which neither packing nor LZ4 makes smaller, and small ones between them.
+    fn capture() -> (Header, Vec<u8>, Vec<usize>) {
+        let header = Header::default();
+        let (mut encoder, mut bytes, mut ends) = (Encoder::new(header), Vec::new(), Vec::new());
+        encoder.header(&mut bytes);
+        let mut state = 1_u64;
+        for _ in 0..2 {
+            let mut thread = ThreadBatch::default();
+            for i in 0..40_000_u64 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                thread.start_ticks.push(i << 40);
+                thread.duration_ticks.push(state >> 26);
+                thread.sites.push(SiteId(1));
+            }
+            let batch = SpanBatch {
+                threads: vec![thread],
+                ..SpanBatch::default()
+            };
+            encoder.encode(RecordRef::Batch(&batch), &mut bytes);
+            ends.push(bytes.len());
+            for _ in 0..3 {
+                encoder.encode(RecordRef::Frame(&FrameSnapshot::default()), &mut bytes);
+            }
+        }
+        (header, bytes, ends)
+    }
+
+    /// Follows a file that grows by pieces; returns its records, the skipped bytes, and the work.
+    fn follow(header: Header, bytes: &[u8], piece: usize) -> (usize, u64, u64) {
+        let mut decoder = Decoder::new(header, Checkpoint::first(HEADER_BYTES as u64));
+        let (mut records, mut lost) = (0, 0);
+        for piece in bytes[HEADER_BYTES..].chunks(piece) {
+            decoder.push(piece);
+            for at_end in [false, true] {
+                while let Some(event) = decoder.event(at_end) {
+                    match event {
+                        Event::Record(_) => records += 1,
+                        Event::Damage(damage) => lost += damage.bytes,
+                    }
+                }
+            }
+        }
+        (records, lost, decoder.work)
+    }
+
+    #[test]
+    fn small_pieces_make_no_more_work() {
+        let (header, sound, ends) = capture();
+        let mut damaged = sound.clone();
+        damaged[ends[0] - 100_000] ^= 1;
+        // A head that is right and says that its record is longer than all that follows.
+        let mut cut = sound.clone();
+        cut.drain(ends[1] - 200_000..ends[1] - 100);
+        for bytes in [&sound, &damaged, &cut] {
+            let whole = follow(header, bytes, bytes.len());
+            assert_eq!(whole.1 > 0, bytes != &sound);
+            for piece in [200_000, 3000, 100, 1] {
+                let (records, lost, work) = follow(header, bytes, piece);
+                let what = format!("{} bytes in pieces of {piece}: {work}", bytes.len());
+                assert_eq!((records, lost), (whole.0, whole.1), "{what}");
+                // Each byte is taken and moved, looked at and summed once or twice, and each piece
+                // ends in a few places.
+                assert!(work < 8 * bytes.len() as u64, "{what}");
+            }
+        }
+    }
 
     /// Heads that are right, all over a file, each of which asks for a checksum of two megabytes.
     #[test]
-    fn hostile_heads_cannot_make_a_scan_quadratic() {
+    fn hostile_heads_cannot_make_a_search_quadratic() {
         let header = Header::default();
         let mut record = Vec::new();
+        let seed = header.crc_seed();
         put_record(
             &mut record,
-            header.crc_seed(),
+            seed,
             0,
             kind::BATCH,
             CODEC_RAW,
             &vec![0; 2 << 20],
         );
-        let mut bytes = Vec::new();
-        header.encode(&mut bytes);
-        let begin = bytes.len();
-        for _ in 0..1 << 18 {
-            bytes.extend_from_slice(&record[..RECORD_HEAD_BYTES]);
-        }
-        let mut decoder = Decoder::new();
+        let bytes = record[..RECORD_HEAD_BYTES].repeat(1 << 18);
+        let mut decoder = Decoder::new(header, Checkpoint::first(HEADER_BYTES as u64));
         decoder.push(&bytes);
-        let mut passed_over = 0;
-        while let Some(event) = decoder.finish().unwrap() {
+        let mut skipped = 0;
+        while let Some(event) = decoder.next_event_at_end() {
             match event {
-                Event::Damage(damage) => passed_over += damage.bytes,
-                event => assert!(matches!(event, Event::Header(_)), "{event:?}"),
+                Event::Damage(damage) => skipped += damage.bytes,
+                Event::Record(record) => panic!("{record:?}"),
             }
         }
-        assert_eq!(passed_over, (bytes.len() - begin) as u64);
-        let allowed = SCAN_BYTES + SCAN_FACTOR * bytes.len() as u64;
-        assert!(
-            decoder.scanned_bytes <= allowed,
-            "{} bytes",
-            decoder.scanned_bytes
-        );
-        assert!(
-            decoder.scanned_bytes > allowed / 2,
-            "the cap was not reached"
-        );
+        skipped += decoder.unfinished().unwrap().bytes;
+        assert_eq!(skipped, bytes.len() as u64);
+        // Each byte is moved once, and each place read once, or again for an unfinished record.
+        let allowed = ALLOWANCE + (ALLOWANCE_PER_BYTE + 3) * bytes.len() as u64;
+        assert!(decoder.work <= allowed, "{} bytes", decoder.work);
+        assert!(decoder.work > ALLOWANCE, "the cap was not reached");
+    }
+
+    /// Decodes records of these stored numbers, the first of which should be `next`. Returns their
+    /// whole numbers and the damage before each, and how many are missing at the end.
+    fn in_order(next: u64, stored: &[u32]) -> (Vec<(u64, Option<DamageReason>)>, u64) {
+        let header = Header::default();
+        let from = Checkpoint {
+            next: Some(next),
+            ..Checkpoint::anywhere(0)
+        };
+        let mut decoder = Decoder::new(header, from);
+        let mut bytes = Vec::new();
+        for &seq in stored {
+            put_record(
+                &mut bytes,
+                header.crc_seed(),
+                seq,
+                kind::FRAME,
+                CODEC_RAW,
+                &[],
+            );
+        }
+        let (mut records, mut reason) = (Vec::new(), None);
+        for piece in bytes.chunks(7) {
+            decoder.push(piece);
+            while let Some(event) = decoder.next_event() {
+                match event {
+                    Event::Damage(damage) => reason = Some(damage.reason),
+                    Event::Record(record) => {
+                        assert_eq!(record.is_repeated, {
+                            matches!(reason, Some(DamageReason::Repeated { .. }))
+                        });
+                        records.push((record.seq, reason.take()));
+                    }
+                }
+            }
+        }
+        let seen = &decoder.checkpoint().seen;
+        (records, seen.missing(next, seen.end()))
     }
 
     #[test]
     fn sequence_numbers_wrap_and_late_ones_close_their_gap() {
-        let mut seqs = Sequence {
-            next: Some(u32::MAX - 1),
-            ..Sequence::default()
+        let max = u64::from(u32::MAX);
+        let stored = [u32::MAX - 1, 3, 0, 0, u32::MAX, 3, 4];
+        let (records, missing) = in_order(max - 1, &stored);
+        let gap = DamageReason::Gap {
+            seq: max + 4,
+            next: max,
+            missing: 4,
         };
-        assert!(matches!(seqs.see(u32::MAX - 1), Seen::Expected));
-        assert!(matches!(seqs.see(3), Seen::Gap(4)));
-        assert!(matches!(seqs.see(0), Seen::Late));
-        assert!(matches!(seqs.see(0), Seen::Repeated));
-        assert!(matches!(seqs.see(u32::MAX), Seen::Late));
-        assert!(matches!(seqs.see(3), Seen::Repeated));
-        assert_eq!((seqs.lost, seqs.gaps.as_slice()), (2, &[(1, 3)][..]));
-        assert!(matches!(seqs.see(4), Seen::Expected));
+        let still = DamageReason::Gap {
+            seq: max + 5,
+            next: max + 1,
+            missing: 2,
+        };
+        let late = |seq, next| DamageReason::Late { seq, next };
+        let repeated = |seq, next| DamageReason::Repeated { seq, next };
+        let expected = [
+            (max - 1, None),
+            (max + 4, Some(gap)),
+            (max + 1, Some(late(max + 1, max + 5))),
+            (max + 1, Some(repeated(max + 1, max + 2))),
+            (max, Some(late(max, max + 2))),
+            (max + 4, Some(repeated(max + 4, max + 1))),
+            // Records 1 and 2 behind the wrap are still missing.
+            (max + 5, Some(still)),
+        ];
+        assert_eq!(records, expected);
+        assert_eq!(missing, 2);
     }
 }

@@ -1,5 +1,5 @@
-//! The capture format, version 3: bytes in, records out, and the way back. No input or output
-//! happens here.
+//! The capture format, version 3: from bytes to records and from records to bytes. No input or
+//! output happens here.
 //!
 //! `FORMAT.md` beside this file is the normative description. In short, a capture is
 //!
@@ -13,10 +13,12 @@
 //! and once more at a clean close.
 //!
 //! [`Encoder`] turns records into bytes and keeps the sequence numbers and the index. [`Decoder`]
-//! is fed bytes in pieces of any size and gives back [`Event`]s: what it read, and what is damaged
-//! or missing. [`RecordHead`], [`decode_payload`] and [`parse_end`] serve a reader that seeks.
+//! takes bytes in pieces of any size and returns [`Event`]s: whole records, and what is damaged or
+//! missing. [`PayloadDecoder`] decodes the contents of a record. [`RecordHead`], [`decode_payload`]
+//! and [`parse_end`] serve a reader that seeks.
 
 mod batches;
+mod damage;
 mod decoder;
 mod encoder;
 mod events;
@@ -26,19 +28,24 @@ mod index;
 mod lanes;
 mod note;
 mod pack;
+mod payload;
 mod records;
 mod search;
+mod seq_set;
 mod spans;
 pub mod v2;
 mod wire;
 
 use std::sync::Arc;
 
-pub use decoder::{Decoder, RecordDecoder, decode_payload};
+pub use damage::{Damage, DamageReason};
+pub use decoder::{Checkpoint, Decoder, Event, RawRecord};
 pub use encoder::Encoder;
 pub use head::{Header, RecordHead, parse_end};
 pub use note::NoteWriter;
+pub use payload::{PayloadDecoder, decode_payload};
 pub(crate) use search::{Look, Search};
+pub(crate) use seq_set::SeqSet;
 
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::{
@@ -185,9 +192,9 @@ pub enum RecordRef<'a> {
 
 /// A finished frame as a capture holds it.
 ///
-/// The frame is whole when every record from `first_seq` on to this one was read (see
-/// [`Event::Record::seq`]) and their spans add up to `span_count`. This holds in whatever order
-/// damage brought the records.
+/// The frame is whole when every record from `first_seq` up to this one was read (see
+/// [`RawRecord::seq`]) and their spans add up to `span_count`, in whatever order damage brought the
+/// records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameRecord {
     /// Number of the frame within its set, from 0.
@@ -250,53 +257,15 @@ pub struct Seek {
     pub start_ticks: u64,
 }
 
-/// One result of a [`Decoder`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The file header. Comes once, first.
-    Header(Header),
-    /// A record whose checksum is right.
-    Record {
-        /// Where it begins in the file.
-        offset: u64,
-        /// Its sequence number.
-        seq: u32,
-        /// Its contents.
-        record: Record,
-    },
-    /// Something is wrong or missing.
-    Damage(Damage),
-}
-
-/// A place of a capture that could not be used, or at which something is missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Where it begins in the file.
-    pub offset: u64,
-    /// Bytes that were skipped; 0 when records are missing without a trace.
-    pub bytes: u64,
-    /// Records that are missing at this place, by the sequence numbers.
-    pub lost_records: u32,
-    /// The reason.
-    pub reason: DamageReason,
-}
-
-/// Damage at one place of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DamageReason {
-    /// The bytes are no record: a head that contradicts itself, or a wrong checksum.
-    Corrupt,
-    /// The checksum is right, but the payload breaks the rules of its kind.
-    Payload,
-    /// Records are missing: the sequence numbers jump.
-    Gap,
-    /// The record was already read; it was skipped.
-    Repeated,
-    /// The record stands behind later ones. It follows as an [`Event::Record`]; an earlier
-    /// [`Gap`](Self::Gap) counted it as lost.
-    Late,
-    /// The file ends within a record.
-    Torn,
+impl FrameRecord {
+    /// Returns the whole number of the record at [`first_seq`](Self::first_seq), which wraps at
+    /// 2^32, where this record's is `seq`. In a frame that contradicts itself it is above `seq`.
+    pub(crate) fn first_whole_seq(&self, seq: u64) -> u64 {
+        let records = (seq as u32).wrapping_sub(self.first_seq);
+        // Before the first wrap nothing is below 0.
+        let first = seq.checked_sub(u64::from(records));
+        first.unwrap_or_else(|| u64::from(self.first_seq))
+    }
 }
 
 impl Record {

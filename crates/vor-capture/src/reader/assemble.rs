@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::records::Entry;
-use super::seen::Seen;
 use super::{DEFAULT_MAX_SPANS, Loss};
-use crate::format::{FrameRecord, Record};
+use crate::format::{FrameRecord, Record, SeqSet};
 use crate::model::batch::ThreadBatch;
 use crate::model::catalog::Catalog;
 use crate::model::frame::{FrameSnapshot, TreeBuilder};
@@ -44,9 +43,9 @@ pub(super) struct Assembler {
     kept: Vec<ThreadBatch>,
     kept_items: usize,
     /// Records of the section, of whatever kind.
-    passed: Seen,
+    passed: SeqSet,
     /// Batches among them that were given up, since too many waited.
-    given_up: Seen,
+    given_up: SeqSet,
 }
 
 #[derive(Debug)]
@@ -123,8 +122,8 @@ impl Assembler {
             is_keeping: false,
             kept: Vec::new(),
             kept_items: 0,
-            passed: Seen::default(),
-            given_up: Seen::default(),
+            passed: SeqSet::default(),
+            given_up: SeqSet::default(),
         }
     }
 
@@ -245,7 +244,7 @@ impl Assembler {
 
     /// Ends a frame of the main set with the record numbered `seq`.
     fn frame(&mut self, seq: u64, record: FrameRecord, catalog: &Arc<Catalog>) -> Recovered {
-        let first_seq = u64::from(record.first_seq);
+        let first_seq = record.first_whole_seq(seq);
         if let Some((first, last)) = self.fed.take()
             && (first < first_seq || last >= seq)
         {

@@ -18,11 +18,11 @@ use super::ordinals::Places;
 use super::pass::Pass;
 use super::records::{Entry, Item, Records};
 use super::summary::{FrameScan, FrameSummary, Sight, Target};
-use super::walk::Checkpoint;
 use super::{DEFAULT_MAX_SPANS, Damage, Loss, Recovered};
 use crate::Error;
 use crate::format::{
-    self, END_RECORD_BYTES, Header, Index, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead,
+    self, Checkpoint, END_RECORD_BYTES, Header, Index, PayloadDecoder, RECORD_HEAD_BYTES, Record,
+    RecordHead,
 };
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::Catalog;
@@ -143,7 +143,7 @@ impl CaptureV3 {
     }
 
     fn begin_pass(&self) -> Pass {
-        Pass::new(*self.records.walker().header(), self.header_len)
+        Pass::new(*self.records.decoder().header(), self.header_len)
     }
 
     pub(super) fn verify(&mut self) -> Result<Damage, Error> {
@@ -200,7 +200,7 @@ impl CaptureV3 {
     }
 
     fn summary(&mut self, i: u64, scan: &mut FrameScan) -> Result<FrameSummary, Error> {
-        let header = *self.records.walker().header();
+        let header = *self.records.decoder().header();
         if let Some(index) = &self.index {
             if let Some(seek) = index.before(i).filter(|_| !self.unreached.contains(&i)) {
                 let target = Target {
@@ -270,14 +270,14 @@ impl CaptureV3 {
         };
         let mut end = [0; END_RECORD_BYTES];
         self.source.read_at(end_offset, &mut end)?;
-        let Some(index_offset) = format::parse_end(self.records.walker().header(), &end) else {
+        let Some(index_offset) = format::parse_end(self.records.decoder().header(), &end) else {
             return Ok(None);
         };
         self.info.closed = true;
         if !(self.header_len..end_offset).contains(&index_offset) {
             return Ok(None);
         }
-        let mut decoder = RecordDecoder::new();
+        let mut decoder = PayloadDecoder::new();
         let read = self.read_record(&mut decoder, index_offset)?;
         let Some((_, Some(Record::Index(mut index)))) = read else {
             return Ok(None);
@@ -314,7 +314,7 @@ impl CaptureV3 {
     /// known.
     fn read_record(
         &mut self,
-        decoder: &mut RecordDecoder,
+        decoder: &mut PayloadDecoder,
         offset: u64,
     ) -> Result<Option<(RecordHead, Option<Record>)>, Error> {
         let left = self.info.file_bytes.saturating_sub(offset);
@@ -323,7 +323,7 @@ impl CaptureV3 {
         }
         let mut bytes = vec![0; RECORD_HEAD_BYTES];
         self.source.read_at(offset, &mut bytes)?;
-        let header = self.records.walker().header();
+        let header = self.records.decoder().header();
         let Some(head) = RecordHead::parse(header, &bytes) else {
             return Ok(None);
         };
@@ -539,7 +539,7 @@ impl CaptureV3 {
 
     /// Returns the next record or loss.
     fn next_item(&mut self, batches: bool) -> Result<Option<Item>, Error> {
-        let mut input = self.source.at(self.records.walker().fed_to());
+        let mut input = self.source.at(self.records.decoder().end_offset());
         self.records
             .next(&mut input, batches)
             .map_err(|error| Error::io("reading the capture", error))

@@ -17,12 +17,10 @@ mod pass;
 mod pieces;
 mod records;
 mod lookahead;
-mod seen;
 mod skim;
 mod sparse;
 mod summary;
 mod v3;
-mod walk;
 mod whole;
 
 use std::fs::File;
@@ -342,6 +340,16 @@ fn next_v2(
                 decoder.push(&chunk[..n]);
                 at_end = n == 0;
             }
+        }
+    }
+}
+
+impl From<format::Damage> for Loss {
+    fn from(damage: format::Damage) -> Self {
+        Self {
+            offset: damage.offset,
+            bytes: damage.bytes,
+            reason: damage.to_string(),
         }
     }
 }

@@ -110,7 +110,7 @@ impl Ordinals {
         let ordinal = if may_be.end - may_be.start > 1 {
             // The record before it is that of the frame before it.
             before
-                .filter(|(before, _)| before + 1 == u64::from(record.first_seq))
+                .filter(|(before, _)| before + 1 == record.first_whole_seq(seq))
                 .map(|(_, ordinal)| ordinal + 1)
                 .filter(|ordinal| may_be.contains(ordinal))
         } else {

@@ -10,10 +10,9 @@ use super::capture::Source;
 use super::ordinals::{Ordinals, Places};
 use super::records::{Entry, Item, Records};
 use super::sparse::Sparse;
-use super::walk::Checkpoint;
 use super::{Damage, Loss};
 use crate::Error;
-use crate::format::{FrameRecord, Header, MAX_FRAME_SETS, Record};
+use crate::format::{Checkpoint, FrameRecord, Header, MAX_FRAME_SETS, Record};
 use crate::model::catalog::Catalog;
 
 #[derive(Debug)]
@@ -60,7 +59,7 @@ impl Pass {
         damage: &mut Damage,
     ) -> Result<(), Error> {
         let result = loop {
-            let mut input = source.at(self.records.walker().fed_to());
+            let mut input = source.at(self.records.decoder().end_offset());
             match self.records.next(&mut input, false) {
                 Err(error) => break Err(Error::io("reading the capture", error)),
                 Ok(None) => break Ok(()),
@@ -113,7 +112,7 @@ impl Pass {
     }
 
     fn add(&mut self, offset: u64, seq: u64, frame: &FrameRecord, index: Option<&Places>) {
-        let here = self.records.walker().checkpoint();
+        let here = self.records.decoder().checkpoint();
         let set = frame.frame_set as usize;
         if frame.frame_set >= MAX_FRAME_SETS {
             return;
@@ -123,15 +122,7 @@ impl Pass {
         }
         if set > 0 {
             // Such a frame is its record.
-            self.sets[set].push(|| {
-                let mut before = Checkpoint {
-                    offset,
-                    next: Some(seq),
-                    ..here.clone()
-                };
-                before.seen.remove(seq);
-                before
-            });
+            self.sets[set].push(|| here.before_record(offset, seq));
             return;
         }
         if let Some(index) = index {

@@ -3,9 +3,10 @@
 
 use std::io::{self, Read};
 
-use super::walk::{Checkpoint, Found, Step, Walker};
 use super::{CHUNK_BYTES, Loss, read_some};
-use crate::format::{FrameRecord, Header, Record, RecordDecoder};
+use crate::format::{
+    Checkpoint, Decoder, Event, FrameRecord, Header, PayloadDecoder, RawRecord, Record,
+};
 
 /// The next part of a capture.
 #[derive(Debug)]
@@ -51,87 +52,88 @@ const NO_END: &str = "the capture was not closed: it has no end record";
 /// Reads the records of a file from a place on.
 #[derive(Debug)]
 pub(super) struct Records {
-    walker: Walker,
-    decoder: RecordDecoder,
+    decoder: Decoder,
+    payloads: PayloadDecoder,
     chunk: Vec<u8>,
 }
 
 impl Records {
     pub(super) fn new(header: Header, from: Checkpoint) -> Self {
         Self {
-            walker: Walker::new(header, from),
-            decoder: RecordDecoder::new(),
+            decoder: Decoder::new(header, from),
+            payloads: PayloadDecoder::new(),
             chunk: vec![0; CHUNK_BYTES],
         }
     }
 
     /// Takes bytes that were read already.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.walker.push(bytes);
+        self.decoder.push(bytes);
     }
 
-    pub(super) const fn walker(&self) -> &Walker {
-        &self.walker
+    pub(super) const fn decoder(&self) -> &Decoder {
+        &self.decoder
     }
 
     /// Returns where the next record begins.
     pub(super) fn offset(&self) -> u64 {
-        self.walker.checkpoint().offset
+        self.decoder.checkpoint().offset
     }
 
     /// Goes on at another place.
     pub(super) fn resume(&mut self, from: Checkpoint) {
-        self.walker.resume(from);
+        self.decoder.resume(from);
     }
 
-    /// Returns what comes next, and reads from `input` as far as that takes; `None` at the end,
-    /// where it may be asked again when more was written. Spans are decoded only where they are
-    /// wanted.
+    /// Returns what comes next, and reads from `input` as far as that takes. Returns `None` at the
+    /// end; a later call goes on when more was written. Batches are decoded only with `spans`.
     pub(super) fn next(&mut self, input: &mut impl Read, spans: bool) -> io::Result<Option<Item>> {
         let mut at_end = false;
         loop {
-            match self.walker.step(at_end) {
-                Step::Record(found) => return Ok(Some(self.decode(&found, spans))),
-                Step::Loss(loss) => return Ok(Some(Item::Loss(loss))),
-                Step::Need if at_end => return Ok(None),
-                Step::Need => {
+            match self.decoder.event(at_end) {
+                Some(Event::Record(record)) => {
+                    return Ok(Some(decode(&record, &mut self.payloads, spans)));
+                }
+                Some(Event::Damage(damage)) => return Ok(Some(Item::Loss(damage.into()))),
+                None if at_end => return Ok(None),
+                None => {
                     let n = read_some(input, &mut self.chunk)?;
-                    self.walker.push(&self.chunk[..n]);
+                    self.decoder.push(&self.chunk[..n]);
                     at_end = n == 0;
                 }
             }
         }
     }
 
-    /// Returns what stands at the end and is no whole record, or that the end record is missing.
+    /// Returns the bytes at the end that are not a whole record, or that the end record is missing.
     pub(super) fn tail(&self, is_closed: bool) -> Option<Loss> {
         let open = || Loss {
-            offset: self.walker.checkpoint().offset,
+            offset: self.offset(),
             bytes: 0,
             reason: NO_END.into(),
         };
-        self.walker.pending().or_else(|| (!is_closed).then(open))
+        let unfinished = self.decoder.unfinished().map(Loss::from);
+        unfinished.or_else(|| (!is_closed).then(open))
     }
+}
 
-    fn decode(&mut self, found: &Found, spans: bool) -> Item {
-        let record = if found.head.is_batch() && !spans {
-            Ok(None)
-        } else {
-            self.decoder
-                .decode_verified(&found.head, self.walker.payload(found))
-        };
-        match record {
-            Ok(record) => Item::Entry(Entry {
-                offset: found.offset,
-                seq: found.seq(),
-                again: found.again,
-                record,
-            }),
-            Err(error) => Item::Loss(Loss {
-                offset: found.offset,
-                bytes: found.head.record_bytes() as u64,
-                reason: error.to_string(),
-            }),
-        }
+fn decode(raw: &RawRecord<'_>, payloads: &mut PayloadDecoder, spans: bool) -> Item {
+    let record = if raw.head.is_batch() && !spans {
+        Ok(None)
+    } else {
+        raw.decode(payloads)
+    };
+    match record {
+        Ok(record) => Item::Entry(Entry {
+            offset: raw.offset,
+            seq: raw.seq,
+            again: raw.is_repeated,
+            record,
+        }),
+        Err(error) => Item::Loss(Loss {
+            offset: raw.offset,
+            bytes: raw.head.record_bytes() as u64,
+            reason: error.to_string(),
+        }),
     }
 }

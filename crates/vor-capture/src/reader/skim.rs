@@ -4,15 +4,16 @@
 //! heads, checks and decodes the frames' records, which are small, and jumps over the payload of
 //! everything else. That the head of the next record stands where the one before it said shows that
 //! the one before it was right; the spans inside a payload may still be damaged. Where no head
-//! stands, or one with another number, or a record reaches to the end or beyond it, the [`Walker`]
+//! stands, or one with another number, or a record reaches to the end or beyond it, the [`Decoder`]
 //! takes over, from the last record that nothing has confirmed: it reads all bytes until records
 //! follow one another again.
 
 use super::capture::Source;
-use super::seen::Seen;
-use super::walk::{Checkpoint, Step, Walker};
 use crate::Error;
-use crate::format::{FrameRecord, Header, RECORD_HEAD_BYTES, Record, RecordDecoder, RecordHead};
+use crate::format::{
+    Checkpoint, Decoder, Event, FrameRecord, Header, PayloadDecoder, RECORD_HEAD_BYTES, Record,
+    RecordHead, SeqSet,
+};
 
 /// Bytes that are read at once: few after a jump, and more the longer everything in between is of
 /// use.
@@ -35,23 +36,21 @@ pub(super) struct Skim {
     /// Offset and number of the last record, if only its own head speaks for it.
     unconfirmed: Option<(u64, u64)>,
     /// Records that were met since the last frame of the main set.
-    section: Seen,
+    section: SeqSet,
     /// Whether a record was missing, damaged or out of place.
     met_loss: bool,
     /// Bytes of the file from `buffer_offset` on.
     buffer: Vec<u8>,
     buffer_offset: u64,
     read_bytes: usize,
-    records: RecordDecoder,
-    walker: Walker,
+    payloads: PayloadDecoder,
+    decoder: Decoder,
     walking: Option<Walking>,
 }
 
-/// The state while the walker is at work.
+/// The state while the decoder reads every byte.
 #[derive(Clone, Copy, Debug)]
 struct Walking {
-    /// Up to where the walker has the file's bytes.
-    fed_to: u64,
     /// Whether it came to a whole record.
     found: bool,
 }
@@ -61,13 +60,13 @@ impl Skim {
     pub(super) fn new(header: Header, from: Checkpoint) -> Self {
         Self {
             unconfirmed: None,
-            section: Seen::default(),
+            section: SeqSet::default(),
             met_loss: false,
             buffer: Vec::new(),
             buffer_offset: from.offset,
             read_bytes: MOST_READ,
-            records: RecordDecoder::new(),
-            walker: Walker::new(header, from.clone()),
+            payloads: PayloadDecoder::new(),
+            decoder: Decoder::new(header, from.clone()),
             walking: None,
             here: from,
         }
@@ -75,8 +74,10 @@ impl Skim {
 
     /// Returns where the next record should begin.
     pub(super) fn offset(&self) -> u64 {
-        let walker = self.walking.map(|_| self.walker.checkpoint());
-        walker.unwrap_or(&self.here).offset
+        match self.walking {
+            Some(_) => self.decoder.checkpoint().offset,
+            None => self.here.offset,
+        }
     }
 
     /// Returns whether a record was missing, damaged or out of place so far.
@@ -110,7 +111,7 @@ impl Skim {
             self.begin_walk();
             return Ok(Found::Other);
         };
-        let (offset, seq) = (self.here.offset, u64::from(head.seq));
+        let (offset, seq) = (self.here.offset, self.here.whole_seq(head.seq));
         if !self.confirm(seq) {
             self.begin_walk();
             return Ok(Found::Other);
@@ -125,8 +126,8 @@ impl Skim {
             return Ok(Found::Other);
         };
         let payload = &self.buffer[at + RECORD_HEAD_BYTES..at + head.record_bytes()];
-        let record = self.records.decode(self.walker.header(), &head, payload);
-        if record.is_err() && !head.verify(self.walker.header(), payload) {
+        let record = self.payloads.decode(self.decoder.header(), &head, payload);
+        if record.is_err() && !head.verify(self.decoder.header(), payload) {
             self.begin_walk();
             return Ok(Found::Other);
         }
@@ -135,57 +136,53 @@ impl Skim {
         Ok(self.frame(seq, record, is_new))
     }
 
-    /// Goes on by one record with the walker, which looks at every byte.
+    /// Goes on by one record with the decoder, which reads every byte.
     fn walk(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
-        let Some(mut walking) = self.walking else {
-            return Ok(Found::Other);
-        };
-        let at_end = walking.fed_to >= end;
-        match self.walker.step(at_end) {
-            Step::Record(found) => {
-                self.walking = Some(Walking {
-                    found: true,
-                    ..walking
-                });
-                self.section.insert(found.seq());
-                if !found.head.is_frame() {
+        let at_end = self.decoder.end_offset() >= end;
+        match self.decoder.event(at_end) {
+            Some(Event::Record(raw)) => {
+                self.walking = Some(Walking { found: true });
+                self.section.insert(raw.seq);
+                if !raw.head.is_frame() {
                     return Ok(Found::Other);
                 }
-                let payload = self.walker.payload(&found);
-                let record = self.records.decode_verified(&found.head, payload);
-                Ok(self.frame(found.seq(), record, !found.again))
+                let (seq, is_new) = (raw.seq, !raw.is_repeated);
+                let record = raw.decode(&mut self.payloads);
+                Ok(self.frame(seq, record, is_new))
             }
-            Step::Loss(_) => {
+            Some(Event::Damage(_)) => {
                 self.met_loss = true;
                 Ok(Found::Other)
             }
-            Step::Need if at_end => Ok(Found::End),
-            Step::Need if walking.found && !self.walker.is_in_damage() => {
-                self.here = self.walker.checkpoint().clone();
-                self.walking = None;
-                Ok(Found::Other)
-            }
-            Step::Need => {
-                let most = usize::try_from(end - walking.fed_to)
-                    .map_or(MOST_READ, |left| left.min(MOST_READ));
-                self.buffer.clear();
-                let n = source.append_at(walking.fed_to, most, &mut self.buffer)?;
-                if n == 0 {
-                    // Shorter than it was: whatever stands behind is gone.
-                    return Ok(Found::End);
-                }
-                self.walker.push(&self.buffer);
-                walking.fed_to += n as u64;
-                self.walking = Some(walking);
-                Ok(Found::Other)
-            }
+            None if at_end => Ok(Found::End),
+            None => self.feed(source, end),
         }
+    }
+
+    /// Jumps again where records follow one another, and else gives the decoder more bytes.
+    fn feed(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
+        let found = self.walking.is_some_and(|walking| walking.found);
+        if found && !self.decoder.is_in_damage() {
+            self.here = self.decoder.checkpoint().clone();
+            self.walking = None;
+            return Ok(Found::Other);
+        }
+        let from = self.decoder.end_offset();
+        let left = usize::try_from(end - from).unwrap_or(usize::MAX);
+        self.buffer.clear();
+        let n = source.append_at(from, left.min(MOST_READ), &mut self.buffer)?;
+        if n == 0 {
+            // Shorter than it was: all that stood behind is gone.
+            return Ok(Found::End);
+        }
+        self.decoder.push(&self.buffer);
+        Ok(Found::Other)
     }
 
     fn frame(&mut self, seq: u64, record: Result<Option<Record>, Error>, is_new: bool) -> Found {
         match record {
             Ok(Some(Record::Frame(record))) if is_new => {
-                let lost_records = self.section.missing(u64::from(record.first_seq), seq);
+                let lost_records = self.section.missing(record.first_whole_seq(seq), seq);
                 if record.frame_set == 0 {
                     self.section.clear();
                 }
@@ -202,18 +199,15 @@ impl Skim {
         }
     }
 
-    /// Hands over to the walker, at the last record that nothing confirmed or at the place that is
+    /// Hands over to the decoder, at the last record that nothing confirmed or at the place that is
     /// no record.
     fn begin_walk(&mut self) {
         if let Some((offset, _)) = self.unconfirmed.take() {
             self.here.offset = offset;
         }
-        self.walker.resume(self.here.clone());
+        self.decoder.resume(self.here.clone());
         self.buffer.clear();
-        self.walking = Some(Walking {
-            fed_to: self.here.offset,
-            found: false,
-        });
+        self.walking = Some(Walking { found: false });
     }
 
     /// Believes the last record, if the one that it led to has the number `next`; returns whether
@@ -241,7 +235,7 @@ impl Skim {
     /// Returns the head of the next record, if one stands there.
     fn head(&mut self, source: &mut Source, end: u64) -> Result<Option<RecordHead>, Error> {
         let at = self.fill(source, RECORD_HEAD_BYTES, end)?;
-        Ok(at.and_then(|at| RecordHead::parse(self.walker.header(), &self.buffer[at..])))
+        Ok(at.and_then(|at| RecordHead::parse(self.decoder.header(), &self.buffer[at..])))
     }
 
     /// Makes sure that the buffer has so many bytes from `offset` on, and returns where in it;

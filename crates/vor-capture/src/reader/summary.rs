@@ -9,9 +9,8 @@ use super::Recovered;
 use super::capture::Source;
 use super::ordinals::Places;
 use super::skim::Skim;
-use super::walk::Checkpoint;
 use crate::Error;
-use crate::format::{FrameRecord, Header};
+use crate::format::{Checkpoint, FrameRecord, Header};
 
 /// A frame without spans and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use super::assemble::{Assembler, snapshot};
 use super::records::{Entry, Item, Records};
-use super::seen::Seen;
-use super::walk::Checkpoint;
 use super::whole::Whole;
 use super::{Damage, Event, FlameEncoder, Frame, Recovered};
-use crate::format::{Header, Record};
+use crate::format::{Checkpoint, Header, Record, SeqSet};
 use crate::model::batch::SpanBatch;
 use crate::model::catalog::{Catalog, MetricColumn};
 use crate::model::frame::FrameSnapshot;
@@ -19,7 +17,7 @@ pub(super) struct StreamV3 {
     records: Records,
     assembler: Assembler,
     /// Records behind the last frame of the main set, for who asks for events.
-    section: Seen,
+    section: SeqSet,
     catalog: Arc<Catalog>,
     /// An item that was read ahead, to have the columns that are declared before it.
     ahead: Option<Item>,
@@ -38,7 +36,7 @@ impl StreamV3 {
         Self {
             records,
             assembler: Assembler::new(max_spans),
-            section: Seen::default(),
+            section: SeqSet::default(),
             catalog: Arc::default(),
             ahead: None,
             columns: Vec::new(),
@@ -79,7 +77,7 @@ impl StreamV3 {
     }
 
     pub(super) const fn header(&self) -> &Header {
-        self.records.walker().header()
+        self.records.decoder().header()
     }
 
     pub(super) fn columns(&self) -> &[MetricColumn] {
@@ -117,7 +115,9 @@ impl StreamV3 {
                     threads,
                 }),
                 Some(Record::Frame(record)) => {
-                    let lost_records = self.section.missing(u64::from(record.first_seq), entry.seq);
+                    let lost_records = self
+                        .section
+                        .missing(record.first_whole_seq(entry.seq), entry.seq);
                     if ends_section {
                         self.section.clear();
                         self.assembler.begin(Some(entry.seq + 1));

@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use vor_capture::Error;
 use vor_capture::filled;
 use vor_capture::format::{
-    Damage, DamageReason, Decoder, Encoder, Event, HEADER_BYTES, Header, Record, RecordHead,
-    RecordRef,
+    Checkpoint, Damage, DamageReason, Decoder, Encoder, Event, HEADER_BYTES, Header,
+    PayloadDecoder, Record, RecordHead, RecordRef,
 };
 use vor_capture::model::batch::{ArgValue, Message, SpanArgs, SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{Catalog, ProcessInfo, SiteId, SiteInfo, ThreadId, ThreadInfo};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::timeline::ClockSync;
 
+use vor_fixtures::decoded;
 use vor_fixtures::random::Random;
 
 /// A capture, and where its records are.
@@ -136,39 +136,33 @@ struct Decoded {
     records: BTreeMap<u32, Record>,
     damage: Vec<Damage>,
     closed: bool,
-    lost_records: u64,
+    missing_records: u64,
 }
 
 /// Decodes in pieces; a sequence number that comes twice fails the test.
-fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, Error> {
-    let mut decoder = Decoder::new();
+fn decode(bytes: &[u8], piece_bytes: usize) -> Result<Decoded, String> {
+    let decoded = decoded::decode(bytes, piece_bytes)?;
+    assert!(decoded.refused.is_empty(), "{:?}", decoded.refused);
+    let closed = decoded.is_closed();
     let mut records = BTreeMap::new();
-    let mut damage = Vec::new();
-    let mut take = |event| match event {
-        Event::Header(_) => {}
-        Event::Record { seq, record, .. } => {
-            assert!(
-                records.insert(seq, record).is_none(),
-                "record {seq} came twice"
-            );
-        }
-        Event::Damage(found) => damage.push(found),
-    };
-    for piece in bytes.chunks(piece_bytes) {
-        decoder.push(piece);
-        while let Some(event) = decoder.next()? {
-            take(event);
+    for found in decoded.records {
+        let seq = found.seq as u32;
+        if found.is_repeated {
+            assert_eq!(records.get(&seq), found.record.as_ref(), "record {seq}");
+        } else {
+            let before = records.insert(seq, found.record.unwrap());
+            assert!(before.is_none(), "record {seq} came twice");
         }
     }
-    while let Some(event) = decoder.finish()? {
-        take(event);
-    }
-    assert_eq!(decoder.offset(), bytes.len() as u64);
     Ok(Decoded {
         records,
-        damage,
-        closed: decoder.is_closed(),
-        lost_records: decoder.lost_records(),
+        damage: decoded
+            .damage
+            .into_iter()
+            .chain(decoded.unfinished)
+            .collect(),
+        closed,
+        missing_records: decoded.missing_records,
     })
 }
 
@@ -266,7 +260,7 @@ fn damage_costs_only_what_it_touches_and_is_always_said() {
         assert!(complete || said, "case {case}: loss was not said");
         if decoded.closed {
             let missing = capture_a.contents.len() - decoded.records.len();
-            assert_eq!(decoded.lost_records, missing as u64, "case {case}");
+            assert_eq!(decoded.missing_records, missing as u64, "case {case}");
         }
         if bytes.len() > capture_a.bytes.len() {
             assert!(
@@ -287,60 +281,83 @@ fn every_way_of_damage_has_its_name() {
         decoded
             .damage
             .iter()
-            .map(|damage| (damage.reason, damage.bytes, damage.lost_records))
+            .map(|damage| (damage.reason, damage.bytes))
             .collect()
     };
     let size = |range: &Range<usize>| range.len() as u64;
+    let gap = |seq, next, missing| DamageReason::Gap { seq, next, missing };
+    let repeated = |seq, next| DamageReason::Repeated { seq, next };
 
     let mut bytes = capture.bytes.clone();
     bytes[early.start + 20] ^= 1;
     assert_eq!(
         reasons(&bytes),
-        [
-            (DamageReason::Corrupt, size(&early), 0),
-            (DamageReason::Gap, 0, 1)
-        ]
+        [(DamageReason::Corrupt, size(&early)), (gap(21, 20, 1), 0)]
     );
 
     let mut bytes = capture.bytes.clone();
     bytes.drain(early.start..capture.records[22].end);
-    assert_eq!(reasons(&bytes), [(DamageReason::Gap, 0, 3)]);
+    assert_eq!(reasons(&bytes), [(gap(23, 20, 3), 0)]);
 
     let mut bytes = capture.bytes.clone();
     let copy = bytes[late.clone()].to_vec();
     bytes.splice(late.end..late.end, copy.clone());
-    assert_eq!(reasons(&bytes), [(DamageReason::Repeated, size(&late), 0)]);
+    assert_eq!(reasons(&bytes), [(repeated(40, 41), size(&late))]);
 
-    // A record of later, put before its time: what it jumps over is missing for a while, and then
-    // comes late.
+    // A later record in front of its place: the records that it jumps over are missing at first, and
+    // then late. The first of them says so for all that follow it in order.
     let mut bytes = capture.bytes.clone();
     bytes.splice(early.start..early.start, copy);
-    let found = reasons(&bytes);
-    assert_eq!(found[0], (DamageReason::Gap, 0, 20));
-    assert_eq!(found[1..21], [(DamageReason::Late, 0, 0); 20]);
-    assert_eq!(found[21..], [(DamageReason::Repeated, size(&late), 0)]);
+    let late_20 = DamageReason::Late { seq: 20, next: 41 };
+    assert_eq!(
+        reasons(&bytes),
+        [
+            (gap(40, 20, 20), 0),
+            (late_20, 0),
+            (repeated(40, 40), size(&late))
+        ]
+    );
+    assert_eq!(decode(&bytes, 1000).unwrap().missing_records, 0);
 
     let torn = &capture.bytes[..late.end - 1];
-    assert_eq!(reasons(torn), [(DamageReason::Torn, size(&late) - 1, 0)]);
+    assert_eq!(reasons(torn), [(DamageReason::Torn, size(&late) - 1)]);
     let torn = &capture.bytes[..late.start + 3];
-    assert_eq!(reasons(torn), [(DamageReason::Torn, 3, 0)]);
+    assert_eq!(reasons(torn), [(DamageReason::Torn, 3)]);
     assert_eq!(reasons(&capture.bytes[..late.end]), []);
+}
+
+fn next(decoder: &mut Decoder, at_end: bool) -> Option<Event<'_>> {
+    if at_end {
+        decoder.next_event_at_end()
+    } else {
+        decoder.next_event()
+    }
 }
 
 #[test]
 fn a_growing_file_waits_and_is_not_damaged() {
     let mut random = Random(8);
     let capture = capture(4, &mut random);
-    let mut decoder = Decoder::new();
-    let mut count = 0;
-    for byte in &capture.bytes {
-        assert!(!decoder.is_closed());
+    let mut decoder = Decoder::new(capture.header, Checkpoint::first(HEADER_BYTES as u64));
+    let mut payloads = PayloadDecoder::new();
+    let (mut count, mut is_closed) = (0, false);
+    for byte in &capture.bytes[HEADER_BYTES..] {
+        assert!(!is_closed);
         decoder.push(std::slice::from_ref(byte));
-        while let Some(event) = decoder.next().unwrap() {
-            assert!(!matches!(event, Event::Damage(_)));
-            count += 1;
+        // A follower does not know whether more bytes will come.
+        for at_end in [false, true] {
+            while let Some(event) = next(&mut decoder, at_end) {
+                let Event::Record(raw) = event else {
+                    panic!("{event:?}")
+                };
+                let record = raw.decode(&mut payloads).unwrap().unwrap();
+                is_closed = matches!(record, Record::End { .. });
+                assert_eq!(record, capture.contents[&(count as u32)]);
+                count += 1;
+            }
         }
     }
-    assert!(decoder.is_closed());
-    assert_eq!(count, capture.records.len() + 1);
+    assert!(is_closed);
+    assert_eq!(decoder.unfinished(), None);
+    assert_eq!(count, capture.records.len());
 }

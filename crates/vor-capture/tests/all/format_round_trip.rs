@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vor_capture::filled;
 use vor_capture::format::{
-    Decoder, Encoder, Event, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID,
-    MAX_FRAME_SETS, OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
+    Checkpoint, Encoder, FrameRecord, Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS,
+    OpenScopes, Record, RecordHead, RecordRef, Seek, decode_payload, parse_end,
 };
 use vor_capture::model::batch::{
     ArgValue, AsyncSpan, FlowPoint, FlowStage, Message, SpanArgs, SpanBatch, TaskEvent,
@@ -26,6 +26,7 @@ use vor_capture::model::catalog::{
 use vor_capture::model::frame::{FrameSnapshot, MetricValue};
 use vor_capture::model::heap::{HeapMode, HeapScope, HeapSnapshot, HeapStack};
 use vor_capture::model::timeline::{ClockSnapshot, ClockSync};
+use vor_fixtures::decoded::{decode, decode_from};
 
 const HEADER: Header = Header {
     file_id: 0xfeed_beef_0123_4567,
@@ -43,28 +44,21 @@ fn through(record: RecordRef<'_>, piece_bytes: usize) -> Vec<Record> {
     encoder.encode(record, &mut file);
     assert_eq!(encoder.offset(), file.len() as u64);
     let (records, damage) = read(&file, piece_bytes);
-    assert_eq!(damage, []);
+    assert!(damage.is_empty(), "{damage:?}");
     records
 }
 
-fn read(file: &[u8], piece_bytes: usize) -> (Vec<Record>, Vec<Event>) {
-    let mut decoder = Decoder::new();
-    let (mut records, mut rest) = (Vec::new(), Vec::new());
-    let mut take = |event| match event {
-        Event::Header(header) => assert_eq!(header, HEADER),
-        Event::Record { record, .. } => records.push(record),
-        damage @ Event::Damage(_) => rest.push(damage),
-    };
-    for piece in file.chunks(piece_bytes) {
-        decoder.push(piece);
-        while let Some(event) = decoder.next().unwrap() {
-            take(event);
-        }
-    }
-    while let Some(event) = decoder.finish().unwrap() {
-        take(event);
-    }
-    (records, rest)
+/// Returns the records of a file, and what is damaged.
+fn read(file: &[u8], piece_bytes: usize) -> (Vec<Record>, Vec<String>) {
+    let decoded = decode(file, piece_bytes).unwrap();
+    assert_eq!(decoded.header, HEADER);
+    let records = decoded.records.into_iter();
+    let damage = decoded.damage.iter().chain(&decoded.unfinished);
+    let refused = decoded.refused.iter().map(ToString::to_string);
+    (
+        records.filter_map(|found| found.record).collect(),
+        damage.map(ToString::to_string).chain(refused).collect(),
+    )
 }
 
 /// Puts the parts of a split batch together again.
@@ -330,7 +324,7 @@ proptest! {
             encoder.encode(RecordRef::Frame(frame), &mut file);
         }
         let (records, damage) = read(&file, 1000);
-        prop_assert_eq!(damage, []);
+        prop_assert!(damage.is_empty(), "{damage:?}");
         prop_assert_eq!(records.len(), frames.len());
         for (record, frame) in records.iter().zip(&frames) {
             let Record::Frame(read) = record else { panic!("expected a frame, found {record:?}") };
@@ -379,7 +373,7 @@ proptest! {
         expected.tables_offset = file.len() as u64;
         encoder.close(&Catalog::default(), &mut file);
         let (records, damage) = read(&file, 1000);
-        prop_assert_eq!(damage, []);
+        prop_assert!(damage.is_empty(), "{damage:?}");
         let place = records.iter().position(|record| matches!(record, Record::Index(_)));
         let Some(Record::Index(found)) = place.map(|place| records[place].clone()) else {
             panic!("no index in {records:?}")
@@ -489,9 +483,13 @@ proptest! {
     }
 }
 
-/// Builds a record as `FORMAT.md` describes it, without the encoder.
 fn sealed(seq: u32, kind: u8, codec: u8, payload: &[u8]) -> Vec<u8> {
-    let seed = crc32fast::hash(&HEADER.file_id.to_le_bytes());
+    sealed_in(HEADER.file_id, seq, kind, codec, payload)
+}
+
+/// Builds a record of a file as `FORMAT.md` describes it, without the encoder.
+pub(crate) fn sealed_in(file_id: u64, seq: u32, kind: u8, codec: u8, payload: &[u8]) -> Vec<u8> {
+    let seed = crc32fast::hash(&file_id.to_le_bytes());
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(&seq.to_le_bytes());
     hasher.update(&[kind, codec]);
@@ -519,12 +517,11 @@ fn unknown_kinds_and_codecs_are_passed_over_and_counted() {
     HEADER.encode(&mut file);
     file.extend(sealed(0, 200, 0, b"from the future"));
     file.extend(sealed(1, 7, 9, b"in another codec"));
-    let mut decoder = Decoder::new();
-    decoder.push(&file);
-    assert!(matches!(decoder.next().unwrap(), Some(Event::Header(_))));
-    assert_eq!(decoder.next().unwrap(), None);
-    assert_eq!(decoder.finish().unwrap(), None);
-    assert_eq!((decoder.unknown_records(), decoder.lost_records()), (2, 0));
+    let decoded = decode(&file, file.len()).unwrap();
+    let records: Vec<_> = decoded.records.iter().map(|found| &found.record).collect();
+    assert_eq!(records, [&None, &None]);
+    assert!(decoded.damage.is_empty() && decoded.refused.is_empty());
+    assert_eq!((decoded.unfinished, decoded.missing_records), (None, 0));
 }
 
 #[test]
@@ -725,46 +722,36 @@ fn a_closed_file_is_found_through_its_index() {
     assert!(head.payload_bytes < 200_000, "{} bytes", head.payload_bytes);
 
     let mut tables = Catalog::default();
-    let mut decoder = Decoder::resume_at(HEADER, index.tables_offset);
-    decoder.push(&file[before_close..]);
-    while let Some(event) = decoder.next().unwrap() {
-        let Event::Record { record, .. } = event else {
-            panic!("{event:?}")
-        };
-        record.declare_into(&mut tables);
+    let from = Checkpoint::anywhere(index.tables_offset);
+    let closing = decode_from(HEADER, from, &file[before_close..], 1 << 16);
+    assert!(closing.damage.is_empty() && closing.refused.is_empty());
+    for found in &closing.records {
+        found.record.as_ref().unwrap().declare_into(&mut tables);
     }
-    assert!(decoder.is_closed());
+    assert!(closing.is_closed());
     assert_eq!(tables, catalog);
 
     for seek in index.seeks.iter().step_by(997) {
-        let mut decoder = Decoder::resume_at(HEADER, seek.offset);
-        decoder.push(&file[seek.offset as usize..before_close]);
-        let events: Vec<_> = std::iter::from_fn(|| decoder.next().unwrap())
-            .take(3)
-            .collect();
+        let from = Checkpoint::anywhere(seek.offset);
+        let end = before_close.min(seek.offset as usize + 1000);
+        let decoded = decode_from(HEADER, from, &file[seek.offset as usize..end], 1000);
+        assert!(decoded.damage.is_empty() && decoded.refused.is_empty());
+        let records: Vec<_> = decoded.records.iter().map(|found| &found.record).collect();
         let [
-            Event::Record {
-                seq,
-                record: Record::Batch(threads),
-                ..
-            },
-            Event::Record {
-                record: Record::Frame(other),
-                ..
-            },
-            Event::Record {
-                record: Record::Frame(frame),
-                ..
-            },
-        ] = &events[..]
+            Some(Record::Batch(threads)),
+            Some(Record::Frame(other)),
+            Some(Record::Frame(frame)),
+            ..,
+        ] = records[..]
         else {
-            panic!("{events:?}")
+            panic!("{records:?}")
         };
+        let seq = decoded.records[0].seq;
         assert_eq!(*threads, batch.threads);
         assert_eq!(other.frame_set, 1);
         assert_eq!(
             (frame.index, frame.frame_set, frame.first_seq),
-            (seek.index, 0, *seq)
+            (seek.index, 0, seq as u32)
         );
         assert_eq!(frame.start_ticks, seek.start_ticks);
     }

@@ -12,11 +12,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vor_capture::filled;
-use vor_capture::format::{Decoder, Encoder, Event, Header, Record, RecordRef};
+use vor_capture::format::{Encoder, Header, Record, RecordRef};
 use vor_capture::model::batch::SpanBatch;
 use vor_capture::model::catalog::{SiteId, SiteInfo};
 use vor_capture::model::frame::{FrameSnapshot, MetricValue, ThreadTree, TreeBuilder};
 use vor_capture::reader::{Capture, Reader, Recovered};
+use vor_fixtures::decoded;
 use vor_fixtures::mutation::{mutate, mutate_any, v2_records};
 use vor_fixtures::{Random, catalog, make, thread_batch};
 
@@ -65,16 +66,10 @@ struct Sound {
 impl Sound {
     fn new(bytes: Vec<u8>) -> Self {
         let (mut records, mut declarations) = (Vec::new(), Vec::new());
-        let mut decoder = Decoder::new();
-        decoder.push(&bytes);
-        while let Some(event) = decoder.next().unwrap() {
-            let Event::Record { offset, record, .. } = event else {
-                continue;
-            };
-            let offset = offset as usize;
-            records.push(offset);
+        for (found, record) in decoded::records(&bytes) {
+            records.push(found.bytes.start);
             if record.declare_into(&mut vor_capture::model::catalog::Catalog::default()) {
-                declarations.push(offset..decoder.offset() as usize);
+                declarations.push(found.bytes);
             } else if let Record::Batch(threads) = record {
                 assert!(!threads.is_empty());
             }
@@ -560,15 +555,9 @@ fn batches_out_of_order_make_the_same_tree() {
     let sound = Sound::new(declaring(44, 12, 1, true));
     let mut random = Random(6);
     let mut batches = Vec::new();
-    let mut decoder = Decoder::new();
-    decoder.push(&sound.bytes);
-    while let Some(event) = decoder.next().unwrap() {
-        if let Event::Record { offset, record, .. } = event {
-            let at = sound
-                .records
-                .partition_point(|&begin| begin < offset as usize);
-            batches.extend(matches!(record, Record::Batch(_)).then_some(at));
-        }
+    for (at, (found, record)) in decoded::records(&sound.bytes).enumerate() {
+        assert_eq!(found.bytes, sound.record(at));
+        batches.extend(matches!(record, Record::Batch(_)).then_some(at));
     }
     let neighbours = batches.windows(2).filter(|pair| pair[0] + 1 == pair[1]);
     let mut swaps = 0;

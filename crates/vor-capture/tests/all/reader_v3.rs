@@ -9,12 +9,14 @@ use std::io::{self, Cursor, Read};
 use std::sync::{Arc, Mutex};
 
 use vor_capture::filled;
-use vor_capture::format::{Encoder, Header, RecordRef};
+use vor_capture::format::{Encoder, Header, RECORD_HEAD_BYTES, RecordHead, RecordRef};
 use vor_capture::model::batch::{SpanBatch, ThreadBatch};
 use vor_capture::model::catalog::{SiteId, ThreadId};
 use vor_capture::model::frame::FrameSnapshot;
 use vor_capture::reader::{Capture, Event, Frame, Reader};
 use vor_fixtures::{TestCapture, make};
+
+use crate::format_round_trip::sealed_in;
 
 fn bits(frame: &Frame) -> (Vec<u64>, Vec<(String, u64)>) {
     let system = frame.system.iter().map(|value| value.to_bits()).collect();
@@ -279,4 +281,48 @@ fn dropped_spans_are_the_same_with_and_without_an_index() {
     };
     assert_eq!(with_drops(0), [(false, 1, 4, 7), (true, 1, 4, 7)]);
     assert_eq!(with_drops(100), [(false, 1, 4, 107), (true, 1, 4, 107)]);
+}
+
+/// Sequence numbers wrap at 2^32, and what each frame holds does not depend on where.
+#[test]
+fn frames_are_whole_where_sequence_numbers_wrap() {
+    let made = make(9, 20, 6, false);
+    let (header, len) = Header::decode(&made.bytes).unwrap().unwrap();
+    let records = made.records.len() - 1;
+    for before_wrap in [0, 1, 20, 33, records - 1] {
+        let mut bytes = made.bytes[..len].to_vec();
+        for record in made.records.windows(2) {
+            let record = &made.bytes[record[0]..record[1]];
+            let head = RecordHead::parse(&header, record).unwrap();
+            let seq = head.seq.wrapping_sub(before_wrap as u32);
+            let payload = &record[RECORD_HEAD_BYTES..];
+            bytes.extend(sealed_in(
+                header.file_id,
+                seq,
+                head.kind,
+                head.codec,
+                payload,
+            ));
+        }
+        let mut reader = Reader::new(bytes.as_slice()).unwrap();
+        let mut frames = made.frames.iter();
+        while let Some(recovered) = reader.next_recovered().unwrap() {
+            assert_eq!(recovered.lost_records, 0, "{before_wrap} before the wrap");
+            assert_same(&recovered.frame, frames.next().unwrap());
+        }
+        assert_eq!(frames.len(), 0);
+        // The first record says that all before it are missing.
+        assert_eq!(reader.damage().count, u64::from(before_wrap > 0));
+
+        let mut capture = Capture::new(Cursor::new(bytes)).unwrap();
+        assert_eq!(capture.frame_count(), 20);
+        for summary in capture.summaries(0) {
+            assert_eq!(summary.unwrap().lost_records, 0, "{before_wrap} before");
+        }
+        for i in (0..20).rev() {
+            let recovered = capture.recovered(i).unwrap();
+            assert_eq!(recovered.lost_records, 0, "{before_wrap} before the wrap");
+            assert_same(&recovered.frame, &made.frames[i as usize]);
+        }
+    }
 }

@@ -1,18 +1,18 @@
-//! Which records of a capture were read, by their sequence numbers.
+//! The sequence numbers of the records that were read of a capture.
 
-/// Most separate ranges that are kept; a file needs one, and one more per gap.
+/// Most separate ranges in memory; a file needs one, and one more per gap.
 const MAX_RANGES: usize = 1024;
 
 /// A set of sequence numbers as ascending, separate, half-open ranges. An undamaged file is one
 /// range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct SeqSet {
     ranges: Vec<(u64, u64)>,
 }
 
-impl Seen {
+impl SeqSet {
     /// Adds a number; returns whether it was new.
-    pub(super) fn insert(&mut self, seq: u64) -> bool {
+    pub(crate) fn insert(&mut self, seq: u64) -> bool {
         let after = self.ranges.partition_point(|&(begin, _)| begin <= seq);
         if after > 0 && seq < self.ranges[after - 1].1 {
             return false;
@@ -40,7 +40,7 @@ impl Seen {
     }
 
     /// Takes a number out.
-    pub(super) fn remove(&mut self, seq: u64) {
+    pub(crate) fn remove(&mut self, seq: u64) {
         let at = self.ranges.partition_point(|&(_, end)| end <= seq);
         if let Some(&(begin, end)) = self.ranges.get(at)
             && begin <= seq
@@ -54,12 +54,17 @@ impl Seen {
     }
 
     /// Takes all numbers out.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ranges.clear();
     }
 
+    /// Returns the number behind the highest one; 0 when there is none.
+    pub(crate) fn end(&self) -> u64 {
+        self.ranges.last().map_or(0, |range| range.1)
+    }
+
     /// Returns how many of the numbers from `begin` up to `end`, `end` excluded, are missing.
-    pub(super) fn missing(&self, begin: u64, end: u64) -> u64 {
+    pub(crate) fn missing(&self, begin: u64, end: u64) -> u64 {
         if begin >= end {
             return 0;
         }
@@ -80,7 +85,7 @@ mod tests {
     #[test]
     fn ranges_agree_with_a_plain_list() {
         let mut state = 7_u64;
-        let mut seen = Seen::default();
+        let mut seen = SeqSet::default();
         let mut plain = [false; 64];
         for _ in 0..400 {
             state = state
