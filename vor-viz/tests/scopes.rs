@@ -571,7 +571,7 @@ fn what_scopes_measured_beside_their_length_is_in_columns_of_its_own() {
             arg_names: args.map(Into::into).collect()
         })))
     };
-    let all = Measures::CPU.and(Measures::ALLOC);
+    let all = Measures::CPU.union(Measures::ALLOC);
     let catalog = Arc::new(filled!(Catalog {
         sites: Arc::new(vec![
             site("load", all),

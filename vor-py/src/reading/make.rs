@@ -15,7 +15,7 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, OffsetBuffer
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use vor_capture::model::batch::ArgValue;
 use vor_capture::model::catalog::{Catalog, SiteId, SiteInfo, ThreadId};
-use vor_capture::reader::{ArgsOf, Columns, FrameSummary, MessageOf, Run, TaskOf};
+use vor_capture::reader::{ArgsRow, Columns, FrameSummary, MessageRow, Run, TaskRow};
 use vor_capture::stats::ScopeStats;
 use vor_export::{arg_keys, thread_label};
 
@@ -30,7 +30,7 @@ const UNKNOWN: &str = "?";
 struct Rows {
     sites: Vec<u32>,
     runs: Vec<Run>,
-    args: Vec<ArgsOf>,
+    args: Vec<ArgsRow>,
     catalog: Arc<Catalog>,
 }
 
@@ -224,7 +224,7 @@ fn too_many() -> ArrowError {
 }
 
 /// Makes the table of tasks.
-pub(super) fn tasks(tasks: &[TaskOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+pub(super) fn tasks(tasks: &[TaskRow], catalog: &Catalog) -> Result<Table, ArrowError> {
     let sites: Vec<u32> = tasks.iter().map(|task| task.site.0).collect();
     let count = tasks.len();
     let columns = vec![
@@ -278,7 +278,7 @@ pub(super) fn tasks(tasks: &[TaskOf], catalog: &Catalog) -> Result<Table, ArrowE
 }
 
 /// Makes the table of messages.
-pub(super) fn messages(messages: &[MessageOf], catalog: &Catalog) -> Result<Table, ArrowError> {
+pub(super) fn messages(messages: &[MessageRow], catalog: &Catalog) -> Result<Table, ArrowError> {
     let count = messages.len();
     let texts: StringArray = messages
         .iter()

@@ -189,7 +189,7 @@ impl Encoder {
     }
 
     /// Passes over records that another has put into the file.
-    pub fn pass_over(&mut self, records: u32, bytes: u64) {
+    pub fn skip(&mut self, records: u32, bytes: u64) {
         self.frames.next_seq = self.frames.next_seq.wrapping_add(records);
         self.frames.records += u64::from(records);
         self.frames.offset += bytes;

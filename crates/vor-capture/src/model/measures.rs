@@ -57,7 +57,7 @@ impl Measures {
     /// Returns what either measures.
     #[inline]
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -105,7 +105,7 @@ impl Measures {
             (Self::ALLOC, ALLOC_BYTES),
         ] {
             if has(name) {
-                measures = measures.and(group);
+                measures = measures.union(group);
             }
         }
         measures
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn names_tell_what_is_measured_and_values_come_back_by_them() {
-        let all = Measures::CPU.and(Measures::ALLOC);
+        let all = Measures::CPU.union(Measures::ALLOC);
         let mut site = SiteInfo {
             arg_names: vec!["bytes".into()],
             ..SiteInfo::default()

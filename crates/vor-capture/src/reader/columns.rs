@@ -43,11 +43,11 @@ pub struct Columns {
     /// How long each lasted without the spans directly inside it, in nanoseconds.
     pub self_ns: Vec<i64>,
     /// Arguments of the spans that have some, ascending by row.
-    pub args: Vec<ArgsOf>,
+    pub args: Vec<ArgsRow>,
     /// Tasks, as they ended.
-    pub tasks: Vec<TaskOf>,
+    pub tasks: Vec<TaskRow>,
     /// Messages, of each thread ascending by time.
-    pub messages: Vec<MessageOf>,
+    pub messages: Vec<MessageRow>,
     /// Number of spans whose self time is an estimate; the sum of all is exact.
     pub estimated_self_times: u64,
 }
@@ -65,7 +65,7 @@ pub struct Run {
 
 /// The arguments of a span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ArgsOf {
+pub struct ArgsRow {
     /// The span's row.
     pub row: usize,
     /// Values in the order of the call site's names.
@@ -74,7 +74,7 @@ pub struct ArgsOf {
 
 /// The whole life of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskOf {
+pub struct TaskRow {
     /// The thread on which it ended.
     pub thread: ThreadId,
     /// Number of the frame in which it ended; `None` after the last frame.
@@ -91,7 +91,7 @@ pub struct TaskOf {
 
 /// A line of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MessageOf {
+pub struct MessageRow {
     /// The thread that wrote it.
     pub thread: ThreadId,
     /// Number of the frame in which it was written; `None` after the last frame.
@@ -202,13 +202,13 @@ impl ColumnsBuilder {
                     }),
                 }
             }
-            let args = thread.args.into_iter().map(|args| ArgsOf {
+            let args = thread.args.into_iter().map(|args| ArgsRow {
                 row: first + args.span as usize,
                 values: args.values,
             });
             columns.args.extend(args);
             columns.tasks.extend(thread.async_spans.iter().map(|task| {
-                TaskOf {
+                TaskRow {
                     thread: thread.thread,
                     frame: None,
                     id: task.id,
@@ -223,7 +223,7 @@ impl ColumnsBuilder {
             }));
             columns
                 .messages
-                .extend(thread.messages.into_iter().map(|message| MessageOf {
+                .extend(thread.messages.into_iter().map(|message| MessageRow {
                     thread: thread.thread,
                     frame: None,
                     time_ns: catalog.unix_ns(message.ticks),

@@ -8,7 +8,7 @@ use crate::model::catalog::ThreadId;
 /// Knows which spans end in a later batch than that in which they began.
 ///
 /// A batch does not tell which of its spans are inside of one that is still open. Whoever reads a
-/// recording twice can have a sink know: all batches are [noted](Self::note) first, and then
+/// recording twice can have a sink know: all batches are [noted](Self::add) first, and then
 /// delivered in the same order, each followed by what is [open after it](Self::after). Memory
 /// follows the number of spans that go across batches, which is small beside that of all.
 ///
@@ -31,7 +31,7 @@ use crate::model::catalog::ThreadId;
 /// // The span of the second batch is around that of the first.
 /// let batches = [batch(20, 5), batch(10, 40)];
 /// let mut ahead = Lookahead::default();
-/// batches.iter().for_each(|batch| ahead.note(batch));
+/// batches.iter().for_each(|batch| ahead.add(batch));
 /// assert_eq!(ahead.after(&batches[0]).threads[0].1, [10]);
 /// assert!(ahead.after(&batches[1]).threads[0].1.is_empty());
 /// ```
@@ -59,7 +59,7 @@ struct Lane {
 
 impl Lookahead {
     /// Notes a batch in the first pass.
-    pub fn note(&mut self, batch: &SpanBatch) {
+    pub fn add(&mut self, batch: &SpanBatch) {
         for thread in batch
             .threads
             .iter()

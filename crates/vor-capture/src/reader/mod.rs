@@ -38,7 +38,7 @@ use v3::StreamV3;
 
 pub use assemble::Recovered;
 pub use capture::{Batches, Capture, Frames, Info, Summaries};
-pub use columns::{ArgsOf, Columns, ColumnsBuilder, MessageOf, Run, TaskOf};
+pub use columns::{ArgsRow, Columns, ColumnsBuilder, MessageRow, Run, TaskRow};
 pub use damage::{Damage, Loss};
 pub use lookahead::Lookahead;
 pub use pieces::{Piece, Pieces};

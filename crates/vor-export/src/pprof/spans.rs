@@ -281,7 +281,7 @@ impl SpanProfile {
             |thread, scope, until_ticks| {
                 let ticks = until_ticks.saturating_sub(scope.start_ticks);
                 let (measures, measured) = measured(thread, scope, until_ticks);
-                frames.measures = frames.measures.and(measures);
+                frames.measures = frames.measures.union(measures);
                 let ns = timeline.duration_ns(scope.start_ticks, ticks);
                 (
                     frames.plain(scope.site),
@@ -310,7 +310,9 @@ fn no_room(error: std::io::Error) -> Error {
 }
 
 fn is_measure(name: &str) -> bool {
-    let all = Measures::CPU.and(Measures::CPU_SPLIT).and(Measures::ALLOC);
+    let all = Measures::CPU
+        .union(Measures::CPU_SPLIT)
+        .union(Measures::ALLOC);
     all.arg_names().any(|measure| measure == name)
 }
 
@@ -374,7 +376,7 @@ impl Frames {
             return (frame, Values::of(Measures::NONE, ns, &Measured::default()));
         };
         let measures = *measures;
-        self.measures = self.measures.and(measures);
+        self.measures = self.measures.union(measures);
         let measured = if measures.is_none() || args.is_empty() {
             Measured::default()
         } else {

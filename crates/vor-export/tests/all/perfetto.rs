@@ -425,7 +425,7 @@ fn export(batches: &[SpanBatch]) -> Vec<u8> {
 /// Like [`export`], with a report of the open scopes after each batch.
 fn export_looking_ahead(batches: &[SpanBatch]) -> Vec<u8> {
     let mut ahead = Lookahead::default();
-    batches.iter().for_each(|batch| ahead.note(batch));
+    batches.iter().for_each(|batch| ahead.add(batch));
     let mut exporter = PerfettoExporter::new(Vec::new());
     for batch in batches {
         exporter.accept_batch(batch).unwrap();

@@ -203,7 +203,9 @@ fn idle_time_of_tasks_is_separate_from_their_busy_time() {
 
 #[test]
 fn measures_exclude_children_and_pass_through_scopes_without_them() {
-    let all = Measures::CPU.and(Measures::CPU_SPLIT).and(Measures::ALLOC);
+    let all = Measures::CPU
+        .union(Measures::CPU_SPLIT)
+        .union(Measures::ALLOC);
     let sites = vec![
         site("outer", &[], all),
         site("plain", &[], Measures::NONE),

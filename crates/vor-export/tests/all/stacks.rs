@@ -39,7 +39,7 @@ fn feed(exporter: &mut impl FrameSink, batches: &[SpanBatch], mut ahead: Option<
 
 fn look_ahead(batches: &[SpanBatch]) -> Lookahead {
     let mut ahead = Lookahead::default();
-    batches.iter().for_each(|batch| ahead.note(batch));
+    batches.iter().for_each(|batch| ahead.add(batch));
     ahead
 }
 

@@ -113,7 +113,7 @@ impl CallSite {
     /// Has the CPU time of its scopes measured.
     #[must_use]
     pub const fn with_cpu(mut self) -> Self {
-        self.measures = self.measures.and(Measures::CPU);
+        self.measures = self.measures.union(Measures::CPU);
         self
     }
 

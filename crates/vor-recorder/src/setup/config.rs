@@ -255,7 +255,7 @@ impl Config {
     #[must_use]
     pub fn cpu_time(mut self, cpu_time: bool) -> Self {
         if cpu_time {
-            self.measures = self.measures.and(Measures::CPU);
+            self.measures = self.measures.union(Measures::CPU);
         }
         self
     }
@@ -268,7 +268,10 @@ impl Config {
     #[must_use]
     pub fn cpu_split(mut self, cpu_split: bool) -> Self {
         if cpu_split {
-            self.measures = self.measures.and(Measures::CPU).and(Measures::CPU_SPLIT);
+            self.measures = self
+                .measures
+                .union(Measures::CPU)
+                .union(Measures::CPU_SPLIT);
         }
         self
     }

@@ -226,7 +226,7 @@ impl CaptureSink {
         if self.takes_notes && self.turn.is_none() {
             let mut turn = crash::Turn::wait().map_err(|error| self.cannot_write(error))?;
             let (records, bytes) = turn.taken_records();
-            self.encoder.pass_over(records, bytes);
+            self.encoder.skip(records, bytes);
             self.turn = Some(turn);
         }
         encode(self);

@@ -468,7 +468,7 @@ fn look_ahead(
             .check_signal()
             .map_err(|error| failed(error.into()))?;
         if let Piece::Batch(batch) = piece {
-            ahead.note(&batch);
+            ahead.add(&batch);
         }
         Ok(ControlFlow::Continue(()))
     })?;

@@ -67,7 +67,7 @@ pub(super) extern "C" fn end(opened: Opened, words: &[u64]) -> u64 {
 /// Opens a scope of a site that is registered with its measures, at the tick `at` or now.
 #[inline(always)]
 pub(super) fn try_open(site: &'static CallSite, kinds: Kinds, at: Option<u64>) -> Option<Opened> {
-    let measures = site.measures().and(record_state::measures());
+    let measures = site.measures().union(record_state::measures());
     try_begin(site.measured_id(kinds, measures)?, measures, at)
 }
 

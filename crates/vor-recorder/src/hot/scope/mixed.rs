@@ -68,7 +68,7 @@ pub(super) fn open_at(
             opened = begin_at(id, Measures::NONE, None, at);
             return with_tracing_span(site, opened);
         }
-        let measures = site.measures().and(record_state::measures());
+        let measures = site.measures().union(record_state::measures());
         let id = if measures.is_none() {
             site.id(kinds)
         } else {

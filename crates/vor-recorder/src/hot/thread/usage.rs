@@ -115,12 +115,12 @@ impl Usage {
             .off_cpu_ticks
             .filter(|_| baseline.measures.has(Measures::CPU))
         {
-            measures = measures.and(Measures::CPU);
+            measures = measures.union(Measures::CPU);
             let off_ticks = cpu::off_of_span(baseline.off_cpu_ticks, now, duration_ticks);
             measured.off_cpu_ns = crate::clock::approximate_ns(off_ticks);
         }
         if baseline.measures.has(Measures::ALLOC) {
-            measures = measures.and(Measures::ALLOC);
+            measures = measures.union(Measures::ALLOC);
             let (now, then) = (self.allocated, baseline.allocated);
             measured.alloc_objects = now.alloc_objects.saturating_sub(then.alloc_objects);
             measured.alloc_bytes = now.alloc_bytes.saturating_sub(then.alloc_bytes);
