@@ -17,9 +17,9 @@ use crate::Error;
 use crate::model::batch::{ArgValue, AsyncSpan, Message, SpanArgs, SpanBatch, ThreadBatch};
 use crate::model::catalog::{SiteId, ThreadId};
 
-/// Payload size from which on a record is ended and another begun.
+/// Payload size at which a record ends and another begins.
 const RECORD_GOAL_BYTES: usize = 256 << 10;
-/// Bytes that the arguments, and the messages, of one block may take, about.
+/// Approximate most bytes of the arguments, and of the messages, of one block.
 const BLOCK_TEXT_BYTES: usize = 512 << 10;
 /// Most values of arguments in a block.
 const BLOCK_ARG_VALUES: usize = 1 << 16;
@@ -52,7 +52,7 @@ pub(super) struct BatchTotals {
     pub(super) dropped_spans: u64,
 }
 
-/// Codes batches, and keeps the room for it.
+/// Encodes and decodes batches, and keeps the buffers for it.
 #[derive(Debug, Default)]
 pub(super) struct BatchCoder {
     blocks: BlockCoder,
@@ -63,8 +63,8 @@ pub(super) struct BatchCoder {
 }
 
 impl BatchCoder {
-    /// Writes a batch into `payload`, which is empty, and calls `end_record` with it for each
-    /// record that it makes; that empties it.
+    /// Writes a batch into the empty `payload`, and calls `end_record` with it for each record; that
+    /// empties it.
     pub(super) fn put(
         &mut self,
         batch: &SpanBatch,
@@ -201,8 +201,8 @@ impl BatchCoder {
         }
         put_varint(out, 0);
         put_text(out, text);
-        // The reader counts every text that is written out, so this does as well; not all of them
-        // can be named later.
+        // The reader counts every text in the record, so this does as well; not all of them get a
+        // number.
         self.texts_written += 1;
         if self.texts_written < MAX_RECORD_TEXTS as u32 && text.len() <= MAX_TEXT_BYTES {
             self.written_texts
@@ -240,7 +240,7 @@ impl BatchCoder {
             }
             let Some(into) = threads.last_mut().filter(|last| last.thread == thread) else {
                 return Err(Error::corrupt(format!(
-                    "a block goes on with thread {}, which has no block before it",
+                    "a block continues thread {}, which has no block before it",
                     thread.0
                 )));
             };
@@ -402,7 +402,7 @@ fn get_tasks(
     Ok(())
 }
 
-/// The room that is left in a record.
+/// The remaining capacity of a record.
 struct Room {
     spans: usize,
     values: usize,

@@ -224,6 +224,11 @@ impl Decoder {
         &self.header
     }
 
+    /// Returns the seed of the checksums of the file.
+    pub(crate) const fn seed(&self) -> u32 {
+        self.seed
+    }
+
     /// Returns the offset of the first byte that was not yet pushed.
     #[must_use]
     pub fn end_offset(&self) -> u64 {
@@ -323,11 +328,12 @@ impl Decoder {
         {
             self.work += 1;
         }
-        if bytes.len() < RECORD_HEAD_BYTES {
-            return Place::Unfinished;
-        }
         let Some(head) = RecordHead::parse_seeded(self.seed, bytes) else {
-            return Place::Bad;
+            return if bytes.len() < RECORD_HEAD_BYTES {
+                Place::Unfinished
+            } else {
+                Place::Bad
+            };
         };
         let Some(payload) = bytes.get(RECORD_HEAD_BYTES..head.record_bytes()) else {
             return Place::Unfinished;

@@ -1,4 +1,4 @@
-//! Records in, bytes out.
+//! From records to bytes.
 
 use std::ops::Range;
 
@@ -16,20 +16,19 @@ use super::{Header, Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, RecordR
 use crate::model::catalog::{Catalog, MachineInfo, SiteId, ThreadId};
 use crate::model::heap::HeapMode;
 
-/// Payload size from which on a declaration goes on in another record.
+/// Payload size at which a declaration continues in another record.
 const TABLE_GOAL_BYTES: usize = 64 << 10;
 /// Payloads below this are not compressed: they hold few repetitions, and LZ4's own cost in bytes
 /// shows.
 const COMPRESS_FROM_BYTES: usize = 48;
 /// Payloads below this are not compressed in a hurry: LZ4 clears its table for each, which takes
-/// longer than all else of a small record.
+/// longer than everything else for a small record.
 const COMPRESS_IN_HURRY_FROM_BYTES: usize = 512;
 
 /// Writes a capture, piece by piece, into buffers of the caller.
 ///
 /// The pieces must reach the file in the order in which they were made: sequence numbers, offsets
-/// and the index count on it. Once its buffers have grown to the size of the batches it sees, it
-/// allocates nothing.
+/// and the index depend on it. Once its buffers have the size of the batches, it allocates nothing.
 #[derive(Debug)]
 pub struct Encoder {
     frames: Framer,
@@ -102,7 +101,7 @@ impl Encoder {
                     batches,
                     ..
                 } = self;
-                // Before the tasks that end in the batch: what happened in them happened before.
+                // Before the tasks that end in the batch, since their events came first.
                 events::put(batch, payload, |payload| {
                     frames.put(out, kind::EVENTS, payload)
                 });
@@ -182,21 +181,21 @@ impl Encoder {
         self.frames.put(out, kind::END, &self.payload);
     }
 
-    /// Returns what the checksums of this file begin with, and the number of the next record.
+    /// Returns the seed of the checksums of this file, and the number of the next record.
     #[must_use]
     pub fn place(&self) -> (u32, u32) {
         (self.frames.seed, self.frames.next_seq)
     }
 
-    /// Passes over records that another has put into the file.
+    /// Skips records that another writer has put into the file.
     pub fn skip(&mut self, records: u32, bytes: u64) {
         self.frames.next_seq = self.frames.next_seq.wrapping_add(records);
         self.frames.records += u64::from(records);
         self.frames.offset += bytes;
     }
 
-    /// Sets whether records come so fast that small ones are better not compressed. Readers see no
-    /// difference.
+    /// Sets whether records come so fast that small ones are better not compressed. Readers decode
+    /// both.
     pub fn set_hurry(&mut self, hurry: bool) {
         self.frames.compress_from_bytes = if hurry {
             COMPRESS_IN_HURRY_FROM_BYTES
@@ -211,7 +210,7 @@ impl Encoder {
         self.frames.offset
     }
 
-    /// Returns the index of what was written so far. Its `tables_offset` is 0: the tables stand at
+    /// Returns the index of the records so far. Its `tables_offset` is 0: the tables are at
     /// the end only after [`close`](Self::close).
     #[must_use]
     pub fn index(&self) -> Index {
@@ -321,8 +320,8 @@ impl Framer {
     }
 }
 
-/// Writes entries with consecutive ids, as far as there are any, as one or more declarations; a
-/// `None` is passed over.
+/// Writes entries with consecutive ids, if there are any, as one or more declarations; a `None` is
+/// skipped.
 fn put_table<'a, T: ?Sized + 'a>(
     payload: &mut Vec<u8>,
     ids: Range<u32>,

@@ -1,19 +1,19 @@
-//! Payload of an events record: what happened within tasks, and the points of flows.
+//! Payload of an events record: events within tasks, and points of flows.
 //!
-//! These belong to a batch and are rare in most programs, so they stand in records of their own,
-//! which readers that do not know them pass over.
+//! These belong to a batch and are rare in most programs, so they have records of their own, which
+//! readers that do not know them skip.
 
 use super::wire::{Cursor, put_varint, unzigzag, zigzag};
 use crate::Error;
 use crate::model::batch::{FlowPoint, FlowStage, SpanBatch, TaskEvent, TaskEventKind, ThreadBatch};
 use crate::model::catalog::{SiteId, ThreadId};
 
-/// Most events, and most points, of one entry; a writer goes on in another record.
+/// Most events, and most points, of one entry; a writer continues in another record.
 const ENTRY_EVENTS: usize = 1 << 14;
 /// Most events and points together in a record that is read.
 const MAX_RECORD_EVENTS: usize = 1 << 18;
 const MAX_RECORD_THREADS: usize = 1 << 16;
-/// Payload size from which on a record is ended and another begun.
+/// Payload size at which a record ends and another begins.
 const RECORD_GOAL_BYTES: usize = 256 << 10;
 
 /// Kinds of events.
@@ -21,8 +21,8 @@ const STEP: u8 = 0;
 const POLL: u8 = 1;
 const BEGIN: u8 = 2;
 
-/// Writes the events of a batch into `payload`, which is empty, and calls `end_record` with it for
-/// each record that it makes.
+/// Writes the events of a batch into the empty `payload`, and calls `end_record` with it for each
+/// record.
 pub(super) fn put(batch: &SpanBatch, payload: &mut Vec<u8>, mut end_record: impl FnMut(&[u8])) {
     let mut threads = 0;
     for thread in &batch.threads {

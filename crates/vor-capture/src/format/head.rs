@@ -1,8 +1,8 @@
-//! The header of a file and the head of a record: what can be known without decoding a payload.
+//! The header of a file and the head of a record, which are read without decoding a payload.
 //!
 //! Both are bound to the file by its random id. The head of a record ends in a 16-bit check over
 //! the rest of the head, so that a scan through damaged bytes needs no checksum of a payload at
-//! nearly all wrong places, and never waits for bytes that a damaged length promises.
+//! nearly all wrong places, and never waits for the bytes of a damaged length.
 
 use super::{END_RECORD_BYTES, HEADER_BYTES, MAGIC, MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, VERSION};
 use crate::Error;
@@ -40,7 +40,7 @@ pub(super) const END_MARK: [u8; 8] = *b"VOR3END.";
 /// The header of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// A random number by which records know their file.
+    /// A random number that binds records to their file.
     pub file_id: u64,
     /// Process id of the recorder.
     pub pid: u32,
@@ -53,8 +53,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The bit of `flags` that says that the recorder keeps spans, of some frames at least; without
-    /// it a capture holds metrics only.
+    /// The bit of `flags` for a recorder that keeps spans, of some frames at least; without it a
+    /// capture holds metrics only.
     pub const KEEPS_SPANS: u32 = 1;
 
     /// Returns whether the recorder keeps spans.
@@ -86,11 +86,11 @@ impl Header {
     /// The bytes are not a capture, its version is not 3 ([`Error::is_version`]), or the header is
     /// damaged.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
-        let seen = bytes.len().min(MAGIC.len());
-        if bytes[..seen] != MAGIC[..seen] {
+        let known = bytes.len().min(MAGIC.len());
+        if bytes[..known] != MAGIC[..known] {
             return Err(Error::corrupt(format!(
                 "not a vor capture: it starts with {:?}",
-                String::from_utf8_lossy(&bytes[..seen])
+                String::from_utf8_lossy(&bytes[..known])
             )));
         }
         let mut cursor = Cursor::new(bytes);
@@ -131,7 +131,7 @@ impl Header {
         Ok(Some((header, len)))
     }
 
-    /// Returns the number with which the checksums of this file begin.
+    /// Returns the seed of the checksums of this file.
     pub(crate) fn crc_seed(&self) -> u32 {
         crc32fast::hash(&self.file_id.to_le_bytes())
     }
@@ -160,10 +160,10 @@ impl RecordHead {
         Self::parse_seeded(header.crc_seed(), bytes)
     }
 
-    /// Like [`parse`](Self::parse), for one who asks often and keeps the seed.
+    /// Like [`parse`](Self::parse), with the seed of the file, which is worth storing for many heads.
     pub(crate) fn parse_seeded(seed: u32, bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<RECORD_HEAD_BYTES>()?;
-        // The cheap refusals come first: a scan through damage asks this at every byte.
+        // The cheap checks come first: a scan through damage calls this at every byte.
         if head[3] != 0 || head[13] >= CODECS {
             return None;
         }
@@ -220,7 +220,8 @@ impl RecordHead {
         self.verify_seeded(header.crc_seed(), payload)
     }
 
-    pub(super) fn verify_seeded(&self, seed: u32, payload: &[u8]) -> bool {
+    /// Like [`verify`](Self::verify), with the seed of the file.
+    pub(crate) fn verify_seeded(&self, seed: u32, payload: &[u8]) -> bool {
         payload.len() == self.payload_bytes
             && checksum(seed, self.seq, self.kind, self.codec, payload) == self.crc
     }
@@ -267,7 +268,7 @@ pub(super) fn decode_end(payload: &[u8]) -> Result<u64, Error> {
     let mark = cursor.array::<8>()?;
     if mark != END_MARK {
         return Err(Error::corrupt(format!(
-            "the file ends with {mark:02x?}, not with the end mark"
+            "the end record ends with {mark:02x?}, not with the end mark"
         )));
     }
     cursor.end()?;

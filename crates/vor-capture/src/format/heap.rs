@@ -1,6 +1,6 @@
-//! Payload of a heap record: what was in use at a moment.
+//! Payload of a heap record: the live memory at a moment.
 //!
-//! Stacks are sorted by their scopes, so that each names only what differs from the one before it.
+//! Stacks are sorted by their scopes, so that each stores only the difference to the one before it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const MAX_STACKS: usize = 1 << 16;
 /// Most scopes of one stack, and of all stacks of a record.
 const MAX_DEPTH: usize = 256;
 const MAX_SCOPES: usize = 1 << 18;
-/// Payload bytes that a writer fills at most.
+/// Most payload bytes of a writer.
 const MOST_BYTES: usize = 3 << 20;
 /// Most bytes of the numbers of a stack, and of a scope.
 const NUMBER_BYTES: usize = 5 * 10 + 2 * 8;
@@ -50,7 +50,7 @@ pub(super) fn put(out: &mut Vec<u8>, snapshot: &HeapSnapshot) {
     }
 }
 
-/// Returns the stacks that a record has room for, with their scopes, sorted by these.
+/// Returns the stacks that fit into a record, with their scopes, sorted by these.
 fn fitting(snapshot: &HeapSnapshot) -> Vec<(&[HeapScope], &HeapStack)> {
     let (mut scopes, mut bytes) = (0, 0);
     let fits = |stack: &&HeapStack| {

@@ -8,8 +8,8 @@ use super::{Index, MAX_COLUMNS, MAX_DECLARED_ID, MAX_FRAME_SETS, Record, Seek};
 use crate::model::catalog::{Catalog, Column};
 use crate::model::frame::FrameSnapshot;
 
-/// Gathers the index while a capture is written, in bounded memory: when there are too many places,
-/// every second one is dropped, and from then on only every second of the former steps is kept.
+/// Builds the index while a capture is written, in bounded memory: when there are too many places,
+/// every second one is dropped, and the step between later ones doubles.
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     index: Index,
@@ -39,7 +39,7 @@ impl Default for IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Says that the next frame's records begin at `offset`, with number `seq`.
+    /// Sets where the next frame's records begin: at `offset`, with number `seq`.
     pub(super) fn begin(&mut self, offset: u64, seq: u32) {
         self.begin = (offset, seq);
     }
@@ -70,8 +70,8 @@ impl IndexBuilder {
         if set != 0 {
             return;
         }
-        // The frame's own count has what its batches say, and what was given up before it became a
-        // batch of the file.
+        // The frame's own count includes those of its batches, and spans that were dropped before they
+        // became a batch of the file.
         self.index.dropped_spans = self.index.dropped_spans.saturating_add(frame.dropped_spans);
         self.dropped_since_frame = 0;
         if self.ordinal == 0 {
@@ -101,7 +101,7 @@ impl IndexBuilder {
         self.begin = (end_offset, next_seq);
     }
 
-    /// Returns the index so far, without what only the writer of the records knows.
+    /// Returns the index so far, without the fields that only the writer of the records knows.
     pub(super) fn build(&self) -> Index {
         let mut index = self.index.clone();
         index.dropped_spans = index.dropped_spans.saturating_add(self.dropped_since_frame);

@@ -43,7 +43,7 @@ pub(super) fn pack(out: &mut Vec<u8>, values: &[u32; GROUP], width: u32) {
     }
 }
 
-/// Fills `values` with what `convert` makes of the numbers that [`pack`] wrote with this width.
+/// Fills `values` with the converted numbers that [`pack`] wrote with this width.
 pub(super) fn unpack<T>(
     packed: &[u8],
     values: &mut [T; GROUP],
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Packs one bit after the other, as FORMAT.md says it.
+    /// Packs one bit after the other, as FORMAT.md describes it.
     fn pack_bitwise(values: &[u32; GROUP], width: u32) -> Vec<u8> {
         let mut bytes = vec![0; ROW_BYTES * width as usize];
         for (number, value) in values.iter().enumerate() {
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// Checksums of what the 8-lane packer of the crate `bitpacking` 0.9.3 makes of the same
+    /// Checksums of the output of the 8-lane packer of the crate `bitpacking` 0.9.3 for the same
     /// values.
     const CHECKSUMS: [u32; 32] = [
         0x8d87_6e9c,

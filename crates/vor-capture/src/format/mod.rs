@@ -8,9 +8,9 @@
 //! record = len u32 | crc u32 | seq u32 | kind u8 | codec u8 | check u16 | payload
 //! ```
 //!
-//! Every record is compressed and checksummed on its own, carries a sequence number, and can be
-//! decoded without the ones before it; ids refer to declarations, which are written twice in a row
-//! and once more at a clean close.
+//! Every record is compressed and checksummed on its own, has a sequence number, and can be decoded
+//! without the ones before it; ids refer to declarations, which are written twice in a row and once
+//! more at a clean close.
 //!
 //! [`Encoder`] turns records into bytes and keeps the sequence numbers and the index. [`Decoder`]
 //! takes bytes in pieces of any size and returns [`Event`]s: whole records, and what is damaged or
@@ -73,18 +73,17 @@ pub const MAX_RECORD_SPANS: usize = 1 << 18;
 /// Most bytes of a text (a name, a message, an argument); longer ones are cut at a character
 /// boundary when written.
 pub const MAX_TEXT_BYTES: usize = 1 << 16;
-/// Ids of declared sites and threads stay below this; later ones are not declared, and show as
+/// Ids of declared sites and threads stay below this; later ones are not declared, and are shown as
 /// unknown.
 ///
 /// A reader's tables are dense, so a record of a few bytes that declares the last id makes it fill
 /// a whole table. This cap and those of columns and frame sets bound all four tables together, each
-/// a moment in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
+/// briefly in two copies, to less than 64 MiB: 16 MiB for sites and for threads.
 pub const MAX_DECLARED_ID: u32 = 1 << 21;
 /// Ids of declared columns stay below this: far above what a recorder with `MAX_METRICS` metrics of
 /// three columns needs.
 pub const MAX_COLUMNS: u32 = 1 << 16;
-/// Ids of frame sets stay below this. A recorder makes no more; readers pass over frames of later
-/// ones.
+/// Ids of frame sets stay below this. A recorder makes no more; readers skip frames of later ones.
 pub const MAX_FRAME_SETS: u32 = 1 << 12;
 
 /// The contents of a record of a capture.
@@ -143,7 +142,7 @@ pub enum Record {
     },
 }
 
-/// A record to be written; borrows what the recorder already has.
+/// A record to be written, borrowed from the recorder.
 #[derive(Clone, Copy, Debug)]
 pub enum RecordRef<'a> {
     /// The program that makes the capture. Written twice.
@@ -218,17 +217,17 @@ pub struct FrameRecord {
     pub first_seq: u32,
 }
 
-/// Where to find what in a cleanly closed capture.
+/// The places of frames and tables in a cleanly closed capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// Offset at which all declarations stand once more, up to the index itself.
+    /// Offset of a second copy of all declarations, which ends at the index itself.
     pub tables_offset: u64,
     /// Frames per frame set, by index into [`Catalog::frame_sets`].
     pub frames: Vec<u64>,
     /// Spans in all batches.
     pub spans: u64,
-    /// Spans that were dropped or given up: by the frames of the main set, and by the batches
-    /// behind the last of them.
+    /// Dropped spans, as counted by the frames of the main set and by the batches behind the last of
+    /// them.
     pub dropped_spans: u64,
     /// Messages in all batches.
     pub messages: u64,
@@ -269,8 +268,8 @@ impl FrameRecord {
 }
 
 impl Record {
-    /// Adds what a declaration says to `catalog`, and returns whether the record is one. Applying
-    /// it twice changes nothing.
+    /// Adds a declaration to `catalog`, and returns whether the record is one. Applying it twice
+    /// changes nothing.
     pub fn declare_into(&self, catalog: &mut Catalog) -> bool {
         index::declare_into(self, catalog)
     }

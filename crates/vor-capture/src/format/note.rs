@@ -1,18 +1,18 @@
-//! Records as they are made while a process crashes: uncompressed, one thing each, into buffers
-//! that are there and large enough, so that nothing is allocated.
+//! Records of a crashing process: uncompressed, with one entry each, in buffers that are large enough
+//! beforehand, so that nothing is allocated.
 
 use super::head::{CODEC_RAW, kind, put_record};
 use super::records::{put_site, put_thread};
 use super::wire::{put_varint, zigzag};
 use crate::model::catalog::{SiteId, SiteInfo, ThreadId, ThreadInfo};
 
-/// Texts of a declaration that are longer in all are not declared.
+/// Most bytes of all texts of a declaration; larger ones are not declared.
 const MOST_TEXT_BYTES: usize = 16 << 10;
 /// Bytes of the payload's buffer: the texts, their lengths, and the rest.
 const PAYLOAD_BYTES: usize = MOST_TEXT_BYTES + (8 << 10);
 
-/// Makes the records that a crashing process appends to its capture. It has the memory for the
-/// largest of them from the start, and allocates no more.
+/// Encodes the records that a crashing process appends to its capture. It allocates the memory for
+/// the largest of them when it is made, and none later.
 #[derive(Debug)]
 pub struct NoteWriter {
     payload: Vec<u8>,

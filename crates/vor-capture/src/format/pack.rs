@@ -9,13 +9,13 @@
 //! smallest. A full group is packed in the interleaved order of [`lanes`](super::lanes), eight
 //! values at a time; the last, shorter group of a column one value after the other, lowest bit
 //! first, since padding it to 256 would cost a batch of ten spans more than its content. Width 64
-//! says that the values stand there as they are, 8 bytes each, without base or exceptions.
+//! stands for plain values, 8 bytes each, without base or exceptions.
 
 use super::lanes::{self, GROUP};
 use super::wire::{Cursor, put_varint};
 use crate::Error;
 
-/// Bits that an exception costs, about: a position, and a high part of one byte or two.
+/// Approximate bits of an exception: a position, and a high part of one byte or two.
 const EXCEPTION_BITS: u32 = 18;
 /// The width that stands for unpacked values.
 const WIDTH_PLAIN: u8 = 64;
@@ -34,7 +34,7 @@ pub(super) enum Column {
     Leads,
 }
 
-/// Packs columns, and keeps the room for it.
+/// Packs columns, and keeps the buffers for it.
 #[derive(Clone)]
 pub(super) struct Packer {
     low: [u32; GROUP],
@@ -88,7 +88,7 @@ impl Packer {
         put_varint(out, base);
         put_bits(out, low, width);
         if width < range_bits {
-            // Where exceptions are cannot be predicted, so every position is stored and only the
+            // The places of exceptions cannot be predicted, so every position is stored and only the
             // count depends on the value.
             let mut positions = [0_u8; GROUP];
             let mut count = 0;
@@ -139,7 +139,7 @@ fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
         let high = cursor.varint()?;
         let Some(value) = values.get_mut(usize::from(at)) else {
             return Err(Error::corrupt(format!(
-                "among {} values there is an exception at {at}",
+                "an exception is at {at} of {} values",
                 values.len()
             )));
         };
@@ -148,7 +148,7 @@ fn get_group(cursor: &mut Cursor<'_>, values: &mut [u64]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads what [`put_fixed`] wrote.
+/// Reads the values that [`put_fixed`] wrote.
 pub(super) fn get_fixed(
     cursor: &mut Cursor<'_>,
     values: &mut [u32],
@@ -229,7 +229,7 @@ fn width_near(near: u32, low: &[u32], range_bits: u32) -> Option<u32> {
     }
     let len = low.len() as u32;
     let with_size = |width: u32| {
-        // A loop for each width: one for all is not made vector code.
+        // A loop for each width: one for all does not compile to vector code.
         let exceptions: u32 = low.iter().map(|&low| u32::from(low >> width != 0)).sum();
         (width * len + exceptions * EXCEPTION_BITS, exceptions, width)
     };
@@ -245,11 +245,11 @@ fn width_near(near: u32, low: &[u32], range_bits: u32) -> Option<u32> {
     (exceptions * 6 <= len).then_some(width)
 }
 
-/// How many widths are tried one by one: about as many as cost what the histogram does.
+/// How many widths are tried one by one: about as many as the histogram costs.
 const COMPARISONS: usize = 6;
 
 fn width_by_histogram(values: &[u64], base: u64, range_bits: u32) -> u32 {
-    // Four histograms, since equal lengths in a row would wait for one another in a single one.
+    // Four histograms, since in a single one equal lengths in a row would wait for one another.
     let mut lengths = [[0_u32; 65]; 4];
     for (i, &value) in values.iter().enumerate() {
         lengths[i & 3][(64 - (value - base).leading_zeros()) as usize] += 1;
@@ -291,7 +291,7 @@ fn put_bits(out: &mut Vec<u8>, values: &[u32], width: u32) {
     }
 }
 
-/// As [`put_bits`], `N` values at a time: their bits are at most 57.
+/// Like [`put_bits`], `N` values at a time: their bits are at most 57.
 fn put_chunks<const N: usize>(out: &mut Vec<u8>, values: &[u32], width: u32) {
     let end = out.len() + (values.len() * width as usize).div_ceil(8);
     let mut at = out.len();
@@ -317,7 +317,7 @@ fn put_chunks<const N: usize>(out: &mut Vec<u8>, values: &[u32], width: u32) {
     out.truncate(end);
 }
 
-/// Fills a group with what `convert` makes of the numbers that [`put_bits`] wrote.
+/// Fills a group with the converted numbers that [`put_bits`] wrote.
 fn get_bits<T: Copy>(
     cursor: &mut Cursor<'_>,
     values: &mut [T],

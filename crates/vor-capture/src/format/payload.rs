@@ -49,7 +49,7 @@ impl PayloadDecoder {
     }
 
     /// Like [`decode`](Self::decode), for a payload whose checksum is known to be right.
-    pub(super) fn decode_verified(
+    pub(crate) fn decode_verified(
         &mut self,
         head: &RecordHead,
         payload: &[u8],

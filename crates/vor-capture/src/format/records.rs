@@ -15,10 +15,10 @@ use crate::model::catalog::{
 use crate::model::frame::{FrameSnapshot, MetricValue};
 use crate::model::timeline::{ClockSnapshot, ClockSync};
 
-/// Most argument names of a site, and most bytes of one; more are cut.
+/// Most argument names of a site, and most bytes of one; the rest is cut.
 const MAX_ARG_NAMES: usize = 256;
 const MAX_ARG_NAME_BYTES: usize = 1 << 10;
-/// Most metrics of a frame, and most open scopes of a record; more are cut.
+/// Most metrics of a frame, and most open scopes of a record; the rest is cut.
 const MAX_METRICS: usize = 1 << 18;
 const MAX_OPEN_SCOPES: usize = 1 << 18;
 const MAX_OPEN_THREADS: usize = 1 << 16;
@@ -33,7 +33,7 @@ const CLOCKS: u8 = 2;
 const SHAPE_INTEGER: u64 = 0;
 const SHAPE_F32: u64 = 1;
 const SHAPE_F64: u64 = 2;
-/// Integers from here on take no less as a varint than as `f64`.
+/// From here on an integer takes as many bytes as a varint as it does as `f64`.
 const SMALL_INTEGER: f64 = (1_u64 << 47) as f64;
 
 pub(super) fn put_process(out: &mut Vec<u8>, process: &ProcessInfo) {
@@ -204,7 +204,7 @@ pub(super) fn put_end(out: &mut Vec<u8>, index_offset: u64) {
     out.extend_from_slice(&END_MARK);
 }
 
-/// Reads a payload that is not a batch's. `seq` is the record's own. Returns `None` for an unknown
+/// Reads the payload of any kind but a batch. `seq` is the record's own. Returns `None` for an unknown
 /// kind.
 pub(super) fn get(kind: u8, seq: u32, payload: &[u8]) -> Result<Option<Record>, Error> {
     let mut cursor = Cursor::new(payload);
@@ -291,7 +291,7 @@ fn get_table<T>(
     let count = cursor.count(min_bytes, MAX_TABLE_ENTRIES)?;
     if u64::from(first) + count as u64 > u64::from(end_id) {
         return Err(Error::corrupt(format!(
-            "{count} ids from {first} on go beyond {end_id}"
+            "{count} ids from {first} on exceed {end_id}"
         )));
     }
     let entries = (0..count)

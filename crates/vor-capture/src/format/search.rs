@@ -1,33 +1,33 @@
 //! The search for a whole record among bytes that come in pieces.
 //!
-//! However small the pieces are, each place is looked at once: a [`Search`] remembers how far it
-//! came, and which records it met that are not there to their end.
+//! However small the pieces are, each place is checked once: a [`Search`] remembers how far it came,
+//! and which unfinished records it met.
 
-/// How far a search came.
+/// The state of a search.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// The first offset that was not looked at.
+    /// The first offset that was not checked.
     next: u64,
-    /// Offsets before it at which a record may stand that is not there to its end, ascending.
+    /// Offsets before it at which an unfinished record may be, ascending.
     unfinished: Vec<u64>,
 }
 
-/// Most unfinished records that are remembered: more come only in a file that is made of heads.
+/// Most unfinished records in memory: there are more only in a file that is made of heads.
 const MAX_UNFINISHED: usize = 64;
 
 /// The bytes at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// The record that is searched for.
+    /// A whole record.
     Whole,
     /// The bytes so far may become one.
     Unfinished,
-    /// None.
+    /// Not a record.
     Bad,
 }
 
 impl Search {
-    /// Makes a search for what stands behind `offset`.
+    /// Makes a search for a whole record behind `offset`.
     pub(crate) fn behind(offset: u64) -> Self {
         Self {
             next: offset + 1,
@@ -35,15 +35,15 @@ impl Search {
         }
     }
 
-    /// Returns the first offset at which a record may still turn up.
+    /// Returns the first offset at which a record may still be found.
     pub(crate) fn begin(&self) -> u64 {
         self.unfinished.first().copied().unwrap_or(self.next)
     }
 
-    /// Searches the bytes up to `end`, where the file ends for now, and returns where the record
-    /// stands. `look` is asked what stands at an offset, and told whether it is asked for the first
-    /// time; fewer than `least` bytes tell it nothing. Unless `at_end` says that no more bytes are
-    /// to be had, a record is waited for that may be the first.
+    /// Searches the bytes up to `end`, where the file ends for now, and returns the offset of the
+    /// record. `look` gets an offset, and whether it is checked for the first time, and returns what
+    /// is there; it needs at least `least` bytes. Unless `at_end` says that no more bytes are there,
+    /// the search waits for the first unfinished record.
     pub(crate) fn go_on(
         &mut self,
         end: u64,
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_is_looked_at_once_however_small_the_pieces() {
-        // A record that is never finished at 10, one that was none at 20, and the one that is
-        // searched for at 9000.
-        let stands = |offset: u64, end: u64| match offset {
+    fn each_place_is_checked_once_however_small_the_pieces() {
+        // A record that is never finished at 10, one that turns out bad at 20, and the whole one at
+        // 9000.
+        let at = |offset: u64, end: u64| match offset {
             10 => Look::Unfinished,
             20 if end < 500 => Look::Unfinished,
             9000 if end < 9700 => Look::Unfinished,
@@ -101,7 +101,7 @@ mod tests {
             for &end in &ends {
                 found = search.go_on(end, 16, true, |offset, is_new| {
                     looks += u64::from(is_new);
-                    stands(offset, end)
+                    at(offset, end)
                 });
                 if found.is_some() {
                     break;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_may_be_a_record_is_waited_for() {
+    fn the_search_waits_for_the_first_unfinished_record() {
         let mut search = Search::behind(0);
         let mut at_20 = Look::Unfinished;
         for (end, expected) in [(100, None), (200, None), (300, Some(40))] {

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Spans come in the order in which they ended. In a flat block each is a gap after the previous
-//! end, and a duration. In a tree the span that closes over `k` earlier ones says `k`, how long
+//! end, and a duration. In a tree a span that closes over `k` earlier ones stores `k`, how long
 //! before the first of them it began (the *lead*), and how long after the last of them it ended;
-//! all of these are small, where its duration is large and repeats what the children said. `k` is
+//! all of these are small, where its duration is large and repeats those of the children. `k` is
 //! found, and undone, with a stack of the starts that no span has closed over yet. All arithmetic
-//! wraps, so that any 64-bit values survive, however little sense they make as times.
+//! wraps, so that any 64-bit values survive, even if they are impossible as times.
 
 use super::lanes::GROUP;
 use super::pack::{self, Column, Packer};
@@ -33,7 +33,7 @@ const BELOW_OPEN: usize = 4;
 pub(super) const FLAG_FIRST: u8 = 1 << 0;
 /// The times are a tree.
 pub(super) const FLAG_TREE: u8 = 1 << 1;
-/// Where the two bits for the sites are: one site, packed indices, or an index per byte.
+/// Shift of the two bits for the sites: one site, packed indices, or an index per byte.
 const SITES_SHIFT: u32 = 2;
 const SITES_ONE: u8 = 0;
 const SITES_PACKED: u8 = 1;
@@ -47,7 +47,7 @@ pub(super) const FLAG_DROPS: u8 = 1 << 6;
 /// Tasks follow.
 pub(super) const FLAG_ASYNC: u8 = 1 << 7;
 
-/// Codes the times and sites of blocks, and keeps the room for it.
+/// Encodes and decodes the times and sites of blocks, and keeps the buffers for it.
 #[derive(Debug)]
 pub(super) struct BlockCoder {
     packer: Packer,
@@ -55,8 +55,7 @@ pub(super) struct BlockCoder {
     durations: Box<[u64; BLOCK_SPANS]>,
     leads: Box<[u64; BLOCK_SPANS]>,
     children: Box<[u64; BLOCK_SPANS]>,
-    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] slots that stand for
-    /// none.
+    /// Starts of the spans that none has closed over yet, above [`BELOW_OPEN`] empty slots.
     open: Box<[u64; OPEN_SLOTS]>,
     site_indices: Vec<u32>,
     dictionary: Dictionary,
@@ -78,8 +77,8 @@ impl Default for BlockCoder {
 }
 
 impl BlockCoder {
-    /// Appends times and sites of at most [`BLOCK_SPANS`] spans, and returns the flags that tell
-    /// how. The slices have one length, not 0.
+    /// Appends times and sites of at most [`BLOCK_SPANS`] spans, and returns the flags of their
+    /// encoding. The slices have one length, not 0.
     pub(super) fn put(
         &mut self,
         out: &mut Vec<u8>,
@@ -116,7 +115,7 @@ impl BlockCoder {
     /// How many spans the next one closes over cannot be predicted, so a loop that pops them one by
     /// one mostly waits for wrong branches. The topmost four are compared at once instead, and only
     /// a span around more goes on in a loop. Should the starts on the stack not ascend, as those of
-    /// real scopes do, then this counts something else, but the decoder takes the count as it is.
+    /// real scopes do, then the count differs, but the decoder uses it as it is.
     fn fold(&mut self, starts: &[u64], durations: &[u64]) -> (usize, usize) {
         let (mut top, mut leaves, mut parents) = (0, 0, 0);
         let mut previous_end = starts[0];
@@ -238,7 +237,7 @@ impl BlockCoder {
             top = top.wrapping_sub(closed as usize);
             let leaf = closed == 0;
             let edge = previous_end.wrapping_add(gap);
-            // As in `fold`, both sides are worked out and one is taken.
+            // As in `fold`, both sides are computed and one is chosen.
             let duration = self.durations[leaf_at % BLOCK_SPANS];
             let lead = self.leads[parent_at % BLOCK_SPANS];
             let slot = &mut self.open[top % OPEN_SLOTS];
@@ -318,7 +317,7 @@ fn no_tree(children: &[u64]) -> Error {
     for &closed in children {
         if closed > open {
             return Error::corrupt(format!(
-                "a span has {closed} children where {open} are there"
+                "a span has {closed} children, but only {open} spans are open"
             ));
         }
         open = open - closed + 1;
@@ -326,7 +325,7 @@ fn no_tree(children: &[u64]) -> Error {
     Error::corrupt("the spans are not a tree")
 }
 
-/// Appends pairs to two columns. The room is reserved at once and not zeroed first.
+/// Appends pairs to two columns. The capacity is reserved at once and not zeroed first.
 fn extend_both(
     starts: &mut Vec<u64>,
     durations: &mut Vec<u64>,
@@ -338,7 +337,7 @@ fn extend_both(
 }
 
 /// Fills `gaps` with the time from each previous end to the next start. Returns whether none is
-/// negative; where one is, the rest is left as it was.
+/// negative; where one is, the rest is unchanged.
 fn fill_gaps(gaps: &mut [u64], starts: &[u64], durations: &[u64]) -> bool {
     gaps[0] = 0;
     // A group at a time, so that the loop is vector code and a tree is still known for one after
@@ -364,8 +363,8 @@ fn index_bits(count: usize) -> u8 {
     (usize::BITS - count.saturating_sub(1).leading_zeros()) as u8
 }
 
-/// Returns whether two indices tell the third nearly always, by a sample: LZ4 then makes less of
-/// bytes than packing would.
+/// Returns whether two indices nearly always predict the third, by a sample: LZ4 then makes bytes
+/// smaller than packing does.
 fn is_repetitive(indices: &[u32]) -> bool {
     if indices.len() < 32 {
         return false;
@@ -381,7 +380,7 @@ fn is_repetitive(indices: &[u32]) -> bool {
     hits * 10 >= sample.len() * 9
 }
 
-/// The different sites of a block, in the order in which they come up.
+/// The different sites of a block, in the order in which they first occur.
 #[derive(Debug)]
 struct Dictionary {
     entries: Vec<SiteId>,

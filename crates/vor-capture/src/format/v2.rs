@@ -5,8 +5,8 @@
 //! its kind: 0 a frame, 1 the declaration of a user column. All integers are little-endian. There
 //! is no checksum, no sequence number and no index.
 //!
-//! [`Decoder`] is a push parser without input or output: bytes go in, [`Event`]s come out. Without
-//! checksums, the only judge of a record is its structure: its block must unpack to exactly the
+//! [`Decoder`] is a push parser without input or output: it takes bytes and returns [`Event`]s.
+//! Without checksums, a record can only be checked by its structure: its block must unpack to exactly the
 //! declared size, and its body must be used up exactly. That is strict enough to find the next
 //! whole record behind damage by trying every offset, which is how the decoder resynchronises. It
 //! reports skipped bytes as [`Damage`]. A changed number inside a record that still unpacks cannot
@@ -27,20 +27,20 @@ use flame::Flame;
 /// The first four bytes of every capture, of version 2 and later ones.
 pub const MAGIC: [u8; 4] = *b"VOR1";
 
-/// Largest record, packed or unpacked, that is looked at. A frame of a million spans is below it.
+/// Largest record, packed or unpacked, that is read. A frame of a million spans is smaller.
 pub const MAX_RECORD_BYTES: usize = 24 << 20;
 
-/// Largest header that is looked at; real ones have some hundred bytes.
+/// Largest header that is read; real ones have some hundred bytes.
 pub const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// Bytes that tell whether a place can be the beginning of a record: length, raw size, LZ4 token,
-/// first literal.
+/// Bytes that are needed to rule out a record at a place: length, raw size, LZ4 token, first
+/// literal.
 const PROBE_BYTES: usize = 10;
 
 /// The part before the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Whether the recorder was asked to keep flames; no frame need have one.
+    /// Whether the recorder was set to keep flames; no frame need have one.
     pub flame_enabled: bool,
     /// The system columns; every frame has a value for each.
     pub columns: Vec<MetricColumn>,
@@ -59,7 +59,7 @@ pub enum Event {
     Damage(Damage),
 }
 
-/// A frame as it stands in the file.
+/// A frame as it is in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
     /// Where its record begins in the file.
@@ -79,9 +79,9 @@ pub struct Frame {
 pub struct Damage {
     /// Where it begins in the file.
     pub offset: u64,
-    /// How many bytes were passed over, 0 when only a part of a record could not be used.
+    /// How many bytes were skipped, 0 when only a part of a record could not be used.
     pub bytes: u64,
-    /// The reason, in a line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
@@ -89,15 +89,15 @@ pub struct Damage {
 ///
 /// # Errors
 ///
-/// The bytes are no capture, or one of another version, or the header is not what the format
-/// allows.
+/// The bytes are not a capture, or one of another version, or the header breaks the rules of the
+/// format.
 pub fn parse_header(bytes: &[u8]) -> Result<Option<Header>, Error> {
     let mut cursor = Cursor::new(bytes);
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
         return Err(Error::corrupt(format!(
-            "not a capture: the first bytes should be `VOR1`, found {:02x?}",
-            &bytes[..known]
+            "not a vor capture: it starts with {:?}",
+            String::from_utf8_lossy(&bytes[..known])
         )));
     }
     let Some(version) = cursor.bytes(MAGIC.len()).and_then(|_| cursor.u16()) else {
@@ -153,7 +153,7 @@ pub struct Decoder {
     at: usize,
     /// Offset in the file of `buffer[at]`.
     offset: u64,
-    /// Set while damage is being passed over.
+    /// The damage that is being skipped.
     damaged: Option<Damaged>,
     /// The search for a whole record behind damage, or behind a record that is not there to its
     /// end.
@@ -197,7 +197,7 @@ struct RawFrame {
 }
 
 impl Decoder {
-    /// Makes a decoder for what follows `header`.
+    /// Makes a decoder for the records behind `header`.
     #[must_use]
     pub fn new(header: &Header) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl Decoder {
         }
     }
 
-    /// Starts anew at the record that begins at `offset` of the file, before which `declared` of
+    /// Continues at the record that begins at `offset` of the file, before which `declared` of
     /// the user columns known so far were declared.
     pub fn resume_at(&mut self, offset: u64, declared: usize) {
         self.declared = declared.min(self.user_columns.len());
@@ -233,8 +233,8 @@ impl Decoder {
         &self.user_columns
     }
 
-    /// Returns how many of them are declared before the next record: all, unless the decoder was
-    /// put to an earlier place.
+    /// Returns how many of them are declared before the next record: all, unless the decoder
+    /// continued at an earlier place.
     #[must_use]
     pub fn declared(&self) -> usize {
         self.declared
@@ -262,9 +262,9 @@ impl Decoder {
 
     /// Returns the next event, or `None` when more bytes are needed.
     ///
-    /// `at_end` says that no more bytes are there for now. The decoder then also looks behind a
-    /// record whose length points beyond the end: whole records there prove that the length is
-    /// wrong. It may go on after more bytes were pushed.
+    /// `at_end` says that no more bytes are there for now. The decoder then also searches behind a
+    /// record whose length reaches beyond the end: whole records there prove that the length is
+    /// wrong. Decoding may continue after more bytes were pushed.
     pub fn next_event(&mut self, at_end: bool) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -289,7 +289,7 @@ impl Decoder {
             let damaged = self.damaged.take().unwrap_or_else(|| Damaged {
                 begin: self.offset,
                 reason: format!(
-                    "a record of {} bytes was announced, found whole records {} bytes on",
+                    "a record of {} bytes is cut off after {} bytes, where whole records follow",
                     self.announced(),
                     offset - self.offset
                 ),
@@ -304,7 +304,7 @@ impl Decoder {
         }
     }
 
-    /// Returns what stands after the last event and is no record yet: an unfinished one, or damage
+    /// Returns the bytes behind the last event that are not a record: an unfinished one, or damage
     /// whose end was not found.
     #[must_use]
     pub fn pending(&self) -> Option<Damage> {
@@ -327,7 +327,7 @@ impl Decoder {
         }
     }
 
-    /// Returns where the record ends that is not there to its end, if its length is known.
+    /// Returns where the unfinished record will end, if its length is known.
     #[must_use]
     pub fn unfinished_to(&self) -> Option<u64> {
         let is_known = self.damaged.is_none() && self.buffer.len() - self.at >= 4;
@@ -346,10 +346,9 @@ impl Decoder {
         self.offset += len as u64;
     }
 
-    /// Returns where the first whole record stands behind the place that is none. Within damage,
-    /// bytes that cannot become a record are used up. Behind an unfinished record what is there
-    /// must mean that its length is wrong: two whole records in a row, or one that ends where the
-    /// file ends.
+    /// Returns the offset of the first whole record behind a place that is not one. Within damage,
+    /// bytes that cannot become a record are used up. Behind an unfinished record it must prove that
+    /// its length is wrong: two whole records in a row, or one that ends where the file ends.
     fn find(&mut self, at_end: bool) -> Option<u64> {
         let mut search = self.search.take().unwrap_or_else(|| {
             self.allowance = ALLOWANCE;
@@ -429,7 +428,7 @@ impl Decoder {
         }
     }
 
-    /// Says what stands at `buffer[at..]`.
+    /// Returns what is at `buffer[at..]`.
     fn place(&self, at: usize) -> Place {
         let mut cursor = Cursor::new(&self.buffer[at..]);
         let (Some(len), Some(raw)) = (cursor.u32(), cursor.u32()) else {
@@ -507,7 +506,7 @@ impl Decoder {
         (cursor.left() == flame_len).then_some((system, user, cursor.at()))
     }
 
-    /// Uses up a whole record and queues what it says.
+    /// Uses up a whole record and queues its events.
     fn take(&mut self, len: usize, body: Body) {
         let offset = self.offset;
         self.search = None;
@@ -520,7 +519,7 @@ impl Decoder {
                 if known {
                     return;
                 }
-                // A place that is read once more declares what it did before.
+                // A place that is read again repeats its declarations.
                 if self.declared == self.user_columns.len() {
                     self.ids.entry(id).or_default().push(self.declared);
                     self.ready.push_back(Event::Column(self.declared));
@@ -535,15 +534,15 @@ impl Decoder {
         }
     }
 
-    /// Returns the user column that an id was declared for last.
+    /// Returns the user column for which an id was declared last.
     fn column(&self, id: u16) -> Option<usize> {
         let columns = self.ids.get(&id)?;
         let declared = columns.partition_point(|&index| index < self.declared);
         columns.get(declared.checked_sub(1)?).copied()
     }
 
-    /// Gives a frame's numbers their columns, and looks into its flame; what can't be used is
-    /// queued as damage.
+    /// Assigns the values of a frame to their columns and parses its flame; parts that cannot be used
+    /// are queued as damage.
     fn resolve(&mut self, offset: u64, raw: RawFrame) -> Frame {
         let mut frame = Frame {
             offset,
@@ -593,7 +592,7 @@ fn check_sizes(len: u32, raw: u32) -> Result<(), String> {
     let most = (u64::from(len) * 255).min(MAX_RECORD_BYTES as u64);
     if raw == 0 || u64::from(raw) > most {
         return Err(format!(
-            "a record of {len} bytes unpacks to 1 to {most} bytes, found {raw} declared"
+            "a record of {len} bytes declares {raw} unpacked bytes, not 1 to {most}"
         ));
     }
     Ok(())
@@ -605,7 +604,7 @@ fn size_reason(len: u32) -> String {
 
 /// Reads the declaration of a column that takes up all of `bytes`.
 ///
-/// The recorder stored lengths modulo 65 536 but all of the text, so longer lengths are tried until
+/// The recorder stored lengths modulo 65 536 but the whole text, so longer lengths are tried until
 /// both texts fit exactly.
 fn declaration(bytes: &[u8]) -> Option<(u16, MetricColumn)> {
     let mut cursor = Cursor::new(bytes);

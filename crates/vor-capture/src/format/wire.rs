@@ -7,7 +7,7 @@ use crate::Error;
 /// Most bytes of a varint: 64 bits, seven at a time.
 const MAX_VARINT_BYTES: usize = 10;
 
-/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte says that another
+/// Appends `value`, seven bits at a time, the lowest first; the top bit of a byte is set where another
 /// follows.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -127,10 +127,9 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::corrupt(format!("{value} does not fit into 32 bits")))
     }
 
-    /// Reads a count of things, each of which takes at least `min_bytes` of what is left, and at
-    /// most `cap` of which may come.
+    /// Reads a count of items, at most `cap`, each of which takes at least `min_bytes` of the rest.
     ///
-    /// A caller may reserve room for as many, since the input pays for it.
+    /// A caller may reserve memory for as many, since the input is large enough for them.
     pub(super) fn count(&mut self, min_bytes: usize, cap: usize) -> Result<usize, Error> {
         let value = self.varint()?;
         let most = cap.min(self.left() / min_bytes.max(1));

@@ -4,7 +4,7 @@
 //! table are in bincode's compact form: varints, signed ones zigzag, strings as length and bytes.
 //! The streams are one more LZ4 block that holds, per thread, the scopes as nested records of
 //! fixed-width integers. Everything is checked for an exact fit, since a version-2 capture has no
-//! checksum and the fit is all that tells a whole flame from a damaged one.
+//! checksum, and only the fit distinguishes a whole flame from a damaged one.
 
 use super::{Cursor, MAX_RECORD_BYTES};
 
@@ -53,7 +53,7 @@ pub struct FlameSpan {
 /// One entry of the scope table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlameScope {
-    /// What [`FlameSpan::scope_id`] refers to.
+    /// The id that [`FlameSpan::scope_id`] refers to.
     pub id: Option<u32>,
     /// The name given to a block; `None` for a function.
     pub scope_name: Option<String>,
@@ -77,7 +77,7 @@ impl FlameScope {
 ///
 /// # Errors
 ///
-/// A line that says what is wrong.
+/// One line that says what is wrong.
 pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
     let mut cursor = Cursor::new(bytes);
     if cursor.bytes(4) != Some(b"PFD4") {
@@ -115,7 +115,9 @@ pub fn parse(bytes: &[u8]) -> Result<Flame, String> {
         .map(|thread| thread.spans.len() as u64)
         .sum::<u64>();
     if found != num_scopes {
-        return Err(format!("{num_scopes} spans were announced, found {found}"));
+        return Err(format!(
+            "the flame has {found} spans, not the {num_scopes} of its head"
+        ));
     }
     Ok(flame)
 }
@@ -129,7 +131,7 @@ fn section<'a>(cursor: &mut Cursor<'a>, what: &str) -> Result<&'a [u8], String> 
         .ok_or_else(|| format!("{what} of {len} bytes is cut off"))
 }
 
-/// Reads the meta section; returns the number of scopes that it announces.
+/// Reads the meta section; returns its number of scopes.
 fn parse_meta(bytes: &[u8], flame: &mut Flame) -> Option<u64> {
     let mut cursor = Cursor::new(bytes);
     flame.frame_index = varint(&mut cursor)?;
@@ -196,7 +198,8 @@ fn parse_streams(bytes: &[u8]) -> Result<Vec<FlameThread>, String> {
 /// Reads one thread's nested scopes.
 ///
 /// A scope is `'(' u32 id, i64 start, u8 n, n bytes data, u64 size of children, children, ')' i64
-/// end`. The open scopes are kept on a stack of our own, so depth in the file is no depth of calls.
+/// end`. The open scopes are on an explicit stack, so the depth in the file does not become a depth
+/// of calls.
 fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
     let mut cursor = Cursor::new(bytes);
     let mut spans: Vec<FlameSpan> = Vec::new();
@@ -205,7 +208,7 @@ fn parse_stream(bytes: &[u8]) -> Result<Vec<FlameSpan>, String> {
         let end = open.last().map_or(bytes.len(), |&(_, end)| end);
         if cursor.at() < end {
             let (span, children_end) = begin(&mut cursor, open.len(), end)
-                .ok_or_else(|| format!("byte {} of a stream begins no scope", cursor.at()))?;
+                .ok_or_else(|| format!("no scope begins at byte {} of a stream", cursor.at()))?;
             open.push((spans.len(), children_end));
             spans.push(span);
             continue;
