@@ -5,13 +5,13 @@ use std::io;
 
 /// Why an operation of vor failed: one line that names the thing and says what is wrong.
 ///
-/// The inside is opaque; ask with the `is_*` predicates. The line ends with the words of the
-/// operating system where that refused, so [`source`](std::error::Error::source) goes on behind
-/// them: who prints the chain sees each cause once.
+/// Its kind is read with the `is_*` methods. Where the operating system refused, the line ends with
+/// its words, so [`source`](std::error::Error::source) continues behind them: a printed chain shows
+/// each cause once.
 pub struct Error {
     kind: Kind,
     message: String,
-    /// What the operating system said, the last part of the line.
+    /// The error of the operating system, which is the last part of the line.
     refusal: Option<io::Error>,
 }
 
@@ -25,7 +25,7 @@ enum Kind {
 }
 
 impl Error {
-    /// Returns whether bytes of a capture were not what the format allows.
+    /// Returns whether bytes of a capture break the rules of the format.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.kind == Kind::Corrupt
@@ -49,13 +49,13 @@ impl Error {
         self.kind == Kind::Io
     }
 
-    /// Returns what kind of refusal it was, where the operating system [refused](Self::is_io).
+    /// Returns the kind of the error where the operating system [refused](Self::is_io).
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.refusal.as_ref().map(io::Error::kind)
     }
 
-    /// Returns whether a sink rejected what it was given.
+    /// Returns whether a sink refused a batch or a frame.
     #[must_use]
     pub fn is_sink(&self) -> bool {
         self.kind == Kind::Sink

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`model`] | batches of spans, frames, the catalog that resolves their ids, measures, the timeline, heap snapshots: plain data |
 //! | [`sink`] | the trait [`FrameSink`](sink::FrameSink), which takes the model |
-//! | [`format`](mod@format) | the capture format as codec without I/O, versions 3 and 2 |
-//! | [`reader`] | captures, read back: as a stream, by frame, by columns |
+//! | [`format`](mod@format) | the capture format as a codec without I/O: version 3, and version 2 read-only |
+//! | [`reader`] | reads captures: as a stream, by frame, as columns |
 //! | [`stats`] | exact sums and percentiles per call site |
 //! | [`units`] | numbers and units as people read them |
 //!

@@ -1,4 +1,4 @@
-//! The trait of all outputs: a sink takes the model, batches and frames, and nothing else.
+//! The trait of all outputs: a sink takes batches and frames of the model, and nothing else.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::model::catalog::Catalog;
 use crate::model::frame::FrameSnapshot;
 use crate::model::heap::HeapSnapshot;
 
-/// Receives what the drain produces, on the drain's thread.
+/// Receives batches and frames from the drain, on the drain's thread.
 ///
 /// A sink that returns an error is reported once, switched off and counted; the others go on.
 ///
@@ -36,19 +36,19 @@ use crate::model::heap::HeapSnapshot;
 /// A program that uses vor switches it on with `vor::Config::new().sink("slow frames",
 /// SlowFrames).enable()`.
 pub trait FrameSink: Send {
-    /// Says what the sink needs. Asked before anything is delivered, and again where a frame
-    /// begins: the answer may change with what is wanted.
+    /// Returns what the sink needs. Called before anything is delivered, and again where a frame
+    /// begins: the result may change.
     fn interest(&self) -> Interest {
         Interest::FRAMES
     }
 
-    /// Says whether the sink reads the metrics of frames. The rows of GPUs cost a driver time, so
-    /// they are read only while some sink does.
+    /// Returns whether the sink reads the metrics of frames. The rows of GPUs cost time in a driver,
+    /// so they are read only while some sink does.
     fn reads_metrics(&self) -> bool {
         true
     }
 
-    /// Takes what one drain took from the rings. Called only with [`Interest::batches`].
+    /// Takes the batch of one drain. Called only with [`Interest::batches`].
     ///
     /// # Errors
     ///
@@ -58,14 +58,14 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
-    /// Says whether the sink wants to know what is open, by [`accept_open`](Self::accept_open).
+    /// Returns whether the sink needs the open scopes, by [`accept_open`](Self::accept_open).
     fn wants_open(&self) -> bool {
         false
     }
 
     /// Takes which scopes were open at a moment, once all that had ended by then was delivered.
     /// Called now and then, or never, and only where the sink [wants](Self::wants_open) that: a
-    /// sink that holds spans until it knows their parents can let go of some.
+    /// sink that holds spans until it knows their parents can release some.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ pub trait FrameSink: Send {
     /// Any error switches the sink off.
     fn accept_frame(&mut self, frame: &Arc<FrameSnapshot>) -> Result<(), Error>;
 
-    /// Takes what the heap holds at a moment, where `Config::heap_snapshots` asks for that;
-    /// `catalog` declares its call sites.
+    /// Takes the live heap at a moment, where `Config::heap_snapshots` is on; `catalog` declares its
+    /// call sites.
     ///
     /// # Errors
     ///
@@ -98,22 +98,23 @@ pub trait FrameSink: Send {
         Ok(())
     }
 
-    /// Says whether the sink takes frames at the moment; asked where [`interest`](Self::interest)
-    /// is. A sink that takes none is not called for them, and while none does, no frames are made.
+    /// Returns whether the sink takes frames at the moment; called where
+    /// [`interest`](Self::interest) is. A sink that takes none gets none, and while no sink takes
+    /// any, no frames are made.
     fn takes_frames(&self) -> bool {
         true
     }
 
-    /// Says whether the sink does nothing but write a file of its own: it calls no code of the
-    /// program's, and waits for no other thread and no lock of one. Asked once, before anything is
-    /// delivered. Such a sink is finished also where a signal ends the process, or where no other
-    /// thread is left, and a pass of the drain may end before it [commits](Self::commit).
+    /// Returns whether the sink only writes a file of its own: it calls no code of the program, and
+    /// waits for no other thread and no lock of one. Called once, before anything is delivered. Such
+    /// a sink is finished also where a signal ends the process, or where no other thread is left,
+    /// and a pass of the drain may end before it [commits](Self::commit).
     fn writes_file(&self) -> bool {
         false
     }
 
-    /// Hands what was accepted to the operating system, where the sink gathers it. Called at the
-    /// end of each pass of the drain, every 20 ms or more often.
+    /// Passes the accepted data to the operating system, where the sink buffers it. Called at the end
+    /// of each pass of the drain, every 20 ms or more often.
     ///
     /// # Errors
     ///
@@ -132,8 +133,8 @@ pub trait FrameSink: Send {
     }
 
     /// Ends the output. Called at most once, last; the sink is dropped soon after, when the drain is
-    /// free again. So a sink that has a thread tells it here to end, and waits for it when it is
-    /// dropped: until then the thread may ask the recorder.
+    /// free again. A sink with a thread therefore signals its end here, and joins it when dropped:
+    /// until then the thread may call the recorder.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ pub trait FrameSink: Send {
     }
 }
 
-/// The needs of a [`FrameSink`]; work that no sink needs is not done.
+/// What a [`FrameSink`] needs; work that no sink needs is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Batches, as they are drained.

@@ -6,9 +6,8 @@
 //! spans have any. Streaming sinks take batches, so that a frame of an hour needs no more memory
 //! than one of a millisecond.
 //!
-//! The whole life of an asynchronous task is not in those columns: tasks overlap, so no tree holds
-//! them. They are sparse, like messages, and so is what happened within a task, and the points of
-//! flows.
+//! Whole asynchronous tasks are not in those columns: tasks overlap, so no tree holds them. They are
+//! sparse, like messages, and so are the events within a task and the points of flows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub struct ThreadBatch {
     pub thread: ThreadId,
     /// Start of each span, in ticks.
     pub start_ticks: Vec<u64>,
-    /// Length of each span, in ticks.
+    /// Duration of each span, in ticks.
     pub duration_ticks: Vec<u64>,
     /// Call site of each span.
     pub sites: Vec<SiteId>,
@@ -81,7 +80,7 @@ pub enum ArgValue {
     Str(Arc<str>),
 }
 
-/// As tables and traces show it: text without quotes.
+/// The text that tables and traces show: a string without quotes.
 impl fmt::Display for ArgValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,9 +111,9 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AsyncSpan {
-    /// Tells it from all other tasks that of the same process run.
+    /// Unique among the tasks of one process run.
     pub id: u64,
-    /// Where it stands in the source.
+    /// Its call site.
     pub site: SiteId,
     /// When it was first polled.
     pub start_ticks: u64,
@@ -152,13 +151,13 @@ pub enum TaskEventKind {
     /// The task came to a point that the program named.
     #[default]
     Step,
-    /// The task was polled for so long, on the thread that the event comes from.
+    /// The task was polled, for this long, on the thread of the event.
     Poll {
         /// How long, in ticks.
         duration_ticks: u64,
     },
-    /// The task began, with the number that the program gave it. Only those that the program
-    /// numbers say so; others begin with their first poll.
+    /// The task began, with the number that the program gave it. Only tasks that the program
+    /// numbers have this event; others begin with their first poll.
     Begin {
         /// The program's number.
         given_id: u64,
@@ -166,7 +165,7 @@ pub enum TaskEventKind {
 }
 
 impl TaskEvent {
-    /// Returns how long it took, in ticks; 0 for what is a moment.
+    /// Returns how long it took, in ticks; 0 for a moment.
     #[must_use]
     pub fn duration_ticks(&self) -> u64 {
         match self.kind {
@@ -189,7 +188,7 @@ impl TaskEvent {
 pub struct FlowPoint {
     /// When it passed.
     pub ticks: u64,
-    /// Tells the flow from all others of the same process run.
+    /// Unique among the flows of one process run.
     pub flow: u64,
     /// Which of its points this is.
     pub stage: FlowStage,
@@ -236,7 +235,7 @@ impl ThreadBatch {
         self.task_events.is_empty() && self.flows.is_empty()
     }
 
-    /// Removes everything but the thread, and keeps the room for it.
+    /// Removes everything but the thread, and keeps the allocations.
     pub fn clear(&mut self) {
         self.start_ticks.clear();
         self.duration_ticks.clear();

@@ -22,7 +22,7 @@ pub struct SiteId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// Where a scope stands in the source, and how it is called.
+/// A call site: the name of a scope, and its place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteInfo {
@@ -61,7 +61,7 @@ pub struct MetricColumn {
     pub unit: String,
 }
 
-/// The program that made the numbers.
+/// The program that recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessInfo {
@@ -73,24 +73,23 @@ pub struct ProcessInfo {
     pub recorder: String,
 }
 
-/// The machine on which the numbers were made, as far as it is known; captures of older recorders
-/// do not say.
+/// The machine on which the program ran, as far as it is known; captures of older recorders do not
+/// say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MachineInfo {
-    /// Its name in the network, empty when unknown.
+    /// Its host name, empty when unknown.
     pub host: String,
-    /// Tells this start of the operating system from all others; empty where the system does not
-    /// say.
+    /// Unique among the boots of the operating system; empty where the system does not say.
     pub boot_id: String,
-    /// Whether ticks are those of the processor's own counter: then they mean the same in all
-    /// processes since the machine was started.
+    /// Whether ticks come from the CPU's own counter: they then mean the same in all processes
+    /// since the machine was started.
     pub hardware_ticks: bool,
     /// Readings of the system's clocks when recording began, where it has such clocks.
     pub clocks: Option<ClockSnapshot>,
 }
 
-/// Everything ids and ticks refer to.
+/// Everything that ids and ticks refer to.
 ///
 /// Cloning is cheap: each table is shared until it grows.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,11 +9,11 @@ use rustc_hash::FxBuildHasher;
 
 use super::catalog::{Catalog, SiteId, SiteInfo};
 
-/// How a [`HeapSnapshot`] knows what is in use.
+/// How a [`HeapSnapshot`] knows the live memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeapMode {
-    /// Not at all: the program's allocator is no `TrackingAllocator`, or it only counts.
+    /// Not at all: the program's allocator is not a `TrackingAllocator`, or it only counts.
     #[default]
     Off,
     /// From samples, on average one per so many bytes allocated.
@@ -43,11 +43,11 @@ pub struct HeapStack {
     /// The scopes that were open at the allocation, outermost first; empty for what was allocated
     /// outside of all scopes.
     pub scopes: Vec<HeapScope>,
-    /// Objects in use; an estimate where the heap is sampled.
+    /// Live objects; an estimate where the heap is sampled.
     pub inuse_objects: u64,
-    /// Bytes in use, as they were asked for; an estimate where the heap is sampled.
+    /// Live bytes, as requested; an estimate where the heap is sampled.
     pub inuse_bytes: u64,
-    /// Samples that the estimates stand on, 0 where the heap is exact.
+    /// Samples behind the estimates, 0 where the heap is exact.
     pub samples: u64,
     /// Standard error of the objects, 0 where they are exact.
     pub objects_error: f64,
@@ -55,7 +55,7 @@ pub struct HeapStack {
     pub bytes_error: f64,
 }
 
-/// Live memory at one moment. `heap_snapshot` makes it, and a capture gives it back.
+/// Live memory at one moment. `heap_snapshot` makes it, and a capture stores it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HeapSnapshot {
@@ -74,12 +74,12 @@ pub struct HeapChange {
     /// The scopes that were open at the allocation, outermost first; empty for what was allocated
     /// outside of all scopes.
     pub scopes: Vec<HeapScope>,
-    /// Objects in use more than before.
+    /// Live objects more than before.
     pub inuse_objects: i64,
-    /// Bytes in use more than before.
+    /// Live bytes more than before.
     pub inuse_bytes: i64,
-    /// Most that the standard error of the bytes can be: what is in use in both snapshots has none.
-    /// 0 where they are exact.
+    /// The largest standard error that the bytes can have: memory that is live in both snapshots has
+    /// none. 0 where they are exact.
     pub bytes_error: f64,
 }
 
@@ -87,7 +87,7 @@ pub struct HeapChange {
 const STANDARD_ERRORS: f64 = 1.96;
 
 impl HeapStack {
-    /// Returns the call sites of its scopes, by which stacks of one run are told apart.
+    /// Returns the call sites of its scopes, which identify a stack within one run.
     pub(crate) fn sites(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.scopes.iter().map(|scope| scope.site)
     }
@@ -103,7 +103,7 @@ impl HeapStack {
         interval(self.inuse_bytes, self.bytes_error)
     }
 
-    /// As [`bytes_interval`](Self::bytes_interval), of objects.
+    /// Like [`bytes_interval`](Self::bytes_interval), for objects.
     #[must_use]
     pub fn objects_interval(&self) -> RangeInclusive<u64> {
         interval(self.inuse_objects, self.objects_error)
@@ -151,7 +151,7 @@ impl HeapSnapshot {
         total
     }
 
-    /// Puts the most bytes first, and has equal ones always in the same order.
+    /// Puts the most bytes first; equal stacks are always in the same order.
     pub(crate) fn sort(&mut self) {
         self.stacks.sort_by(|a, b| {
             let by_bytes = b.inuse_bytes.cmp(&a.inuse_bytes);
@@ -159,7 +159,7 @@ impl HeapSnapshot {
         });
     }
 
-    /// Fills in the names of the scopes from a catalog: for a snapshot that was read as a record.
+    /// Fills in the names of the scopes from a catalog, in a snapshot that was read as a record.
     pub fn name_by(&mut self, catalog: &Catalog) {
         let nameless = Arc::default();
         let scopes = self.stacks.iter_mut().flat_map(|stack| &mut stack.scopes);
@@ -170,8 +170,8 @@ impl HeapSnapshot {
         }
     }
 
-    /// Returns what every stack has in use more than in `earlier`, or less: the view of leaks.
-    /// Stacks that have not changed are left out, the most bytes come first. Both snapshots are of
+    /// Returns how much more live memory each stack has than in `earlier`, or less: the view for
+    /// leaks. Unchanged stacks are left out, and the most bytes come first. Both snapshots are of
     /// one run of a program.
     ///
     /// # Examples

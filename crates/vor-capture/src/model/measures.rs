@@ -1,27 +1,29 @@
-//! Measures of a span beside its length: processor time and allocations.
+//! Measures of a span beside its duration: CPU time and allocations.
 //!
 //! The set of measures is a property of the call site as recorded ([`Measures`]): a site that is
 //! recorded with measures is another entry in the catalog than the same site without them. The
-//! values travel as the last arguments of a span, under names that are reserved here, so everything
-//! that shows or exports arguments shows them too. A span for which all of them are 0 carries none
-//! of them: most spans are never interrupted and allocate nothing, and cost nothing.
+//! values are the last arguments of a span, under names that are reserved here, so everything that
+//! shows or exports arguments shows them too. A span whose values are all 0 carries none of them:
+//! most spans are never interrupted and allocate nothing, and cost nothing.
 //!
-//! All values include those of the spans inside, as lengths do.
+//! All values include those of the spans inside, as durations do.
+
+use std::ops::BitOr;
 
 use super::batch::ArgValue;
 use super::catalog::SiteInfo;
 
-/// Nanoseconds that the thread did not run during the span: its length less its processor time.
+/// Nanoseconds that the thread did not run during the span: its duration less its CPU time.
 pub const OFF_CPU_NS: &str = "off_cpu_ns";
-/// Nanoseconds of processor time in the program, where the split was asked for.
+/// Nanoseconds of CPU time in user mode, where the split is on.
 pub const CPU_USER_NS: &str = "cpu_user_ns";
-/// Nanoseconds of processor time in the kernel, where the split was asked for.
+/// Nanoseconds of CPU time in the kernel, where the split is on.
 pub const CPU_SYS_NS: &str = "cpu_sys_ns";
 /// Number of allocations.
 pub const ALLOC_OBJECTS: &str = "alloc_objects";
-/// Bytes of them, as asked for.
+/// Bytes of them, as requested.
 pub const ALLOC_BYTES: &str = "alloc_bytes";
-/// Number of allocations given back, whoever made them.
+/// Number of frees, whichever scope allocated.
 pub const FREE_OBJECTS: &str = "free_objects";
 /// Bytes of them.
 pub const FREE_BYTES: &str = "free_bytes";
@@ -31,11 +33,11 @@ pub const FREE_BYTES: &str = "free_bytes";
 pub struct Measures(u8);
 
 impl Measures {
-    /// Nothing but the length.
+    /// Nothing but the duration.
     pub const NONE: Self = Self(0);
-    /// Processor time: [`OFF_CPU_NS`].
+    /// CPU time: [`OFF_CPU_NS`].
     pub const CPU: Self = Self(1);
-    /// Processor time in the program and in the kernel: [`CPU_USER_NS`], [`CPU_SYS_NS`].
+    /// CPU time in user mode and in the kernel: [`CPU_USER_NS`], [`CPU_SYS_NS`].
     pub const CPU_SPLIT: Self = Self(2);
     /// Allocations: [`ALLOC_OBJECTS`], [`ALLOC_BYTES`], [`FREE_OBJECTS`], [`FREE_BYTES`].
     pub const ALLOC: Self = Self(4);
@@ -47,14 +49,14 @@ impl Measures {
         self.0 & other.0 == other.0
     }
 
-    /// Returns whether nothing but the length is measured.
+    /// Returns whether nothing but the duration is measured.
     #[inline]
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns what either measures.
+    /// Returns the measures of both.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -112,6 +114,15 @@ impl Measures {
     }
 }
 
+impl BitOr for Measures {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
 /// The measured values of one span, 0 where nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -164,16 +175,14 @@ impl Measured {
         Weight::plus(self, other)
     }
 
-    /// Returns what is left of these without `other`, at least 0: what a span measured by itself,
-    /// without the spans inside.
+    /// Returns these without `other`, at least 0: the values of a span without the spans inside.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Weight::less(self, other)
     }
 }
 
-/// Numbers of a span that include those of the spans inside: its length, or what was measured of
-/// it.
+/// Numbers of a span that include those of the spans inside: its duration, or its measured values.
 pub(crate) trait Weight: Copy + Default {
     /// Combines each number with the one in its place.
     #[must_use]
@@ -186,7 +195,7 @@ pub(crate) trait Weight: Copy + Default {
         self.each(other, u64::saturating_add)
     }
 
-    /// Returns what is left without `other`, at least 0.
+    /// Returns it without `other`, at least 0.
     #[must_use]
     #[inline]
     fn less(self, other: Self) -> Self {
@@ -220,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_what_is_measured_and_values_come_back_by_them() {
+    fn names_identify_measures_and_values() {
         let all = Measures::CPU.union(Measures::ALLOC);
         let mut site = SiteInfo {
             arg_names: vec!["bytes".into()],

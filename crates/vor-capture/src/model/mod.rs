@@ -1,4 +1,4 @@
-//! The plain data that a capture holds: ids and ticks, what they refer to, and what is made of
+//! The plain data that a capture holds: ids and ticks, what they refer to, and the frames made of
 //! them.
 
 pub mod catalog;

@@ -14,13 +14,13 @@ pub struct OpenScopes {
 
 /// When the scopes began that threads had open at a moment.
 ///
-/// A span is in a batch when it has ended, so nothing in batches tells which of the spans there are
-/// inside of one that is still open. This does.
+/// A span is in a batch only when it has ended, so batches do not say which of their spans are
+/// inside one that is still open. This does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenStarts {
     /// The moment, in ticks. All that had ended by then was in the batches before.
     pub as_of_ticks: u64,
-    /// The threads of which it is known, with the starts of their open scopes in ticks, ascending.
+    /// The threads whose open scopes are known, with the starts of their open scopes in ticks, ascending.
     pub threads: Vec<(ThreadId, Vec<u64>)>,
 }

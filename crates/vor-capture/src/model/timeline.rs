@@ -1,4 +1,4 @@
-//! From ticks to wall-clock time, for whoever reads what was recorded.
+//! From ticks to wall-clock time, for readers of a recording.
 
 /// One point at which the tick counter was compared with the wall clock.
 ///
@@ -51,8 +51,8 @@ pub const RATE_BITS: u32 = 40;
 /// A continuous, monotonic map from ticks to wall-clock time: straight lines between [`ClockSync`]
 /// points.
 ///
-/// A tick is always mapped by the point at or before it, so the result does not depend on when the
-/// question is asked: a live sink and a reader of the capture agree to the nanosecond.
+/// A tick is always mapped by the point at or before it, so later points do not change the result: a
+/// live sink and a reader of the capture agree to the nanosecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     syncs: Vec<ClockSync>,
@@ -94,7 +94,7 @@ impl Timeline {
         sync.unix_ns_at(ticks)
     }
 
-    /// Returns the length in nanoseconds of a span that starts at `start_ticks` and lasts
+    /// Returns the duration in nanoseconds of a span that starts at `start_ticks` and lasts
     /// `duration_ticks`: the difference of its mapped ends.
     #[must_use]
     pub fn duration_ns(&self, start_ticks: u64, duration_ticks: u64) -> u64 {
@@ -104,11 +104,11 @@ impl Timeline {
     }
 }
 
-/// Most ticks behind a point that are mapped without a look at the others: a year, and more, of any
+/// Most ticks behind a point that are mapped without a search for another one: over a year of any
 /// counter.
 const MAPPED_TICKS: u64 = 1 << 56;
 
-/// Maps many ticks that lie near one another: it keeps the point that it used last.
+/// Maps many ticks that are near one another: it caches the point that it used last.
 #[derive(Clone, Copy, Debug)]
 pub struct TickMapper<'a> {
     timeline: &'a Timeline,
@@ -130,12 +130,12 @@ impl<'a> TickMapper<'a> {
         }
     }
 
-    /// As [`Timeline::unix_ns`].
+    /// Like [`Timeline::unix_ns`].
     #[inline]
     #[must_use]
     pub fn unix_ns(&mut self, ticks: u64) -> i64 {
         if ticks < self.from || ticks > self.to {
-            return self.unix_ns_elsewhere(ticks);
+            return self.unix_ns_slow(ticks);
         }
         let elapsed = (u128::from(ticks - self.from) * u128::from(self.sync.rate)) >> RATE_BITS;
         // Both ends of the range fit, so what lies between does.
@@ -143,7 +143,7 @@ impl<'a> TickMapper<'a> {
     }
 
     #[cold]
-    fn unix_ns_elsewhere(&mut self, ticks: u64) -> i64 {
+    fn unix_ns_slow(&mut self, ticks: u64) -> i64 {
         let after = self
             .timeline
             .syncs
@@ -158,7 +158,7 @@ impl<'a> TickMapper<'a> {
                 .get(after)
                 .map_or(u64::MAX, |next| next.ticks - 1);
             let to = next.min(sync.ticks.saturating_add(MAPPED_TICKS));
-            // Where the end of the range is beyond what can be told, each tick is mapped by itself.
+            // Where the end of the range does not fit an `i64`, each tick is mapped by itself.
             if sync.unix_ns_at(to) < i64::MAX {
                 (self.sync, self.from, self.to) = (*sync, sync.ticks, to);
             }

@@ -2,8 +2,8 @@
 //!
 //! Between two marks of the same frame set lies a frame. Its spans are a tree per thread in
 //! pre-order: a parent precedes its children, and the subtree of span `i` is the slice `i .. i +
-//! spans[i].subtree_len`. A snapshot borrows nothing and knows no sink; whether it came from the
-//! rings or from a capture cannot be told.
+//! spans[i].subtree_len`. A snapshot borrows nothing and knows no sink; it is the same from the rings
+//! as from a capture.
 
 mod tree;
 mod order;
@@ -37,7 +37,7 @@ pub struct FrameSnapshot {
     pub merged_marks: u64,
     /// Spans that ended in the frame, whether or not they are held in `threads`.
     pub span_count: u64,
-    /// The spans, one tree per thread; empty where no one asked for trees, and in secondary frame
+    /// The spans, one tree per thread; empty where no sink needs trees, and in secondary frame
     /// sets.
     pub threads: Vec<ThreadTree>,
 }
@@ -64,7 +64,7 @@ pub struct ThreadTree {
     pub arg_values: Vec<ArgValue>,
     /// Its messages, ascending by time.
     pub messages: Vec<Message>,
-    /// Tasks that ended on the thread, ascending by their end. They overlap, and are no part of the
+    /// Tasks that ended on the thread, ascending by their end. They overlap, so they are not part of the
     /// tree. At most as many as the frame may hold spans.
     pub async_spans: Vec<AsyncSpan>,
     /// Tasks that ended on the thread, whether or not they are held in `async_spans`.
@@ -84,7 +84,7 @@ pub struct Span {
     pub start_ticks: u64,
     /// How long it lasted.
     pub duration_ticks: u64,
-    /// Where it stands in the source.
+    /// Its call site.
     pub site: SiteId,
     /// Number of spans around it, 0 for a root.
     pub depth: u32,

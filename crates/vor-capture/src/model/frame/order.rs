@@ -6,7 +6,7 @@ use super::{FrameSnapshot, ThreadTree};
 use crate::model::batch::{SpanArgs, SpanBatch, ThreadBatch};
 
 impl SpanBatch {
-    /// Makes a batch of a frame with trees: the same spans in the order in which they ended.
+    /// Makes a batch of the spans of a frame with trees, in the order in which they ended.
     #[must_use]
     pub fn of_trees(frame: &FrameSnapshot) -> Self {
         Self {

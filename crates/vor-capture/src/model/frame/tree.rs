@@ -33,8 +33,7 @@ use super::{Span, ThreadTree};
 use crate::model::batch::{ArgValue, SpanArgs, SpanBatch, ThreadBatch};
 use crate::model::catalog::{SiteId, ThreadId};
 
-/// Builds the trees of one frame after the other from batches; buffers are kept from frame to
-/// frame.
+/// Builds the trees of one frame after the other from batches, in the same buffers.
 #[derive(Debug, Default)]
 pub struct TreeBuilder {
     max_spans: usize,
@@ -46,9 +45,9 @@ pub struct TreeBuilder {
     dropped_spans: u64,
     /// Slots of `growing` by thread; the first `used` of them belong to the current frame.
     slots: FxHashMap<ThreadId, usize>,
-    growing: Vec<Growing>,
+    growing: Vec<GrowingTree>,
     used: usize,
-    /// Trees of frames that nobody holds any more.
+    /// Trees that were recycled.
     spare: Vec<ThreadTree>,
 }
 
@@ -66,14 +65,14 @@ pub struct Trees {
 
 /// A thread's spans so far.
 #[derive(Debug, Default)]
-struct Growing {
-    ended: Vec<Ended>,
+struct GrowingTree {
+    ended: Vec<EndedSpan>,
     tree: ThreadTree,
 }
 
 /// A span at its position in post-order.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct EndedSpan {
     start_ticks: u64,
     duration_ticks: u64,
     site: SiteId,
@@ -120,7 +119,7 @@ impl TreeBuilder {
         if slot == self.used {
             self.used += 1;
             if slot == self.growing.len() {
-                self.growing.push(Growing::default());
+                self.growing.push(GrowingTree::default());
             }
             self.growing[slot].tree = self.spare.pop().unwrap_or_default();
             self.growing[slot].tree.thread = batch.thread;
@@ -128,20 +127,20 @@ impl TreeBuilder {
         let growing = &mut self.growing[slot];
         growing.tree.messages.extend_from_slice(&batch.messages);
         let (tree, most) = (&mut growing.tree, self.max_spans);
-        keep(
+        extend_up_to(
             &mut tree.async_spans,
             &batch.async_spans,
             &mut self.held_async_spans,
             most,
         );
         tree.async_span_count += batch.async_spans.len() as u64;
-        keep(
+        extend_up_to(
             &mut tree.task_events,
             &batch.task_events,
             &mut self.held_task_events,
             most,
         );
-        keep(&mut tree.flows, &batch.flows, &mut self.held_flows, most);
+        extend_up_to(&mut tree.flows, &batch.flows, &mut self.held_flows, most);
 
         let free = self.max_spans - self.held_spans;
         let fitting = batch.len().min(free);
@@ -193,14 +192,14 @@ impl TreeBuilder {
     }
 }
 
-/// Appends what comes as long as there is room for it.
-fn keep<T: Copy>(kept: &mut Vec<T>, coming: &[T], held: &mut usize, most: usize) {
-    let fits = coming.len().min(most - *held);
-    kept.extend_from_slice(&coming[..fits]);
+/// Appends the first of the items, as long as at most `most` are held.
+fn extend_up_to<T: Copy>(items: &mut Vec<T>, added: &[T], held: &mut usize, most: usize) {
+    let fits = added.len().min(most - *held);
+    items.extend_from_slice(&added[..fits]);
     *held += fits;
 }
 
-impl Growing {
+impl GrowingTree {
     /// Adds the first `count` spans of a batch, for which there is room; returns how many of its
     /// argument lists were used.
     fn add_fitting(&mut self, batch: &ThreadBatch, count: usize) -> usize {
@@ -218,7 +217,7 @@ impl Growing {
         let fits = |args: &&SpanArgs| (args.span as usize) < count;
         let mut args_done = 0;
         for args in batch.args.iter().take_while(fits) {
-            let range = self.keep_args(&args.values);
+            let range = self.store_args(&args.values);
             self.ended[first_position + args.span as usize].args = range;
             args_done += 1;
         }
@@ -238,7 +237,7 @@ impl Growing {
             }
             self.evict_last_leaf();
             self.push(start_ticks, batch.duration_ticks[i], batch.sites[i], first);
-            let range = values.map(|args| self.keep_args(&args.values));
+            let range = values.map(|args| self.store_args(&args.values));
             if let (Some(range), Some(span)) = (range, self.ended.last_mut()) {
                 span.args = range;
             }
@@ -262,7 +261,7 @@ impl Growing {
     #[inline]
     fn push(&mut self, start_ticks: u64, duration_ticks: u64, site: SiteId, first: u32) {
         let subtree_len = self.ended.len() as u32 - first + 1;
-        self.ended.push(Ended {
+        self.ended.push(EndedSpan {
             start_ticks,
             duration_ticks,
             site,
@@ -273,7 +272,7 @@ impl Growing {
         self.ended[first as usize].begins += u32::from(subtree_len > 1);
     }
 
-    /// Removes the last leaf in post-order. Whatever follows it is a chain of its ancestors.
+    /// Removes the last leaf in post-order. All spans behind it are a chain of its ancestors.
     fn evict_last_leaf(&mut self) {
         let Some(leaf) = self.ended.iter().rposition(|span| span.subtree_len == 1) else {
             return;
@@ -291,21 +290,21 @@ impl Growing {
         }
     }
 
-    fn keep_args(&mut self, values: &[ArgValue]) -> (u32, u32) {
-        let kept = &mut self.tree.arg_values;
-        let begin = kept.len();
-        kept.extend_from_slice(values);
-        match (u32::try_from(begin), u32::try_from(kept.len())) {
+    fn store_args(&mut self, values: &[ArgValue]) -> (u32, u32) {
+        let stored = &mut self.tree.arg_values;
+        let begin = stored.len();
+        stored.extend_from_slice(values);
+        match (u32::try_from(begin), u32::try_from(stored.len())) {
             (Ok(begin), Ok(end)) => (begin, end),
-            // Beyond 2^32 values a range cannot be told; the span goes without.
+            // A range beyond 2^32 values does not fit, so the span has no arguments.
             _ => {
-                kept.truncate(begin);
+                stored.truncate(begin);
                 (0, 0)
             }
         }
     }
 
-    /// Writes the spans in pre-order, and is empty afterwards.
+    /// Returns the spans in pre-order, and is empty afterwards.
     fn finish(&mut self) -> ThreadTree {
         let mut tree = std::mem::take(&mut self.tree);
         // The loop below overwrites the contents of a recycled tree, span by span.
