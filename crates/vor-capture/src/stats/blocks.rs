@@ -1,4 +1,4 @@
-//! The spans of a call site in stretches of time, to tell chance from change.
+//! The spans of a call site in stretches of time, to distinguish chance from change.
 //!
 //! How far off is a mean? Were spans independent of each other, their scatter would say. They are
 //! not: caches warm up, frequencies change, a phase of the program makes many neighbours slow.
@@ -7,16 +7,16 @@
 //! analysis of simulation output, Operations Research 30 (1982), who also finds that more than some
 //! 30 blocks are of little use).
 //!
-//! Nobody knows in advance how many spans there will be. So the first blocks hold a span each, and
-//! whenever there are [`MOST_BLOCKS`], neighbours are merged two by two and later blocks hold twice
-//! as many. Between half of `MOST_BLOCKS` and all of them are there at any time, however many spans
-//! there were:
+//! The number of spans is not known in advance. So the first blocks hold a span each, and whenever
+//! there are [`MOST_BLOCKS`], neighbours are merged two by two and later blocks hold twice as many.
+//! At any time there are between half of `MOST_BLOCKS` and all of them, however many spans there
+//! were:
 //!
 //! ```text
 //! 64 blocks of n spans  ─▶  32 blocks of 2n spans  ─▶  33, 34, … of 2n spans
 //! ```
 //!
-//! Percentiles need a histogram per block, which only those keep who ask for it.
+//! Percentiles need a histogram per block, which is optional.
 
 use super::histogram::Histogram;
 
@@ -32,8 +32,8 @@ const MOST_BLOCKS: usize = 64;
 /// use vor_capture::stats::Blocks;
 ///
 /// let mut blocks = Blocks::new(false);
-/// for length_ns in 0..1_000 {
-///     blocks.add(length_ns, length_ns / 2);
+/// for duration_ns in 0..1_000 {
+///     blocks.add(duration_ns, duration_ns / 2);
 /// }
 /// let counts: Vec<u64> = blocks.iter().map(|block| block.count).collect();
 /// assert_eq!(counts.iter().sum::<u64>(), 1_000);
@@ -46,7 +46,7 @@ pub struct Blocks {
     whole: Vec<Block>,
     /// The block that is being filled.
     last: Block,
-    keeps_histograms: bool,
+    has_histograms: bool,
 }
 
 /// The sums of consecutive spans. They wrap around as those of
@@ -56,20 +56,20 @@ pub struct Blocks {
 pub struct Block {
     /// Number of spans.
     pub count: u64,
-    /// Sum of their lengths in nanoseconds.
+    /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
     /// Sum of their self times in nanoseconds.
     pub self_ns: u64,
     histogram: Histogram,
 }
 
-/// Spans of nearly the same length.
+/// Spans of nearly the same duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bucket {
-    /// The shortest length that belongs here, in nanoseconds.
+    /// The shortest duration that belongs here, in nanoseconds.
     pub low_ns: u64,
-    /// How many lengths belong here: those from `low_ns` to `low_ns + width_ns - 1`.
+    /// How many durations belong here: those from `low_ns` to `low_ns + width_ns - 1`.
     pub width_ns: u64,
     /// How many spans of each block have one of them.
     pub counts: Vec<u64>,
@@ -82,15 +82,15 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Makes blocks of no spans. Only those that keep histograms know [`buckets`](Self::buckets); a
+    /// Makes blocks of no spans. Only blocks with histograms have [`buckets`](Self::buckets); a
     /// histogram takes a few kilobytes.
     #[must_use]
-    pub fn new(keeps_histograms: bool) -> Self {
+    pub fn new(has_histograms: bool) -> Self {
         Self {
             length: 1,
             whole: Vec::new(),
             last: Block::default(),
-            keeps_histograms,
+            has_histograms,
         }
     }
 
@@ -101,7 +101,7 @@ impl Blocks {
         last.count += 1;
         last.total_ns = last.total_ns.wrapping_add(total_ns);
         last.self_ns = last.self_ns.wrapping_add(self_ns);
-        if self.keeps_histograms {
+        if self.has_histograms {
             last.histogram.add(total_ns);
         }
         if last.count == self.length {
@@ -129,9 +129,9 @@ impl Blocks {
         self.whole.iter().chain(last)
     }
 
-    /// Returns the lengths of the spans, ascending, with a count for each block of
+    /// Returns the durations of the spans, ascending, with a count for each block of
     /// [`iter`](Self::iter): a histogram in which a bucket is at most 1/32 as wide as its shortest
-    /// length. It is empty where no histograms are kept.
+    /// duration. It is empty without histograms.
     #[must_use]
     pub fn buckets(&self) -> Vec<Bucket> {
         let number = self.iter().count();
@@ -146,7 +146,7 @@ impl Blocks {
             counts: vec![0; number],
         }));
         for (i, block) in self.iter().enumerate() {
-            // Both ascend, and all that a block has is among them.
+            // Both ascend, and every bucket of a block is among them.
             let mut at = 0;
             for own in block.histogram.buckets() {
                 while buckets

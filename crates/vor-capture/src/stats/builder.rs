@@ -1,4 +1,4 @@
-//! Turns a stream of spans into statistics per call site.
+//! From a stream of spans to statistics per call site.
 //!
 //! Per call site: exact sums and a [`Histogram`](super::histogram::Histogram). Per thread: the
 //! spans that ended and may still get a parent, or an outer call of the same site
@@ -55,8 +55,8 @@ pub struct StatsBuilder {
 /// damaged capture may claim it.
 #[derive(Clone, Debug)]
 struct SiteStats {
-    /// Sum of the lengths of all spans.
-    lengths_ns: u64,
+    /// Sum of the durations of all spans.
+    durations_ns: u64,
     children_ns: u64,
     min_ns: u64,
     max_ns: u64,
@@ -68,8 +68,8 @@ struct SiteStats {
 }
 
 impl StatsBuilder {
-    /// Passes after which nothing is gained by another one. The second is exact; only spans that do
-    /// not nest, as damage makes them, ask for more.
+    /// Passes after which another one gains nothing. The second is exact; only spans that do not
+    /// nest, as in a damaged capture, need more.
     pub const MAX_PASSES: usize = 3;
 
     /// Makes statistics of no spans.
@@ -85,21 +85,21 @@ impl StatsBuilder {
         }
     }
 
-    /// Adds the spans that one thread ended, with what they measured. The batches of a thread must
-    /// come in their order.
+    /// Adds the ended spans of one thread, with their measures. The batches of a thread must come in
+    /// their order.
     pub fn add_thread(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         self.add(&catalog.timeline, batch);
         self.measured.add(catalog, batch);
     }
 
-    /// Adds the lengths of the spans that one thread ended. The batches of a thread must come in
+    /// Adds the durations of the ended spans of one thread. The batches of a thread must come in
     /// their order.
     pub fn add(&mut self, timeline: &Timeline, batch: &ThreadBatch) {
         self.add_each(timeline, batch, |_, _, _| {});
     }
 
-    /// Like [`add`](Self::add), and tells `each` the call site, the length and the self time of
-    /// every span, both in nanoseconds, for statistics of its own.
+    /// Like [`add`](Self::add), and calls `each` with the call site, the duration and the self time
+    /// of every span, both in nanoseconds, for statistics of its own.
     #[inline]
     pub fn add_each(
         &mut self,
@@ -118,19 +118,18 @@ impl StatsBuilder {
             .zip(&batch.sites);
         let spans = ended.map(|((&start_ticks, &duration_ticks), &site)| {
             let end_ticks = start_ticks.saturating_add(duration_ticks);
-            let length_ns = match line.length_ns(start_ticks, end_ticks) {
+            let duration_ns = match line.duration_ns(start_ticks, end_ticks) {
                 Some(ns) => ns,
-                None => line.follow(timeline, start_ticks, end_ticks),
+                None => line.move_to(timeline, start_ticks, end_ticks),
             };
-            (site, start_ticks, length_ns)
+            (site, start_ticks, duration_ns)
         });
         let sites = &mut self.sites;
         let thread = self.threads.entry(batch.thread).or_default();
         thread.add(spans, &mut Sums { sites, each });
     }
 
-    /// Tells which scopes a thread has open, so that what it ended before can be held in little
-    /// memory.
+    /// Takes the open scopes of a thread, so that its ended spans need little memory.
     ///
     /// `open` are the call sites and starts of the thread's open scopes, ascending by start, read
     /// at `as_of_ticks`; every scope that the thread had ended by then must have been added. A
@@ -147,7 +146,7 @@ impl StatsBuilder {
         self.measured.settle(thread, as_of_ticks, open);
     }
 
-    /// Forgets what is only needed for later spans of a thread that has exited.
+    /// Forgets the state for later spans of a thread that has exited.
     pub fn end_thread(&mut self, thread: ThreadId) {
         self.measured.end_thread(thread);
         if let Some(spans) = self.threads.remove(&thread) {
@@ -155,9 +154,9 @@ impl StatsBuilder {
         }
     }
 
-    /// Forgets the statistics of the spans so far, but not where they were: one that ends later
-    /// still finds what is inside it. Statistics of a part of a recording begin so. A call that
-    /// ended before is not in the totals from here on, so that of a call around it counts whole.
+    /// Forgets the statistics of the spans so far, but not where they were: a span that ends later
+    /// still finds the spans inside it. Statistics of a part of a recording begin so. A call that
+    /// ended before is not in the later totals, so the total of a call around it counts in full.
     pub fn restart(&mut self) {
         self.sites.clear();
         self.threads.values_mut().for_each(ThreadSpans::restart);
@@ -173,8 +172,8 @@ impl StatsBuilder {
 
     /// Returns the number of spans whose self time, or time spent in recursive calls, is an
     /// estimate because they began among more unfinished siblings than are held one by one. The sum
-    /// of all self times is exact even so, and so is what a [second pass](Self::for_second_pass)
-    /// over the same batches finds.
+    /// of all self times is exact even so, and a [second pass](Self::for_second_pass) over the same
+    /// batches is exact for each span.
     #[must_use]
     pub fn estimated_self_times(&self) -> u64 {
         let running: u64 = self.threads.values().map(ThreadSpans::estimates).sum();
@@ -245,7 +244,7 @@ impl StatsBuilder {
     }
 }
 
-/// The statistics of the call sites, and who is told of each span.
+/// The statistics of the call sites, and the callback for each span.
 struct Sums<'a, F> {
     sites: &'a mut BySite<SiteStats>,
     each: F,
@@ -253,15 +252,15 @@ struct Sums<'a, F> {
 
 impl<F: FnMut(SiteId, u64, u64)> SiteSums<u64> for Sums<'_, F> {
     #[inline]
-    fn add(&mut self, site: SiteId, length_ns: u64, inside: Children<u64>) {
-        let self_ns = self.sites.of(site).add(length_ns, inside);
-        (self.each)(site, length_ns, self_ns);
+    fn add(&mut self, site: SiteId, duration_ns: u64, inside: Children<u64>) {
+        let self_ns = self.sites.of(site).add(duration_ns, inside);
+        (self.each)(site, duration_ns, self_ns);
     }
 
-    fn add_nested(&mut self, site: SiteId, length_ns: u64, inside: Nested<u64>) {
+    fn add_nested(&mut self, site: SiteId, duration_ns: u64, inside: Nested<u64>) {
         let stats = self.sites.of(site);
         stats.nested = stats.nested.plus(Nested {
-            sum: inside.sum.min(length_ns),
+            sum: inside.sum.min(duration_ns),
             ..inside
         });
     }
@@ -270,7 +269,7 @@ impl<F: FnMut(SiteId, u64, u64)> SiteSums<u64> for Sums<'_, F> {
 impl Default for SiteStats {
     fn default() -> Self {
         Self {
-            lengths_ns: 0,
+            durations_ns: 0,
             children_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
@@ -285,29 +284,29 @@ impl Default for SiteStats {
 impl SiteStats {
     /// Adds a span, and returns its self time.
     #[inline]
-    fn add(&mut self, length_ns: u64, inside: Children<u64>) -> u64 {
-        self.lengths_ns = self.lengths_ns.wrapping_add(length_ns);
-        if length_ns < self.min_ns {
-            self.min_ns = length_ns;
+    fn add(&mut self, duration_ns: u64, inside: Children<u64>) -> u64 {
+        self.durations_ns = self.durations_ns.wrapping_add(duration_ns);
+        if duration_ns < self.min_ns {
+            self.min_ns = duration_ns;
         }
-        if length_ns > self.max_ns {
-            self.max_ns = length_ns;
+        if duration_ns > self.max_ns {
+            self.max_ns = duration_ns;
         }
-        let mut self_ns = length_ns;
-        // Most spans are leaves, and a leaf is its own time.
+        let mut self_ns = duration_ns;
+        // Most spans are leaves, whose self time is their duration.
         if inside.children > 0 {
-            let children_ns = inside.sum.min(length_ns);
+            let children_ns = inside.sum.min(duration_ns);
             self_ns -= children_ns;
             self.children_ns = self.children_ns.wrapping_add(children_ns);
             self.child_spans += inside.children;
             self.descendant_spans += inside.descendants;
         }
-        self.histogram.add(length_ns);
+        self.histogram.add(duration_ns);
         self_ns
     }
 
     fn merge(&mut self, other: &Self) {
-        self.lengths_ns = self.lengths_ns.wrapping_add(other.lengths_ns);
+        self.durations_ns = self.durations_ns.wrapping_add(other.durations_ns);
         self.children_ns = self.children_ns.wrapping_add(other.children_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -319,7 +318,7 @@ impl SiteStats {
 
     fn row(&self, site: SiteId, name: &str) -> ScopeStats {
         let count = self.histogram.count();
-        let self_ns = self.lengths_ns.saturating_sub(self.children_ns);
+        let self_ns = self.durations_ns.saturating_sub(self.children_ns);
         let percentile = |quantile| {
             self.histogram
                 .value_at(quantile)
@@ -330,10 +329,13 @@ impl SiteStats {
             name: name.to_owned(),
             count,
             // The spans of a damaged capture need not nest.
-            total_ns: self.lengths_ns.saturating_sub(self.nested.sum).max(self_ns),
+            total_ns: self
+                .durations_ns
+                .saturating_sub(self.nested.sum)
+                .max(self_ns),
             self_ns,
             min_ns: self.min_ns,
-            mean_ns: self.lengths_ns as f64 / count.max(1) as f64,
+            mean_ns: self.durations_ns as f64 / count.max(1) as f64,
             p50_ns: percentile(0.50),
             p95_ns: percentile(0.95),
             p99_ns: percentile(0.99),
@@ -347,8 +349,7 @@ impl SiteStats {
     }
 }
 
-/// The part of a [`Timeline`] between two of its points, as far as it can be computed without care
-/// for the ends of the number ranges.
+/// The part of a [`Timeline`] between two of its points in which no computation can overflow.
 ///
 /// It covers the ticks `from_ticks <= t < until_ticks`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -361,7 +362,7 @@ pub(crate) struct Line {
 impl Line {
     /// Returns the nanoseconds between two ticks, or `None` where the line does not cover both.
     #[inline]
-    pub(crate) fn length_ns(self, start_ticks: u64, end_ticks: u64) -> Option<u64> {
+    pub(crate) fn duration_ns(self, start_ticks: u64, end_ticks: u64) -> Option<u64> {
         if start_ticks < self.from_ticks || end_ticks >= self.until_ticks {
             return None;
         }
@@ -373,9 +374,9 @@ impl Line {
     }
 
     /// Moves to the line that covers `end_ticks`, and returns the nanoseconds between two ticks
-    /// that the present line does not cover.
+    /// that the current line does not cover.
     #[cold]
-    fn follow(&mut self, timeline: &Timeline, start_ticks: u64, end_ticks: u64) -> u64 {
+    fn move_to(&mut self, timeline: &Timeline, start_ticks: u64, end_ticks: u64) -> u64 {
         *self = Self::at(timeline, end_ticks).unwrap_or_default();
         let ns = timeline
             .unix_ns(end_ticks)

@@ -17,10 +17,10 @@
 //!
 //! A thread whose scopes never get a parent would grow the stack for ever. Three things bound it:
 //!
-//! - [`EndedSpans::settle`] is told which scopes are open. Neighbours on the stack with no open
-//!   scope beginning between them will only ever be popped together, so they become one *run*.
-//!   Nothing is lost by that.
-//! - Without that knowledge, a stack of [`FOLD_AT`] subtrees gives up its older half: neighbours
+//! - [`EndedSpans::settle`] takes the open scopes. Neighbours on the stack with no open scope
+//!   beginning between them will only ever be popped together, so they become one *run*. This loses
+//!   nothing.
+//! - Without the open scopes, a stack of [`FOLD_AT`] subtrees gives up its older half: neighbours
 //!   become runs two by two, and each time that it happens the runs before them are merged two by
 //!   two as well. Runs therefore get longer with age, and the stack holds at most 1.5 × [`FOLD_AT`]
 //!   entries. A span that begins inside a run takes the share of the run that follows from its
@@ -30,9 +30,9 @@
 //!   [`EndedSpans::split_runs`] counts. A span that began fewer than `FOLD_AT / 2` siblings ago
 //!   never meets a run.
 //! - The spans that met a run are few, since each of them contains `FOLD_AT / 2` subtrees or is
-//!   open inside one that does, and their starts are noted. So whoever can read the spans once more
-//!   gives these starts to a second stack ([`EndedSpans::for_second_pass`]), which merges only what
-//!   none of them parts, and is exact in the same memory.
+//!   open inside one that does, and their starts are recorded. A caller that can read the spans
+//!   again gives these starts to a second stack ([`EndedSpans::for_second_pass`]), which merges only
+//!   subtrees that none of them separates, and is exact in the same memory.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ use crate::model::measures::Weight;
 /// folds.
 pub(super) const FOLD_AT: usize = if cfg!(miri) { 64 } else { 32_768 };
 
-/// A span that ended and has no parent yet, with all that it contains.
+/// A span that ended and has no parent yet, with all spans inside it.
 #[derive(Clone, Copy, Debug)]
 struct Subtree<W> {
     start_ticks: u64,
@@ -97,7 +97,7 @@ impl<W> Default for EndedSpans<W> {
 }
 
 impl<W: Weight> EndedSpans<W> {
-    /// Takes the next span that ended on the thread, and returns what is inside it.
+    /// Takes the next span that ended on the thread, and returns the spans inside it.
     ///
     /// The children returned weigh no more together than `weight` where spans nest.
     #[inline]
@@ -169,16 +169,16 @@ impl<W: Weight> EndedSpans<W> {
                 .map_or(0, |subtree| subtree.start_ticks);
             self.settle(as_of_ticks, &known);
         } else {
-            let mut halved = 0;
+            let mut merged = 0;
             for i in (0..self.runs.len()).step_by(2) {
                 let mut run = self.runs[i];
                 if let Some(next) = self.runs.get(i + 1) {
                     run.append(next);
                 }
-                self.runs[halved] = run;
-                halved += 1;
+                self.runs[merged] = run;
+                merged += 1;
             }
-            self.runs.truncate(halved);
+            self.runs.truncate(merged);
             let pairs = self.recent[..older].chunks(2);
             self.runs.extend(pairs.map(|pair| Run::of(&pair[0], pair)));
             self.recent.drain(..older);
@@ -186,7 +186,7 @@ impl<W: Weight> EndedSpans<W> {
         self.runs.len() + self.recent.len() < length
     }
 
-    /// Merges what no scope that is open now can tell apart.
+    /// Merges the subtrees that no open scope separates.
     ///
     /// `open_start_ticks` are the starts of the thread's open scopes, ascending, as they were at
     /// `as_of_ticks`; every scope that had ended by then must have been given to
@@ -228,7 +228,7 @@ impl<W: Weight> EndedSpans<W> {
     }
 
     /// Returns an empty stack for the same spans once more, which merges nothing that a span of
-    /// this pass has parted.
+    /// this pass separated.
     pub(super) fn for_second_pass(&self) -> Self {
         let known = self.known.iter().flat_map(|known| known.iter());
         let mut known: Vec<u64> = known.chain(&self.met_runs).copied().collect();
@@ -307,10 +307,10 @@ impl<W: Weight> Run<W> {
     /// begins before and ends not before `start_ticks`.
     fn split_off(&mut self, start_ticks: u64, limit: W) -> Children<W> {
         let after = u128::from(self.last_start_ticks - start_ticks);
-        let length = u128::from(self.last_start_ticks - self.first_start_ticks);
+        let ticks = u128::from(self.last_start_ticks - self.first_start_ticks);
         let subtrees = u128::from(self.subtrees);
         // The first subtree begins before and the last one does not, so neither part is empty.
-        let taken = 1 + subtrees.saturating_sub(1) * after / length;
+        let taken = 1 + subtrees.saturating_sub(1) * after / ticks;
         let part = |of: u64| u64::try_from(u128::from(of) * taken / subtrees).unwrap_or(of);
         let share = Children {
             sum: self
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn settling_leaves_alone_what_began_after_it_was_asked() {
+    fn settling_skips_spans_that_began_after_its_moment() {
         let mut ended = EndedSpans::<u64>::default();
         ended.end(10, 1);
         ended.end(20, 1);

@@ -4,13 +4,13 @@ use std::fmt;
 
 use hdrhistogram::Histogram;
 
-/// Longest frame that is told apart from a longer one: 24 hours.
+/// Longest frame that is recorded as it is: 24 hours.
 const MAX_FRAME_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
-/// Lengths of frames, in an HDR histogram of 3 significant digits.
+/// Durations of frames, in an HDR histogram of 3 significant digits.
 ///
-/// Any `u64` can be recorded. Lengths over 24 hours count as 24 hours and are counted by
-/// [`clamped`](Self::clamped).
+/// Any `u64` can be recorded. Durations over 24 hours are recorded as 24 hours, and
+/// [`clamped`](Self::clamped) counts them.
 #[derive(Clone)]
 pub struct FrameStats {
     histogram: Histogram<u64>,
@@ -37,15 +37,15 @@ impl FrameStats {
 
     /// Adds a frame that lasted `ns` nanoseconds.
     pub fn record_ns(&mut self, ns: u64) {
-        let kept_ns = ns.min(MAX_FRAME_NS);
-        self.clamped += u64::from(kept_ns < ns);
+        let clamped_ns = ns.min(MAX_FRAME_NS);
+        self.clamped += u64::from(clamped_ns < ns);
         // The histogram grows by itself up to any 64-bit value, so this can only fail where memory
         // is counted in fewer bits.
-        if self.histogram.record(kept_ns).is_err() {
-            self.histogram.saturating_record(kept_ns);
-            self.clamped += u64::from(kept_ns == ns);
+        if self.histogram.record(clamped_ns).is_err() {
+            self.histogram.saturating_record(clamped_ns);
+            self.clamped += u64::from(clamped_ns == ns);
         }
-        self.sum_ns += u128::from(kept_ns);
+        self.sum_ns += u128::from(clamped_ns);
     }
 
     /// Returns the number of frames.
@@ -54,32 +54,32 @@ impl FrameStats {
         self.histogram.len()
     }
 
-    /// Returns the number of frames that lasted longer than 24 hours and were taken for 24 hours.
+    /// Returns the number of frames that lasted longer than 24 hours and were recorded as 24 hours.
     #[must_use]
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// Returns the median length in nanoseconds, 0 without frames.
+    /// Returns the median duration in nanoseconds, 0 without frames.
     #[must_use]
     pub fn p50_ns(&self) -> u64 {
         self.histogram.value_at_quantile(0.50)
     }
 
-    /// Returns the length in nanoseconds that 95 % of the frames do not exceed, 0 without frames.
+    /// Returns the duration in nanoseconds that 95 % of the frames do not exceed, 0 without frames.
     #[must_use]
     pub fn p95_ns(&self) -> u64 {
         self.histogram.value_at_quantile(0.95)
     }
 
-    /// Returns the length in nanoseconds that 99 % of the frames do not exceed, 0 without frames.
+    /// Returns the duration in nanoseconds that 99 % of the frames do not exceed, 0 without frames.
     #[must_use]
     pub fn p99_ns(&self) -> u64 {
         self.histogram.value_at_quantile(0.99)
     }
 
-    /// Returns the mean length in nanoseconds, 0 without frames. It is computed of the lengths
-    /// themselves and not of the histogram.
+    /// Returns the mean duration in nanoseconds, 0 without frames. It is computed from the durations
+    /// themselves and not from the histogram.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self.count() {

@@ -1,9 +1,9 @@
-//! Sums of what spans measured beside their length: processor time and allocations, of each call
-//! site with and without the spans inside.
+//! Sums of the measures of spans beside their duration: CPU time and allocations, of each call site
+//! with and without the spans inside.
 //!
-//! Only spans that measured something carry values, and a span holds all that the spans inside it
-//! measured. So the spans with values nest among themselves, and [`ThreadSpans`] finds what each
-//! contains, as it does with lengths.
+//! Only spans that measured something carry values, and the values of a span include those of the
+//! spans inside it. So the spans with values nest among themselves, and [`ThreadSpans`] finds what
+//! each contains, as it does with durations.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ use crate::model::batch::{SpanArgs, ThreadBatch};
 use crate::model::catalog::{Catalog, SiteId, ThreadId};
 use crate::model::measures::{Measured, Measures, Weight};
 
-/// Sums per call site, and what they need to go on.
+/// Sums per call site, and the state to add more spans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredSums {
     sites: FxHashMap<SiteId, Sums>,
@@ -45,7 +45,7 @@ impl SiteSums<Measured> for FxHashMap<SiteId, Sums> {
 }
 
 impl MeasuredSums {
-    /// Adds what the spans of a batch measured. The batches of a thread must come in their order.
+    /// Adds the measures of the spans of a batch. The batches of a thread must come in their order.
     pub(super) fn add(&mut self, catalog: &Catalog, batch: &ThreadBatch) {
         let spans: Vec<_> = batch
             .args
@@ -85,14 +85,14 @@ impl MeasuredSums {
         }
     }
 
-    /// Merges what no open scope of the thread can tell apart.
+    /// Merges the spans that no open scope of the thread separates.
     pub(super) fn settle(&mut self, thread: ThreadId, as_of_ticks: u64, open: &[(SiteId, u64)]) {
         if let Some(spans) = self.threads.get_mut(&thread) {
             spans.settle(as_of_ticks, open);
         }
     }
 
-    /// Forgets the sums so far, but not where the spans were.
+    /// Forgets the sums so far, but not which spans ended.
     pub(super) fn restart(&mut self) {
         self.sites.clear();
         self.threads.values_mut().for_each(ThreadSpans::restart);

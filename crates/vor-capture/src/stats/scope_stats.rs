@@ -5,7 +5,7 @@ use crate::model::measures::{Measured, Measures};
 
 /// Statistics of all spans of one call site.
 ///
-/// Counts, sums, the shortest and the longest are exact. Percentiles are at most 1.6 % off, and
+/// Counts, sums, the minimum and the maximum are exact. Percentiles are at most 1.6 % off, and
 /// exact below 64 ns; where scopes are counted (`Config::count_scopes`) and not recorded, they are
 /// at most 12.5 % off.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,19 +21,19 @@ pub struct ScopeStats {
     /// during which the thread had at least one open. A recursive call adds nothing to the call
     /// around it.
     pub total_ns: u64,
-    /// Sum of their lengths without those of the spans directly inside them, in nanoseconds.
+    /// Sum of their durations without those of the spans directly inside them, in nanoseconds.
     pub self_ns: u64,
-    /// Shortest length in nanoseconds.
+    /// Shortest duration in nanoseconds.
     pub min_ns: u64,
-    /// Mean length in nanoseconds, of recursive calls as well.
+    /// Mean duration in nanoseconds, recursive calls included.
     pub mean_ns: f64,
-    /// Length in nanoseconds that half of the spans do not exceed.
+    /// Duration in nanoseconds that half of the spans do not exceed.
     pub p50_ns: u64,
-    /// Length in nanoseconds that 95 % of the spans do not exceed.
+    /// Duration in nanoseconds that 95 % of the spans do not exceed.
     pub p95_ns: u64,
-    /// Length in nanoseconds that 99 % of the spans do not exceed.
+    /// Duration in nanoseconds that 99 % of the spans do not exceed.
     pub p99_ns: u64,
-    /// Longest length in nanoseconds.
+    /// Longest duration in nanoseconds.
     pub max_ns: u64,
     /// Number of spans directly inside them; 0 where scopes are counted and not recorded.
     pub child_spans: u64,
@@ -43,20 +43,20 @@ pub struct ScopeStats {
     /// Number of them that lie inside another one of the same call site on the same thread:
     /// recursive calls; 0 where scopes are counted.
     pub nested_spans: u64,
-    /// What [`descendant_spans`](Self::descendant_spans) counts for these recursive calls.
+    /// The part of [`descendant_spans`](Self::descendant_spans) inside these recursive calls.
     pub nested_descendant_spans: u64,
     /// The measures that they have beside their duration.
     pub measures: Measures,
-    /// Sums of that, the spans inside them included; a recursive call adds nothing to the call
+    /// Sums of these, the spans inside them included; a recursive call adds nothing to the call
     /// around it.
     pub measured: Measured,
-    /// Sums of that without the spans directly inside them.
+    /// Sums of these without the spans directly inside them.
     pub self_measured: Measured,
 }
 
 impl ScopeStats {
-    /// Returns the processor time during which any of the spans was open, in nanoseconds, where it
-    /// was measured.
+    /// Returns the CPU time during which any of the spans was open, in nanoseconds, where it was
+    /// measured.
     #[must_use]
     pub fn cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.measured.off_cpu_ns;
@@ -65,8 +65,8 @@ impl ScopeStats {
             .then(|| self.total_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns the sum of the processor times of the spans in nanoseconds, without those of the
-    /// spans directly inside them, where it was measured.
+    /// Returns the sum of the CPU times of the spans in nanoseconds, without those of the spans
+    /// directly inside them, where it was measured.
     #[must_use]
     pub fn self_cpu_ns(&self) -> Option<u64> {
         let off_cpu_ns = self.self_measured.off_cpu_ns;
@@ -75,10 +75,10 @@ impl ScopeStats {
             .then(|| self.self_ns.saturating_sub(off_cpu_ns))
     }
 
-    /// Returns what would have been measured had the instrumentation cost nothing.
+    /// Returns the statistics without the estimated cost of the instrumentation.
     ///
-    /// `empty_span_ns` is what one empty scope costs the code around it, as `calibrate()` measures
-    /// it. A scope is two clock reads and little else, so one half of the cost falls between the
+    /// `empty_span_ns` is the cost of one empty scope to the code around it, as `calibrate()`
+    /// measures it. A scope is two clock reads and little else, so one half of the cost falls between the
     /// two instants that its span records and the other half outside, into the span around it. With
     /// `c = empty_span_ns`:
     ///

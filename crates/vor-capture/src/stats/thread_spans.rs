@@ -1,4 +1,4 @@
-//! The spans that one thread ended, as far as later ones may contain them.
+//! The ended spans of one thread, as far as later ones may contain them.
 
 use super::ended::{Children, EndedSpans};
 use super::nested::{Nested, NestedSpans};
@@ -49,7 +49,7 @@ impl<W: Weight> ThreadSpans<W> {
         self.of_sites.bound(&mut self.waiting);
     }
 
-    /// Merges what no open scope can tell apart; see [`EndedSpans::settle`].
+    /// Merges the spans that no open scope separates; see [`EndedSpans::settle`].
     pub(super) fn settle(&mut self, as_of_ticks: u64, open: &[(SiteId, u64)]) {
         let starts: Vec<u64> = open.iter().map(|&(_, start_ticks)| start_ticks).collect();
         self.waiting.settle(as_of_ticks, &starts);
@@ -62,7 +62,7 @@ impl<W: Weight> ThreadSpans<W> {
         self.of_sites.restart();
     }
 
-    /// Returns how many spans contain an estimate, since they began among more waiting spans than
+    /// Returns how many spans contain an estimate, because they began among more waiting spans than
     /// are held one by one.
     pub(super) fn estimates(&self) -> u64 {
         self.waiting.split_runs() + self.of_sites.estimates()

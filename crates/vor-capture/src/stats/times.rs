@@ -1,4 +1,4 @@
-//! Lengths and self times of spans, while they arrive in the order in which they ended.
+//! Durations and self times of spans, while they arrive in the order in which they ended.
 
 use rustc_hash::FxHashMap;
 
@@ -10,9 +10,9 @@ use crate::model::timeline::Timeline;
 
 /// Measures the spans of batches. The batches of a thread must come in their order.
 ///
-/// A self time is the span's length without that of the spans directly inside it, in whichever
-/// frame they ended. So the self times of a call site add up to what
-/// [`StatsBuilder`](super::StatsBuilder) says, to the nanosecond.
+/// A self time is the span's duration without that of the spans directly inside it, in whichever
+/// frame they ended. So the self times of a call site add up to those of
+/// [`StatsBuilder`](super::StatsBuilder), to the nanosecond.
 #[derive(Debug, Default)]
 pub struct SpanTimer {
     threads: FxHashMap<ThreadId, EndedSpans<u64>>,
@@ -69,7 +69,7 @@ impl SpanTimer {
     }
 }
 
-/// Converts ticks by the line of the timeline that served last, which nearly always serves again.
+/// Converts ticks by the line of the timeline that it used last, which nearly always fits again.
 #[derive(Debug)]
 pub struct SpanMapper<'a> {
     timeline: &'a Timeline,
@@ -88,21 +88,21 @@ impl<'a> SpanMapper<'a> {
         }
     }
 
-    /// Returns when a span began, in nanoseconds since 1970, and its length in nanoseconds.
+    /// Returns when a span began, in nanoseconds since 1970, and its duration in nanoseconds.
     #[inline]
     pub fn place(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
         let end_ticks = start_ticks.saturating_add(duration_ticks);
-        // The length comes first, since it is there only where the line covers both ends.
-        if let Some(total_ns) = self.line.length_ns(start_ticks, end_ticks)
-            && let Some(before_ns) = self.line.length_ns(self.line.from_ticks, start_ticks)
+        // The duration comes first, since it exists only where the line covers both ends.
+        if let Some(total_ns) = self.line.duration_ns(start_ticks, end_ticks)
+            && let Some(before_ns) = self.line.duration_ns(self.line.from_ticks, start_ticks)
         {
             return (self.line_unix_ns.wrapping_add_unsigned(before_ns), total_ns);
         }
-        self.follow(start_ticks, duration_ticks)
+        self.place_slow(start_ticks, duration_ticks)
     }
 
     #[cold]
-    fn follow(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
+    fn place_slow(&mut self, start_ticks: u64, duration_ticks: u64) -> (i64, u64) {
         self.line = Line::at(self.timeline, start_ticks).unwrap_or_default();
         self.line_unix_ns = self.timeline.unix_ns(self.line.from_ticks);
         (
