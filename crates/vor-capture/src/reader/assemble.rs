@@ -1,13 +1,12 @@
 //! From records of a version-3 capture to frames with trees.
 //!
-//! A frame's record stands behind its batches and says with which sequence number they begin. What
-//! a frame holds depends on its *section* alone: the records behind the one that ended the previous
-//! frame of the main set, up to its own. So it is the same whether the frames before it were read
-//! or not.
+//! A frame's record is behind its batches and has the sequence number of the first one. A frame
+//! depends on its *section* alone: the records behind the one that ended the previous frame of the
+//! main set, up to its own. So it is the same whether the frames before it were read or not.
 //!
 //! In an undamaged section every batch goes straight into the [`TreeBuilder`], so a frame needs no
-//! more memory than the spans it may hold. Behind a record that is missing or out of place it is
-//! not known whether a batch belongs to the frame, so it waits until the frame's record says.
+//! more memory than the spans it may hold. Behind a record that is missing or out of place a batch
+//! may belong to another frame, so it waits for the frame's record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::model::frame::{FrameSnapshot, TreeBuilder};
 
 /// Most batches that wait for a frame.
 const MAX_WAITING: usize = 1 << 16;
-/// A batch that waits takes as much memory as so many spans, beside its own.
+/// A waiting batch takes as much memory as this many spans, beside its own.
 const SPANS_PER_BATCH: usize = 16;
 
 #[derive(Debug)]
@@ -33,19 +32,19 @@ pub(super) struct Assembler {
     /// Whether one was missing or out of place since the section began.
     is_broken: bool,
     /// Numbers of the first and the last batch in `builder`.
-    fed: Option<(u64, u64)>,
+    added: Option<(u64, u64)>,
     /// Batches behind the place where the section broke.
     waiting: VecDeque<Waiting>,
     waiting_spans: usize,
-    /// Whether whoever reads wants batches and no trees, and those of the frame so far, as long as
-    /// they are not too many.
-    is_keeping: bool,
-    kept: Vec<ThreadBatch>,
-    kept_items: usize,
+    /// Whether the caller wants batches and no trees, and those of the frame so far, as long as they
+    /// are not too many.
+    is_collecting: bool,
+    collected: Vec<ThreadBatch>,
+    collected_items: usize,
     /// Records of the section, of whatever kind.
-    passed: SeqSet,
-    /// Batches among them that were given up, since too many waited.
-    given_up: SeqSet,
+    section: SeqSet,
+    /// Batches among them that were dropped, since too many waited.
+    dropped: SeqSet,
 }
 
 #[derive(Debug)]
@@ -56,19 +55,19 @@ struct Waiting {
     threads: Vec<ThreadBatch>,
 }
 
-/// A frame, and whether all of it is there.
+/// A frame, and whether it is whole.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// The frame, with what was found of it.
+    /// The frame, as far as it was found.
     pub frame: Arc<FrameSnapshot>,
-    /// Records of the frame that are missing; each held spans, messages or a declaration. 0 says
-    /// that the frame is whole.
+    /// Records of the frame that are missing; each held spans, messages or a declaration. The frame
+    /// is whole where it is 0.
     pub lost_records: u64,
 }
 
 impl Recovered {
-    /// Makes a frame of which nothing is missing.
+    /// Makes a whole frame.
     #[must_use]
     pub fn whole(frame: Arc<FrameSnapshot>) -> Self {
         Self {
@@ -93,7 +92,7 @@ impl Recovered {
         self.held_spans() == self.frame.span_count
     }
 
-    /// Returns what to tell of a frame that is not whole.
+    /// Returns the loss of a frame that is not whole.
     pub(super) fn loss(&self) -> Option<Loss> {
         (self.lost_records > 0).then(|| Loss {
             offset: 0,
@@ -116,35 +115,35 @@ impl Assembler {
             max_spans,
             next: Some(0),
             is_broken: false,
-            fed: None,
+            added: None,
             waiting: VecDeque::new(),
             waiting_spans: 0,
-            is_keeping: false,
-            kept: Vec::new(),
-            kept_items: 0,
-            passed: SeqSet::default(),
-            given_up: SeqSet::default(),
+            is_collecting: false,
+            collected: Vec::new(),
+            collected_items: 0,
+            section: SeqSet::default(),
+            dropped: SeqSet::default(),
         }
     }
 
-    /// Chooses whether batches of whole frames that are not too large are kept as they are;
-    /// [`take_kept`](Self::take_kept) returns them.
-    pub(super) fn set_keeping(&mut self, is_keeping: bool) {
-        if !is_keeping {
-            self.build_kept();
+    /// Sets whether batches of whole frames that are not too large are collected as they are;
+    /// [`take_collected`](Self::take_collected) returns them.
+    pub(super) fn set_collecting(&mut self, is_collecting: bool) {
+        if !is_collecting {
+            self.build_collected();
         }
-        self.is_keeping = is_keeping;
+        self.is_collecting = is_collecting;
     }
 
     /// Returns the batches of the frame that [`frame`](Self::frame) returned without trees.
-    pub(super) fn take_kept(&mut self) -> Vec<ThreadBatch> {
-        self.kept_items = 0;
-        std::mem::take(&mut self.kept)
+    pub(super) fn take_collected(&mut self) -> Vec<ThreadBatch> {
+        self.collected_items = 0;
+        std::mem::take(&mut self.collected)
     }
 
     /// Adds batches to the current frame.
     fn add(&mut self, threads: Vec<ThreadBatch>) {
-        if !self.is_keeping || self.kept_items > self.max_spans {
+        if !self.is_collecting || self.collected_items > self.max_spans {
             threads.iter().for_each(|thread| self.builder.add(thread));
             return;
         }
@@ -152,75 +151,77 @@ impl Assembler {
             thread.len() + thread.async_spans.len() + thread.task_events.len() + thread.flows.len()
         };
         let items: usize = threads.iter().map(items).sum();
-        self.kept.extend(threads);
-        if self.kept_items + items > self.max_spans {
-            // Which of them are held is for the builder to decide, and that goes for all that
-            // follow in this frame.
-            self.build_kept();
-            self.kept_items = usize::MAX;
+        self.collected.extend(threads);
+        if self.collected_items + items > self.max_spans {
+            // The builder decides which of them are held, and of all that follow in this frame.
+            self.build_collected();
+            self.collected_items = usize::MAX;
         } else {
-            self.kept_items += items;
+            self.collected_items += items;
         }
     }
 
-    /// Gives the builder what was kept.
-    fn build_kept(&mut self) {
-        for thread in self.kept.drain(..) {
+    /// Moves the collected batches to the builder.
+    fn build_collected(&mut self) {
+        for thread in self.collected.drain(..) {
             self.builder.add(&thread);
         }
-        self.kept_items = 0;
+        self.collected_items = 0;
     }
 
-    /// Forgets the current frame.
-    fn drop_fed(&mut self) {
-        self.kept.clear();
-        self.kept_items = 0;
+    /// Drops the batches of the current frame.
+    fn drop_added(&mut self) {
+        self.collected.clear();
+        self.collected_items = 0;
         let trees = self.builder.finish();
         self.builder.recycle(trees.threads);
     }
 
     /// Begins a section, whose first record should have the number `next`; `None` when any may.
     pub(super) fn begin(&mut self, next: Option<u64>) {
-        if self.fed.take().is_some() {
-            self.drop_fed();
+        if self.added.take().is_some() {
+            self.drop_added();
         }
         self.next = next;
         self.is_broken = false;
         self.waiting.clear();
         self.waiting_spans = 0;
-        self.passed.clear();
-        self.given_up.clear();
+        self.section.clear();
+        self.dropped.clear();
     }
 
     /// Takes the next record; returns the frame of the main set that it ends.
     pub(super) fn take(&mut self, entry: Entry, catalog: &Arc<Catalog>) -> Option<Recovered> {
         let Entry {
-            seq, again, record, ..
+            seq,
+            is_repeated,
+            record,
+            ..
         } = entry;
         match record {
             Some(Record::Frame(record)) if record.frame_set == 0 => {
-                return (!again).then(|| self.frame(seq, record, catalog));
+                return (!is_repeated).then(|| self.frame(seq, record, catalog));
             }
             Some(Record::Batch(threads)) => self.batch(seq, threads),
-            _ => drop(self.pass(seq)),
+            _ => drop(self.add_record(seq)),
         }
         None
     }
 
-    /// Notes a record; returns whether it is new in this section.
-    fn pass(&mut self, seq: u64) -> bool {
+    /// Adds the number of a record; returns whether it is new in this section.
+    fn add_record(&mut self, seq: u64) -> bool {
         self.is_broken |= self.next.is_some_and(|next| next != seq);
         self.next = Some(seq + 1);
-        self.passed.insert(seq)
+        self.section.insert(seq)
     }
 
     fn batch(&mut self, seq: u64, threads: Vec<ThreadBatch>) {
-        if !self.pass(seq) {
+        if !self.add_record(seq) {
             return;
         }
         if !self.is_broken {
             self.add(threads);
-            self.fed = Some((self.fed.map_or(seq, |(first, _)| first), seq));
+            self.added = Some((self.added.map_or(seq, |(first, _)| first), seq));
             return;
         }
         let spans: usize = threads.iter().map(ThreadBatch::len).sum();
@@ -233,40 +234,40 @@ impl Assembler {
             threads,
         });
         self.waiting_spans += spans;
-        // The batches that have waited longest belong to a frame that is lost.
+        // The batches that waited longest belong to a lost frame.
         if self.waiting.len() > MAX_WAITING
             && let Some(oldest) = self.waiting.pop_front()
         {
             self.waiting_spans -= oldest.spans;
-            self.given_up.insert(oldest.seq);
+            self.dropped.insert(oldest.seq);
         }
     }
 
     /// Ends a frame of the main set with the record numbered `seq`.
     fn frame(&mut self, seq: u64, record: FrameRecord, catalog: &Arc<Catalog>) -> Recovered {
         let first_seq = record.first_whole_seq(seq);
-        if let Some((first, last)) = self.fed.take()
+        if let Some((first, last)) = self.added.take()
             && (first < first_seq || last >= seq)
         {
             // The spans in the builder belong to a frame whose record is lost or out of place.
-            self.drop_fed();
+            self.drop_added();
             for seq in (first..=last).take(MAX_WAITING) {
-                self.given_up.insert(seq);
+                self.dropped.insert(seq);
             }
         }
         let counted_spans = self.take_waiting(first_seq, seq);
-        let given_up = seq.saturating_sub(first_seq) - self.given_up.missing(first_seq, seq);
-        let mut lost_records = self.passed.missing(first_seq, seq) + given_up;
-        let kept_spans: usize = self.kept.iter().map(ThreadBatch::len).sum();
-        let span_count = self.builder.span_count() + kept_spans as u64;
+        let dropped = seq.saturating_sub(first_seq) - self.dropped.missing(first_seq, seq);
+        let mut lost_records = self.section.missing(first_seq, seq) + dropped;
+        let collected_spans: usize = self.collected.iter().map(ThreadBatch::len).sum();
+        let span_count = self.builder.span_count() + collected_spans as u64;
         if lost_records == 0 && span_count + counted_spans != record.span_count {
-            // All records are there and yet do not add up: the file contradicts itself.
+            // All records are there, but their spans do not add up: the file contradicts itself.
             lost_records = 1;
         }
         if lost_records > 0 {
-            self.build_kept();
+            self.build_collected();
         }
-        self.kept_items = 0;
+        self.collected_items = 0;
         let trees = self.builder.finish();
         self.begin(Some(seq + 1));
         let frame = Arc::new(FrameSnapshot {
@@ -279,7 +280,7 @@ impl Assembler {
         }
     }
 
-    /// Adds to the builder what waits of a frame, in its order; returns how many spans were only
+    /// Adds the waiting batches of a frame to the builder, in order; returns how many spans were only
     /// counted.
     fn take_waiting(&mut self, first_seq: u64, seq: u64) -> u64 {
         let mut counted_spans = 0;

@@ -1,6 +1,6 @@
 //! A capture with access to any frame.
 //!
-//! In memory are the catalog, a bounded number of places to start reading from, and one frame: not
+//! The catalog, a bounded number of places to start reading from, and one frame are in memory, no
 //! more for a large file than for a small one.
 
 use std::fs::File;
@@ -12,21 +12,21 @@ use std::sync::Arc;
 use super::capture_v2::CaptureV2;
 use super::capture_v3::CaptureV3;
 use super::summary::{FrameScan, FrameSummary};
-use super::whole::Whole;
+use super::unmarked::UnmarkedFrame;
 use super::{
-    CHUNK_BYTES, DEFAULT_MAX_SPANS, Damage, Front, Recovered, open_file, read_front, read_some,
+    AnyHeader, CHUNK_BYTES, DEFAULT_MAX_SPANS, Damage, Recovered, open_file, read_header, read_some,
 };
 use crate::Error;
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::Catalog;
 use crate::model::frame::FrameSnapshot;
 
-/// Something that can be read anywhere: a file, or bytes in memory.
+/// An input with random access: a file, or bytes in memory.
 pub(super) trait Input: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> Input for T {}
 
-/// A file that is read from a place on, piece by piece.
+/// A file that is read in pieces from any place on.
 pub(super) struct Source {
     input: Box<dyn Input>,
     chunk: Vec<u8>,
@@ -43,7 +43,7 @@ impl Source {
         match self.input.seek(SeekFrom::Start(offset)) {
             Ok(_) => Ok(()),
             Err(error) => Err(Error::io(
-                format!("seeking to byte {offset} of the capture"),
+                format!("cannot seek to byte {offset} of the capture"),
                 error,
             )),
         }
@@ -52,17 +52,17 @@ impl Source {
     /// Returns the next bytes; none at the end.
     pub(super) fn read(&mut self) -> Result<&[u8], Error> {
         let n = read_some(&mut self.input, &mut self.chunk)
-            .map_err(|error| Error::io("reading the capture", error))?;
+            .map_err(|error| Error::io("cannot read the capture", error))?;
         Ok(&self.chunk[..n])
     }
 
     pub(super) fn len(&mut self) -> Result<u64, Error> {
         self.input
             .seek(SeekFrom::End(0))
-            .map_err(|error| Error::io("finding the end of the capture", error))
+            .map_err(|error| Error::io("cannot find the end of the capture", error))
     }
 
-    /// Reads up to so many bytes at `offset` and appends them; returns how many: none at the end.
+    /// Reads up to `most` bytes at `offset` and appends them; returns how many: none at the end.
     pub(super) fn append_at(
         &mut self,
         offset: u64,
@@ -74,7 +74,7 @@ impl Source {
         bytes.resize(begin + most, 0);
         let n = read_some(&mut self.input, &mut bytes[begin..]);
         bytes.truncate(begin + n.as_ref().copied().unwrap_or(0));
-        n.map_err(|error| Error::io("reading the capture", error))
+        n.map_err(|error| Error::io("cannot read the capture", error))
     }
 
     /// Makes an input of the bytes from `offset` on.
@@ -90,14 +90,17 @@ impl Source {
         self.seek(offset)?;
         self.input.read_exact(bytes).map_err(|error| {
             Error::io(
-                format!("reading {} bytes at {offset} of the capture", bytes.len()),
+                format!(
+                    "cannot read {} bytes at {offset} of the capture",
+                    bytes.len()
+                ),
                 error,
             )
         })
     }
 }
 
-/// The bytes of a file from a place on, wherever else it is read in between.
+/// The bytes of a file from a place on, independent of other reads in between.
 pub(super) struct SourceAt<'a> {
     source: &'a mut Source,
     offset: u64,
@@ -113,7 +116,7 @@ impl Read for SourceAt<'_> {
     }
 }
 
-/// A capture of which any frame can be read.
+/// A capture with random access to its frames.
 ///
 /// # Examples
 ///
@@ -130,9 +133,9 @@ pub struct Capture {
     frame_set: u32,
     max_spans: usize,
     /// The one frame of a file without marks.
-    whole: Option<Whole>,
+    unmarked: Option<UnmarkedFrame>,
     /// Whether the batches of a file without marks are still to be read for it.
-    is_whole_unknown: bool,
+    is_unmarked_unread: bool,
 }
 
 #[derive(Debug)]
@@ -169,8 +172,8 @@ pub struct Info {
     /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed
     /// when it ends with a whole record.
     pub closed: bool,
-    /// Whether the frames were found through the file's index; otherwise the file was passed over
-    /// once.
+    /// Whether the frames were found through the file's index; otherwise by a pass over the
+    /// file.
     pub indexed: bool,
     /// The damage met so far. Behind an index, damage shows only when its place is read; see
     /// [`Capture::verify`].
@@ -182,19 +185,19 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
-    /// the text names the path.
+    /// The file cannot be opened or read, or does not begin with the header of a capture; the text
+    /// names the path.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), false)
     }
 
-    /// Opens a capture in a moment, however large it is. One that has an index is as after
-    /// [`open`](Self::open); any other one has no frames until [`extend`](Self::extend), which
-    /// passes over the file then ([`Info::indexed`] tells which it is).
+    /// Opens a capture without a pass over it, however large it is. One with an index is as after
+    /// [`open`](Self::open); any other one has no frames until [`extend`](Self::extend), which then
+    /// makes the pass ([`Info::indexed`] is `false`).
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn open_lazily(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_as(path.as_ref(), true)
     }
@@ -206,11 +209,11 @@ impl Capture {
         Self::of(file, is_lazy).map_err(|error| in_file(path, error))
     }
 
-    /// Makes a capture of anything that can be read and sought.
+    /// Opens a capture from any input with random access.
     ///
     /// # Errors
     ///
-    /// `input` fails, or what it begins with is not the header of a capture.
+    /// `input` fails, or does not begin with the header of a capture.
     pub fn new(input: impl Read + Seek + Send + 'static) -> Result<Self, Error> {
         Self::of(input, false)
     }
@@ -218,15 +221,15 @@ impl Capture {
     fn of(mut input: impl Read + Seek + Send + 'static, is_lazy: bool) -> Result<Self, Error> {
         input
             .seek(SeekFrom::Start(0))
-            .map_err(|error| Error::io("finding the beginning of the capture", error))?;
-        let (front, _) = read_front(&mut input)?;
+            .map_err(|error| Error::io("cannot find the beginning of the capture", error))?;
+        let (header, _) = read_header(&mut input)?;
         let source = Source {
             input: Box::new(input),
             chunk: vec![0; CHUNK_BYTES],
         };
-        let inner = match front {
-            Front::V2(header) => Inner::V2(CaptureV2::new(source, header, is_lazy)?),
-            Front::V3(header, len) => {
+        let inner = match header {
+            AnyHeader::V2(header) => Inner::V2(CaptureV2::new(source, header, is_lazy)?),
+            AnyHeader::V3(header, len) => {
                 Inner::V3(CaptureV3::new(source, header, len as u64, is_lazy)?)
             }
         };
@@ -234,21 +237,21 @@ impl Capture {
             inner,
             frame_set: 0,
             max_spans: DEFAULT_MAX_SPANS,
-            whole: None,
-            is_whole_unknown: true,
+            unmarked: None,
+            is_unmarked_unread: true,
         };
         let info = capture.inner_info();
         if info.indexed || !is_lazy {
-            capture.look_for_whole()?;
+            capture.read_unmarked()?;
         }
         Ok(capture)
     }
 
-    /// Makes a file without marks one frame.
-    fn look_for_whole(&mut self) -> Result<(), Error> {
-        self.is_whole_unknown = false;
-        self.whole = match &mut self.inner {
-            Inner::V3(capture) if capture.frame_count(0) == 0 => Whole::of(capture)?,
+    /// Reads a file without marks as one frame.
+    fn read_unmarked(&mut self) -> Result<(), Error> {
+        self.is_unmarked_unread = false;
+        self.unmarked = match &mut self.inner {
+            Inner::V3(capture) if capture.frame_count(0) == 0 => UnmarkedFrame::read(capture)?,
             _ => None,
         };
         Ok(())
@@ -262,11 +265,12 @@ impl Capture {
     }
 
     /// Returns the one frame of a file without marks, without trees.
-    pub(super) fn whole(&self) -> Option<Recovered> {
-        self.whole.map(|whole| whole.bare(self.catalog()))
+    pub(super) fn unmarked(&self) -> Option<Recovered> {
+        self.unmarked
+            .map(|unmarked| unmarked.without_trees(self.catalog()))
     }
 
-    /// Returns what ids and ticks refer to.
+    /// Returns the catalog, which resolves ids and ticks.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         match &self.inner {
@@ -280,22 +284,22 @@ impl Capture {
     pub fn info(&self) -> Info {
         let mut info = self.inner_info();
         info.marked = info.frames > 0;
-        if let Some(whole) = self.whole() {
+        if let Some(unmarked) = self.unmarked() {
             info.frames = 1;
-            info.spans = whole.frame.span_count;
-            info.dropped_spans = whole.frame.dropped_spans;
-            info.duration_ns = whole.frame.duration_ns().unsigned_abs();
+            info.spans = unmarked.frame.span_count;
+            info.dropped_spans = unmarked.frame.dropped_spans;
+            info.duration_ns = unmarked.frame.duration_ns().unsigned_abs();
         }
         info
     }
 
-    /// Chooses the frame set that [`frame_count`](Self::frame_count), [`frame`](Self::frame) and
-    /// [`frames`](Self::frames) speak of: an index into [`Catalog::frame_sets`], 0 (the main set)
+    /// Selects the frame set of [`frame_count`](Self::frame_count), [`frame`](Self::frame) and
+    /// [`frames`](Self::frames): an index into [`Catalog::frame_sets`], 0 (the main set)
     /// at first. Frames of other sets have no trees.
     ///
     /// # Errors
     ///
-    /// There is no such set, or passing over the file for its frames fails.
+    /// There is no such set, or the pass over the file for its frames fails.
     pub fn select_frame_set(&mut self, frame_set: u32) -> Result<(), Error> {
         let known = self.catalog().frame_sets.len().max(1);
         if frame_set as usize >= known {
@@ -322,7 +326,7 @@ impl Capture {
     #[must_use]
     pub fn frame_count(&self) -> u64 {
         match &self.inner {
-            Inner::V3(_) if self.frame_set == 0 && self.whole.is_some() => 1,
+            Inner::V3(_) if self.frame_set == 0 && self.unmarked.is_some() => 1,
             Inner::V2(capture) => capture.frame_count(),
             Inner::V3(capture) => capture.frame_count(self.frame_set),
         }
@@ -339,38 +343,38 @@ impl Capture {
         self.recovered(i).map(|recovered| recovered.frame)
     }
 
-    /// Like [`frame`](Self::frame), and says whether all of the frame is there.
+    /// Like [`frame`](Self::frame), and returns whether the frame is whole.
     ///
     /// # Errors
     ///
-    /// As [`frame`](Self::frame).
+    /// Those of [`frame`](Self::frame).
     pub fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
         self.expect_frame(i)?;
         match &mut self.inner {
             Inner::V2(capture) => capture.recovered(i),
-            Inner::V3(capture) => match self.whole.filter(|_| self.frame_set == 0) {
-                Some(whole) => whole.recovered(capture, self.max_spans),
+            Inner::V3(capture) => match self.unmarked.filter(|_| self.frame_set == 0) {
+                Some(unmarked) => unmarked.recovered(capture, self.max_spans),
                 None => capture.recovered(self.frame_set, i),
             },
         }
     }
 
-    /// Like [`recovered`](Self::recovered), and returns the spans in the columns in which they were
-    /// recorded, which is several times as fast as trees: the frame has none then. A frame of which
-    /// something is missing, one with more than is held of a frame, and one of a version-2 capture
-    /// has its trees, and no batches beside it.
+    /// Like [`recovered`](Self::recovered), but returns the spans as batches, in the columns in which
+    /// they were recorded, which is several times as fast as trees: the frame then has no trees. A
+    /// frame that is not whole, one with more spans than are held, and one of a version-2 capture
+    /// has its trees, and no batches.
     ///
     /// # Errors
     ///
-    /// As [`frame`](Self::frame).
+    /// Those of [`frame`](Self::frame).
     pub fn recovered_batches(&mut self, i: u64) -> Result<(Recovered, Vec<ThreadBatch>), Error> {
         self.expect_frame(i)?;
         match &mut self.inner {
             Inner::V2(capture) => Ok((capture.recovered(i)?, Vec::new())),
-            Inner::V3(capture) => match self.whole.filter(|_| self.frame_set == 0) {
-                Some(whole) => match whole.batches(capture, self.max_spans)? {
+            Inner::V3(capture) => match self.unmarked.filter(|_| self.frame_set == 0) {
+                Some(unmarked) => match unmarked.batches(capture, self.max_spans)? {
                     Some(found) => Ok(found),
-                    None => Ok((whole.recovered(capture, self.max_spans)?, Vec::new())),
+                    None => Ok((unmarked.recovered(capture, self.max_spans)?, Vec::new())),
                 },
                 None => capture.recovered_batches(self.frame_set, i),
             },
@@ -397,7 +401,7 @@ impl Capture {
         }
     }
 
-    /// Returns what the frames of the main set are from `from` on, without reading their spans:
+    /// Returns summaries of the frames of the main set from `from` on, without reading their spans:
     /// many times as fast as [`frames`](Self::frames). A lost frame is an error in its place.
     /// Damage within spans shows only when a frame is read.
     pub fn summaries(&mut self, from: u64) -> Summaries<'_> {
@@ -408,19 +412,19 @@ impl Capture {
         }
     }
 
-    /// Returns what the next frame of a pass is, and moves the pass on; `None` behind the last
-    /// frame. A pass may rest: frames can be read in between, and when the capture was
-    /// [extended](Self::extend) it goes on.
+    /// Returns the summary of the next frame of a pass, and moves the pass on; `None` behind the last
+    /// frame. A pass may pause: frames can be read in between, and it continues when the capture was
+    /// [extended](Self::extend).
     ///
     /// # Errors
     ///
     /// The frame was lost to damage ([`Error::is_corrupt`]), and the pass moves on; or the file
     /// cannot be read, and it stays where it is.
     pub fn next_summary(&mut self, scan: &mut FrameScan) -> Option<Result<FrameSummary, Error>> {
-        if let Some(whole) = self.whole() {
+        if let Some(unmarked) = self.unmarked() {
             return (scan.next_frame() == 0).then(|| {
                 scan.advance();
-                Ok(FrameSummary::of(&whole))
+                Ok(FrameSummary::of(&unmarked))
             });
         }
         match &mut self.inner {
@@ -439,9 +443,9 @@ impl Capture {
         }
     }
 
-    /// Takes what was written to the file since it was opened or extended, and returns the number
-    /// of frames of the main set. Only what is new is read. A capture whose recorder had closed it
-    /// when it was opened does not grow. [`Info::spans`] then counts the spans of frames only.
+    /// Reads the part of the file that was written since it was opened or extended, and returns the
+    /// number of frames of the main set. A capture whose recorder had closed it when it was opened
+    /// does not grow. [`Info::spans`] then counts the spans of frames only.
     ///
     /// # Errors
     ///
@@ -455,16 +459,16 @@ impl Capture {
                 let info = capture.info();
                 // All batches are one frame until a mark comes, or the end.
                 if frames > 0 {
-                    self.whole = None;
-                } else if self.is_whole_unknown
+                    self.unmarked = None;
+                } else if self.is_unmarked_unread
                     || info.closed && info.file_bytes > before.file_bytes
                 {
-                    self.look_for_whole()?;
+                    self.read_unmarked()?;
                 }
                 frames
             }
         };
-        Ok(self.whole.map_or(frames, |_| 1))
+        Ok(self.unmarked.map_or(frames, |_| 1))
     }
 
     /// Returns all batches from the beginning on, in the memory of one record. A version-2 capture
@@ -499,7 +503,7 @@ fn expect_file(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is a pipe or device; a capture is read from a file",
+            "not a vor capture: it is a pipe or a device, not a file",
         )),
         _ => Ok(()),
     }
@@ -553,7 +557,7 @@ impl Iterator for Summaries<'_> {
             return None;
         }
         let summary = self.capture.next_summary(&mut self.scan)?;
-        // A file that cannot be read says so once, not for ever.
+        // A file that cannot be read is one error, not an endless row of them.
         self.failed = summary.as_ref().is_err_and(|error| !error.is_corrupt());
         Some(summary)
     }

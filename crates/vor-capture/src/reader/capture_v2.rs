@@ -1,9 +1,9 @@
 //! A version-2 capture with access to any frame.
 //!
-//! Such a file has no index, so it is passed over once. Its frames say how long they took and,
-//! where there is a flame, when their spans were; boundaries follow from both: a frame ends its
-//! length after the previous one, but not before the last of its spans. The flames' nanoseconds
-//! since 1970 serve as ticks.
+//! Such a file has no index, so it is scanned once. Its frames have their duration and, where there
+//! is a flame, the times of their spans; boundaries follow from both: a frame ends its duration
+//! after the previous one, but not before the last of its spans. The flames' nanoseconds since 1970
+//! are the ticks.
 
 use std::sync::Arc;
 
@@ -44,21 +44,21 @@ pub(super) struct CaptureV2 {
     places: Sparse<Place>,
     /// When the first frame began.
     origin_ns: i64,
-    /// The frame that the decoder comes to next, and what was before it.
+    /// The next frame of the decoder, and the state before it.
     at: Option<(u64, Place)>,
-    /// Where the pass over the file ended, and what was before it.
-    passed: (u64, Place),
-    /// How long the file must be to be looked at again. Its end is read once more
-    /// then, so it must have become a record, or twice as long: a file that grows by small pieces
-    /// would otherwise be read over and over.
-    look_from: u64,
+    /// Where the scan of the file ended, and the state before it.
+    scanned: (u64, Place),
+    /// Length of the file from which it is scanned again. Its end is then read once more, so it must
+    /// have become a record, or twice as long: a file that grows by small pieces would otherwise be
+    /// read over and over.
+    rescan_bytes: u64,
     /// Whether `origin_ns` is known.
     anchored: bool,
     info: Info,
 }
 
 impl CaptureV2 {
-    /// Opens a capture, and passes over it unless `is_lazy`; then `extend` does that.
+    /// Opens a capture, and scans it unless `is_lazy`; then `extend` does that.
     pub(super) fn new(mut source: Source, header: Header, is_lazy: bool) -> Result<Self, Error> {
         let file_bytes = if is_lazy {
             header.len as u64
@@ -96,8 +96,8 @@ impl CaptureV2 {
             places: Sparse::default(),
             origin_ns: 0,
             at: None,
-            passed: (header.len as u64, Place::default()),
-            look_from: 0,
+            scanned: (header.len as u64, Place::default()),
+            rescan_bytes: 0,
             anchored: false,
             info: Info {
                 version: 2,
@@ -106,7 +106,7 @@ impl CaptureV2 {
             },
         };
         if !is_lazy {
-            capture.pass_over()?;
+            capture.scan()?;
         }
         Ok(capture)
     }
@@ -125,7 +125,7 @@ impl CaptureV2 {
 
     pub(super) fn recovered(&mut self, i: u64) -> Result<Recovered, Error> {
         let Some((first, &place)) = self.places.before(i) else {
-            return Err(Error::corrupt("there is no frame"));
+            return Err(Error::corrupt("the capture has no frame"));
         };
         let (mut ordinal, mut before) = match self.at {
             Some((next, before)) if (first..=i).contains(&next) => (next, before),
@@ -174,33 +174,33 @@ impl CaptureV2 {
         }
     }
 
-    /// Takes what was written since the file was opened; returns the number of frames.
+    /// Reads the part of the file that was written since it was opened; returns the number of frames.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
             return Err(Error::corrupt(format!(
-                "the capture has shrunk while it was read: {file_bytes} bytes of {}",
+                "the capture has shrunk from {} to {file_bytes} bytes while it was read",
                 self.info.file_bytes
             )));
         }
         if file_bytes > self.info.file_bytes {
             self.info.file_bytes = file_bytes;
         }
-        if file_bytes >= self.look_from {
+        if file_bytes >= self.rescan_bytes {
             self.at = None;
             let declared = self.decoder.user_columns().len();
-            self.decoder.resume_at(self.passed.0, declared);
-            self.source.seek(self.passed.0)?;
-            self.pass_over()?;
+            self.decoder.resume_at(self.scanned.0, declared);
+            self.source.seek(self.scanned.0)?;
+            self.scan()?;
         }
         Ok(self.frame_count())
     }
 
-    /// Reads everything that was not read before: names, places, totals and damage.
-    fn pass_over(&mut self) -> Result<(), Error> {
+    /// Reads names, places, totals and damage of the part that was not scanned before.
+    fn scan(&mut self) -> Result<(), Error> {
         let mut damage = std::mem::take(&mut self.info.damage);
         let mut tables = Catalog::clone(&self.catalog);
-        let mut before = self.passed.1;
+        let mut before = self.scanned.1;
         while let Some(event) = self.next_event()? {
             match event {
                 Event::Column(index) => Arc::make_mut(&mut tables.columns).push(Column {
@@ -209,10 +209,10 @@ impl CaptureV2 {
                 }),
                 Event::Damage(found) => damage.add(Loss::from(found)),
                 Event::Frame(frame) => {
-                    if let Some(flame) = fresh(&before, &frame) {
+                    if let Some(flame) = new_flame(&before, &frame) {
                         if !self.anchored && !flame.threads.is_empty() {
                             self.anchored = true;
-                            let end_ns = before.end_ns.saturating_add(self.length_ns(&frame));
+                            let end_ns = before.end_ns.saturating_add(self.duration_ns(&frame));
                             self.origin_ns = flame.range_ns.1.saturating_sub(end_ns);
                         }
                         self.intern(&mut tables, flame);
@@ -232,11 +232,11 @@ impl CaptureV2 {
             }
         }
         damage.tail = self.decoder.pending().map(Loss::from);
-        self.passed = (self.decoder.offset(), before);
-        let pending = self.info.file_bytes.saturating_sub(self.passed.0);
-        let twice = self.passed.0.saturating_add(2 * pending.max(1));
+        self.scanned = (self.decoder.offset(), before);
+        let pending = self.info.file_bytes.saturating_sub(self.scanned.0);
+        let twice = self.scanned.0.saturating_add(2 * pending.max(1));
         let whole = self.decoder.unfinished_to();
-        self.look_from = whole
+        self.rescan_bytes = whole
             .map_or(twice, |whole| whole.min(twice))
             .max(self.info.file_bytes + 1);
         self.info.closed = damage.tail.is_none();
@@ -295,7 +295,7 @@ impl CaptureV2 {
         }
     }
 
-    fn length_ns(&self, frame: &Frame) -> i64 {
+    fn duration_ns(&self, frame: &Frame) -> i64 {
         let ms = self
             .frame_ms
             .and_then(|index| frame.system.get(index).copied());
@@ -305,8 +305,8 @@ impl CaptureV2 {
     }
 
     fn after(&self, before: &Place, frame: &Frame) -> Place {
-        let mut end_ns = before.end_ns.saturating_add(self.length_ns(frame));
-        if let Some(flame) = fresh(before, frame)
+        let mut end_ns = before.end_ns.saturating_add(self.duration_ns(frame));
+        if let Some(flame) = new_flame(before, frame)
             && !flame.threads.is_empty()
         {
             end_ns = end_ns.max(flame.range_ns.1.saturating_sub(self.origin_ns));
@@ -324,7 +324,7 @@ impl CaptureV2 {
 
     fn snapshot(&self, index: u64, before: &Place, after: &Place, frame: Frame) -> FrameSnapshot {
         let mut threads = Vec::new();
-        if let Some(flame) = fresh(before, &frame) {
+        if let Some(flame) = new_flame(before, &frame) {
             let mut sites = FxHashMap::default();
             for scope in &flame.scopes {
                 if let (Some(id), Some(&site)) = (scope.id, self.sites.get(scope)) {
@@ -391,7 +391,7 @@ impl CaptureV2 {
 
 /// Returns the frame's flame unless it repeats the one before it, as the recorder did when no
 /// outermost scope had closed.
-fn fresh<'a>(before: &Place, frame: &'a Frame) -> Option<&'a Flame> {
+fn new_flame<'a>(before: &Place, frame: &'a Frame) -> Option<&'a Flame> {
     let flame = frame.parsed.as_ref()?;
     (before.flame_index != Some(flame.frame_index)).then_some(flame)
 }

@@ -1,13 +1,13 @@
 //! A version-3 capture with access to any frame.
 //!
-//! A file that was closed cleanly ends with an end record, which says where the index is; the index
-//! says where all declarations stand once more, and where frames begin. A frame is read from the
-//! nearest place before it, and taken at the index's word as long as nothing contradicts that:
-//! every record stands where it should, and the frame is whole.
+//! A file that was closed cleanly ends with an end record, which has the offset of the index; the
+//! index has the offset of a second copy of all declarations, and the places where frames begin. A
+//! frame is read from the nearest place before it. The index is trusted as long as nothing
+//! contradicts it: every record is in its place, and the frame is whole.
 //!
-//! Without an index, and where something contradicts it, a [`Pass`] over the whole file says which
-//! frames there are, and where. From a place that a pass found, records are read as from the
-//! beginning of the file. So what a frame is depends on the file, and not on what was read before.
+//! Without an index, and where something contradicts it, a [`Pass`] over the whole file finds the
+//! frames and their places. From a place that a pass found, records are read as from the beginning
+//! of the file. So a frame depends on the file, and not on what was read before.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::capture::{Info, Source};
 use super::ordinals::Places;
 use super::pass::Pass;
 use super::records::{Entry, Item, Records};
-use super::summary::{FrameScan, FrameSummary, Sight, Target};
+use super::summary::{FrameScan, FrameSummary, Lookup, Target};
 use super::{DEFAULT_MAX_SPANS, Damage, Loss, Recovered};
 use crate::Error;
 use crate::format::{
@@ -27,7 +27,7 @@ use crate::format::{
 use crate::model::batch::{SpanBatch, ThreadBatch};
 use crate::model::catalog::Catalog;
 
-/// Where `records` stands: before a frame of a set, counted in the order of the file or by the
+/// The place of `records`: before a frame of a set, counted in the order of the file or by the
 /// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
@@ -43,22 +43,22 @@ pub(super) struct CaptureV3 {
     assembler: Assembler,
     header_len: u64,
     catalog: Arc<Catalog>,
-    /// Where frames are, as the file's index says.
+    /// Where frames are, by the file's index.
     index: Option<Places>,
     /// Where the repeated tables of an indexed file begin: batches and frames end here.
     tables_offset: u64,
-    /// Where frames are, as a pass found: in a file without index or one that contradicts it, and
-    /// for other sets than the main one.
+    /// Where frames are, by a pass: in a file without index or one that contradicts it, and for
+    /// other sets than the main one.
     pass: Option<Pass>,
-    /// Frames that are not reached from their place in the index, as was seen last.
+    /// Frames that were not reached from their place in the index, by the last attempt.
     unreached: Range<u64>,
     position: Option<Position>,
     info: Info,
 }
 
 impl CaptureV3 {
-    /// Opens a capture. One without an index is passed over unless `is_lazy`; then `extend` does
-    /// that.
+    /// Opens a capture. One without an index is scanned by a pass unless `is_lazy`; then `extend`
+    /// does that.
     pub(super) fn new(
         mut source: Source,
         header: Header,
@@ -122,8 +122,7 @@ impl CaptureV3 {
         }
     }
 
-    /// Makes sure that it is known where the frames of a set are: an index of the file covers the
-    /// main set only.
+    /// Finds the frames of a set: an index of the file covers the main set only.
     pub(super) fn prepare_frame_set(&mut self, frame_set: u32) -> Result<(), Error> {
         if frame_set == 0 {
             return Ok(());
@@ -131,12 +130,12 @@ impl CaptureV3 {
         self.make_pass()
     }
 
-    /// Passes over the whole file, unless that was done.
+    /// Makes a pass over the whole file, unless there is one.
     fn make_pass(&mut self) -> Result<(), Error> {
         if self.pass.is_none() {
             let (mut pass, mut damage) = (self.begin_pass(), Damage::default());
             pass.run(&mut self.source, self.index.as_ref(), &mut damage)?;
-            self.note(&damage);
+            self.add_all(&damage);
             self.pass = Some(pass);
         }
         Ok(())
@@ -149,21 +148,21 @@ impl CaptureV3 {
     pub(super) fn verify(&mut self) -> Result<Damage, Error> {
         let mut damage = Damage::default();
         self.begin_pass().run(&mut self.source, None, &mut damage)?;
-        self.note(&damage);
+        self.add_all(&damage);
         Ok(damage)
     }
 
-    /// As [`recovered`](Self::recovered), but with the batches of the frame where it is whole and
+    /// Like [`recovered`](Self::recovered), but with the batches of the frame where it is whole and
     /// not too large; it has no trees then.
     pub(super) fn recovered_batches(
         &mut self,
         frame_set: u32,
         i: u64,
     ) -> Result<(Recovered, Vec<ThreadBatch>), Error> {
-        self.assembler.set_keeping(true);
+        self.assembler.set_collecting(true);
         let recovered = self.recovered(frame_set, i);
-        let batches = self.assembler.take_kept();
-        self.assembler.set_keeping(false);
+        let batches = self.assembler.take_collected();
+        self.assembler.set_collecting(false);
         Ok((recovered?, batches))
     }
 
@@ -175,15 +174,17 @@ impl CaptureV3 {
             }
             self.make_pass()?;
         }
-        let at = self.find(frame_set, i).ok_or_else(|| gone(i))?;
-        let recovered = self.read_by_pass(frame_set, at)?.ok_or_else(|| gone(i))?;
+        let at = self.find(frame_set, i).ok_or_else(|| lost_frame(i))?;
+        let recovered = self
+            .read_by_pass(frame_set, at)?
+            .ok_or_else(|| lost_frame(i))?;
         if let Some(loss) = recovered.loss() {
             self.add(loss);
         }
         Ok(recovered)
     }
 
-    /// Returns what the next frame of the main set is, without reading its spans.
+    /// Returns the summary of the next frame of the main set, without reading its spans.
     pub(super) fn next_summary(
         &mut self,
         scan: &mut FrameScan,
@@ -209,30 +210,30 @@ impl CaptureV3 {
                     end: self.tables_offset,
                     index: Some(index),
                 };
-                match scan.look_at(&mut self.source, header, target)? {
-                    Sight::Frame(summary) => return Ok(summary),
-                    Sight::None { is_broken, next } if is_broken => {
+                match scan.find(&mut self.source, header, target)? {
+                    Lookup::Frame(summary) => return Ok(summary),
+                    Lookup::None { is_broken, next } if is_broken => {
                         self.unreached = next..index.end(i);
                     }
-                    Sight::None { .. } => {}
+                    Lookup::None { .. } => {}
                 }
             }
             self.make_pass()?;
         }
-        let at = self.find(0, i).ok_or_else(|| gone(i))?;
+        let at = self.find(0, i).ok_or_else(|| lost_frame(i))?;
         let pass = self.pass.as_ref();
         let (first, place) = pass
             .and_then(|pass| pass.before(0, at))
-            .ok_or_else(|| gone(i))?;
+            .ok_or_else(|| lost_frame(i))?;
         let target = Target {
             begin: (first, place.clone()),
             at,
             end: self.info.file_bytes,
             index: None,
         };
-        match scan.look_at(&mut self.source, header, target)? {
-            Sight::Frame(summary) => Ok(summary),
-            Sight::None { .. } => Err(gone(i)),
+        match scan.find(&mut self.source, header, target)? {
+            Lookup::Frame(summary) => Ok(summary),
+            Lookup::None { .. } => Err(lost_frame(i)),
         }
     }
 
@@ -248,7 +249,7 @@ impl CaptureV3 {
                 Item::Loss(loss) => self.add(loss),
                 Item::Entry(Entry {
                     record: Some(Record::Batch(threads)),
-                    again: false,
+                    is_repeated: false,
                     ..
                 }) => {
                     return Ok(Some(SpanBatch {
@@ -295,7 +296,7 @@ impl CaptureV3 {
         let mut offset = index.tables_offset;
         while offset < index_offset {
             match self.read_record(&mut decoder, offset)? {
-                // Anything else belongs further up.
+                // Anything else belongs before the tables.
                 Some((head, record))
                     if record
                         .as_ref()
@@ -310,8 +311,7 @@ impl CaptureV3 {
         Ok((offset == index_offset).then_some((index, places)))
     }
 
-    /// Reads the record at a place, if there is one; what it says is absent where its kind is not
-    /// known.
+    /// Reads the record at a place, if there is one; its contents are absent for an unknown kind.
     fn read_record(
         &mut self,
         decoder: &mut PayloadDecoder,
@@ -348,13 +348,13 @@ impl CaptureV3 {
         self.index = Some(places);
     }
 
-    /// Takes what was written since the file was opened; returns the number of frames of the main
-    /// set.
+    /// Reads the part of the file that was written since it was opened; returns the number of frames
+    /// of the main set.
     pub(super) fn extend(&mut self) -> Result<u64, Error> {
         let file_bytes = self.source.len()?;
         if file_bytes < self.info.file_bytes {
             return Err(Error::corrupt(format!(
-                "the capture has shrunk while it was read: {file_bytes} bytes of {}",
+                "the capture has shrunk from {} to {file_bytes} bytes while it was read",
                 self.info.file_bytes
             )));
         }
@@ -365,9 +365,9 @@ impl CaptureV3 {
             self.info.file_bytes = file_bytes;
             let mut damage = Damage::default();
             let ran = pass.run(&mut self.source, None, &mut damage);
-            self.note(&damage);
-            // Batches behind the last frame are not counted again: they may be many, and this is
-            // asked often.
+            self.add_all(&damage);
+            // Batches behind the last frame are not counted again: they may be many, and callers poll
+            // this.
             self.take_totals(&pass);
             self.pass = Some(pass);
             ran?;
@@ -375,7 +375,7 @@ impl CaptureV3 {
         Ok(self.frame_count(0))
     }
 
-    /// Takes what a pass found of a file without index.
+    /// Takes the totals of a pass over a file without index.
     fn take_totals(&mut self, pass: &Pass) {
         self.catalog = Arc::clone(&pass.catalog);
         self.info.closed = pass.closed;
@@ -397,8 +397,8 @@ impl CaptureV3 {
         while let Some(item) = self.next_item(true)? {
             match item {
                 Item::Loss(loss) => self.add(loss),
-                // A batch with a lower number has come late, and a frame before counts it.
-                Item::Entry(entry) if entry.again || entry.seq < first_seq => {}
+                // A batch with a lower number is late, and a frame before counts it.
+                Item::Entry(entry) if entry.is_repeated || entry.seq < first_seq => {}
                 Item::Entry(entry) => {
                     if let Some(Record::Batch(threads)) = entry.record {
                         for thread in &threads {
@@ -418,7 +418,7 @@ impl CaptureV3 {
         u64::try_from(ns).unwrap_or(0)
     }
 
-    /// Returns which frame in the order of the file is frame `i` of a set, if damage has left it.
+    /// Returns the number in the order of the file of frame `i` of a set, unless it is lost.
     fn find(&self, frame_set: u32, i: u64) -> Option<u64> {
         if frame_set == 0 && self.index.is_some() {
             return self.pass.as_ref()?.find(i);
@@ -437,7 +437,7 @@ impl CaptureV3 {
         let mut position = self.approach(0, true, first, i, place);
         while let Some(item) = self.next_item(position.next == i)? {
             let Item::Entry(entry) = item else {
-                // A batch that says nonsense is looked at only where its frame is asked for.
+                // Batches are decoded, and their damage found, only for the requested frame.
                 if position.next < i {
                     self.unreached = position.next..end;
                 }
@@ -488,7 +488,7 @@ impl CaptureV3 {
             let is_frame = entry.is_frame_of(frame_set);
             position.next += u64::from(is_frame);
             if position.next <= at {
-                // Not the frame that is asked for, or what stands before it.
+                // Another frame, or a record of the requested one.
                 if main && is_frame {
                     self.assembler.begin(Some(entry.seq + 1));
                 } else if main && position.next == at {
@@ -510,8 +510,8 @@ impl CaptureV3 {
         Ok(None)
     }
 
-    /// Puts `records` where frame `at` can be reached by reading on: where it is, or at the nearest
-    /// place before, at which frame `first` begins.
+    /// Moves `records` to a place from which reading on reaches frame `at`: the current one, or the
+    /// nearest place before it, at which frame `first` begins.
     fn approach(
         &mut self,
         frame_set: u32,
@@ -520,7 +520,7 @@ impl CaptureV3 {
         at: u64,
         place: Checkpoint,
     ) -> Position {
-        // A walk that fails stands somewhere unknown.
+        // After a failure the position is unknown.
         if let Some(position) = self.position.take()
             && (position.frame_set, position.by_index) == (frame_set, by_index)
             && (first..=at).contains(&position.next)
@@ -542,17 +542,17 @@ impl CaptureV3 {
         let mut input = self.source.at(self.records.decoder().end_offset());
         self.records
             .next(&mut input, batches)
-            .map_err(|error| Error::io("reading the capture", error))
+            .map_err(|error| Error::io("cannot read the capture", error))
     }
 
-    /// Notes a loss, unless it was met before: places are read more than once.
+    /// Adds a loss, unless it was met before: places are read more than once.
     fn add(&mut self, loss: Loss) {
         if !self.info.damage.losses.contains(&loss) {
             self.info.damage.add(loss);
         }
     }
 
-    fn note(&mut self, damage: &Damage) {
+    fn add_all(&mut self, damage: &Damage) {
         for loss in &damage.losses {
             self.add(loss.clone());
         }
@@ -560,6 +560,6 @@ impl CaptureV3 {
     }
 }
 
-fn gone(i: u64) -> Error {
+fn lost_frame(i: u64) -> Error {
     Error::corrupt(format!("frame {i} is lost: its records are damaged"))
 }

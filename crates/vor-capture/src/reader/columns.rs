@@ -1,15 +1,15 @@
 //! The contents of a capture as columns in memory: for programs that query a whole recording, or
 //! many of its frames, at once.
 //!
-//! Rows come as in the file: batch by batch, thread by thread, and of each thread in the order in
-//! which its scopes ended. Neighbouring rows of one thread and frame are a [`Run`], so neither is
-//! kept for each row. A row needs more than the span itself:
+//! Rows are in the order of the file: batch by batch, thread by thread, and of each thread in the
+//! order in which its scopes ended. Neighbouring rows of one thread and frame are a [`Run`], so
+//! neither is stored for each row. A row needs more than the span itself:
 //!
-//! - *Self time.* As statistics compute it, in whichever frame the spans inside it ended.
+//! - *Self time.* The same as in statistics, in whichever frame the spans inside it ended.
 //! - *Depth.* The number of spans around it that ended in the same frame. Backwards, a thread's
 //!   spans come parents first, and of two spans the later one contains the earlier one if it
-//!   started no later. So one stack of starts suffices: what started after a span is none of its
-//!   parents, nor one of those before it.
+//!   started no later. So one stack of starts suffices: a span that started after another one is not
+//!   its parent, nor a parent of those before it.
 //!
 //! ```text
 //! from the last span of the frame to the first:
@@ -30,7 +30,7 @@ use crate::stats::SpanTimer;
 /// `start_ns`, `dur_ns` and `self_ns` have an entry per span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Columns {
-    /// Which rows are of which thread and frame, in the order of the rows.
+    /// The thread and frame of the rows, in their order.
     pub runs: Vec<Run>,
     /// Call sites, as the numbers of their [`SiteId`]s.
     pub sites: Vec<u32>,
@@ -79,7 +79,7 @@ pub struct TaskRow {
     pub thread: ThreadId,
     /// Number of the frame in which it ended; `None` after the last frame.
     pub frame: Option<u64>,
-    /// Tells it from all other tasks of the run.
+    /// Unique among the tasks of the run.
     pub id: u64,
     /// Its call site.
     pub site: SiteId,
@@ -102,7 +102,7 @@ pub struct MessageRow {
     pub text: Arc<str>,
 }
 
-/// Gathers [`Columns`] from batches, whose frames it is told the ends of.
+/// Builds [`Columns`] from batches and the ends of frames.
 ///
 /// # Examples
 ///
@@ -131,13 +131,13 @@ pub struct ColumnsBuilder {
     columns: Columns,
     measure: SpanTimer,
     frame: FrameBegin,
-    /// Starts of the spans of the frame that runs.
+    /// Starts of the spans of the current frame.
     start_ticks: Vec<u64>,
     /// Of each thread of that frame; empty between frames.
     around: FxHashMap<ThreadId, Vec<u64>>,
 }
 
-/// Where the frame that runs begins in each column.
+/// Where the current frame begins in each column.
 #[derive(Clone, Copy, Debug, Default)]
 struct FrameBegin {
     runs: usize,
@@ -148,7 +148,7 @@ struct FrameBegin {
 }
 
 impl ColumnsBuilder {
-    /// Makes a builder with room for so many spans; it takes more as well.
+    /// Makes a builder with capacity for `spans` spans; it takes more as well.
     #[must_use]
     pub fn with_room(spans: usize) -> Self {
         Self::with_columns(Columns {
@@ -161,8 +161,7 @@ impl ColumnsBuilder {
         })
     }
 
-    /// Makes a builder that fills these columns, which are empty: for a caller that has memory for
-    /// them.
+    /// Makes a builder that fills these empty columns, for a caller that has allocated them.
     #[must_use]
     pub fn with_columns(columns: Columns) -> Self {
         Self {
@@ -171,7 +170,7 @@ impl ColumnsBuilder {
         }
     }
 
-    /// Adds what ended in the frame that runs. The batches of a thread must come in their order.
+    /// Adds a batch of the current frame. The batches of a thread must come in their order.
     pub fn add_batch(&mut self, batch: SpanBatch) {
         let catalog = batch.catalog;
         for thread in batch.threads {
@@ -232,7 +231,7 @@ impl ColumnsBuilder {
         }
     }
 
-    /// Ends the frame that runs, which has this number.
+    /// Ends the current frame, which has this number.
     pub fn end_frame(&mut self, number: u64) {
         self.number_depths();
         let (columns, frame) = (&mut self.columns, self.frame);
@@ -248,8 +247,8 @@ impl ColumnsBuilder {
         self.begin_frame();
     }
 
-    /// Forgets the rows of the frame that runs, and begins the next one. Spans inside a scope that
-    /// is still open are kept, so that its self time is right.
+    /// Drops the rows of the current frame, and begins the next one. Spans inside a scope that is
+    /// still open are remembered, so that its self time is right.
     pub fn skip_frame(&mut self) {
         let (columns, frame) = (&mut self.columns, self.frame);
         columns.runs.truncate(frame.runs);
@@ -289,7 +288,7 @@ impl ColumnsBuilder {
         self.start_ticks.clear();
     }
 
-    /// Numbers the depths of the spans of the frame that runs, as the module says.
+    /// Numbers the depths of the spans of the current frame, as the module says.
     fn number_depths(&mut self) {
         let columns = &mut self.columns;
         columns.depths.resize(columns.sites.len(), 0);
@@ -309,7 +308,7 @@ impl ColumnsBuilder {
             }
             (depths, starts) = (depths_before, starts_before);
         }
-        // Threads come and go; those of one frame are not kept for the next.
+        // Threads come and go, so those of one frame are dropped.
         self.around.clear();
     }
 }

@@ -1,17 +1,17 @@
 //! The losses of a capture.
 
-/// Most losses that are kept one by one; the rest is only counted.
+/// Most losses in the list; the rest is only counted.
 const MAX_LOSSES: usize = 1000;
 
-/// Everything that could not be read of a capture so far.
+/// All parts of a capture that could not be read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The first losses, in the order in which they were met.
     pub losses: Vec<Loss>,
-    /// Number of losses, kept or not.
+    /// Number of losses, in the list or not.
     pub count: u64,
-    /// Bytes of the file that were passed over.
+    /// Bytes of the file that were skipped.
     pub bytes: u64,
     /// The incomplete record at the end. In a file that still grows it is the record being written,
     /// in any other it is lost.
@@ -24,10 +24,10 @@ pub struct Damage {
 pub struct Loss {
     /// Where it begins in the file.
     pub offset: u64,
-    /// How many bytes were passed over; 0 when what is missing left no bytes, or when only a part
-    /// of a record was lost.
+    /// How many bytes were skipped; 0 when a missing record left no bytes, or when only a part of a
+    /// record was lost.
     pub bytes: u64,
-    /// The reason, in a line.
+    /// The reason, in one line.
     pub reason: String,
 }
 

@@ -5,12 +5,12 @@ use rustc_hash::FxHashMap;
 use crate::model::batch::{OpenStarts, SpanBatch, ThreadBatch};
 use crate::model::catalog::ThreadId;
 
-/// Knows which spans end in a later batch than that in which they began.
+/// Finds the spans that end in a later batch than the one in which they began.
 ///
-/// A batch does not tell which of its spans are inside of one that is still open. Whoever reads a
-/// recording twice can have a sink know: all batches are [noted](Self::add) first, and then
-/// delivered in the same order, each followed by what is [open after it](Self::after). Memory
-/// follows the number of spans that go across batches, which is small beside that of all.
+/// A batch does not say which of its spans are inside one that is still open. A program that reads a
+/// recording twice can find out for a sink: all batches are [added](Self::add) first, and then delivered in
+/// the same order, each followed by the scopes that are [open after it](Self::after). Memory
+/// follows the number of spans that cross batches, which is small beside that of all.
 ///
 /// # Examples
 ///
@@ -43,9 +43,9 @@ pub struct Lookahead {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// When the last span ended, of those noted or read so far.
+    /// When the last span ended, of those added or read so far.
     last_end_ticks: u64,
-    /// Starts of the spans that go across batches, in the order in which they end.
+    /// Starts of the spans that cross batches, in the order in which they end.
     across: Vec<u64>,
     /// The same by their starts, each with its place in `across`.
     by_start: Vec<(u64, usize)>,
@@ -54,28 +54,28 @@ struct Lane {
     began: usize,
     /// The open scopes: a part of `by_start`.
     open: Vec<(u64, usize)>,
-    is_told: bool,
+    is_returned: bool,
 }
 
 impl Lookahead {
-    /// Notes a batch in the first pass.
+    /// Adds a batch, in the first pass.
     pub fn add(&mut self, batch: &SpanBatch) {
         for thread in batch
             .threads
             .iter()
             .filter(|thread| !thread.sites.is_empty())
         {
-            self.threads.entry(thread.thread).or_default().note(thread);
+            self.threads.entry(thread.thread).or_default().add(thread);
         }
     }
 
-    /// Returns what is open after a batch in the second pass, of the threads that ended spans in
-    /// it.
+    /// Returns the scopes that are open after a batch, in the second pass, of the threads that ended
+    /// spans in it.
     pub fn after(&mut self, batch: &SpanBatch) -> OpenStarts {
         if !std::mem::replace(&mut self.is_reading, true) {
             self.threads.values_mut().for_each(Lane::rewind);
         }
-        // A thread may have several shares; what is open is what is so after the last of them.
+        // A thread may have several shares; the last of them decides.
         for thread in batch
             .threads
             .iter()
@@ -83,16 +83,16 @@ impl Lookahead {
         {
             if let Some(lane) = self.threads.get_mut(&thread.thread) {
                 lane.read(thread);
-                lane.is_told = false;
+                lane.is_returned = false;
             }
         }
         let mut open = OpenStarts::default();
         for thread in &batch.threads {
             if let Some(lane) = self.threads.get_mut(&thread.thread)
-                && !std::mem::replace(&mut lane.is_told, true)
+                && !std::mem::replace(&mut lane.is_returned, true)
             {
                 let starts = lane.open.iter().map(|&(start, _)| start).collect();
-                // All that began up to then is known of, also what began at that very tick.
+                // All scopes that began up to then are known, those of that very tick included.
                 open.as_of_ticks = open.as_of_ticks.max(lane.last_end_ticks.saturating_add(1));
                 open.threads.push((thread.thread, starts));
             }
@@ -111,13 +111,13 @@ impl Lane {
         starts.filter(move |&start| start <= until)
     }
 
-    fn note(&mut self, batch: &ThreadBatch) {
+    fn add(&mut self, batch: &ThreadBatch) {
         let across = self.across(batch);
         self.across.extend(across);
     }
 
     fn rewind(&mut self) {
-        (self.last_end_ticks, self.is_told) = (0, true);
+        (self.last_end_ticks, self.is_returned) = (0, true);
         let places = self.across.iter().enumerate();
         self.by_start = places.map(|(place, &start)| (start, place)).collect();
         self.by_start.sort_unstable();

@@ -1,10 +1,10 @@
-//! Captures, read back.
+//! Readers of captures.
 //!
-//! [`Reader`] streams: it takes any [`Read`], keeps one record in memory, and may be asked again
+//! [`Reader`] streams: it takes any [`Read`], keeps one record in memory, and can be called again
 //! after the end, so it follows a file that still grows. [`Capture`] seeks: it takes a file, finds
-//! the frames through the index that a clean close wrote (or makes one by passing over the
-//! records), and gives any frame with its span trees. Both read files of version 3 and of the
-//! predecessor's version 2, and both say in a [`Damage`] what they could not read.
+//! the frames through the index that a clean close wrote (or by a pass over all records), and
+//! returns any frame with its span trees. Both read files of version 3 and of the predecessor's
+//! version 2, and both report in a [`Damage`] which parts they could not read.
 
 mod assemble;
 mod capture;
@@ -20,8 +20,8 @@ mod lookahead;
 mod skim;
 mod sparse;
 mod summary;
+mod unmarked;
 mod v3;
-mod whole;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -44,13 +44,13 @@ pub use lookahead::Lookahead;
 pub use pieces::{Piece, Pieces};
 pub use summary::{FrameScan, FrameSummary};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Most spans of a frame that are held unless told otherwise; the rest is counted.
+/// Most spans of a frame that are held by default; the rest is counted.
 pub const DEFAULT_MAX_SPANS: usize = 1 << 20;
 
-/// One frame of a capture, as the predecessor's reader gives it.
+/// One frame of a capture, in the shape of the predecessor's reader.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
     /// Values of [`Reader::columns`], in their order; NaN where the frame has no value.
@@ -73,13 +73,13 @@ pub enum Event {
     Frame(Recovered),
     /// The scopes that were open at a close or a crash.
     OpenScopes(OpenScopes),
-    /// Live memory at a moment, where the program wrote that (`Config::heap_snapshots`).
+    /// Live memory at a moment, where `Config::heap_snapshots` is on.
     Heap(HeapSnapshot),
-    /// Something could not be read; [`Reader::damage`] has it too.
+    /// A part that could not be read; [`Reader::damage`] has it too.
     Loss(Loss),
 }
 
-/// Makes a puffin frame of the spans of a frame, or nothing.
+/// Encodes the spans of a frame as a puffin frame, or returns nothing.
 pub type FlameEncoder = fn(&FrameSnapshot) -> Option<Vec<u8>>;
 
 /// Reads a capture from its beginning, frame by frame; also one that is still being written.
@@ -116,8 +116,8 @@ enum Stream {
     V3(StreamV3),
 }
 
-/// The header of a capture of either version, and what was read behind it.
-pub(crate) enum Front {
+/// The header of a capture of either version, with its length.
+pub(crate) enum AnyHeader {
     V2(v2::Header),
     V3(format::Header, usize),
 }
@@ -127,8 +127,8 @@ impl Reader<BufReader<File>> {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or read, or what it begins with is not the header of a capture;
-    /// the text names the path.
+    /// The file cannot be opened or read, or does not begin with the header of a capture; the text
+    /// names the path.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let named =
@@ -144,13 +144,12 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// `inner` fails, or what it begins with is not the header of a capture that this build can
-    /// read.
+    /// `inner` fails, or does not begin with the header of a capture that this build can read.
     pub fn new(mut inner: R) -> io::Result<Self> {
-        let (front, bytes) = read_front(&mut inner)?;
+        let (header, bytes) = read_header(&mut inner)?;
         let mut damage = Damage::default();
-        let stream = match front {
-            Front::V2(header) => {
+        let stream = match header {
+            AnyHeader::V2(header) => {
                 let mut decoder = v2::Decoder::new(&header);
                 decoder.push(&bytes[header.len..]);
                 Stream::V2 {
@@ -159,7 +158,7 @@ impl<R: Read> Reader<R> {
                     chunk: vec![0; CHUNK_BYTES],
                 }
             }
-            Front::V3(header, len) => {
+            AnyHeader::V3(header, len) => {
                 let mut stream = StreamV3::new(header, len, &bytes[len..], DEFAULT_MAX_SPANS);
                 stream.read_ahead(&mut inner, &mut damage)?;
                 Stream::V3(stream)
@@ -172,8 +171,8 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Has [`Frame::flame`] made by `encoder` where the capture is of version 3. One of version 2
-    /// holds its flames.
+    /// Sets the encoder of [`Frame::flame`] for captures of version 3. A capture of version 2 holds
+    /// its flames.
     #[must_use]
     pub fn with_flames(mut self, encoder: FlameEncoder) -> Self {
         if let Stream::V3(stream) = &mut self.stream {
@@ -182,8 +181,8 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// Returns the system columns, whose values every frame has. In a capture of version 3 a column
-    /// may be added as frames are read.
+    /// Returns the system columns, for which every frame has a value. In a capture of version 3 they
+    /// may grow as frames are read.
     pub fn columns(&self) -> &[MetricColumn] {
         match &self.stream {
             Stream::V2 { header, .. } => &header.columns,
@@ -199,8 +198,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 says
-    /// whether it keeps spans; without an [encoder](Self::with_flames) no flame is made of them.
+    /// Returns whether frames may have flames; no frame need have one. A capture of version 3 states
+    /// whether it keeps spans; they become flames only with an [encoder](Self::with_flames).
     pub const fn flame_enabled(&self) -> bool {
         match &self.stream {
             Stream::V2 { header, .. } => header.flame_enabled,
@@ -216,7 +215,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns what the ids and ticks of a capture of version 3 refer to, as far as it was read.
+    /// Returns the catalog of a capture of version 3, as far as it was read.
     pub fn catalog(&self) -> Option<&Arc<Catalog>> {
         match &self.stream {
             Stream::V2 { .. } => None,
@@ -224,17 +223,18 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns what could not be read so far.
+    /// Returns the damage met so far.
     pub const fn damage(&self) -> &Damage {
         &self.damage
     }
 
-    /// Returns the next frame, or `None` at the end or at an unfinished record; it may be asked
-    /// again when more was written.
+    /// Returns the next frame, or `None` at the end or at an unfinished record; a later call goes on
+    /// when more was written.
     ///
     /// # Errors
     ///
-    /// The input fails. Damage is no error: it is passed over and told by [`damage`](Self::damage).
+    /// The input fails. Damage is not an error: it is skipped, and [`damage`](Self::damage) reports
+    /// it.
     pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
         let Self {
             input,
@@ -248,18 +248,18 @@ impl<R: Read> Reader<R> {
                     return Ok(None);
                 };
                 let frame = stream.plain(&recovered);
-                note_lost(damage, &recovered);
+                add_missing(damage, &recovered);
                 Ok(Some(frame))
             }
         }
     }
 
-    /// Returns the next frame of the main set with its span trees, and says whether all of it is
-    /// there. See [`next_frame`](Self::next_frame).
+    /// Returns the next frame of the main set with its span trees, and whether it is whole. See
+    /// [`next_frame`](Self::next_frame).
     ///
     /// # Errors
     ///
-    /// The input fails, or the capture is of version 2, of which [`Capture`] makes trees.
+    /// The input fails, or the capture is of version 2, whose trees [`Capture`] makes.
     pub fn next_recovered(&mut self) -> io::Result<Option<Recovered>> {
         let Self {
             input,
@@ -267,19 +267,19 @@ impl<R: Read> Reader<R> {
             stream,
         } = self;
         let Stream::V3(stream) = stream else {
-            return Err(only_v3());
+            return Err(needs_v3());
         };
         let recovered = stream.next_recovered(input, damage)?;
         if let Some(recovered) = &recovered {
-            note_lost(damage, recovered);
+            add_missing(damage, recovered);
         }
         Ok(recovered)
     }
 
-    /// Returns what a capture of version 3 says next, batch by batch: in the memory of one record,
-    /// however long its frames.
+    /// Returns the next batch, frame or other part of a capture of version 3, in the memory of one
+    /// record, however long its frames.
     ///
-    /// Batches returned here are missing from the trees of a frame that is asked for afterwards.
+    /// Batches returned here are missing from the trees of a frame that is read afterwards.
     ///
     /// # Errors
     ///
@@ -292,17 +292,17 @@ impl<R: Read> Reader<R> {
         } = self;
         match stream {
             Stream::V3(stream) => stream.next_event(input, damage),
-            Stream::V2 { .. } => Err(only_v3()),
+            Stream::V2 { .. } => Err(needs_v3()),
         }
     }
 }
 
-fn only_v3() -> io::Error {
+fn needs_v3() -> io::Error {
     Error::version("a capture of version 2 has no batches").into()
 }
 
-/// Notes a frame of which something is missing.
-fn note_lost(damage: &mut Damage, recovered: &Recovered) {
+/// Adds a frame whose records are not all there.
+fn add_missing(damage: &mut Damage, recovered: &Recovered) {
     if let Some(loss) = recovered.loss() {
         damage.add(loss);
     }
@@ -364,8 +364,8 @@ impl From<v2::Damage> for Loss {
     }
 }
 
-/// Opens a file for reading. A folder can be opened too on some systems, and is refused without its
-/// name on others, so that is asked for.
+/// Opens a file for reading. Some systems can open a folder too, and others refuse it without its
+/// name, so it is checked first.
 fn open_file(path: &Path) -> io::Result<File> {
     if path.is_dir() {
         return Err(io::Error::new(
@@ -381,16 +381,16 @@ fn open_file(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Reads until the header is whole; returns it and all bytes that were read.
-fn read_front(input: &mut impl Read) -> Result<(Front, Vec<u8>), Error> {
+/// Reads until the header is whole; returns it and all bytes read.
+fn read_header(input: &mut impl Read) -> Result<(AnyHeader, Vec<u8>), Error> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = Vec::new();
     loop {
-        let n =
-            read_some(input, &mut chunk).map_err(|error| Error::io("reading the header", error))?;
+        let n = read_some(input, &mut chunk)
+            .map_err(|error| Error::io("cannot read the header", error))?;
         bytes.extend_from_slice(&chunk[..n]);
-        if let Some(front) = parse_front(&bytes)? {
-            return Ok((front, bytes));
+        if let Some(header) = parse_any_header(&bytes)? {
+            return Ok((header, bytes));
         }
         if n == 0 {
             let len = bytes.len();
@@ -402,7 +402,7 @@ fn read_front(input: &mut impl Read) -> Result<(Front, Vec<u8>), Error> {
     }
 }
 
-fn parse_front(bytes: &[u8]) -> Result<Option<Front>, Error> {
+fn parse_any_header(bytes: &[u8]) -> Result<Option<AnyHeader>, Error> {
     let known = bytes.len().min(v2::MAGIC.len());
     if bytes[..known] != v2::MAGIC[..known] {
         return Err(Error::corrupt(format!(
@@ -412,9 +412,9 @@ fn parse_front(bytes: &[u8]) -> Result<Option<Front>, Error> {
     }
     match bytes.get(4..6) {
         None => Ok(None),
-        Some([2, 0]) => Ok(v2::parse_header(bytes)?.map(Front::V2)),
+        Some([2, 0]) => Ok(v2::parse_header(bytes)?.map(AnyHeader::V2)),
         Some([3, 0]) => {
-            Ok(format::Header::decode(bytes)?.map(|(header, len)| Front::V3(header, len)))
+            Ok(format::Header::decode(bytes)?.map(|(header, len)| AnyHeader::V3(header, len)))
         }
         Some(version) => Err(Error::version(format!(
             "the capture has version {}; this vor reads versions 2 and 3",

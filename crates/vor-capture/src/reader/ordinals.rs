@@ -1,9 +1,9 @@
-//! Which frame of an index a frame's record is, wherever damage brought it.
+//! The number in an index of each frame, wherever damage moved its record.
 //!
-//! An index numbers the frames of the main set from 0 in the order in which they were written, and
-//! has the places of some. A record says the number that the program gave its frame; between two
-//! places whose numbers are as far apart as their ordinals, that tells the ordinal. Where the
-//! program left out numbers, a frame is known by the one before it, to which its record leads.
+//! An index numbers the frames of the main set from 0 in the order in which they were written (their
+//! *ordinals*), and has the places of some. A record has the number that the program gave its frame;
+//! between two places whose numbers are as far apart as their ordinals, the ordinal follows from it.
+//! Where the program left out numbers, it follows from the frame before, to which the record leads.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Takes the places of an index if they make sense: ascending, within the records, and up to
-    /// the last frame.
+    /// Takes the places of an index if they are valid: ascending, within the records, and up to the
+    /// last frame.
     pub(super) fn new(count: u64, seeks: Vec<Seek>, within: &Range<u64>) -> Option<Self> {
         let ascends = seeks.windows(2).all(|pair| {
             let [a, b] = pair else { return true };
@@ -53,12 +53,12 @@ impl Places {
             .map_or(self.count, |seek| seek.ordinal)
     }
 
-    /// Returns whether a record may be the one of a frame.
+    /// Returns whether a record may belong to a frame.
     pub(super) fn allows(&self, ordinal: u64, record: &FrameRecord) -> bool {
         self.ordinals(record).contains(&ordinal)
     }
 
-    /// Returns the frames that a record may be the one of: one, except where the program left out
+    /// Returns the frames to which a record may belong: one, except where the program left out
     /// numbers.
     fn ordinals(&self, record: &FrameRecord) -> Range<u64> {
         let after = self
@@ -82,15 +82,15 @@ impl Places {
     }
 }
 
-/// Most stretches that are kept; a file needs one, and some more for each damage.
+/// Most stretches in memory; a file needs one, and some more for each damage.
 const MAX_STRETCHES: usize = 1 << 16;
 
-/// Where in the order of the file the frames of an index are.
+/// The number in the order of the file of each frame of an index.
 #[derive(Debug, Default)]
 pub(super) struct Ordinals {
     /// Ascending by ordinal.
     stretches: Vec<Stretch>,
-    /// Number of the last record, and which frame it is the one of.
+    /// Sequence number of the last record, and the frame to which it belongs.
     last: Option<(u64, u64)>,
 }
 
@@ -103,8 +103,8 @@ struct Stretch {
 }
 
 impl Ordinals {
-    /// Notes the record of frame `at` in the order of the file, whose sequence number is `seq`.
-    pub(super) fn note(&mut self, places: &Places, at: u64, seq: u64, record: &FrameRecord) {
+    /// Adds the record of frame `at` in the order of the file, whose sequence number is `seq`.
+    pub(super) fn add(&mut self, places: &Places, at: u64, seq: u64, record: &FrameRecord) {
         let before = self.last.take();
         let may_be = places.ordinals(record);
         let ordinal = if may_be.end - may_be.start > 1 {
@@ -136,7 +136,7 @@ impl Ordinals {
         }
     }
 
-    /// Returns which frame in the order of the file a frame of the index is, if it is there.
+    /// Returns the number in the order of the file of a frame of the index, if it is there.
     pub(super) fn find(&self, ordinal: u64) -> Option<u64> {
         let after = self
             .stretches

@@ -1,8 +1,9 @@
-//! A pass over the records of a version-3 capture: which frames there are, where they are, and what
-//! is damaged.
+//! A pass over the records of a version-3 capture, which finds its frames, their places and the
+//! damage.
 //!
-//! Heads and checksums of all records are looked at, payloads only of frames and declarations. A
-//! pass rests at the end of the file and goes on when it has grown; then only what is new is read.
+//! It checks the heads and checksums of all records, and decodes the payloads of frames and
+//! declarations only. A pass waits at the end of the file and continues when it has grown; then it
+//! reads only the new part.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) struct Pass {
     pub(super) catalog: Arc<Catalog>,
     /// Where the frames of each set begin, in the order of the file.
     sets: Vec<Sparse<Checkpoint>>,
-    /// Which of the frames of an index each frame of the main set is.
+    /// The number in the index of each frame of the main set.
     ordinals: Ordinals,
     /// Behind the last frame of the main set.
     section: Checkpoint,
@@ -34,7 +35,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Makes a pass that stands before the first record.
+    /// Makes a pass at the first record.
     pub(super) fn new(header: Header, header_len: u64) -> Self {
         let first = Checkpoint::first(header_len);
         Self {
@@ -50,8 +51,7 @@ impl Pass {
         }
     }
 
-    /// Goes on to the end of the file. With the places of an index, finds out which of its frames
-    /// are where.
+    /// Reads up to the end of the file. With the places of an index, finds where its frames are.
     pub(super) fn run(
         &mut self,
         source: &mut Source,
@@ -61,17 +61,17 @@ impl Pass {
         let result = loop {
             let mut input = source.at(self.records.decoder().end_offset());
             match self.records.next(&mut input, false) {
-                Err(error) => break Err(Error::io("reading the capture", error)),
+                Err(error) => break Err(Error::io("cannot read the capture", error)),
                 Ok(None) => break Ok(()),
                 Ok(Some(Item::Loss(loss))) => damage.add(loss),
-                Ok(Some(Item::Entry(entry))) => self.note(entry, index),
+                Ok(Some(Item::Entry(entry))) => self.add(entry, index),
             }
         };
         damage.tail = self.tail();
         result
     }
 
-    /// Returns what stands at the end of the file that is no whole record, or that the end record
+    /// Returns the bytes at the end of the file that are not a whole record, or that the end record
     /// is missing.
     fn tail(&self) -> Option<Loss> {
         self.records.tail(self.closed)
@@ -82,14 +82,13 @@ impl Pass {
         self.sets.get(frame_set as usize).map_or(0, Sparse::count)
     }
 
-    /// Returns the nearest place at or before a frame, and which frame begins there, in the order
-    /// of the file.
+    /// Returns the nearest place at or before a frame, and the number in the order of the file of the
+    /// frame that begins there.
     pub(super) fn before(&self, frame_set: u32, at: u64) -> Option<(u64, &Checkpoint)> {
         self.sets.get(frame_set as usize)?.before(at)
     }
 
-    /// Returns which frame of the main set in the order of the file is number `ordinal` of the
-    /// index.
+    /// Returns the number in the order of the file of frame `ordinal` of the index.
     pub(super) fn find(&self, ordinal: u64) -> Option<u64> {
         self.ordinals.find(ordinal)
     }
@@ -99,19 +98,19 @@ impl Pass {
         &self.section
     }
 
-    fn note(&mut self, entry: Entry, index: Option<&Places>) {
-        if entry.again {
+    fn add(&mut self, entry: Entry, index: Option<&Places>) {
+        if entry.is_repeated {
             return;
         }
         match entry.record {
-            Some(Record::Frame(frame)) => self.add(entry.offset, entry.seq, &frame, index),
+            Some(Record::Frame(frame)) => self.add_frame(entry.offset, entry.seq, &frame, index),
             Some(Record::End { .. }) => self.closed = true,
             Some(record) => drop(record.declare_into(Arc::make_mut(&mut self.catalog))),
             None => {}
         }
     }
 
-    fn add(&mut self, offset: u64, seq: u64, frame: &FrameRecord, index: Option<&Places>) {
+    fn add_frame(&mut self, offset: u64, seq: u64, frame: &FrameRecord, index: Option<&Places>) {
         let here = self.records.decoder().checkpoint();
         let set = frame.frame_set as usize;
         if frame.frame_set >= MAX_FRAME_SETS {
@@ -121,12 +120,12 @@ impl Pass {
             self.sets.resize_with(set + 1, Sparse::default);
         }
         if set > 0 {
-            // Such a frame is its record.
+            // Such a frame consists of its record alone.
             self.sets[set].push(|| here.before_record(offset, seq));
             return;
         }
         if let Some(index) = index {
-            self.ordinals.note(index, self.sets[0].count(), seq, frame);
+            self.ordinals.add(index, self.sets[0].count(), seq, frame);
         }
         let begin = std::mem::replace(&mut self.section, here.clone());
         self.sets[0].push(|| begin);

@@ -28,8 +28,8 @@ pub enum Piece {
 /// The batches and frames of a capture of either version from its beginning on. The batches of a
 /// frame come before it.
 ///
-/// Each has the fullest catalog that is known: that of the whole file knows names whose declaration
-/// is damaged further on, that of the stream what was written since.
+/// Each has the fullest known catalog: that of the whole file has names whose declaration in the
+/// stream is damaged, that of the stream has declarations written since.
 ///
 /// # Examples
 ///
@@ -51,8 +51,8 @@ pub enum Piece {
 pub struct Pieces<'a> {
     inner: Inner<'a>,
     catalog: Arc<Catalog>,
-    /// The one frame of a file without marks, until it was given or a mark was met.
-    whole: Option<Recovered>,
+    /// The one frame of a file without marks, until it was returned or a mark came.
+    unmarked: Option<Recovered>,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ enum Inner<'a> {
         capture: &'a mut Capture,
         /// The frame that comes next.
         next: u64,
-        /// The frame whose batch was given.
+        /// The frame whose batch was returned.
         frame: Option<Recovered>,
     },
     V3 {
@@ -76,7 +76,7 @@ enum Inner<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Begins to read the capture at `path`, which `capture` was opened from.
+    /// Opens the capture at `path`, from which `capture` was opened too.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl<'a> Pieces<'a> {
     pub fn open(path: impl AsRef<Path>, capture: &'a mut Capture) -> Result<Self, Error> {
         let catalog = Arc::clone(capture.catalog());
         let info = capture.info();
-        let whole = capture.whole();
+        let unmarked = capture.unmarked();
         if info.version == 2 {
             let inner = Inner::V2 {
                 capture,
@@ -94,10 +94,10 @@ impl<'a> Pieces<'a> {
             return Ok(Self {
                 inner,
                 catalog,
-                whole,
+                unmarked,
             });
         }
-        let failed = |error| Error::io("reading the capture", error);
+        let failed = |error| Error::io("cannot read the capture", error);
         let read_bytes = Rc::new(Cell::new(0));
         let counting = Counting {
             inner: File::open(path).map_err(failed)?,
@@ -111,11 +111,11 @@ impl<'a> Pieces<'a> {
         Ok(Self {
             inner,
             catalog,
-            whole,
+            unmarked,
         })
     }
 
-    /// Returns what comes next; `None` at the end, and where a record is not written to its end.
+    /// Returns the next piece; `None` at the end, and at an unfinished record.
     ///
     /// # Errors
     ///
@@ -145,9 +145,10 @@ impl<'a> Pieces<'a> {
             }
             Inner::V3 { reader, .. } => loop {
                 let event = reader.next_event();
-                let Some(event) = event.map_err(|error| Error::io("reading the capture", error))?
+                let Some(event) =
+                    event.map_err(|error| Error::io("cannot read the capture", error))?
                 else {
-                    return Ok(self.take_whole());
+                    return Ok(self.take_unmarked());
                 };
                 if let Some(streamed) = reader.catalog()
                     && is_richer(streamed, &self.catalog)
@@ -160,7 +161,7 @@ impl<'a> Pieces<'a> {
                         return Ok(Some(Piece::Batch(batch)));
                     }
                     Event::Frame(mut recovered) => {
-                        self.whole.take_if(|_| recovered.frame.frame_set == 0);
+                        self.unmarked.take_if(|_| recovered.frame.frame_set == 0);
                         Arc::make_mut(&mut recovered.frame).catalog = Arc::clone(&self.catalog);
                         return Ok(Some(Piece::Frame(recovered)));
                     }
@@ -170,20 +171,20 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Returns the frame that a file without marks is, once.
-    fn take_whole(&mut self) -> Option<Piece> {
-        let mut whole = self.whole.take()?;
-        Arc::make_mut(&mut whole.frame).catalog = Arc::clone(&self.catalog);
-        Some(Piece::Frame(whole))
+    /// Returns the one frame of a file without marks, once.
+    fn take_unmarked(&mut self) -> Option<Piece> {
+        let mut unmarked = self.unmarked.take()?;
+        Arc::make_mut(&mut unmarked.frame).catalog = Arc::clone(&self.catalog);
+        Some(Piece::Frame(unmarked))
     }
 
-    /// Returns what resolves all ids that were met so far.
+    /// Returns the catalog, which resolves all ids met so far.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// Returns what could not be read so far.
+    /// Returns the damage met so far.
     #[must_use]
     pub fn damage(&self) -> Damage {
         match &self.inner {
@@ -192,8 +193,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Returns how much was read and how much there was at the beginning: bytes, of a version-2
-    /// capture frames.
+    /// Returns how much was read and how much there was at the beginning: in bytes, for a version-2
+    /// capture in frames.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         match &self.inner {
@@ -214,7 +215,7 @@ fn is_richer(streamed: &Catalog, known: &Catalog) -> bool {
         || streamed.timeline.syncs().len() > known.timeline.syncs().len()
 }
 
-/// Counts what is read of a file.
+/// Counts the bytes that are read from a file.
 #[derive(Debug)]
 struct Counting {
     inner: File,

@@ -1,5 +1,5 @@
-//! From bytes of a version-3 capture to decoded records: what both readers, and every pass over a
-//! file, read with.
+//! From an input to decoded records of a version-3 capture. Both readers, and every pass over a
+//! file, use it.
 
 use std::io::{self, Read};
 
@@ -21,9 +21,9 @@ pub(super) struct Entry {
     pub(super) offset: u64,
     pub(super) seq: u64,
     /// Whether a record of this number was read before.
-    pub(super) again: bool,
-    /// Its contents. Absent where it was not decoded, and where this version does not know its
-    /// kind.
+    pub(super) is_repeated: bool,
+    /// Its contents. Absent where it was not decoded, and for a kind that this version does not
+    /// know.
     pub(super) record: Option<Record>,
 }
 
@@ -35,13 +35,13 @@ impl Entry {
         }
     }
 
-    /// Returns whether it is a frame of a set that was not read before.
+    /// Returns whether it is a frame of a set, and not repeated.
     pub(super) fn is_frame_of(&self, frame_set: u32) -> bool {
         let is_of = |frame: &FrameRecord| frame.frame_set == frame_set;
-        !self.again && self.frame().is_some_and(is_of)
+        !self.is_repeated && self.frame().is_some_and(is_of)
     }
 
-    /// Returns whether it ends a frame of the main set that was not read before.
+    /// Returns whether it is a frame of the main set, and not repeated.
     pub(super) fn ends_section(&self) -> bool {
         self.is_frame_of(0)
     }
@@ -80,7 +80,7 @@ impl Records {
         self.decoder.checkpoint().offset
     }
 
-    /// Goes on at another place.
+    /// Continues at another place.
     pub(super) fn resume(&mut self, from: Checkpoint) {
         self.decoder.resume(from);
     }
@@ -127,7 +127,7 @@ fn decode(raw: &RawRecord<'_>, payloads: &mut PayloadDecoder, spans: bool) -> It
         Ok(record) => Item::Entry(Entry {
             offset: raw.offset,
             seq: raw.seq,
-            again: raw.is_repeated,
+            is_repeated: raw.is_repeated,
             record,
         }),
         Err(error) => Item::Loss(Loss {

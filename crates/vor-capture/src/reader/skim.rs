@@ -1,10 +1,10 @@
 //! From one frame's record to the next, without reading the batches between them.
 //!
-//! The head of a record has a check of its own and says how long the record is. So a [`Skim`] reads
+//! The head of a record has a check of its own and the length of the record. So a [`Skim`] reads
 //! heads, checks and decodes the frames' records, which are small, and jumps over the payload of
-//! everything else. That the head of the next record stands where the one before it said shows that
-//! the one before it was right; the spans inside a payload may still be damaged. Where no head
-//! stands, or one with another number, or a record reaches to the end or beyond it, the [`Decoder`]
+//! everything else. A head at the place to which the one before it leads confirms the one before it;
+//! the spans inside a payload may still be damaged. Where there is no head, or one with another
+//! number, or a record reaches to the end or beyond it, the [`Decoder`]
 //! takes over, from the last record that nothing has confirmed: it reads all bytes until records
 //! follow one another again.
 
@@ -15,25 +15,24 @@ use crate::format::{
     RecordHead, SeqSet,
 };
 
-/// Bytes that are read at once: few after a jump, and more the longer everything in between is of
-/// use.
+/// Bytes of one read: few after a jump, and more the longer all of them are used.
 const LEAST_READ: usize = 4 << 10;
 const MOST_READ: usize = 64 << 10;
 
-/// A frame's record, and what was met on the way to it.
+/// A frame's record, and the losses on the way to it.
 #[derive(Debug)]
 pub(super) struct Skimmed {
     pub(super) record: FrameRecord,
-    /// How many of the records that the frame counts on were not met since the frame before it.
+    /// How many of the frame's records were not met since the frame before it.
     pub(super) lost_records: u64,
 }
 
-/// A place in a file from which frames are looked for.
+/// A search for frames from a place in a file on.
 #[derive(Debug)]
 pub(super) struct Skim {
-    /// Where the next record should begin, and what is known of those before it.
+    /// Where the next record should begin, and the known records before it.
     here: Checkpoint,
-    /// Offset and number of the last record, if only its own head speaks for it.
+    /// Offset and number of the last record, if nothing but its own head confirms it.
     unconfirmed: Option<(u64, u64)>,
     /// Records that were met since the last frame of the main set.
     section: SeqSet,
@@ -86,7 +85,7 @@ impl Skim {
     }
 
     /// Returns the next frame's record before `end`; `None` when there is none, or none yet: the
-    /// file may grow and be asked again.
+    /// search may continue when the file has grown.
     pub(super) fn next(&mut self, source: &mut Source, end: u64) -> Result<Option<Skimmed>, Error> {
         loop {
             let found = if self.walking.is_some() {
@@ -102,7 +101,7 @@ impl Skim {
         }
     }
 
-    /// Goes on by one record, by the word of its head.
+    /// Moves by one record, to where its head leads.
     fn jump(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
         if self.here.offset == end && self.unconfirmed.is_none() {
             return Ok(Found::End);
@@ -126,17 +125,17 @@ impl Skim {
             return Ok(Found::Other);
         };
         let payload = &self.buffer[at + RECORD_HEAD_BYTES..at + head.record_bytes()];
-        let record = self.payloads.decode(self.decoder.header(), &head, payload);
-        if record.is_err() && !head.verify(self.decoder.header(), payload) {
+        if !head.verify_seeded(self.decoder.seed(), payload) {
             self.begin_walk();
             return Ok(Found::Other);
         }
+        let record = self.payloads.decode_verified(&head, payload);
         self.here.offset += head.record_bytes() as u64;
-        let is_new = self.note(seq);
+        let is_new = self.meet(seq);
         Ok(self.frame(seq, record, is_new))
     }
 
-    /// Goes on by one record with the decoder, which reads every byte.
+    /// Moves by one record with the decoder, which reads every byte.
     fn walk(&mut self, source: &mut Source, end: u64) -> Result<Found, Error> {
         let at_end = self.decoder.end_offset() >= end;
         match self.decoder.event(at_end) {
@@ -210,19 +209,19 @@ impl Skim {
         self.walking = Some(Walking { found: false });
     }
 
-    /// Believes the last record, if the one that it led to has the number `next`; returns whether
-    /// there is no doubt.
+    /// Confirms the last record, if the one behind it has the number `next`; returns whether no record
+    /// is unconfirmed.
     fn confirm(&mut self, next: u64) -> bool {
         // One whose payload lost bytes may lead to a later record just as well, over frames between
         // them.
         if let Some((_, seq)) = self.unconfirmed.take_if(|(_, seq)| *seq + 1 == next) {
-            self.note(seq);
+            self.meet(seq);
         }
         self.unconfirmed.is_none()
     }
 
-    /// Notes that a record was met; returns whether it is a new one.
-    fn note(&mut self, seq: u64) -> bool {
+    /// Counts a record as met; returns whether it is a new one.
+    fn meet(&mut self, seq: u64) -> bool {
         self.section.insert(seq);
         let is_new = self.here.seen.insert(seq);
         self.met_loss |= !is_new || self.here.next.is_some_and(|next| next != seq);
@@ -232,13 +231,13 @@ impl Skim {
         is_new
     }
 
-    /// Returns the head of the next record, if one stands there.
+    /// Returns the head of the next record, if there is one.
     fn head(&mut self, source: &mut Source, end: u64) -> Result<Option<RecordHead>, Error> {
         let at = self.fill(source, RECORD_HEAD_BYTES, end)?;
-        Ok(at.and_then(|at| RecordHead::parse(self.decoder.header(), &self.buffer[at..])))
+        Ok(at.and_then(|at| RecordHead::parse_seeded(self.decoder.seed(), &self.buffer[at..])))
     }
 
-    /// Makes sure that the buffer has so many bytes from `offset` on, and returns where in it;
+    /// Fills the buffer with at least `len` bytes from `offset` on, and returns their place in it;
     /// `None` when they reach beyond `end`.
     fn fill(&mut self, source: &mut Source, len: usize, end: u64) -> Result<Option<usize>, Error> {
         let Some(left) = end.checked_sub(self.here.offset) else {
@@ -253,7 +252,7 @@ impl Skim {
             .and_then(|at| usize::try_from(at).ok())
             .filter(|&at| at <= self.buffer.len());
         match at {
-            // Used bytes go, once it is worth moving the rest.
+            // Used bytes are dropped when more are read.
             Some(at) if at + len > self.buffer.len() => {
                 self.buffer.drain(..at);
                 self.buffer_offset = self.here.offset;

@@ -1,6 +1,6 @@
 //! Places in a file at which to start reading, in constant memory.
 
-/// Most places that are kept; beyond, every second one is given up.
+/// Most places in memory; beyond, every second one is dropped.
 const MAX_PLACES: usize = 8192;
 
 /// A place for every `stride`-th item of a sequence.
@@ -27,7 +27,7 @@ impl<T> Sparse<T> {
         self.count
     }
 
-    /// Adds an item; `place` is made only if it is kept.
+    /// Adds an item; `place` is called only if the place is stored.
     pub(super) fn push(&mut self, place: impl FnOnce() -> T) {
         if self.count.is_multiple_of(self.stride) {
             self.places.push(place());
@@ -43,7 +43,7 @@ impl<T> Sparse<T> {
         }
     }
 
-    /// Returns the last place at or before item `i`, and which item stands there.
+    /// Returns the last place at or before item `i`, and the item there.
     pub(super) fn before(&self, i: u64) -> Option<(u64, &T)> {
         let slot = i.min(self.count.checked_sub(1)?) / self.stride;
         let place = self.places.get(usize::try_from(slot).ok()?)?;

@@ -1,9 +1,8 @@
-//! The frames of a capture at a glance: when they were and how much they hold, without their spans.
+//! Summaries of the frames of a capture: when they were and how much they hold, without their spans.
 //!
-//! A capture of a gigabyte has some ten thousand records or some ten million; either way passing
-//! over it in this manner takes seconds at most, since batches are jumped over (see [`Skim`]). A
-//! [`FrameScan`] is where such a pass stands. It may rest while frames are read, and go on when the
-//! file has grown.
+//! A capture of a gigabyte has some ten thousand records or some ten million; either way such a pass
+//! takes seconds at most, since it jumps over batches (see [`Skim`]). A [`FrameScan`] is the state of
+//! a pass. It may pause while frames are read, and continue when the file has grown.
 
 use super::Recovered;
 use super::capture::Source;
@@ -16,7 +15,7 @@ use crate::format::{Checkpoint, FrameRecord, Header};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrameSummary {
-    /// Number of the frame within its set, as the program counts.
+    /// Number of the frame within its set, as the program counted.
     pub index: u64,
     /// The mark that began the frame, in ticks.
     pub start_ticks: u64,
@@ -60,7 +59,7 @@ impl FrameSummary {
     }
 }
 
-/// Where a pass over the frames of the main set stands; see
+/// The state of a pass over the frames of the main set; see
 /// [`Capture::next_summary`](super::Capture::next_summary).
 #[derive(Debug)]
 pub struct FrameScan {
@@ -81,25 +80,25 @@ impl FrameScan {
         }
     }
 
-    /// Returns which frame comes next.
+    /// Returns the number of the next frame in the order of the file.
     #[must_use]
     pub fn next_frame(&self) -> u64 {
         self.next
     }
 
-    /// Goes on behind the frame that was given.
+    /// Moves behind the frame that was returned.
     pub(super) fn advance(&mut self) {
         self.next += 1;
     }
 
-    /// Looks at a frame of the main set of a version-3 capture, from where the pass stands or from
-    /// a place before it.
-    pub(super) fn look_at(
+    /// Finds a frame of the main set of a version-3 capture, from the current place of the pass or
+    /// from a place before it.
+    pub(super) fn find(
         &mut self,
         source: &mut Source,
         header: Header,
         target: Target<'_>,
-    ) -> Result<Sight, Error> {
+    ) -> Result<Lookup, Error> {
         let Target {
             begin: (first, place),
             at,
@@ -110,12 +109,12 @@ impl FrameScan {
             Some(_) => &mut self.by_index,
             None => &mut self.by_pass,
         };
-        let stands = |skimming: &Skimming| {
+        let is_usable = |skimming: &Skimming| {
             let is_at_place = skimming.next == first && skimming.skim.offset() == place.offset;
             is_at_place || (first + 1..=at).contains(&skimming.next)
         };
         // A pass that fails begins anew.
-        let mut skimming = slot.take().filter(stands).unwrap_or_else(|| Skimming {
+        let mut skimming = slot.take().filter(is_usable).unwrap_or_else(|| Skimming {
             skim: Skim::new(header, place),
             next: first,
         });
@@ -134,19 +133,19 @@ impl FrameScan {
             if skimming.next > at {
                 *slot = Some(skimming);
                 let summary = FrameSummary::of_record(&skimmed.record, skimmed.lost_records);
-                return Ok(Sight::Frame(summary));
+                return Ok(Lookup::Frame(summary));
             }
         }
-        Ok(Sight::None {
+        Ok(Lookup::None {
             is_broken: skimming.skim.met_loss(),
             next: skimming.next,
         })
     }
 }
 
-/// The result of a look at a frame.
+/// The result of [`FrameScan::find`].
 #[derive(Debug)]
-pub(super) enum Sight {
+pub(super) enum Lookup {
     Frame(FrameSummary),
     /// The frame is not there, or not where an index has it.
     None {
@@ -158,12 +157,12 @@ pub(super) enum Sight {
     },
 }
 
-/// A frame that is looked for.
+/// The frame to find.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
     /// The nearest place before it, and which frame begins there.
     pub(super) begin: (u64, Checkpoint),
-    /// Which frame it is: of the index, or in the order of the file.
+    /// Its number in the index, or in the order of the file.
     pub(super) at: u64,
     /// Where frames end.
     pub(super) end: u64,

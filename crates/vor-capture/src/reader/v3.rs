@@ -1,11 +1,11 @@
-//! Version 3 from a stream: records to catalog, batches and frames.
+//! A version-3 capture as a stream: from records to catalog, batches and frames.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::assemble::{Assembler, snapshot};
 use super::records::{Entry, Item, Records};
-use super::whole::Whole;
+use super::unmarked::UnmarkedFrame;
 use super::{Damage, Event, FlameEncoder, Frame, Recovered};
 use crate::format::{Checkpoint, Header, Record, SeqSet};
 use crate::model::batch::SpanBatch;
@@ -16,16 +16,16 @@ use crate::model::frame::FrameSnapshot;
 pub(super) struct StreamV3 {
     records: Records,
     assembler: Assembler,
-    /// Records behind the last frame of the main set, for who asks for events.
+    /// Records behind the last frame of the main set, for the frames among events.
     section: SeqSet,
     catalog: Arc<Catalog>,
-    /// An item that was read ahead, to have the columns that are declared before it.
+    /// An item that was read early, for the columns that are declared before it.
     ahead: Option<Item>,
     columns: Vec<MetricColumn>,
     user_columns: Vec<MetricColumn>,
     closed: bool,
-    /// One frame, if no mark comes.
-    whole: Whole,
+    /// The one frame, if no mark comes.
+    unmarked: UnmarkedFrame,
     flames: Option<FlameEncoder>,
 }
 
@@ -42,7 +42,7 @@ impl StreamV3 {
             columns: Vec::new(),
             user_columns: Vec::new(),
             closed: false,
-            whole: Whole::default(),
+            unmarked: UnmarkedFrame::default(),
             flames: None,
         }
     }
@@ -92,7 +92,7 @@ impl StreamV3 {
         &self.catalog
     }
 
-    /// Returns what comes next, without looking for trees.
+    /// Returns the next part, without trees.
     pub(super) fn next_event(
         &mut self,
         input: &mut impl Read,
@@ -105,7 +105,7 @@ impl StreamV3 {
                 Some(Item::Entry(entry)) => entry,
             };
             self.section.insert(entry.seq);
-            if entry.again {
+            if entry.is_repeated {
                 continue;
             }
             let ends_section = entry.ends_section();
@@ -157,12 +157,12 @@ impl StreamV3 {
         Ok(None)
     }
 
-    /// Returns a frame as the predecessor's reader gives it.
+    /// Returns a frame in the shape of the predecessor's reader.
     pub(super) fn plain(&self, recovered: &Recovered) -> Frame {
         let frame = &recovered.frame;
         let mut system = vec![f64::NAN; self.columns.len()];
         let mut user = Vec::new();
-        // Where among the columns of its kind each column stands.
+        // The place of each column among those of its kind.
         let (mut system_at, mut value) = (0, frame.metrics.iter().peekable());
         for (id, column) in self.catalog.columns.iter().enumerate() {
             let found = value.next_if(|value| value.column as usize == id);
@@ -179,7 +179,7 @@ impl StreamV3 {
         Frame {
             system,
             user,
-            // Half of a flame would look like a whole one.
+            // A partial flame would look like a whole one.
             flame: recovered
                 .has_all_spans()
                 .then(|| self.flame(frame))
@@ -193,7 +193,7 @@ impl StreamV3 {
         has_spans.then(|| encode(frame)).flatten()
     }
 
-    /// Returns what comes next; applies it if it is a declaration.
+    /// Returns the next item, and applies it if it is a declaration.
     fn item(&mut self, input: &mut impl Read, damage: &mut Damage) -> io::Result<Option<Item>> {
         if let Some(item) = self.ahead.take() {
             return Ok(Some(item));
@@ -207,15 +207,17 @@ impl StreamV3 {
                 let Some(record) = &entry.record else {
                     return Ok(item);
                 };
-                let whole = self.whole.pass(entry.seq, entry.again, record);
+                let unmarked = self
+                    .unmarked
+                    .add_record(entry.seq, entry.is_repeated, record);
                 match record {
                     Record::End { .. } => self.closed = true,
-                    record if !entry.again => self.declare(record),
+                    record if !entry.is_repeated => self.declare(record),
                     _ => {}
                 }
-                if let Some((seq, frame)) = whole {
+                if let Some((seq, frame)) = unmarked {
                     // The frame takes the place of the end record.
-                    (entry.seq, entry.again, entry.record) =
+                    (entry.seq, entry.is_repeated, entry.record) =
                         (seq, false, Some(Record::Frame(frame)));
                 }
             }
@@ -241,7 +243,7 @@ impl StreamV3 {
     }
 }
 
-/// Returns whether a record says something to who asks for events.
+/// Returns whether a record becomes an event.
 fn is_event(entry: &Entry) -> bool {
     matches!(
         entry.record,

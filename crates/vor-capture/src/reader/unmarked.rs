@@ -1,10 +1,9 @@
 //! The one frame of a capture without marks.
 //!
-//! Frames end at marks, and a program that makes none has spans nonetheless. All that it recorded
-//! is one frame then: number 0, from the first event to the last, without metrics, which are taken
-//! at marks. A file that grows may still get a mark, so [`Reader`](super::Reader) gives the frame
-//! at the end record; [`Capture`](super::Capture) gives it of every file that it finds without a
-//! mark.
+//! Frames end at marks, and a program that makes none has spans nonetheless. Its whole recording is
+//! then one frame: number 0, from the first event to the last, without metrics, which are taken at
+//! marks. A file that grows may still get a mark, so [`Reader`](super::Reader) returns the frame at
+//! the end record; [`Capture`](super::Capture) returns it for every file without a mark.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::model::frame::{FrameSnapshot, TreeBuilder};
 
 /// The sum of the batches before the first mark.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole {
+pub(super) struct UnmarkedFrame {
     /// When the first event began, and when the last one ended; before any, the former is later.
     start_ticks: u64,
     end_ticks: u64,
@@ -27,13 +26,13 @@ pub(super) struct Whole {
     dropped_spans: u64,
     /// The sequence number behind the last batch.
     next_seq: u64,
-    /// Places of the file that could not be read.
+    /// Number of losses of the file.
     losses: u64,
     /// Whether a mark came, so that there is no such frame.
     is_marked: bool,
 }
 
-impl Default for Whole {
+impl Default for UnmarkedFrame {
     fn default() -> Self {
         Self {
             start_ticks: u64::MAX,
@@ -47,33 +46,33 @@ impl Default for Whole {
     }
 }
 
-impl Whole {
-    /// Reads all batches of a capture that has no frame; `None` where nothing happened in them.
-    pub(super) fn of(capture: &mut CaptureV3) -> Result<Option<Self>, Error> {
-        let mut whole = Self::default();
+impl UnmarkedFrame {
+    /// Reads all batches of a capture without frames; `None` where they are empty.
+    pub(super) fn read(capture: &mut CaptureV3) -> Result<Option<Self>, Error> {
+        let mut unmarked = Self::default();
         capture.rewind();
         while let Some(batch) = capture.next_batch()? {
-            whole.add(&batch.threads);
+            unmarked.add(&batch.threads);
         }
-        whole.losses = capture.info().damage.count;
-        Ok((whole.start_ticks <= whole.end_ticks).then_some(whole))
+        unmarked.losses = capture.info().damage.count;
+        Ok((unmarked.start_ticks <= unmarked.end_ticks).then_some(unmarked))
     }
 
-    /// Takes the next record of a stream. Where the stream ends without a mark, returns the frame,
-    /// and the sequence number that a record of it would have.
-    pub(super) fn pass(
+    /// Takes the next record of a stream. At an end record without a mark, returns the frame and the
+    /// sequence number for a record of it.
+    pub(super) fn add_record(
         &mut self,
         seq: u64,
-        again: bool,
+        is_repeated: bool,
         record: &Record,
     ) -> Option<(u64, FrameRecord)> {
         match record {
-            Record::Batch(threads) if !self.is_marked && !again => {
+            Record::Batch(threads) if !self.is_marked && !is_repeated => {
                 self.next_seq = seq + 1;
                 self.add(threads);
             }
             Record::Frame(frame) => self.is_marked |= frame.frame_set == 0,
-            // Damage took all of them.
+            // The records of marked frames may all be lost.
             Record::Index(index) => {
                 self.is_marked |= index.frames.first().is_some_and(|&count| count > 0)
             }
@@ -110,7 +109,7 @@ impl Whole {
         }
     }
 
-    /// Returns the frame as a record of it would be.
+    /// Returns the frame as a record.
     fn record(&self) -> FrameRecord {
         FrameRecord {
             index: 0,
@@ -126,7 +125,7 @@ impl Whole {
     }
 
     /// Returns the frame without trees.
-    pub(super) fn bare(&self, catalog: &Arc<Catalog>) -> Recovered {
+    pub(super) fn without_trees(&self, catalog: &Arc<Catalog>) -> Recovered {
         Recovered {
             frame: Arc::new(snapshot(self.record(), catalog)),
             lost_records: self.losses,
@@ -144,18 +143,18 @@ impl Whole {
         while let Some(batch) = capture.next_batch()? {
             builder.add_batch(&batch);
         }
-        let bare = self.bare(capture.catalog());
+        let recovered = self.without_trees(capture.catalog());
         Ok(Recovered {
             frame: Arc::new(FrameSnapshot {
                 threads: builder.finish().threads,
-                ..FrameSnapshot::clone(&bare.frame)
+                ..FrameSnapshot::clone(&recovered.frame)
             }),
-            ..bare
+            ..recovered
         })
     }
 
-    /// Returns the frame without trees, and its batches beside it; `None` where they hold more than
-    /// `max_items`, or something is missing.
+    /// Returns the frame without trees, and its batches; `None` where they hold more than `max_items`,
+    /// or where a part is lost.
     pub(super) fn batches(
         &self,
         capture: &mut CaptureV3,
@@ -178,6 +177,6 @@ impl Whole {
                 return Ok(None);
             }
         }
-        Ok(Some((self.bare(capture.catalog()), all)))
+        Ok(Some((self.without_trees(capture.catalog()), all)))
     }
 }
