@@ -31,7 +31,7 @@ pub enum DamageReason {
         /// The number of the record that should come next.
         next: u64,
     },
-    /// The record stands behind later ones. An earlier [`Gap`](Self::Gap) counted it as missing.
+    /// The record is behind later ones. An earlier [`Gap`](Self::Gap) counted it as missing.
     Late {
         /// Its sequence number.
         seq: u64,

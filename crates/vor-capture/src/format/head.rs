@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn header_round_trips_and_says_when_it_is_short() {
+    fn header_round_trips_and_a_short_one_needs_more_bytes() {
         let mut bytes = Vec::new();
         header().encode(&mut bytes);
         assert_eq!(bytes.len(), HEADER_BYTES);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_head_is_seen_without_the_payload() {
+    fn every_flipped_bit_of_a_head_is_detected_without_the_payload() {
         let mut bytes = Vec::new();
         put_record(
             &mut bytes,

@@ -345,7 +345,7 @@ fn get_bits<T: Copy>(
     for value in values {
         while filled < width {
             // The slice was taken for exactly these values, so it does not run out; a zero could
-            // not be told apart if it did.
+            // not be distinguished if it did.
             bits |= u64::from(packed.next().copied().unwrap_or(0)) << filled;
             filled += 8;
         }
@@ -405,7 +405,7 @@ mod tests {
         /// Whatever a column was like before, a few groups later it is packed as if it had always
         /// been as it is now.
         #[test]
-        fn widths_follow_what_is_packed(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
+        fn widths_follow_the_packed_values(bits in 0..30_u32, near in 0..=64_u32, seed: u64) {
             let value = |i: u64| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits.max(1));
             let values: Vec<u64> = (0..100).map(value).collect();
             let mut packer = Packer::default();

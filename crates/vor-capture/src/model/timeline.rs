@@ -112,7 +112,7 @@ const MAPPED_TICKS: u64 = 1 << 56;
 #[derive(Clone, Copy, Debug)]
 pub struct TickMapper<'a> {
     timeline: &'a Timeline,
-    /// The point in use, and the ticks it is for.
+    /// The current point, and the ticks that it maps.
     sync: ClockSync,
     from: u64,
     to: u64,

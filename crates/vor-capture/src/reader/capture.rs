@@ -166,8 +166,7 @@ pub struct Info {
     pub threads: u64,
     /// From the first mark to the last one; without marks from the first event to the last.
     pub duration_ns: u64,
-    /// Spans that were dropped because a ring was full, or given up because a frame was too long to
-    /// keep.
+    /// Spans that were dropped because a ring was full, or because a frame was too long to hold.
     pub dropped_spans: u64,
     /// Whether the recorder closed the file. A version-2 file does not say, and counts as closed
     /// when it ends with a whole record.

@@ -171,7 +171,7 @@ impl Skim {
         self.buffer.clear();
         let n = source.append_at(from, left.min(MOST_READ), &mut self.buffer)?;
         if n == 0 {
-            // Shorter than it was: all that stood behind is gone.
+            // The file is shorter than before, so no record follows.
             return Ok(Found::End);
         }
         self.decoder.push(&self.buffer);

@@ -41,8 +41,8 @@ const MOST_BLOCKS: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    /// Spans of a whole block.
-    length: u64,
+    /// Spans of a full block.
+    block_spans: u64,
     whole: Vec<Block>,
     /// The block that is being filled.
     last: Block,
@@ -87,7 +87,7 @@ impl Blocks {
     #[must_use]
     pub fn new(has_histograms: bool) -> Self {
         Self {
-            length: 1,
+            block_spans: 1,
             whole: Vec::new(),
             last: Block::default(),
             has_histograms,
@@ -104,7 +104,7 @@ impl Blocks {
         if self.has_histograms {
             last.histogram.add(total_ns);
         }
-        if last.count == self.length {
+        if last.count == self.block_spans {
             self.end_block();
         }
     }
@@ -113,7 +113,7 @@ impl Blocks {
     fn end_block(&mut self) {
         self.whole.push(std::mem::take(&mut self.last));
         if self.whole.len() == MOST_BLOCKS {
-            self.length *= 2;
+            self.block_spans *= 2;
             for i in 0..MOST_BLOCKS / 2 {
                 let mut block = std::mem::take(&mut self.whole[2 * i]);
                 block.append(&self.whole[2 * i + 1]);
@@ -197,20 +197,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_hold_consecutive_spans_and_all_of_them(lengths in proptest::collection::vec(0_u64..100_000, 0..700)) {
+        fn blocks_hold_consecutive_spans_and_all_of_them(durations in proptest::collection::vec(0_u64..100_000, 0..700)) {
             let mut blocks = Blocks::new(true);
-            for &length in &lengths {
-                blocks.add(length, length / 3);
+            for &ns in &durations {
+                blocks.add(ns, ns / 3);
             }
             let buckets = blocks.buckets();
-            let mut rest = lengths.as_slice();
+            let mut rest = durations.as_slice();
             for (i, block) in blocks.iter().enumerate() {
                 let (own, later) = rest.split_at(block.count as usize);
                 rest = later;
                 prop_assert_eq!(block.total_ns, own.iter().sum::<u64>());
-                prop_assert_eq!(block.self_ns, own.iter().map(|length| length / 3).sum::<u64>());
+                prop_assert_eq!(block.self_ns, own.iter().map(|ns| ns / 3).sum::<u64>());
                 for bucket in &buckets {
-                    let within = own.iter().filter(|&&length| (bucket.low_ns..bucket.low_ns + bucket.width_ns).contains(&length));
+                    let within = own.iter().filter(|&ns| (bucket.low_ns..bucket.low_ns + bucket.width_ns).contains(ns));
                     prop_assert_eq!(bucket.counts[i], within.count() as u64);
                 }
                 prop_assert_eq!(buckets.iter().map(|bucket| bucket.counts[i]).sum::<u64>(), block.count);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_says_zero() {
+    fn an_empty_histogram_is_zero() {
         assert_eq!(Histogram::default().value_at(0.5), 0);
     }
 

@@ -146,7 +146,7 @@ mod tests {
     use crate::model::catalog::SiteInfo;
 
     #[test]
-    fn what_is_inside_is_not_its_own_and_a_long_row_of_children_is_found_by_its_parent() {
+    fn children_are_not_their_parents_own_however_many_there_are() {
         let site = |own: &[&'static str]| {
             let names = own.iter().copied().chain(Measures::CPU.arg_names());
             Some(Arc::new(SiteInfo {

@@ -114,11 +114,11 @@ fn thread_batch(thread: u32, random: &mut Random) -> ThreadBatch {
     let mut now = random.next() >> 20;
     for span in 0..random.below(90) as u32 {
         now += random.next() % 50;
-        let length = random.next() % 3000;
+        let duration = random.next() % 3000;
         batch.start_ticks.push(now);
-        batch.duration_ticks.push(length);
+        batch.duration_ticks.push(duration);
         batch.sites.push(SiteId(1 + random.below(9) as u32));
-        now += length;
+        now += duration;
         if span % 17 == 3 {
             let text = format!("argument {}", random.below(4));
             let values = vec![ArgValue::U64(random.next()), ArgValue::Str(text.into())];
@@ -227,7 +227,7 @@ fn damaged(capture: &Capture, other: &Capture, random: &mut Random) -> (Vec<u8>,
 }
 
 #[test]
-fn damage_costs_only_what_it_touches_and_is_always_said() {
+fn damage_costs_only_what_it_touches_and_is_always_reported() {
     let mut random = Random(20_260_101);
     let capture_a = capture(1, &mut random);
     let capture_b = capture(2, &mut random);
@@ -272,7 +272,7 @@ fn damage_costs_only_what_it_touches_and_is_always_said() {
 }
 
 #[test]
-fn every_way_of_damage_has_its_name() {
+fn every_kind_of_damage_has_its_reason() {
     let mut random = Random(7);
     let capture = capture(3, &mut random);
     let [early, late] = [20, 40].map(|at: usize| capture.records[at].clone());

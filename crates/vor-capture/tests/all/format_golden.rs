@@ -90,15 +90,15 @@ fn batch() -> SpanBatch {
     let mut now = HEADER.start_ticks;
     for i in 0..300_u64 {
         now += 31 + i * i % 7;
-        let length = if i == 77 {
+        let duration = if i == 77 {
             1 << 40
         } else {
             600 + i * 7919 % 1500
         };
         flat.start_ticks.push(now);
-        flat.duration_ticks.push(length);
+        flat.duration_ticks.push(duration);
         flat.sites.push(SiteId(1 + (i * i % 3) as u32));
-        now += length;
+        now += duration;
     }
     let nested = filled!(ThreadBatch {
         thread: ThreadId(1),

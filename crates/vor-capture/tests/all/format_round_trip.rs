@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn an_index_says_what_stands_before_it(
+    fn an_index_describes_the_records_before_it(
         steps in vec((frame(), proptest::option::of(thread_batch())), 0..40),
     ) {
         let mut encoder = Encoder::new(HEADER);
@@ -512,7 +512,7 @@ pub(crate) fn sealed_in(file_id: u64, seq: u32, kind: u8, codec: u8, payload: &[
 }
 
 #[test]
-fn unknown_kinds_and_codecs_are_passed_over_and_counted() {
+fn unknown_kinds_and_codecs_are_skipped_and_counted() {
     let mut file = Vec::new();
     HEADER.encode(&mut file);
     file.extend(sealed(0, 200, 0, b"from the future"));
@@ -525,7 +525,7 @@ fn unknown_kinds_and_codecs_are_passed_over_and_counted() {
 }
 
 #[test]
-fn a_compressed_payload_cannot_ask_for_more_than_it_can_hold() {
+fn a_compressed_payload_cannot_claim_more_than_it_can_hold() {
     let mut payload = vec![0x80, 0x80, 0x80, 0x02];
     payload.extend([0_u8; 20]);
     let bytes = sealed(0, 7, 1, &payload);
@@ -779,7 +779,7 @@ fn metrics_alone_take_tens_of_bytes_per_frame() {
 }
 
 #[test]
-fn of_a_heap_that_is_too_large_the_stacks_with_most_bytes_are_kept() {
+fn a_heap_that_is_too_large_keeps_the_stacks_with_most_bytes() {
     let mut heap = HeapSnapshot::default();
     assert_eq!(through(RecordRef::Heap(&heap), 99), [], "nothing is known");
     heap.mode = HeapMode::Exact;

@@ -50,7 +50,7 @@ fn a_frame_with_more_than_is_held_has_trees() {
 }
 
 #[test]
-fn a_lazily_opened_file_has_its_frames_after_a_look_for_more() {
+fn a_lazily_opened_file_has_its_frames_once_extended() {
     let folder = tempfile::tempdir().unwrap();
     for close in [true, false] {
         let made = make(33, 120, 9, close);

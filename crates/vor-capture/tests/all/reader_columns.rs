@@ -26,7 +26,7 @@ fn batch(
         thread: ThreadId(thread)
     });
     for _ in 0..random.below(40) {
-        // No step is a scope of no length, or two that end together.
+        // A step of 0 is a scope without duration, or two that end together.
         *now += random.below(3) as u64 * 7;
         if open.len() < deep && random.below(2) == 0 {
             open.push(*now);
@@ -135,7 +135,7 @@ fn columns_of(path: &std::path::Path) -> Columns {
 }
 
 #[test]
-fn all_of_a_file_is_in_its_columns() {
+fn columns_hold_the_whole_file() {
     let made = make(7, 40, 30, true);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.vor");

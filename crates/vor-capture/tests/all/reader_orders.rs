@@ -233,7 +233,7 @@ fn ask(capture: &mut Capture, i: u64, given: &mut Given, what: &str) {
         }
     };
     if let Some(before) = given.insert(i, found.clone()) {
-        assert_eq!(before, found, "{what}: frame {i} asked for once more");
+        assert_eq!(before, found, "{what}: frame {i} read once more");
     }
 }
 
@@ -253,7 +253,7 @@ fn in_order(bytes: &[u8], name: &str, what: &str, order: impl FnOnce(u64) -> Vec
         .filter(|found| found.lost_records == 0);
     assert!(
         whole.count() == given.len() || !capture.info().damage.is_none(),
-        "{what}: frames are missing and no damage is told"
+        "{what}: frames are missing and no damage is reported"
     );
     given
 }
@@ -286,7 +286,7 @@ fn summed_up(bytes: &[u8], what: &str) -> (Given, Vec<Option<(u64, u64)>>) {
 
 /// Holds both readers to what they promise; returns how many frames are whole.
 fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize {
-    let (given, told) = streamed(bytes);
+    let (given, is_reported) = streamed(bytes);
     let given_count = given.len();
     let streamed: BTreeMap<_, _> = given
         .into_iter()
@@ -302,14 +302,14 @@ fn judge(sound: &Sound, bytes: &[u8], random: &mut Random, what: &str) -> usize 
             );
         } else {
             assert!(
-                told,
-                "{what}: frame {number} is not whole and no damage is told"
+                is_reported,
+                "{what}: frame {number} is not whole and no damage is reported"
             );
         }
     }
     assert!(
-        told || streamed.len() == sound.frames.len(),
-        "{what}: frames are missing and no damage is told"
+        is_reported || streamed.len() == sound.frames.len(),
+        "{what}: frames are missing and no damage is reported"
     );
 
     let capture = Capture::new(Cursor::new(bytes.to_vec())).unwrap();
@@ -419,14 +419,14 @@ fn a_bit_in_a_declaration_costs_no_frame() {
             bytes[place] ^= 1 << random.below(8);
             let what = format!("capture {at}, a bit flipped in byte {place}");
             let whole = judge(sound, &bytes, &mut random, &what);
-            // The declaration stands in the records of one frame at most.
+            // The declaration is among the records of one frame at most.
             assert!(whole + 1 >= sound.frames.len(), "{what}: {whole} frames");
         }
     }
 }
 
 #[test]
-fn swapped_records_cost_the_frames_they_stand_in() {
+fn swapped_records_cost_only_their_frames() {
     let mut random = Random(2);
     for (at, sound) in captures().iter().enumerate() {
         let records = sound.records.len() - 1;
@@ -450,7 +450,7 @@ fn swapped_records_cost_the_frames_they_stand_in() {
 }
 
 #[test]
-fn records_dropped_repeated_and_moved_cost_the_frames_they_stand_in() {
+fn dropped_repeated_and_moved_records_cost_only_their_frames() {
     let mut random = Random(3);
     for (at, sound) in captures().iter().enumerate() {
         let (records, end) = (sound.records.len() - 1, sound.bytes.len());
@@ -478,7 +478,7 @@ fn records_dropped_repeated_and_moved_cost_the_frames_they_stand_in() {
 }
 
 #[test]
-fn bytes_put_in_cut_out_and_cut_off() {
+fn inserted_removed_and_truncated_bytes_cost_only_their_frames() {
     let mut random = Random(4);
     for (at, sound) in captures().iter().enumerate() {
         let (from, end) = (sound.records[0], sound.bytes.len());
@@ -487,7 +487,7 @@ fn bytes_put_in_cut_out_and_cut_off() {
             let len = (1 + random.below(60)).min(end - place);
             let mut longer = sound.bytes.clone();
             longer.splice(place..place, (0..len).map(|_| random.next() as u8));
-            // As many bytes put in further on as were cut out: the end stands where the index says,
+            // As many bytes are inserted further on as were removed: the end is where the index says,
             // and all between does not.
             let mut shifted = sound.of_pieces(&[0..place, place + len..end]);
             let back = place + random.below(shifted.len() + 1 - place);
@@ -506,7 +506,7 @@ fn bytes_put_in_cut_out_and_cut_off() {
 }
 
 #[test]
-fn whatever_else_is_wrong_all_orders_agree() {
+fn all_orders_agree_under_any_damage() {
     let mut random = Random(5);
     let captures = captures();
     for case in 0..350 {
@@ -574,7 +574,7 @@ fn batches_out_of_order_make_the_same_tree() {
 /// More frames than an index has places for, so that frames are counted from the places before
 /// them.
 #[test]
-fn frames_between_the_places_of_an_index_are_told_apart() {
+fn frames_between_the_places_of_an_index_are_distinguished() {
     for number_step in [1, 3] {
         let mut random = Random(7);
         let bytes = sparse(40_000, number_step);
@@ -644,7 +644,7 @@ fn sparse(frames: u64, number_step: u64) -> Vec<u8> {
 }
 
 /// Version 2 has neither checksums nor numbers, so a frame is right as far as the bytes can tell.
-/// In whatever order they are asked for, frames are the same.
+/// Frames are the same in any order of reading.
 #[test]
 fn frames_of_version_2_are_the_same_in_any_order() {
     let mut random = Random(8);

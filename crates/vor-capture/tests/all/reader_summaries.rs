@@ -28,7 +28,7 @@ fn of(frame: &FrameSnapshot) -> FrameSummary {
 }
 
 #[test]
-fn summaries_say_what_the_frames_say_from_anywhere() {
+fn summaries_agree_with_the_frames_from_anywhere() {
     for close in [true, false] {
         let made = make(21, 700, 12, close);
         let mut capture = Capture::new(Cursor::new(made.bytes.clone())).unwrap();
@@ -41,7 +41,7 @@ fn summaries_say_what_the_frames_say_from_anywhere() {
 }
 
 #[test]
-fn a_pass_rests_while_frames_are_read() {
+fn a_pass_pauses_while_frames_are_read() {
     for close in [true, false] {
         let made = make(22, 300, 9, close);
         let mut capture = Capture::new(Cursor::new(made.bytes.clone())).unwrap();
@@ -146,7 +146,7 @@ impl Seek for Counting {
 }
 
 #[test]
-fn spans_are_jumped_over() {
+fn summaries_jump_over_spans() {
     let made = make(24, 40, 40_000, true);
     let bytes_read = Arc::new(AtomicU64::new(0));
     let all = made.bytes.len() as u64;

@@ -23,7 +23,7 @@ fn no_frames_are_zero_everywhere() {
 }
 
 #[test]
-fn lengths_out_of_range_are_clamped_and_counted() {
+fn durations_out_of_range_are_clamped_and_counted() {
     let mut stats = FrameStats::new();
     for ns in [0, 1, DAY_NS, DAY_NS + 1, u64::MAX] {
         stats.record_ns(ns);

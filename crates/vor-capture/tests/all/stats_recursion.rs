@@ -86,7 +86,7 @@ fn run(thread: u32, steps: &[Step], drop_one_in: u64) -> Vec<Span> {
     ended
 }
 
-/// Sites 1 to 5 measure nothing beside their lengths, sites 6 to 9 time off the processor.
+/// Sites 1 to 5 measure nothing but their durations, sites 6 to 9 off-CPU time.
 fn catalog() -> Catalog {
     let site = |id: u32| {
         let names = Measures::CPU.arg_names().filter(|_| id > 5);

@@ -70,28 +70,28 @@ fn batch_of(nodes: &[Node], ended: &[usize]) -> ThreadBatch {
 
 #[derive(Debug, Default, PartialEq)]
 struct Naive {
-    lengths_ns: Vec<u64>,
+    durations_ns: Vec<u64>,
     /// Without those of spans inside others of the site.
     total_ns: u64,
     self_ns: u64,
 }
 
 fn naive(nodes: &[Node], timeline: &Timeline) -> BTreeMap<SiteId, Naive> {
-    let length =
+    let duration =
         |node: &Node| timeline.duration_ns(node.start_ticks, node.end_ticks - node.start_ticks);
-    let mut self_ns: Vec<u64> = nodes.iter().map(length).collect();
+    let mut self_ns: Vec<u64> = nodes.iter().map(duration).collect();
     for node in nodes {
         if let Some(parent) = node.parent {
-            self_ns[parent] -= length(node);
+            self_ns[parent] -= duration(node);
         }
     }
     let mut sites: BTreeMap<SiteId, Naive> = BTreeMap::new();
     for (node, self_ns) in nodes.iter().zip(self_ns) {
         let site = sites.entry(node.site).or_default();
-        site.lengths_ns.push(length(node));
+        site.durations_ns.push(duration(node));
         let mut around = std::iter::successors(node.parent, |&parent| nodes[parent].parent);
         if !around.any(|outer| nodes[outer].site == node.site) {
-            site.total_ns += length(node);
+            site.total_ns += duration(node);
         }
         site.self_ns += self_ns;
     }
@@ -142,20 +142,20 @@ fn check(rows: &[ScopeStats], nodes: &[Node], timeline: &Timeline) -> Result<(),
     let mut expected = naive(nodes, timeline);
     prop_assert_eq!(rows.len(), expected.len());
     for (row, (site, naive)) in rows.iter().zip(&mut expected) {
-        naive.lengths_ns.sort_unstable();
-        let lengths = &naive.lengths_ns;
+        naive.durations_ns.sort_unstable();
+        let durations = &naive.durations_ns;
         prop_assert_eq!(row.site, *site);
-        prop_assert_eq!(row.count, lengths.len() as u64);
+        prop_assert_eq!(row.count, durations.len() as u64);
         prop_assert_eq!(row.total_ns, naive.total_ns);
         prop_assert_eq!(row.self_ns, naive.self_ns);
-        prop_assert_eq!(row.min_ns, lengths[0]);
-        prop_assert_eq!(row.max_ns, lengths[lengths.len() - 1]);
+        prop_assert_eq!(row.min_ns, durations[0]);
+        prop_assert_eq!(row.max_ns, durations[durations.len() - 1]);
         prop_assert_eq!(
             row.mean_ns,
-            lengths.iter().sum::<u64>() as f64 / lengths.len() as f64
+            durations.iter().sum::<u64>() as f64 / durations.len() as f64
         );
         for (found, quantile) in [(row.p50_ns, 0.50), (row.p95_ns, 0.95), (row.p99_ns, 0.99)] {
-            let exact = exact(lengths, quantile);
+            let exact = exact(durations, quantile);
             prop_assert!(
                 found.abs_diff(exact) <= exact / 64 + 1,
                 "{} instead of {}",
@@ -185,19 +185,19 @@ proptest! {
     ) {
         let (nodes, ended) = run(&steps, begin);
         let mut stats = StatsBuilder::new();
-        let mut told: BTreeMap<SiteId, (u64, u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<SiteId, (u64, u64, u64)> = BTreeMap::new();
         for part in ended.chunks(batch_len) {
-            stats.add_each(&timeline, &batch_of(&nodes, part), |site, length_ns, self_ns| {
-                let (count, lengths, own) = told.entry(site).or_default();
-                (*count, *lengths, *own) = (*count + 1, *lengths + length_ns, *own + self_ns);
+            stats.add_each(&timeline, &batch_of(&nodes, part), |site, duration_ns, self_ns| {
+                let (count, durations, own) = sums.entry(site).or_default();
+                (*count, *durations, *own) = (*count + 1, *durations + duration_ns, *own + self_ns);
             });
         }
         for row in stats.scope_stats(&Catalog::default()) {
-            let (count, lengths_ns, self_ns) = told.remove(&row.site).unwrap_or_default();
+            let (count, durations_ns, self_ns) = sums.remove(&row.site).unwrap_or_default();
             prop_assert_eq!((count, self_ns), (row.count, row.self_ns));
-            prop_assert_eq!(row.mean_ns, lengths_ns as f64 / count as f64);
+            prop_assert_eq!(row.mean_ns, durations_ns as f64 / count as f64);
         }
-        prop_assert!(told.is_empty());
+        prop_assert!(sums.is_empty());
         check(&stats.scope_stats(&Catalog::default()), &nodes, &timeline)?;
         prop_assert_eq!(stats.estimated_self_times(), 0);
         prop_assert_eq!(stats.span_count(), nodes.len() as u64);
@@ -215,7 +215,7 @@ proptest! {
         for part in ended.chunks(batch_len) {
             stats.add(&timeline, &batch_of(&nodes, part));
             taken += part.len();
-            // What a worker sees that asked when the last span of the batch ended: all that began
+            // The view of a worker at the moment when the last span of the batch ended: all that began
             // by then and ended later.
             let as_of_ticks = nodes[part[part.len() - 1]].end_ticks;
             let mut open: Vec<(SiteId, u64)> = ended[taken..]
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken(
+    fn any_ticks_are_valid_input(
         spans in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u32>()), 0..200),
         syncs in proptest::collection::vec((any::<u64>(), any::<i64>(), 0_u64..1 << 62), 0..4),
     ) {
@@ -287,7 +287,7 @@ proptest! {
 }
 
 #[test]
-fn rows_carry_names_and_unknown_sites_a_question_mark() {
+fn rows_have_names_and_unknown_sites_a_question_mark() {
     let site = filled!(SiteInfo {
         name: "decode".into()
     });

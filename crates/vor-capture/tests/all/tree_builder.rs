@@ -9,7 +9,7 @@ use vor_capture::model::frame::{Span, ThreadTree, TreeBuilder};
 /// `(start, end)` in the order of ending.
 type Ended = Vec<(u64, u64)>;
 
-/// Opens and closes scopes as `moves` say, with a clock that often stands still.
+/// Opens and closes scopes as `moves` say, with a clock that often does not advance.
 fn run_thread(moves: &[(bool, u8)]) -> Ended {
     let mut now = 1_000;
     let mut open = Vec::new();
@@ -248,7 +248,7 @@ fn children_of_a_parent_that_ends_in_a_later_frame_are_roots_of_theirs() {
 }
 
 #[test]
-fn the_limit_keeps_what_is_open_around_the_first_spans() {
+fn the_limit_keeps_the_scopes_around_the_first_spans() {
     // 1000 leaves inside `step`, inside `run`: the limit of 10 shows both scopes and the first
     // eight leaves.
     let mut ended: Ended = (0..1_000).map(|i| (100 + i * 10, 105 + i * 10)).collect();

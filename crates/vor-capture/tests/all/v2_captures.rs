@@ -138,7 +138,7 @@ fn every_capture_reads_back_value_by_value() {
             }
         }
         assert_eq!(reader.next_frame().unwrap(), None, "{name}");
-        assert_eq!(reader.next_frame().unwrap(), None, "{name}: asked again");
+        assert_eq!(reader.next_frame().unwrap(), None, "{name}: called again");
         let units = array(&expected["user_columns"]);
         assert_eq!(units.len(), reader.user_columns().len(), "{name}");
         for (column, found) in units.iter().zip(reader.user_columns()) {

@@ -70,7 +70,7 @@ fn the_frame_holds_as_many_spans_as_any_other() {
 }
 
 #[test]
-fn a_stream_gives_the_frame_at_the_end_record() {
+fn a_stream_returns_the_frame_at_the_end_record() {
     let closed = make_without_marks(43, BATCHES, 9, true);
     let mut reader = Reader::new(&closed.bytes[..]).unwrap();
     let recovered = reader.next_recovered().unwrap().unwrap();
@@ -145,7 +145,7 @@ fn a_mark_ends_the_frame_of_a_file_that_grows() {
 }
 
 #[test]
-fn what_is_missing_of_the_frame_is_told() {
+fn missing_records_of_the_frame_are_reported() {
     for close in [true, false] {
         let mut made = make_without_marks(46, BATCHES, 9, close);
         // A batch in the middle; those before it are declarations.
@@ -171,7 +171,7 @@ fn what_is_missing_of_the_frame_is_told() {
 }
 
 #[test]
-fn a_capture_of_nothing_has_no_frame() {
+fn an_empty_capture_has_no_frame() {
     let made = make(47, 0, 9, true);
     assert_eq!(open(&made).frame_count(), 0);
     assert_eq!(open(&made).info().duration_ns, 0);
