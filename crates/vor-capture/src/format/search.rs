@@ -44,6 +44,7 @@ impl Search {
     /// record. `look` gets an offset, and whether it is checked for the first time, and returns what
     /// is there; it needs at least `least` bytes. Unless `at_end` says that no more bytes are there,
     /// the search waits for the first unfinished record.
+    #[inline]
     pub(crate) fn go_on(
         &mut self,
         end: u64,
