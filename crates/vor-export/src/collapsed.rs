@@ -118,8 +118,8 @@ impl<W: Write> CollapsedExporter<W> {
         self
     }
 
-    /// Returns the number of spans that were lost because a ring was full. The format cannot express
-    /// it.
+    /// Returns the number of spans that were lost because a ring was full. The format cannot
+    /// express it.
     pub fn dropped_spans(&self) -> u64 {
         self.merged.dropped_spans
     }

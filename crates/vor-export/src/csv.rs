@@ -1,5 +1,5 @@
-//! Comma-separated values as in RFC 4180, but with line feeds as line ends: a row per span, and a row
-//! of metrics per frame.
+//! Comma-separated values as in RFC 4180, but with line feeds as line ends: a row per span, and a
+//! row of metrics per frame.
 //!
 //! Spans come from frames with trees, where depth and self time are known. They are in the order of
 //! frame, thread and start:
@@ -51,8 +51,8 @@ pub struct SpanCsv<W: Write> {
 /// Writes the metrics of the main frames: `frame`, then a column per metric, empty where a frame
 /// has no value.
 ///
-/// The first row names the columns, so they must be known before the first frame. Those of a capture
-/// all are.
+/// The first row names the columns, so they must be known before the first frame. Those of a
+/// capture all are.
 #[derive(Debug)]
 pub struct MetricsCsv<W: Write> {
     out: ChunkedWriter<W>,
@@ -233,14 +233,15 @@ impl<W: Write + Send> FrameSink for MetricsCsv<W> {
     ///
     /// # Errors
     ///
-    /// When the writer fails, and when values have no column because their metric was declared after
-    /// the heading was written.
+    /// When the writer fails, and when values have no column because their metric was declared
+    /// after the heading was written.
     fn finish(&mut self) -> Result<(), Error> {
         self.out.flush()?;
         match std::mem::take(&mut self.late_values) {
             0 => Ok(()),
             values => Err(Error::sink(format!(
-                "{values} values belong to metrics that were declared after the heading of the CSV was written"
+                "{values} values belong to metrics that were declared after the heading of the CSV \
+                 was written"
             ))),
         }
     }

@@ -14,8 +14,8 @@
 //!
 //! Each exporter is a [`FrameSink`](vor_capture::sink::FrameSink) over a writer: a running program
 //! and a capture are the same to it. The crate starts no thread, has no global state and reads no
-//! clock. Programs use the facade crate `vor`; this crate is for tools that convert captures without
-//! the recorder.
+//! clock. Programs use the facade crate `vor`; this crate is for tools that convert captures
+//! without the recorder.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -10,10 +10,10 @@
 //! 2. *Forwards.* That stack returns them from the first to the last.
 //!
 //! Memory is bounded by the number of threads and the depth of their scopes. A span's parent is
-//! determined as in the trees of frames
-//! ([`TreeBuilder`](vor_capture::model::frame::TreeBuilder)), except that frames do not matter: a
-//! scope around many frames contains the spans of all of them. Overlapping spans of a damaged capture
-//! are shortened, so that begins and ends are always balanced and in order.
+//! determined as in the trees of frames ([`TreeBuilder`](vor_capture::model::frame::TreeBuilder)),
+//! except that frames do not matter: a scope around many frames contains the spans of all of them.
+//! Overlapping spans of a damaged capture are shortened, so that begins and ends are always
+//! balanced and in order.
 
 use std::io;
 use std::sync::Arc;

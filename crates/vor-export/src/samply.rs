@@ -7,9 +7,9 @@
 //! 81250440121 81250441770 decode (bytes=4096)
 //! ```
 //!
-//! Spans, tasks and messages are lines; a message has no duration. The format has no frames, metrics
-//! or drops. samply sorts the lines itself, so they are in the order of their arrival. The recorder's
-//! sink creates the files and announces them to samply.
+//! Spans, tasks and messages are lines; a message has no duration. The format has no frames,
+//! metrics or drops. samply sorts the lines itself, so they are in the order of their arrival. The
+//! recorder's sink creates the files and announces them to samply.
 
 use std::io;
 use std::sync::Arc;

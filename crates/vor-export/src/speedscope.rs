@@ -1,10 +1,10 @@
 //! speedscope's own JSON: a timeline and a flame graph per thread.
 //!
 //! A file has a table of frames, with name, file and line, and a profile of type `evented` per
-//! thread. A span is an event `O` at its begin and an event `C` at its end, in nanoseconds since the
-//! begin of the recording. Events must be balanced and in the order of time, so spans are stored
-//! until [`finish`](FrameSink::finish) writes everything; beyond some megabytes they are in a
-//! temporary file. Memory is bounded by the numbers of call sites and threads.
+//! thread. A span is an event `O` at its begin and an event `C` at its end, in nanoseconds since
+//! the begin of the recording. Events must be balanced and in the order of time, so spans are
+//! stored until [`finish`](FrameSink::finish) writes everything; beyond some megabytes they are in
+//! a temporary file. Memory is bounded by the numbers of call sites and threads.
 //!
 //! The profile has the name of the process, followed by the number of dropped spans. The format has
 //! no messages, arguments, tasks (they overlap) or metrics.

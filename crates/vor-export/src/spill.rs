@@ -2,8 +2,8 @@
 //!
 //! All stacks of a [`Spill`] share one store: a vector up to [`MEMORY_BYTES`], and a temporary file
 //! beyond. A stack has its last records in memory and moves older ones to the store, a block at a
-//! time; popping moves the blocks back, the last first. So a thousand threads need one file, and few
-//! records need none.
+//! time; popping moves the blocks back, the last first. So a thousand threads need one file, and
+//! few records need none.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -79,8 +79,8 @@ impl Stack {
         Ok(record)
     }
 
-    /// Pops a record of `bytes` bytes and appends it to `record`. Returns whether the stack had that
-    /// many.
+    /// Pops a record of `bytes` bytes and appends it to `record`. Returns whether the stack had
+    /// that many.
     pub(super) fn pop_into(
         &mut self,
         spill: &mut Spill,

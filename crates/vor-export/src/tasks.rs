@@ -2,14 +2,14 @@
 //!
 //! A recording has a task when it has ended, and its events before that. So the first event of a
 //! task is its begin: a poll begins where the task does. Each task gets a *lane* of its call site,
-//! which no other task has at the same time. A free lane is reused, so a call site has as many lanes
-//! as tasks were ever open at once.
+//! which no other task has at the same time. A free lane is reused, so a call site has as many
+//! lanes as tasks were ever open at once.
 //!
 //! A task moves between threads, and a batch has the events of one thread after those of another;
-//! [`in_order`] sorts them by time. A drain reads everything that ended before a moment, so no batch
-//! has a poll that precedes one of an earlier batch. Only a capture with more than 256 KiB of events
-//! of one drain has them in several batches. A late poll from there is skipped, because it would
-//! precede its task.
+//! [`in_order`] sorts them by time. A drain reads everything that ended before a moment, so no
+//! batch has a poll that precedes one of an earlier batch. Only a capture with more than 256 KiB of
+//! events of one drain has them in several batches. A late poll from there is skipped, because it
+//! would precede its task.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

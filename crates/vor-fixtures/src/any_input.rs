@@ -1,7 +1,7 @@
 //! Reads arbitrary bytes in every way, and checks the guarantees of the readers for any input.
 //!
-//! The fuzz targets call these functions. So do ordinary tests with the committed corpus, so an input
-//! that once failed is tested everywhere.
+//! The fuzz targets call these functions. So do ordinary tests with the committed corpus, so an
+//! input that once failed is tested everywhere.
 
 use std::io::Cursor;
 
@@ -11,8 +11,8 @@ use vor_capture::reader::{Capture, Reader, Recovered};
 /// Most frames that a target reads; a small file can declare far more.
 const MAX_FRAMES: u64 = 256;
 
-/// Tests the streaming reader by frame, by recovered frame and by event, and the decoder below it with
-/// input in uneven pieces.
+/// Tests the streaming reader by frame, by recovered frame and by event, and the decoder below it
+/// with input in uneven pieces.
 pub fn reader(bytes: &[u8]) {
     if let Ok(mut reader) = Reader::new(bytes) {
         let mut frames = 0;
@@ -185,8 +185,8 @@ pub fn judge_summaries(capture: &mut Capture, given: &[(u64, Recovered)], what: 
     }
 }
 
-/// Tests the headers of both versions. A decoded header of version 3 encodes to the same bytes, unless
-/// a later recorder added fields.
+/// Tests the headers of both versions. A decoded header of version 3 encodes to the same bytes,
+/// unless a later recorder added fields.
 pub fn header(bytes: &[u8]) {
     if let Ok(Some((header, len))) = Header::decode(bytes) {
         let mut again = Vec::new();

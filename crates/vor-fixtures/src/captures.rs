@@ -113,8 +113,8 @@ fn begin(random: &mut Random, catalog: &Catalog) -> (Encoder, Vec<u8>) {
     (encoder, bytes)
 }
 
-/// Makes a capture of `batches` batches with up to `spread` spans per thread, and without a mark; its
-/// only frame has all spans.
+/// Makes a capture of `batches` batches with up to `spread` spans per thread, and without a mark;
+/// its only frame has all spans.
 pub fn make_without_marks(seed: u64, batches: usize, spread: usize, close: bool) -> TestCapture {
     let mut random = Random(seed);
     let catalog = Arc::new(catalog());

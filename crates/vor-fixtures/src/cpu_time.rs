@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Returns the CPU time of this thread. A busy machine, or one that pauses the test, does not increase
-/// it.
+/// Returns the CPU time of this thread. A busy machine, or one that pauses the test, does not
+/// increase it.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "only the C library reads a thread's clock")]
 pub fn cpu_time() -> Duration {

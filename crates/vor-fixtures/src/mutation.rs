@@ -48,8 +48,8 @@ enum Piece<'a> {
     Other(&'a [u8]),
 }
 
-/// Damages `original` after its header, and in one of twenty cases the header too. A reader of such a
-/// file only has to return.
+/// Damages `original` after its header, and in one of twenty cases the header too. A reader of such
+/// a file only has to return.
 pub fn mutate_any(random: &mut Random, original: &[u8], records: &[usize], donor: &[u8]) -> Mutant {
     let header_too = random.below(20) == 0;
     let from = if header_too { 0 } else { records[0] };

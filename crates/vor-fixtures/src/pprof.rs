@@ -1,4 +1,5 @@
-//! A reader of gzipped `profile.proto`, written from the published message and not from the exporter.
+//! A reader of gzipped `profile.proto`, written from the published message and not from the
+//! exporter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;

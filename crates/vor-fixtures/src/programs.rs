@@ -19,8 +19,8 @@ pub struct Shape {
     pub spans: usize,
     pub sites: usize,
     pub most_depth: usize,
-    /// Percentage of steps that open a scope with children, and of those that end a scope; the others
-    /// are leaves.
+    /// Percentage of steps that open a scope with children, and of those that end a scope; the
+    /// others are leaves.
     pub opens: usize,
     pub ends: usize,
     /// Most spans of a thread in a batch.

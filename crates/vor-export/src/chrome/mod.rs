@@ -16,9 +16,9 @@
 //! | process, threads | `M` |
 //!
 //! Times are microseconds with three decimals since the begin of the recording, because viewers
-//! read them as floating-point numbers, which cannot represent nanoseconds since 1970. In arguments,
-//! numbers that JSON or viewers cannot represent (NaN, infinities, integers beyond `i64`) are text.
-//! A metric without a finite value has no event.
+//! read them as floating-point numbers, which cannot represent nanoseconds since 1970. In
+//! arguments, numbers that JSON or viewers cannot represent (NaN, infinities, integers beyond
+//! `i64`) are text. A metric without a finite value has no event.
 //!
 //! Spans are in the order of their ends. Viewers nest spans of one thread and equal time in the
 //! order of the file, so among spans that end in the same nanosecond the last one is written first.

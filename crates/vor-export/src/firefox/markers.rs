@@ -2,8 +2,8 @@
 //!
 //! Every marker has a type, which defines its fields: text or numbers. The kinds of a call site's
 //! arguments are known with their first values, so there is a type per call site and list of kinds,
-//! nearly always one. The viewer's numbers are doubles, so integers beyond 2^53 and numbers that are
-//! not finite are text. Keys of fields are made of their positions, because the viewer reads
+//! nearly always one. The viewer's numbers are doubles, so integers beyond 2^53 and numbers that
+//! are not finite are text. Keys of fields are made of their positions, because the viewer reads
 //! templates such as `{marker.data.a0}` and reserves some names; labels are the arguments' names.
 
 use fxprof_processed_profile::{

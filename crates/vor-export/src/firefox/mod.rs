@@ -13,8 +13,8 @@
 //!
 //! A sample is an interval between two consecutive begins or ends: it has the open stack, the time
 //! of its begin, and its duration in milliseconds as weight. So the call tree and the flame graph
-//! show exact self times, and the stack chart shows every span. The crate that makes the profile has
-//! integer weights; they are nanoseconds until they are written.
+//! show exact self times, and the stack chart shows every span. The crate that makes the profile
+//! has integer weights; they are nanoseconds until they are written.
 //!
 //! The profile is in memory until [`finish`](FrameSink::finish) writes it: a span takes about 80
 //! bytes, one with arguments about 150. [`FirefoxExporter::max_spans`] bounds that. Beyond the
@@ -102,7 +102,8 @@ impl<W: Write> FirefoxExporter<W> {
         self
     }
 
-    /// Returns the number of spans, messages, tasks and frames that were skipped beyond the maximum.
+    /// Returns the number of spans, messages, tasks and frames that were skipped beyond the
+    /// maximum.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -387,8 +388,8 @@ impl Draft {
     }
 }
 
-/// Adds an interval with a stack, or without one. `busy_ns` is the CPU time of the previous sample and
-/// the remainder of earlier ones: the profile has whole microseconds.
+/// Adds an interval with a stack, or without one. `busy_ns` is the CPU time of the previous sample
+/// and the remainder of earlier ones: the profile has whole microseconds.
 fn add_interval(
     profile: &mut Profile,
     thread: ThreadHandle,
@@ -397,9 +398,10 @@ fn add_interval(
     busy_ns: &mut u64,
     spare: &mut u64,
 ) {
-    // Weights have 31 bits, so an interval of more than two seconds is several samples. The durations
-    // that a damaged capture claims must not exhaust the memory, so the number of additional samples
-    // is bounded; the last sample of an interval then weighs less than its duration.
+    // Weights have 31 bits, so an interval of more than two seconds is several samples. The
+    // durations that a damaged capture claims must not exhaust the memory, so the number of
+    // additional samples is bounded; the last sample of an interval then weighs less than its
+    // duration.
     const LONGEST_NS: u64 = i32::MAX as u64;
     let mut at = ns.start;
     while at < ns.end {
@@ -426,8 +428,8 @@ fn add_interval(
     }
 }
 
-/// Writes the weights of samples, which are nanoseconds, as milliseconds. They are the 32-bit numbers
-/// of the field `weight`.
+/// Writes the weights of samples, which are nanoseconds, as milliseconds. They are the 32-bit
+/// numbers of the field `weight`.
 #[derive(Debug, Default)]
 struct Milliseconds {
     /// The last key; an array of numbers has none within.

@@ -34,8 +34,8 @@ impl<V: Weight> Merged<V> {
     /// trees and then calls [`clear`](Self::clear).
     ///
     /// All spans that ended by `now_ticks` must have been accepted, and `open` has the spans that
-    /// were open after the last batch. `weigh` returns the frame of an open span of a thread, and its
-    /// weight up to a tick.
+    /// were open after the last batch. `weigh` returns the frame of an open span of a thread, and
+    /// its weight up to a tick.
     pub(crate) fn cut<L: Clone + Eq + Hash>(
         &mut self,
         now_ticks: u64,

@@ -1,10 +1,10 @@
 //! Columns of few distinct values: a dictionary, and a code per row.
 //!
-//! Names, files, threads and frames repeat from row to row, and a table knows each by a small number
-//! before it knows its text. The `parquet` crate accepts texts, and hashes each to find its code
-//! again, which costs more than the rest of a row. So this module encodes such a column from the
-//! codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of runs
-//! and bit-packed groups.
+//! Names, files, threads and frames repeat from row to row, and a table knows each by a small
+//! number before it knows its text. The `parquet` crate accepts texts, and hashes each to find its
+//! code again, which costs more than the rest of a row. So this module encodes such a column from
+//! the codes: a dictionary page of plain values, and a data page of codes in the format's hybrid of
+//! runs and bit-packed groups.
 //!
 //! ```text
 //! data page  = [presence: u32 length, runs of 1 bit]  bits of a code: u8  codes
@@ -13,7 +13,8 @@
 //!              )*
 //! ```
 //!
-//! Only a nullable column has the presence. Pages are not compressed: codes leave little redundancy.
+//! Only a nullable column has the presence. Pages are not compressed: codes leave little
+//! redundancy.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};

@@ -117,7 +117,8 @@ impl ThreadSpans {
         weight
     }
 
-    /// Returns where the subtree of a span begins: at itself, or at the first span that it contains.
+    /// Returns where the subtree of a span begins: at itself, or at the first span that it
+    /// contains.
     #[inline]
     fn first_contained(&self, position: usize) -> usize {
         let start_ticks = self.start_ticks[position];

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <folder>/spans/host=web-17/date=2026-11-21/run-4711-1763683200000.parquet
-//!          table partitions …                capture, process, begin of the recording in ms since 1970
+//!          table partitions …                capture, process, begin of the recording in Unix ms
 //! ```
 //!
 //! The name depends on the capture alone, so a second export of it replaces the files. A file is
@@ -241,8 +241,8 @@ fn not_written(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot write {}", path.display()), error)
 }
 
-/// Returns a text as part of a file name: characters that a system or an engine may interpret become
-/// `%` and their code, as in Hive.
+/// Returns a text as part of a file name: characters that a system or an engine may interpret
+/// become `%` and their code, as in Hive.
 ///
 /// A leading dot or underscore would hide the file from engines.
 fn escaped(text: &str) -> String {

@@ -42,8 +42,8 @@
 //! | `name`, `unit` | text | the metric |
 //! | `value` | double | NaN and infinities included |
 //!
-//! The table `sketches` ([`SketchParquet`]) has the durations of the spans of a call site that ended
-//! in a minute, in few bytes:
+//! The table `sketches` ([`SketchParquet`]) has the durations of the spans of a call site that
+//! ended in a minute, in few bytes:
 //!
 //! | column | type | value |
 //! |---|---|---|
@@ -63,7 +63,8 @@
 //! it equals the percentile of `vor stats`. A minute may have several rows for a call site; they
 //! merge like any others.
 //!
-//! Integers are signed, have 64 bits and saturate at `i64::MAX`: not all engines have unsigned ones.
+//! Integers are signed, have 64 bits and saturate at `i64::MAX`: not all engines have unsigned
+//! ones.
 
 mod coded;
 mod table;

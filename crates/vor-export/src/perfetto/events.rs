@@ -18,8 +18,8 @@ impl<W: Write> PerfettoExporter<W> {
     /// Writes a thread's messages and points of flows.
     ///
     /// The schema attaches flows to the begin of a span, but a scope may be open long before a flow
-    /// reaches it. Events of the legacy format have a time of their own and belong to the span around
-    /// it, so points are written as these.
+    /// reaches it. Events of the legacy format have a time of their own and belong to the span
+    /// around it, so points are written as these.
     pub(super) fn write_points(
         &mut self,
         batch: &ThreadBatch,

@@ -1,5 +1,5 @@
-//! Call sites in a trace: interned texts, and the part of an event that is the same for all spans of
-//! a site.
+//! Call sites in a trace: interned texts, and the part of an event that is the same for all spans
+//! of a site.
 //!
 //! An iid is a number that stands for a text. Sites get theirs in the order of their first use, so
 //! that used iids are small. A sequence of packets must define a text before it refers to it; each

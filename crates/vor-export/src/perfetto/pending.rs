@@ -1,11 +1,11 @@
 //! Begins that wait until their parent is known.
 //!
 //! A viewer sorts events by time and keeps events of one nanosecond in the order of the file. So a
-//! begin may be written late, but not after the begin of a child in the same nanosecond. A span whose
-//! parent has not ended could have a parent of its own nanosecond. Its begin waits as a *group*,
-//! together with all events of that nanosecond within it. When the parent ends, it takes the groups
-//! of its children: those of its own nanosecond follow its begin in its group, and the others are
-//! written. A caller that knows the open scopes releases groups earlier
+//! begin may be written late, but not after the begin of a child in the same nanosecond. A span
+//! whose parent has not ended could have a parent of its own nanosecond. Its begin waits as a
+//! *group*, together with all events of that nanosecond within it. When the parent ends, it takes
+//! the groups of its children: those of its own nanosecond follow its begin in its group, and the
+//! others are written. A caller that knows the open scopes releases groups earlier
 //! ([`PendingGroups::settle`]).
 //!
 //! Groups are in the order of their begins. If they are many, the older ones go to a [`Spill`].
@@ -14,8 +14,8 @@ use std::io;
 
 use crate::spill::{Spill, Stack};
 
-/// Most bytes of groups that stay in memory between batches: more than the recorder drains before it
-/// reports the open scopes.
+/// Most bytes of groups that stay in memory between batches: more than the recorder drains before
+/// it reports the open scopes.
 const MAX_BYTES: usize = if cfg!(any(test, miri)) {
     1 << 12
 } else {
@@ -42,8 +42,8 @@ struct Group {
     bytes: usize,
 }
 
-/// The events of a nanosecond. Each is a flag whether it refers to texts, its number of bytes, and its
-/// fields.
+/// The events of a nanosecond. Each is a flag whether it refers to texts, its number of bytes, and
+/// its fields.
 #[derive(Debug, Default)]
 pub(super) struct Events(Vec<u8>);
 
@@ -123,8 +123,8 @@ impl PendingGroups {
         }
     }
 
-    /// Adds an event that is not a span's edge after all events of its nanosecond in memory. Returns
-    /// whether there are any.
+    /// Adds an event that is not a span's edge after all events of its nanosecond in memory.
+    /// Returns whether there are any.
     pub(super) fn insert(&mut self, ns: u64, event: &[u8]) -> bool {
         let later = self.groups.partition_point(|group| group.ns <= ns);
         let Some(group) = later.checked_sub(1).map(|at| &mut self.groups[at]) else {
@@ -150,8 +150,8 @@ impl PendingGroups {
         Ok(self.peek_spilled(spill)?.map(|group| group.start_ticks))
     }
 
-    /// Removes the groups that began at `start_ticks` or later, for a parent that began at `ns`. Those
-    /// of its nanosecond are appended to its events, and the others are released.
+    /// Removes the groups that began at `start_ticks` or later, for a parent that began at `ns`.
+    /// Those of its nanosecond are appended to its events, and the others are released.
     pub(super) fn take_children(
         &mut self,
         spill: &mut Spill,
@@ -196,8 +196,8 @@ impl PendingGroups {
 
     /// Releases the groups in memory whose parent did not begin in their nanosecond.
     ///
-    /// `open` has the starts of the thread's open scopes in ticks, ascending, and their times, as of
-    /// `as_of_ticks`. All spans that ended by then must have been added.
+    /// `open` has the starts of the thread's open scopes in ticks, ascending, and their times, as
+    /// of `as_of_ticks`. All spans that ended by then must have been added.
     pub(super) fn settle(
         &mut self,
         as_of_ticks: u64,
@@ -227,8 +227,8 @@ impl PendingGroups {
         self.events.truncate(remaining_bytes);
     }
 
-    /// Spills the older groups if there are many. Called before each batch: until then, the scopes that
-    /// are open after the previous one may be reported.
+    /// Spills the older groups if there are many. Called before each batch: until then, the scopes
+    /// that are open after the previous one may be reported.
     pub(super) fn bound(&mut self, spill: &mut Spill) -> io::Result<()> {
         let size = |events: &[u8], groups: &[Group]| events.len() + size_of_val(groups);
         if size(&self.events, &self.groups) <= MAX_BYTES {
@@ -275,8 +275,8 @@ impl PendingGroups {
         Ok(self.last_spilled)
     }
 
-    /// Removes the spilled groups that began at `start_ticks` or later. They arrive the last first, so
-    /// they are reversed in chunks, and a chunk never ends within a nanosecond.
+    /// Removes the spilled groups that began at `start_ticks` or later. They arrive the last first,
+    /// so they are reversed in chunks, and a chunk never ends within a nanosecond.
     fn take_spilled(
         &mut self,
         spill: &mut Spill,
@@ -329,8 +329,8 @@ mod tests {
     fn a_parent_takes_its_children_and_those_of_its_nanosecond_follow_it() {
         let mut spill = Spill::default();
         let mut pending = pending(&mut spill, 5_000);
-        // The parent begins between the groups 700 and 701, which share a nanosecond with each other
-        // and with the next five.
+        // The parent begins between the groups 700 and 701, which share a nanosecond with each
+        // other and with the next five.
         let mut events = Events::default();
         events.push(true, &u64::MAX.to_le_bytes());
         let mut released = Vec::new();

@@ -1,4 +1,5 @@
-//! The parts of a trace that belong to the whole process: its track, the clocks, frames and counters.
+//! The parts of a trace that belong to the whole process: its track, the clocks, frames and
+//! counters.
 //!
 //! They are one sequence of packets with absolute times, because their events are rare and arrive
 //! from all threads.
@@ -33,11 +34,11 @@ enum Kind {
     Group,
 }
 
-/// The place of a track in the process: its group, and its rank there. Viewers show tracks without a
-/// group first, then the groups by their names.
+/// The place of a track in the process: its group, and its rank there. Viewers show tracks without
+/// a group first, then the groups by their names.
 ///
-/// So frames come first, then metrics, which are one row each, and then tasks, of which hundreds may
-/// be open at once.
+/// So frames come first, then metrics, which are one row each, and then tasks, of which hundreds
+/// may be open at once.
 #[derive(Clone, Copy)]
 enum Place {
     Top,

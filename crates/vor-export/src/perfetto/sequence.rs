@@ -1,13 +1,15 @@
 //! A sequence of packets, with its own clock and its own table of texts.
 //!
-//! All events of a sequence are on one track, which its first packet names. Times are steps from the
-//! previous event, on the clock of the sequence; an event that is earlier than the previous one has
-//! an absolute time instead. A span is two packets:
+//! All events of a sequence are on one track, which its first packet names. Times are steps from
+//! the previous event, on the clock of the sequence; an event that is earlier than the previous one
+//! has an absolute time instead. A span is two packets:
 //!
 //! ```text
-//! begin  packet { track_event { begin, name, category, place }, sequence, flags, step }    18 bytes if all numbers are small
-//! end    packet { track_event { end }, sequence, step }                                     11 bytes
+//! begin  packet { track_event { begin, name, category, place }, sequence, flags, step }
+//! end    packet { track_event { end }, sequence, step }
 //! ```
+//!
+//! They take 18 and 11 bytes if all numbers are small.
 
 use super::names::{MAX_BODY_BYTES, Name};
 use super::schema::{PACKET, clock, event, packet};
@@ -39,8 +41,8 @@ const _: () =
 pub(super) struct Sequence {
     /// Its number in packets.
     pub(super) id: u32,
-    /// `sequence` and `flags` of a packet that refers to texts. Its first `plain_bytes` bytes are those
-    /// of a packet without references.
+    /// `sequence` and `flags` of a packet that refers to texts. Its first `plain_bytes` bytes are
+    /// those of a packet without references.
     prefix: [u8; MAX_PREFIX_BYTES],
     prefix_bytes: usize,
     plain_bytes: usize,
@@ -135,8 +137,8 @@ impl Sequence {
         self.put_short(out, &body, END_BODY.len(), self.plain_bytes, ns);
     }
 
-    /// Writes a packet of fewer than 128 bytes. Copies of fixed size are a few instructions; the next
-    /// field overwrites excess bytes.
+    /// Writes a packet of fewer than 128 bytes. Copies of fixed size are a few instructions; the
+    /// next field overwrites excess bytes.
     #[inline(always)]
     fn put_short(
         &mut self,
@@ -174,8 +176,8 @@ impl Sequence {
         out.truncate(end);
     }
 
-    /// Writes an event of any size, which includes its key and length. `refers` says whether it refers
-    /// to texts.
+    /// Writes an event of any size, which includes its key and length. `refers` says whether it
+    /// refers to texts.
     pub(super) fn put_event(&mut self, out: &mut Vec<u8>, ns: u64, refers: bool, event: &[u8]) {
         let prefix_bytes = if refers {
             self.prefix_bytes
@@ -195,8 +197,8 @@ impl Sequence {
         });
     }
 
-    /// Writes an event that is not a span's edge and refers to no text. Its time does not change the
-    /// sequence's clock.
+    /// Writes an event that is not a span's edge and refers to no text. Its time does not change
+    /// the sequence's clock.
     pub(super) fn put_point(&self, out: &mut Vec<u8>, ns: u64, event: &[u8]) {
         put_message(out, PACKET, |out| {
             out.extend_from_slice(event);

@@ -1,8 +1,8 @@
 //! A thread in a trace: its track, and the two sequences of packets with its events.
 //!
 //! The first sequence has most events, in the order of their arrival. The second one has the
-//! [pending](super::pending) begins, in the order of their release. Each sequence has its own clock,
-//! so the times of both advance in small steps.
+//! [pending](super::pending) begins, in the order of their release. Each sequence has its own
+//! clock, so the times of both advance in small steps.
 
 use std::io;
 
@@ -114,8 +114,8 @@ impl Thread {
         self.pending.last_start_ticks(spill)
     }
 
-    /// Adds a begin that encloses pending begins. In a block such begins come before all other edges,
-    /// the innermost first; the last one is `is_outermost`.
+    /// Adds a begin that encloses pending begins. In a block such begins come before all other
+    /// edges, the innermost first; the last one is `is_outermost`.
     pub(super) fn put_late_begin(
         &mut self,
         out: &mut Vec<u8>,
@@ -192,8 +192,8 @@ impl Thread {
         self.spans.put_span_end(out, ns);
     }
 
-    /// Adds an event that is not a span's edge and refers to no text; `fields` appends its fields. It
-    /// follows the edges of its nanosecond.
+    /// Adds an event that is not a span's edge and refers to no text; `fields` appends its fields.
+    /// It follows the edges of its nanosecond.
     pub(super) fn put_point(
         &mut self,
         out: &mut Vec<u8>,

@@ -1,8 +1,8 @@
 //! An encoded profile: samples, each a stack with values, and the tables that they refer to.
 //!
-//! In the message `Profile` of `profile.proto` references are numbers: a sample refers to locations,
-//! a location to a function, a function to texts. Each is encoded at its first use, so in memory a
-//! profile is little more than its bytes.
+//! In the message `Profile` of `profile.proto` references are numbers: a sample refers to
+//! locations, a location to a function, a function to texts. Each is encoded at its first use, so
+//! in memory a profile is little more than its bytes.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -163,7 +163,8 @@ pub struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    /// Makes a profile whose samples have a value of each type. Viewers show the first one initially.
+    /// Makes a profile whose samples have a value of each type. Viewers show the first one
+    /// initially.
     #[must_use]
     pub fn new(types: &[SampleType]) -> Self {
         let mut this = Self {

@@ -1,4 +1,5 @@
-//! Snapshots of the heap as profiles: live allocations by stack, and the difference of two snapshots.
+//! Snapshots of the heap as profiles: live allocations by stack, and the difference of two
+//! snapshots.
 
 use std::io::{self, Write};
 

@@ -1,9 +1,9 @@
 //! Spans to samples: the values, labels and stack of each.
 //!
-//! A label belongs to the span that has the argument, and to all spans inside. A span arrives before
-//! the spans around it, so it is merged before all its labels are known. A frame is therefore a call
-//! site *with* its own labels, and the sample of a stack has the labels of all its frames; the
-//! innermost one wins.
+//! A label belongs to the span that has the argument, and to all spans inside. A span arrives
+//! before the spans around it, so it is merged before all its labels are known. A frame is
+//! therefore a call site *with* its own labels, and the sample of a stack has the labels of all its
+//! frames; the innermost one wins.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -254,9 +254,9 @@ impl SpanProfile {
     /// Takes the profile up to now, and begins the next.
     ///
     /// All spans that ended by `now_ticks` must have been accepted, and `open` has the spans that
-    /// were open after the last batch. `measured` returns the measures of an open span of a thread up
-    /// to a tick. `catalog` resolves the ids of `open`; without it, the catalog of the last batch
-    /// does.
+    /// were open after the last batch. `measured` returns the measures of an open span of a thread
+    /// up to a tick. `catalog` resolves the ids of `open`; without it, the catalog of the last
+    /// batch does.
     ///
     /// # Errors
     ///

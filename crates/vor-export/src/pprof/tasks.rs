@@ -1,7 +1,7 @@
 //! The idle time of asynchronous tasks: from begin to end, minus polls.
 //!
-//! Each poll is reported when it ends, and so is the task. Until then, [`Tasks`] has the start of the
-//! time that is not accounted for yet, and the duration of the polls since. When the sums of a
+//! Each poll is reported when it ends, and so is the task. Until then, [`Tasks`] has the start of
+//! the time that is not accounted for yet, and the duration of the polls since. When the sums of a
 //! running program are taken, the time up to then counts. An unfinished poll counts as idle there,
 //! and the next profile subtracts it.
 
