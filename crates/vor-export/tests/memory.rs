@@ -43,8 +43,8 @@ fn batch(catalog: &Arc<Catalog>, number: u64) -> SpanBatch {
     })
 }
 
-/// Returns the growth of live bytes of a sink that receives `batches` batches, and a frame after every
-/// `per_frame`th.
+/// Returns the growth of live bytes of a sink that receives `batches` batches, and a frame after
+/// every `per_frame`th.
 fn peak_bytes(mut sink: impl FrameSink, batches: u64, per_frame: u64) -> usize {
     let site = || {
         Some(Arc::new(filled!(SiteInfo {
@@ -95,8 +95,8 @@ fn an_export_of_six_times_the_spans_takes_no_more_memory() {
         |batches| peak_bytes(SketchParquet::new(writer(), origin()).unwrap(), batches, 1);
     for (what, small, large, most) in [
         ("spans", spans(4, 1), spans(24, 1), 64 << 20),
-        // A frame without an end takes the maximum, whether it has a little more than that or twice as
-        // many spans.
+        // A frame without an end takes the maximum, whether it has a little more than that or twice
+        // as many spans.
         (
             "spans of one frame",
             spans(22, 1000),

@@ -126,13 +126,8 @@ fn export(batches: &[SpanBatch], frames: Vec<FrameSnapshot>) -> Vec<u8> {
 
 #[test]
 fn every_span_is_there_with_its_time_place_and_name() {
-    let mut state = 5_u64;
-    let mut draw = |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % below
-    };
+    let mut random = vor_fixtures::Random(5);
+    let mut draw = |below: u64| random.below(below as usize) as u64;
     let mut batches = Vec::new();
     let mut now = 3_000;
     for _ in 0..20 {
@@ -569,13 +564,8 @@ fn a_full_disk_is_an_error() {
 /// Nested spans of three threads, with arguments.
 #[test]
 fn nested_spans_are_found_where_they_were_recorded() {
-    let mut state = 77_u64;
-    let mut draw = |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % below
-    };
+    let mut random = vor_fixtures::Random(77);
+    let mut draw = |below: u64| random.below(below as usize) as u64;
     let catalog = catalog();
     let mut builder = TreeBuilder::new(1 << 20);
     let mut batches = Vec::new();

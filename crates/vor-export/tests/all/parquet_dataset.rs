@@ -60,7 +60,8 @@ fn origin(host: &str) -> Origin {
     })
 }
 
-/// Returns the paths of all files and folders below a folder, as text that is the same on all systems.
+/// Returns the paths of all files and folders below a folder, as text that is the same on all
+/// systems.
 fn all_below(folder: &Path) -> Vec<String> {
     fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) {
         let Ok(entries) = std::fs::read_dir(folder) else {

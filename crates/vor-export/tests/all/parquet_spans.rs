@@ -60,7 +60,7 @@ fn sketch_rows(pieces: &[Piece]) -> Vec<Row> {
 #[derive(Clone, Debug)]
 struct TestSpan {
     start: u64,
-    length: u64,
+    duration: u64,
     site: u32,
     /// Starts and durations of its children.
     children: Vec<(u64, u64)>,
@@ -79,7 +79,7 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<TestSpa
         }
     }
     *now += 1 + random.below(1000) as u64;
-    let length = *now - start;
+    let duration = *now - start;
     let args = match random.below(5) {
         0 => vec![
             ArgValue::U64(random.next()),
@@ -90,12 +90,12 @@ fn grow(random: &mut Random, now: &mut u64, levels: usize, out: &mut Vec<TestSpa
     };
     out.push(TestSpan {
         start,
-        length,
+        duration,
         site: 1 + random.below(3) as u32,
         children,
         args,
     });
-    (start, length)
+    (start, duration)
 }
 
 /// Returns a catalog whose clock changed its rate a few times during the spans.
@@ -150,7 +150,7 @@ fn cut(
             batch.threads.push(filled!(ThreadBatch {
                 thread: ThreadId(thread as u32),
                 start_ticks: part.iter().map(|span| span.start).collect(),
-                duration_ticks: part.iter().map(|span| span.length).collect(),
+                duration_ticks: part.iter().map(|span| span.duration).collect(),
                 sites: part.iter().map(|span| SiteId(span.site)).collect(),
                 args: part
                     .iter()
@@ -189,8 +189,65 @@ fn cut(
     (pieces, frames)
 }
 
+/// A row by thread, start, negative duration, frame, depth, name, self time and arguments.
+type SpanRow = (
+    i64,
+    i64,
+    i64,
+    Option<i64>,
+    i64,
+    String,
+    i64,
+    Vec<(String, String)>,
+);
+
+/// Returns the rows of the spans: self times from the tests' trees, all else from the frames'.
+fn expected_rows(
+    catalog: &Catalog,
+    threads: &[Vec<TestSpan>],
+    frames: &[Arc<FrameSnapshot>],
+) -> Vec<SpanRow> {
+    let duration_ns = |start, duration| catalog.timeline.duration_ns(start, duration) as i64;
+    let mut rows = Vec::new();
+    for frame in frames {
+        for tree in &frame.threads {
+            for span in &tree.spans {
+                let times = (span.start_ticks, span.duration_ticks);
+                let test_span = threads[tree.thread.0 as usize]
+                    .iter()
+                    .find(|span| (span.start, span.duration) == times)
+                    .unwrap();
+                let children = test_span.children.iter();
+                let children_ns: i64 = children.map(|child| duration_ns(child.0, child.1)).sum();
+                let dur_ns = duration_ns(times.0, times.1);
+                let site = catalog.site(span.site).unwrap();
+                let values = tree.args(span).iter().enumerate().map(|(i, value)| {
+                    let name = site.arg_names.get(i).map(ToString::to_string);
+                    let name = name.unwrap_or_else(|| format!("arg{i}"));
+                    (name, value.to_string())
+                });
+                rows.push((
+                    i64::from(tree.thread.0),
+                    catalog.unix_ns(span.start_ticks),
+                    -dur_ns,
+                    (frame.index != u64::MAX).then_some(frame.index as i64),
+                    i64::from(span.depth),
+                    site.name.to_string(),
+                    dur_ns - children_ns,
+                    values.collect(),
+                ));
+            }
+        }
+    }
+    rows
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn random_trees_come_back_with_depths_and_self_times(seed in any::<u64>()) {
@@ -206,36 +263,7 @@ proptest! {
             .collect();
         let catalog = bent_catalog(&mut random);
         let (pieces, frames) = cut(&mut random, catalog.clone(), &threads);
-        let length_ns = |(start, length)| catalog.timeline.duration_ns(start, length) as i64;
-
-        // Frame, depth, name, times and arguments come from the frames' trees, self times from the
-        // tests' trees.
-        let mut expected = Vec::new();
-        for frame in &frames {
-            for tree in &frame.threads {
-                for span in &tree.spans {
-                    let made = threads[tree.thread.0 as usize]
-                        .iter()
-                        .find(|made| (made.start, made.length) == (span.start_ticks, span.duration_ticks))
-                        .unwrap();
-                    let site = catalog.site(span.site).unwrap();
-                    let values = tree.args(span).iter().enumerate().map(|(i, value)| {
-                        let name = site.arg_names.get(i).map_or_else(|| format!("arg{i}"), |name| name.to_string());
-                        (name, value.to_string())
-                    });
-                    expected.push((
-                        i64::from(tree.thread.0),
-                        catalog.unix_ns(span.start_ticks),
-                        -length_ns((made.start, made.length)),
-                        (frame.index != u64::MAX).then_some(frame.index as i64),
-                        i64::from(span.depth),
-                        site.name.to_string(),
-                        length_ns((made.start, made.length)) - made.children.iter().copied().map(length_ns).sum::<i64>(),
-                        values.collect::<Vec<_>>(),
-                    ));
-                }
-            }
-        }
+        let mut expected = expected_rows(&catalog, &threads, &frames);
         let mut found: Vec<_> = span_rows(&pieces)
             .iter()
             .map(|row| {

@@ -321,8 +321,8 @@ struct TestSpan {
     depth: usize,
 }
 
-/// Walks up and down a stack; returns the spans in the order of their ends. `wait` is the time between
-/// two steps.
+/// Walks up and down a stack; returns the spans in the order of their ends. `wait` is the time
+/// between two steps.
 fn program(steps: &[(bool, u64, u32)]) -> Vec<TestSpan> {
     let (mut now, mut open, mut ended) = (1000, Vec::new(), Vec::new());
     let mut end = |open: &mut Vec<(u64, u32)>, now: u64| {
@@ -519,8 +519,8 @@ proptest! {
     }
 }
 
-/// Thousands of parents begin in the nanosecond of their children and end in a later batch: duration,
-/// depth and name equal those of the CSV.
+/// Thousands of parents begin in the nanosecond of their children and end in a later batch:
+/// duration, depth and name equal those of the CSV.
 #[test]
 fn thousands_of_equal_starts_are_those_of_the_csv() {
     let mut steps = vec![(true, 0, 7)];

@@ -1,5 +1,5 @@
-//! Spans exported as profiles of pprof and read back: every stack has the values of its spans without
-//! their children.
+//! Spans exported as profiles of pprof and read back: every stack has the values of its spans
+//! without their children.
 
 #![allow(
     clippy::unwrap_used,
@@ -104,8 +104,8 @@ fn site(
     })))
 }
 
-/// Returns a batch of one thread from (site, start, duration, arguments), in the order of their ends;
-/// a tick is a nanosecond.
+/// Returns a batch of one thread from (site, start, duration, arguments), in the order of their
+/// ends; a tick is a nanosecond.
 fn batch(
     sites: Vec<Option<Arc<SiteInfo>>>,
     spans: &[(u32, u64, u64, &[ArgValue])],
@@ -140,8 +140,8 @@ fn batch(
     })
 }
 
-/// A task that `worker` polls twice: it runs 30 of 100, 10 of them in a scope of its poll. Another task
-/// is never polled, so its idle time is unknown.
+/// A task that `worker` polls twice: it runs 30 of 100, 10 of them in a scope of its poll. Another
+/// task is never polled, so its idle time is unknown.
 #[test]
 fn idle_time_of_tasks_is_separate_from_their_busy_time() {
     let sites = vec![
@@ -218,8 +218,8 @@ fn measures_exclude_children_and_pass_through_scopes_without_them() {
             .map(ArgValue::U64)
             .collect::<Vec<_>>()
     };
-    // Off-CPU 30 of 100; 60 in user space and 10 in the kernel; three allocations of 300 bytes, one of
-    // them freed.
+    // Off-CPU 30 of 100; 60 in user space and 10 in the kernel; three allocations of 300 bytes, one
+    // of them freed.
     let inner = values(&[9, 30, 60, 10, 3, 300, 1, 100]);
     let outer = values(&[50, 400, 50, 10, 1_000, 2, 500]);
     // A second inner span was never off-CPU and allocated nothing.

@@ -1,5 +1,5 @@
-//! Sums per stack of random programs: every nanosecond counts for the scopes that were open, however
-//! many spans waited for one of them to end.
+//! Sums per stack of random programs: every nanosecond counts for the scopes that were open,
+//! however many spans waited for one of them to end.
 
 #![allow(
     clippy::unwrap_used,
@@ -180,7 +180,8 @@ proptest! {
     }
 }
 
-/// Scopes stay open around hundreds of thousands of others, at several depths, so all of these wait.
+/// Scopes stay open around hundreds of thousands of others, at several depths, so all of these
+/// wait.
 #[test]
 fn a_million_spans_have_the_self_times_of_all_stacks() {
     let wide = Shape {
@@ -212,8 +213,8 @@ fn a_million_spans_have_the_self_times_of_all_stacks() {
     check(2, threaded);
 }
 
-/// A regression test: one scope around a second one around 40 000 leaves, over two frames, and leaves
-/// of the first before.
+/// A regression test: one scope around a second one around 40 000 leaves, over two frames, and
+/// leaves of the first before.
 #[test]
 fn forty_thousand_leaves_over_two_frames_stay_below_their_parent() {
     let catalog = programs::catalog(1, 3, 1_000);

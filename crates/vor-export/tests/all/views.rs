@@ -253,23 +253,14 @@ fn losses_are_reported() {
 
 #[test]
 fn nothing_follows_the_end() {
-    let late = views::make(1, 10).batches.remove(0);
-    let mut exporter = CollapsedExporter::new(Vec::new());
-    feed(&mut exporter, &[]);
-    assert!(
-        exporter
-            .accept_batch(&late)
-            .expect_err("a finished file")
-            .is_sink()
-    );
-    let mut exporter = SpeedscopeExporter::new(Vec::new());
-    feed(&mut exporter, &[]);
-    assert!(
-        exporter
-            .accept_batch(&late)
-            .expect_err("a finished file")
-            .is_sink()
-    );
+    fn rejects_more(mut exporter: impl FrameSink) {
+        feed(&mut exporter, &[]);
+        let late = views::make(1, 10).batches.remove(0);
+        let error = exporter.accept_batch(&late).expect_err("a finished file");
+        assert!(error.is_sink());
+    }
+    rejects_more(CollapsedExporter::new(Vec::new()));
+    rejects_more(SpeedscopeExporter::new(Vec::new()));
 }
 
 #[test]
