@@ -38,10 +38,12 @@ use crate::hot::{record_state, tracing_out};
 pub use cpu::{CpuScope, open_cpu};
 pub(crate) use measured::{Baseline, Baselines, own_baselines};
 pub use message::message;
+pub(crate) use named::name_id;
 #[cfg(not(feature = "off"))]
 pub(crate) use named::open_named;
+#[cfg(feature = "tracing")]
+pub(crate) use named::open_registered;
 pub use named::scope;
-pub(crate) use named::{name_id, open_registered};
 pub(crate) use slow::Opened;
 pub use slow::backward_ticks;
 pub(crate) use slow::elapsed_ticks;
