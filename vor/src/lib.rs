@@ -162,7 +162,15 @@ pub mod capture {
 
 /// Exporters: sinks that write the format of another tool to any writer, live or from a capture.
 pub mod export {
-    pub use vor_export::*;
+    #[cfg(feature = "cli")]
+    pub use vor_export::firefox;
+    #[cfg(feature = "parquet")]
+    pub use vor_export::parquet;
+    #[cfg(feature = "pprof")]
+    pub use vor_export::pprof;
+    pub use vor_export::{
+        arg_name, chrome, collapsed, csv, perfetto, samply, speedscope, thread_label,
+    };
 }
 
 /// Allocations of threads and scopes, and the live heap.

@@ -24,12 +24,12 @@ pub const MAX_MEASURES_PER_FRAME: usize = 256;
 /// Most measures that are left in the page's buffer.
 pub const MAX_MEASURES_KEPT: usize = 8192;
 
-/// Shows spans as measures in the timeline of the browser's developer tools, up to
-/// [`MAX_MEASURES_PER_FRAME`] of each frame.
+/// Shows spans as measures in the timeline of the browser's developer tools: the 256 longest
+/// of each frame.
 ///
-/// Of the measures that scripts can ask for, the last [`MAX_MEASURES_KEPT`] are there at most;
-/// where they are too many, those with the names of scopes are cleared, whoever made them. Outside
-/// of browsers there is no such timeline, and nothing but recording is switched on.
+/// The page's buffer keeps the last 8192 measures at most. Beyond that, measures with the names of
+/// scopes are cleared, whoever made them. Outside of browsers there is no such timeline, and the
+/// sink only switches recording on.
 ///
 /// # Examples
 ///
