@@ -1,21 +1,21 @@
 //! The `vor` command, which reads captures.
 //!
-//! Each subcommand has a module. They share these:
-//!
-//! | module | holds |
-//! |---|---|
-//! | `usage` | reports mistakes in the arguments |
-//! | `failure` | the error that ends a command |
-//! | `source` | an open capture of either version, as batches and frames |
-//! | `writer` | whether the process that writes a capture may still run |
-//! | `range`, `patterns` | frames and names that an option selects |
-//! | `slowest` | the slowest frames |
-//! | `table`, `frame_rows` | output for people |
-//! | `json` | output for programs |
-//! | `output` | a file that is written completely or not at all |
-//! | `progress` | the progress bar |
-//!
 //! Results go to stdout. Errors, warnings and progress go to stderr, one line each.
+
+// Each subcommand has a module. They share these:
+//
+// | module | holds |
+// |---|---|
+// | `usage` | reports mistakes in the arguments |
+// | `failure` | the error that ends a command |
+// | `source` | an open capture of either version, as batches and frames |
+// | `writer` | whether the process that writes a capture may still run |
+// | `range`, `patterns` | frames and names that an option selects |
+// | `slowest` | the slowest frames |
+// | `table`, `frame_rows` | output for people |
+// | `json` | output for programs |
+// | `output` | a file that is written completely or not at all |
+// | `progress` | the progress bar |
 
 mod usage;
 mod failure;
