@@ -150,5 +150,6 @@ fn object<'py>(py: Python<'py>, value: &ArgValue) -> PyResult<Bound<'py, PyAny>>
         ArgValue::U64(value) => value.into_pyobject(py)?.into_any(),
         ArgValue::F64(value) => value.into_pyobject(py)?.into_any(),
         ArgValue::Str(value) => value.into_pyobject(py)?.into_any(),
+        other => other.to_string().into_pyobject(py)?.into_any(),
     })
 }

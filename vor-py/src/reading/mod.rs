@@ -1,7 +1,7 @@
 //! Captures read from Python.
 //!
 //! ```text
-//! vor.read ─▶ Reading (one open file) ─▶ gather: one pass of the file ─▶ Columns of vor-recorder
+//! vor.read ─▶ Reading (one open file) ─▶ gather: one pass of the file ─▶ Columns of vor-capture
 //!                                                                             │ no copy of what is kept per span
 //! NumPy ◀─ buffer protocol ─ Column ◀─ Table ─ Arrow C data interface ─▶ Polars, PyArrow, pandas, DuckDB …
 //! ```
