@@ -1,16 +1,15 @@
-//! What a profiled generator function or `async def` returns on CPython 3.11: the generator or
-//! coroutine, and around each of its activations a span.
+//! The object around a generator or coroutine that a profiled function returns on CPython 3.11: it
+//! records each activation as a span.
 //!
-//! As the [wrapper](crate::wrapper) it looks like what it stands for. What an asynchronous
-//! generator gives to be awaited is put into such an object too: it is where its code runs.
+//! Like the [wrapper](crate::wrapper) it looks like its target. The awaitables of an asynchronous
+//! generator are put into such objects too, since its code runs in them.
 
 #![expect(
     unsafe_code,
     reason = "functions by the interpreter's own calling conventions"
 )]
 
-use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -20,145 +19,116 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use vor_recorder::hot::callsite::CallSite;
 use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
+use vor_recorder::setup;
 
-use crate::object::{
-    Py_am_send, TypeCell, methods, no_args, offsets, positional, raise, text, visit_held,
-};
+use crate::entry::{no_args, positional};
+use crate::object::{Py_am_send, TypeCell, allocate, raise, type_name, with_error_aside};
 use crate::open;
-use crate::values::Value;
+use crate::proxy::{self, Proxy, target};
+use crate::values::{self, Value};
 
-/// The object. All fields but `weak`, `values` and `life` are set where it is made and not changed
-/// after that, but `inner` is taken away by the garbage collector.
+/// The object. `site` and `is_coroutine` are set where it is made and not changed after that.
 #[repr(C)]
 struct Activation {
-    base: ffi::PyObject,
-    weak: *mut ffi::PyObject,
-    inner: *mut ffi::PyObject,
+    proxy: Proxy,
     site: &'static CallSite,
-    /// What the function was called with, a box, until the first activation takes it (acquire);
-    /// null after that. Without an interpreter's lock two threads may resume the object at once, of
+    /// The arguments of the function, a box, until the first activation takes it (acquire); null
+    /// after that. Without an interpreter's lock two threads may resume the object at once, of
     /// which one is refused.
     values: AtomicPtr<Vec<Value>>,
     is_coroutine: bool,
-    /// The first activation of a coroutine that is suspended, with which its task began. Whoever
-    /// resumes the object changes it, and has the interpreter's lock meanwhile.
-    life: Option<ManualScope>,
+    /// The first activation of a coroutine that is suspended, with which its task began. The thread
+    /// that resumes the object changes it, and holds the interpreter's lock meanwhile.
+    first: Option<ManualScope>,
     was_resumed: bool,
 }
 
-static TYPE: TypeCell = TypeCell::new();
+static TYPE: TypeCell<Activation> = TypeCell::new();
 
 /// Makes the type.
 pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
-    let table = methods([
-        positional(c"send", send, c"Resume with a value."),
-        positional(c"throw", throw, c"Resume with an exception."),
-        no_args(c"close", close, c"Resume with GeneratorExit."),
-        positional(
-            c"asend",
-            asend,
-            c"Return an awaitable that resumes with a value.",
-        ),
-        positional(
-            c"athrow",
-            athrow,
-            c"Return an awaitable that resumes with an exception.",
-        ),
-        no_args(
-            c"aclose",
-            aclose,
-            c"Return an awaitable that resumes with GeneratorExit.",
-        ),
-    ]);
-    TYPE.make(
-        py,
-        c"vor._core.Activation",
-        size_of::<Activation>(),
-        ffi::Py_TPFLAGS_HAVE_GC,
-        &[
-            (
-                ffi::Py_tp_members,
-                offsets([(c"__weaklistoffset__", offset_of!(Activation, weak))]),
+    let spec = Proxy::type_spec(c"vor._core.Activation")
+        .slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)
+        .slot(ffi::Py_tp_clear, proxy::clear as *mut c_void)
+        .slot(ffi::Py_tp_getattro, get_attribute as *mut c_void)
+        .slot(ffi::Py_tp_iter, iterate as *mut c_void)
+        .slot(ffi::Py_tp_iternext, next as *mut c_void)
+        .slot(ffi::Py_am_await, wait as *mut c_void)
+        .slot(Py_am_send, resume as *mut c_void)
+        .slot(ffi::Py_am_aiter, async_iterate as *mut c_void)
+        .slot(ffi::Py_am_anext, async_next as *mut c_void)
+        .methods([
+            positional!(c"send", send, c"Resume with a value."),
+            positional!(c"throw", throw, c"Resume with an exception."),
+            no_args!(c"close", close, c"Resume with GeneratorExit."),
+            positional!(
+                c"asend",
+                asend,
+                c"Return an awaitable that resumes with a value."
             ),
-            (ffi::Py_tp_methods, table.cast()),
-            (ffi::Py_tp_dealloc, dealloc as *mut c_void),
-            (ffi::Py_tp_traverse, traverse as *mut c_void),
-            (ffi::Py_tp_clear, clear as *mut c_void),
-            (ffi::Py_tp_getattro, get_attribute as *mut c_void),
-            (ffi::Py_tp_setattro, set_attribute as *mut c_void),
-            (ffi::Py_tp_repr, repr as *mut c_void),
-            (ffi::Py_tp_iter, iterate as *mut c_void),
-            (ffi::Py_tp_iternext, next as *mut c_void),
-            (ffi::Py_am_await, wait as *mut c_void),
-            (Py_am_send, resume as *mut c_void),
-            (ffi::Py_am_aiter, async_iterate as *mut c_void),
-            (ffi::Py_am_anext, async_next as *mut c_void),
-        ],
-    )?;
+            positional!(
+                c"athrow",
+                athrow,
+                c"Return an awaitable that resumes with an exception."
+            ),
+            no_args!(
+                c"aclose",
+                aclose,
+                c"Return an awaitable that resumes with GeneratorExit."
+            ),
+        ]);
+    TYPE.make(py, spec)?;
     Ok(())
 }
 
-/// Puts an object around a generator, a coroutine or what an asynchronous generator gives. Takes
-/// `inner` over; returns null, with the error set, where there is no memory.
+/// Puts an object around a generator, a coroutine or an awaitable of an asynchronous generator.
+/// Takes the reference `target` over; returns null, with the error set, where there is no memory.
 ///
 /// # Safety
 ///
-/// `inner` is a reference that the caller owns, and the thread is attached to the interpreter.
+/// `target` is a reference that the caller owns, and the thread is attached to the interpreter.
 pub(crate) unsafe fn around(
-    inner: *mut ffi::PyObject,
+    target: *mut ffi::PyObject,
     site: &'static CallSite,
     values: Option<Vec<Value>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the type's objects have room for an `Activation`; the collector finds null in the
-    // field that it looks at until it is set.
+    // SAFETY: all fields are written, the target last.
     unsafe {
-        let made = ffi::PyType_GenericAlloc(TYPE.get(), 0);
+        let made = allocate(TYPE.get(), |object: *mut Activation| {
+            (&raw mut (*object).site).write(site);
+            let values = values.map_or(ptr::null_mut(), |values| Box::into_raw(Box::new(values)));
+            (&raw mut (*object).values).write(AtomicPtr::new(values));
+            (&raw mut (*object).is_coroutine).write(is_coroutine(target));
+            (&raw mut (*object).first).write(None);
+            (&raw mut (*object).was_resumed).write(false);
+            Proxy::set_target(object.cast(), target);
+        });
         if made.is_null() {
-            ffi::Py_DECREF(inner);
-            return made;
+            ffi::Py_DECREF(target);
         }
-        let object = made.cast::<Activation>();
-        (&raw mut (*object).site).write(site);
-        let values = values.map_or(ptr::null_mut(), |values| Box::into_raw(Box::new(values)));
-        (&raw mut (*object).values).write(AtomicPtr::new(values));
-        (&raw mut (*object).is_coroutine).write(is_coroutine(inner));
-        (&raw mut (*object).life).write(None);
-        (&raw mut (*object).was_resumed).write(false);
-        (&raw mut (*object).inner).write(inner);
         made
     }
 }
 
-/// Returns whether this is a coroutine: it is awaited as it is, and nothing else steps through it.
+/// Returns whether this is a coroutine: it can be awaited and cannot be iterated over.
 ///
 /// # Safety
 ///
-/// `inner` is alive.
-unsafe fn is_coroutine(inner: *mut ffi::PyObject) -> bool {
+/// `target` is alive.
+unsafe fn is_coroutine(target: *mut ffi::PyObject) -> bool {
     // SAFETY: as the caller says.
     unsafe {
-        let kind = ffi::Py_TYPE(inner);
+        let kind = ffi::Py_TYPE(target);
         !ffi::PyType_GetSlot(kind, ffi::Py_am_await).is_null()
             && ffi::PyType_GetSlot(kind, ffi::Py_tp_iternext).is_null()
     }
 }
 
-/// Returns what this is around.
+/// Takes the arguments of the function, which only the first activation finds.
 ///
 /// # Safety
 ///
 /// `object` is of the type and alive.
-#[inline(always)]
-unsafe fn inner(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as the caller says.
-    unsafe { (*object.cast::<Activation>()).inner }
-}
-
-/// Takes what the function was called with, which only the first activation finds.
-///
-/// # Safety
-///
-/// As for [`inner`].
 #[inline]
 unsafe fn take_values(object: *mut ffi::PyObject) -> Option<Vec<Value>> {
     // SAFETY: as the caller says; what is not null is a box of `around`, and whoever swaps it out
@@ -173,7 +143,7 @@ unsafe fn take_values(object: *mut ffi::PyObject) -> Option<Vec<Value>> {
     }
 }
 
-/// A span that is open around an activation.
+/// The span of an activation, open.
 struct Span {
     object: *mut ffi::PyObject,
     is_first: bool,
@@ -187,7 +157,7 @@ impl Span {
     ///
     /// # Safety
     ///
-    /// As for [`inner`], and the object outlives the span.
+    /// `object` is of the type and alive, and outlives the span.
     #[inline]
     unsafe fn begin(object: *mut ffi::PyObject) -> Self {
         // SAFETY: as the caller says.
@@ -202,9 +172,7 @@ impl Span {
         let height = open::height();
         let (scope, args) = match values {
             None => (manual::begin(site), ArgWords::default()),
-            Some(values) => manual::begin_with(site, |put| {
-                values.iter().for_each(|value| put(value.word()));
-            }),
+            Some(values) => values::begin(site, || values),
         };
         Self {
             object,
@@ -215,15 +183,15 @@ impl Span {
         }
     }
 
-    /// Ends it. A coroutine that is suspended is a task from its first activation on, and to its
-    /// last.
+    /// Ends the span. A coroutine that was ever suspended is a task, from its first activation to
+    /// its last.
     #[inline]
     fn end(self, is_suspended: bool) {
         if open::height() != self.height {
             open::end_above(self.height);
         }
         self.scope.end_with(&self.args);
-        // SAFETY: the object is alive, as `begin` was told.
+        // SAFETY: the object is alive, as the caller of `begin` promised.
         let activation = unsafe { &mut *self.object.cast::<Activation>() };
         if !activation.is_coroutine {
             return;
@@ -231,9 +199,9 @@ impl Span {
         activation.was_resumed = true;
         if is_suspended {
             if self.is_first {
-                activation.life = Some(self.scope);
+                activation.first = Some(self.scope);
             }
-        } else if let Some(first) = activation.life.take() {
+        } else if let Some(first) = activation.first.take() {
             first.end_as_task();
         }
     }
@@ -244,7 +212,7 @@ unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     unsafe {
         let span = Span::begin(object);
         let mut result = ptr::null_mut();
-        let how = ffi::PyIter_Send(inner(object), ffi::Py_None(), &mut result);
+        let how = ffi::PyIter_Send(target(object), ffi::Py_None(), &mut result);
         span.end(how == ffi::PySendResult::PYGEN_NEXT);
         match how {
             ffi::PySendResult::PYGEN_NEXT => result,
@@ -290,35 +258,34 @@ unsafe extern "C" fn resume(
     // SAFETY: as for `next`.
     unsafe {
         let span = Span::begin(object);
-        let how = ffi::PyIter_Send(inner(object), value, result);
+        let how = ffi::PyIter_Send(target(object), value, result);
         span.end(how == ffi::PySendResult::PYGEN_NEXT);
         how
     }
 }
 
-/// Calls a method of what this is around, within a span.
+/// Calls a method of the target, within a span.
 ///
 /// # Safety
 ///
-/// As for [`inner`], and `args` has `count` objects.
+/// As for [`take_values`], and `args` are alive.
 unsafe fn activate(
     object: *mut ffi::PyObject,
     method: &str,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
     // SAFETY: as the caller says.
     unsafe {
         let span = Span::begin(object);
-        let returned = call_method(object, method, args, count);
-        // It gives a value where it is suspended, and raises or says `None` to a close where it
-        // ends.
+        let returned = call_method(object, method, args);
+        // A value means that it is suspended. Where it ends, it raises, or returns `None` from
+        // `close`.
         span.end(!returned.is_null() && method != "close");
         returned
     }
 }
 
-/// Calls a method of what this is around.
+/// Calls a method of the target.
 ///
 /// # Safety
 ///
@@ -326,21 +293,21 @@ unsafe fn activate(
 unsafe fn call_method(
     object: *mut ffi::PyObject,
     method: &str,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
     // SAFETY: as the caller says.
     unsafe {
         let py = Python::assume_attached();
-        let given = (0..count.unsigned_abs()).map(|at| Bound::from_borrowed_ptr(py, *args.add(at)));
-        let returned = PyTuple::new(py, given.collect::<Vec<_>>()).and_then(|given| {
-            Bound::from_borrowed_ptr(py, inner(object)).call_method1(method, given)
+        let args = args.iter().map(|&arg| Bound::from_borrowed_ptr(py, arg));
+        let returned = PyTuple::new(py, args.collect::<Vec<_>>()).and_then(|args| {
+            Bound::from_borrowed_ptr(py, target(object)).call_method1(method, args)
         });
         returned.map_or_else(raise, Bound::into_ptr)
     }
 }
 
-/// Calls a method of an asynchronous generator, and puts what it returns into an object of its own.
+/// Calls a method of an asynchronous generator, and puts the awaitable that it returns into an
+/// object of its own.
 ///
 /// # Safety
 ///
@@ -348,13 +315,12 @@ unsafe fn call_method(
 unsafe fn awaitable(
     object: *mut ffi::PyObject,
     method: &str,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
+    args: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
     // SAFETY: as the caller says. The arguments go on to the awaitable, whose activation is the
     // first.
     unsafe {
-        let returned = call_method(object, method, args, count);
+        let returned = call_method(object, method, args);
         if returned.is_null() {
             return returned;
         }
@@ -363,34 +329,23 @@ unsafe fn awaitable(
     }
 }
 
-unsafe extern "C" fn send(
-    object: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn send(object: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: as for `next`, here and below.
-    unsafe { activate(object, "send", args, count) }
+    unsafe { activate(object, "send", args) }
 }
 
-unsafe extern "C" fn throw(
-    object: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn throw(object: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
-    unsafe { activate(object, "throw", args, count) }
+    unsafe { activate(object, "throw", args) }
 }
 
-unsafe extern "C" fn close(
-    object: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn close(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
     unsafe {
-        if is_suspended(inner(object)) {
-            activate(object, "close", ptr::null_mut(), 0)
+        if is_suspended(target(object)) {
+            activate(object, "close", &[])
         } else {
-            call_method(object, "close", ptr::null_mut(), 0)
+            call_method(object, "close", &[])
         }
     }
 }
@@ -400,94 +355,76 @@ unsafe extern "C" fn close(
 ///
 /// # Safety
 ///
-/// `inner` is alive.
-unsafe fn is_suspended(inner: *mut ffi::PyObject) -> bool {
+/// `target` is alive.
+unsafe fn is_suspended(target: *mut ffi::PyObject) -> bool {
     // SAFETY: as the caller says, whose thread is attached to the interpreter.
-    let inner = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), inner) };
-    let asked = |name: &str| inner.getattr(name).and_then(|answer| answer.is_truthy());
-    asked("gi_suspended")
-        .or_else(|_| asked("cr_suspended"))
+    let target = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), target) };
+    let flag = |name: &str| target.getattr(name).and_then(|value| value.is_truthy());
+    flag("gi_suspended")
+        .or_else(|_| flag("cr_suspended"))
         .unwrap_or(false)
 }
 
-/// Lets a generator or coroutine go. Where nobody else has it and it is suspended, it is closed,
-/// and that is an activation.
+/// Releases the target. If this is the last reference to a suspended generator or coroutine, that
+/// is closed, which is an activation.
 ///
 /// # Safety
 ///
-/// As for [`inner`], and nobody refers to `object` any more.
-unsafe fn let_go(object: *mut ffi::PyObject) {
-    // SAFETY: as the caller says. An error that is on its way through here stays as it is.
+/// As for [`take_values`], and nobody refers to `object` any more.
+unsafe fn release_target(object: *mut ffi::PyObject) {
+    // SAFETY: as the caller says.
     unsafe {
-        let inner = inner(object);
-        if inner.is_null() {
+        let target = target(object);
+        if target.is_null() {
             return;
         }
-        if ffi::Py_REFCNT(inner) == 1 && vor_recorder::setup::is_enabled() {
-            let pending = PyErr::take(Python::assume_attached());
-            let is_suspended = is_suspended(inner);
-            if let Some(pending) = pending {
-                pending.restore(Python::assume_attached());
-            }
-            if is_suspended {
+        if ffi::Py_REFCNT(target) == 1 && setup::is_enabled() {
+            let py = Python::assume_attached();
+            if with_error_aside(py, || is_suspended(target)) {
                 let span = Span::begin(object);
-                ffi::Py_DECREF(inner);
+                ffi::Py_DECREF(target);
                 return span.end(false);
             }
         }
-        ffi::Py_DECREF(inner);
+        ffi::Py_DECREF(target);
     }
 }
 
-unsafe extern "C" fn asend(
-    object: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn asend(object: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
-    unsafe { awaitable(object, "asend", args, count) }
+    unsafe { awaitable(object, "asend", args) }
 }
 
-unsafe extern "C" fn athrow(
-    object: *mut ffi::PyObject,
-    args: *mut *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn athrow(object: *mut ffi::PyObject, args: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
-    unsafe { awaitable(object, "athrow", args, count) }
+    unsafe { awaitable(object, "athrow", args) }
 }
 
-unsafe extern "C" fn aclose(
-    object: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn aclose(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
-    unsafe { awaitable(object, "aclose", ptr::null_mut(), 0) }
+    unsafe { awaitable(object, "aclose", &[]) }
 }
 
 unsafe extern "C" fn async_next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as for `send`.
-    unsafe { awaitable(object, "__anext__", ptr::null_mut(), 0) }
+    unsafe { awaitable(object, "__anext__", &[]) }
 }
 
-/// Returns the object itself where what it is around has this method, and raises what Python would
-/// raise elsewhere.
+/// Returns the object itself if its target has this method, otherwise raises the interpreter's own
+/// error.
 ///
 /// # Safety
 ///
-/// As for [`inner`].
+/// As for [`take_values`].
 unsafe fn itself_if(object: *mut ffi::PyObject, method: &str, what: &str) -> *mut ffi::PyObject {
     // SAFETY: as the caller says.
     unsafe {
-        let inner = Bound::from_borrowed_ptr(Python::assume_attached(), inner(object));
-        if inner.hasattr(method).unwrap_or(false) {
+        let target = Bound::from_borrowed_ptr(Python::assume_attached(), target(object));
+        if target.hasattr(method).unwrap_or(false) {
             ffi::Py_INCREF(object);
             return object;
         }
-        let kind = inner.get_type();
-        let kind = kind
-            .name()
-            .map_or_else(|_| "?".into(), |name| name.to_string());
+        let kind = type_name(&target);
         raise(PyTypeError::new_err(format!(
             "'{kind}' object is not {what}"
         )))
@@ -515,68 +452,32 @@ unsafe extern "C" fn get_attribute(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with an object of the type and a name.
     unsafe {
-        match text(name) {
-            Some(
-                "send" | "throw" | "close" | "asend" | "athrow" | "aclose" | "__next__"
-                | "__iter__" | "__await__" | "__aiter__" | "__anext__",
-            ) if ffi::PyObject_HasAttr(inner(object), name) != 0 => {
-                ffi::PyObject_GenericGetAttr(object, name)
-            }
-            Some(_) => ffi::PyObject_GetAttr(inner(object), name),
-            None => ptr::null_mut(),
-        }
+        proxy::get_attribute(object, name, |text| {
+            let is_own = matches!(
+                text,
+                "send"
+                    | "throw"
+                    | "close"
+                    | "asend"
+                    | "athrow"
+                    | "aclose"
+                    | "__next__"
+                    | "__iter__"
+                    | "__await__"
+                    | "__aiter__"
+                    | "__anext__"
+            ) && ffi::PyObject_HasAttr(target(object), name) != 0;
+            is_own.then(|| ffi::PyObject_GenericGetAttr(object, name))
+        })
     }
-}
-
-unsafe extern "C" fn set_attribute(
-    object: *mut ffi::PyObject,
-    name: *mut ffi::PyObject,
-    value: *mut ffi::PyObject,
-) -> c_int {
-    // SAFETY: as for `get_attribute`; null deletes.
-    unsafe { ffi::PyObject_SetAttr(inner(object), name, value) }
-}
-
-unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as for `get_attribute`.
-    unsafe { ffi::PyObject_Repr(inner(object)) }
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: nobody refers to the object any more; its type was counted where it was made.
+    // SAFETY: nobody refers to the object any more.
     unsafe {
-        ffi::PyObject_GC_UnTrack(object.cast());
-        let activation = object.cast::<Activation>();
-        if !(*activation).weak.is_null() {
-            ffi::PyObject_ClearWeakRefs(object);
-        }
-        let_go(object);
-        drop(take_values(object));
-        let kind = ffi::Py_TYPE(object);
-        ffi::PyObject_GC_Del(object.cast());
-        ffi::Py_DECREF(kind.cast());
+        proxy::free(object, || {
+            release_target(object);
+            drop(take_values(object));
+        });
     }
-}
-
-unsafe extern "C" fn traverse(
-    object: *mut ffi::PyObject,
-    visit: ffi::visitproc,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type
-    // this is.
-    unsafe { visit_held(object, inner(object), visit, context) }
-}
-
-unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: as for `traverse`; whoever still asks the object from here on is answered by `None`.
-    unsafe {
-        ffi::Py_INCREF(ffi::Py_None());
-        let inner = ptr::replace(
-            &raw mut (*object.cast::<Activation>()).inner,
-            ffi::Py_None(),
-        );
-        ffi::Py_XDECREF(inner);
-    }
-    0
 }

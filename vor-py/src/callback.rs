@@ -17,8 +17,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::codes::{self, Coroutine};
+use crate::entry::{add_functions, positional};
 use crate::monitor::{self, MIN_TICKS};
-use crate::object::{add_functions, none, positional};
 use crate::{callee, open};
 
 /// Whether threads shall have the callback, and calls of what is not written in Python are recorded
@@ -29,10 +29,10 @@ static C_CALLS: AtomicBool = AtomicBool::new(false);
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_functions(
         module,
-        [positional(
+        [positional!(
             c"thread_hook",
             thread_hook,
-            c"thread_hook(frame, event, arg, /)\n--\n\nPut the C callback in its own place, for threading.setprofile.",
+            c"thread_hook(frame, event, arg, /)\n--\n\nPut the C callback in its own place, for threading.setprofile."
         )],
     )
 }
@@ -46,16 +46,12 @@ pub(crate) fn set(on: bool, c_calls: bool) {
 }
 
 /// What a new thread calls first: from here on it calls [`event`].
-unsafe extern "C" fn thread_hook(
-    _: *mut ffi::PyObject,
-    _: *mut *mut ffi::PyObject,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn thread_hook(_: *mut ffi::PyObject, _: &[*mut ffi::PyObject]) -> Option<()> {
     if TRACING.load(Ordering::Relaxed) {
         // SAFETY: as in `set`.
         unsafe { ffi::PyEval_SetProfile(Some(event), ptr::null_mut()) };
     }
-    none()
+    Some(())
 }
 
 unsafe extern "C" fn event(

@@ -9,6 +9,8 @@ use pyo3::types::{PyBool, PyDict};
 use vor_recorder::setup;
 use vor_recorder::setup::{Config, RING_KIB_RANGE};
 
+use crate::object::{repr_text, type_name};
+
 /// The keywords, as messages list them.
 const KEYWORDS: &str = "capture, spans, every, max_frames, slow_frames_ms, frames_before, ring_kib, stats, count_scopes, print_stats, cpu_time, cpu_split, inline_drain, \
     drain_interval_ms, max_spans_per_frame, watchdog_ms, signals";
@@ -91,10 +93,7 @@ struct Given<'a, 'py> {
 
 impl Given<'_, '_> {
     fn wrong_type(&self, expected: &str) -> PyErr {
-        let found = self.value.get_type();
-        let found = found
-            .name()
-            .map_or_else(|_| "?".into(), |name| name.to_string());
+        let found = type_name(self.value);
         PyTypeError::new_err(format!(
             "enable: {}: expected {expected}, found {found}",
             self.name
@@ -102,10 +101,7 @@ impl Given<'_, '_> {
     }
 
     fn wrong_value(&self, expected: &str) -> PyErr {
-        let found = self
-            .value
-            .repr()
-            .map_or_else(|_| "?".into(), |repr| repr.to_string());
+        let found = repr_text(self.value);
         PyValueError::new_err(format!(
             "enable: {}: expected {expected}, found {found}",
             self.name

@@ -41,6 +41,8 @@ mod module;
 mod sites;
 mod open;
 mod object;
+mod entry;
+mod proxy;
 mod values;
 mod config;
 mod functions;

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use vor_recorder::setup;
 
+use crate::object::with_error_aside;
 use crate::sites::{self, Place};
 use crate::{codes, open, wrapper};
 
@@ -25,13 +26,10 @@ pub(crate) fn watch(py: Python<'_>) {
     if WATCHED.load(Ordering::Relaxed) || codes::traces_all() || !setup::is_enabled() {
         return;
     }
-    // An exception on its way stays as it is; a loop of another making is not watched.
-    let pending = PyErr::take(py);
-    if matches!(wrap_turns(py), Ok(true)) {
+    // A loop that is not `asyncio`'s own is not watched.
+    let is_wrapped = with_error_aside(py, || matches!(wrap_turns(py), Ok(true)));
+    if is_wrapped {
         WATCHED.store(true, Ordering::Relaxed);
-    }
-    if let Some(pending) = pending {
-        pending.restore(py);
     }
 }
 

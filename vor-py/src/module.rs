@@ -16,7 +16,7 @@ use crate::codes::{self, Code, Coroutine};
 use crate::filter::{self, Filter};
 use crate::sites::{self, Place};
 use crate::values::Value;
-use crate::wrapper::{self, Argument};
+use crate::wrapper::{self, Parameter};
 use crate::{activation, config, functions, loops, monitor, open, scope, ticker};
 
 /// What the package `vor` has in Rust.
@@ -183,8 +183,8 @@ fn place(
     Ok(place)
 }
 
-/// Returns a callable around another whose calls are recorded. `parameters` are names, places
-/// without keyword (`None` for those without), whether there is a default, and that.
+/// Returns an object around a callable that records its calls. `parameters`: name, position (`None`
+/// for a keyword-only one), whether there is a default, and the default.
 #[pyfunction]
 #[pyo3(signature = (function, code, name, module, parameters, is_suspended, /))]
 fn wrap<'py>(
@@ -195,21 +195,23 @@ fn wrap<'py>(
     parameters: Vec<(String, Option<usize>, bool, Bound<'py, PyAny>)>,
     is_suspended: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let argument =
-        |(name, place, has_default, default): (String, _, bool, Bound<'py, PyAny>)| Argument {
-            name,
-            place,
-            default: has_default.then(|| Value::of(&default)),
-        };
-    let args: Vec<Argument> = parameters
+    let parameter = |(name, position, has_default, default): (_, _, bool, _)| Parameter {
+        name,
+        position,
+        default: has_default.then(|| Value::of(&default)),
+    };
+    let parameters: Vec<Parameter> = parameters
         .into_iter()
         .take(MAX_ARGS)
-        .map(argument)
+        .map(parameter)
         .collect();
-    let names = args.iter().map(|argument| argument.name.clone()).collect();
+    let names = parameters
+        .iter()
+        .map(|parameter| parameter.name.clone())
+        .collect();
     let site = sites::intern(place(code, name, module, names)?);
     let is_function = !code.is_none();
-    wrapper::wrap(function, site, args, is_function, is_suspended)
+    wrapper::wrap(function, site, parameters, is_function, is_suspended)
 }
 
 /// Begins or ends that all code is recorded which lies in `include`, if there is any, and not in

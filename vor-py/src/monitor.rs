@@ -18,8 +18,6 @@
     reason = "functions by the interpreter's own calling conventions"
 )]
 
-use std::ffi::c_void;
-use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -29,18 +27,13 @@ use pyo3::types::PyDict;
 use vor_recorder::hot::scope::manual;
 
 use crate::codes::{self, Code};
-use crate::object::{PyVectorcall_Call, TypeCell, none, offsets};
-use crate::values::Value;
+use crate::entry::{VectorcallArgs, vectorcall};
+use crate::object::{Callback, TypeCell, none};
+use crate::values::{self, Value};
 use crate::{callee, open};
 
-/// An object that is called for events.
-#[repr(C)]
-struct Hook {
-    base: ffi::PyObject,
-    vectorcall: ffi::vectorcallfunc,
-}
-
-static TYPE: TypeCell = TypeCell::new();
+/// The type of the objects that are called for events.
+static HOOK: TypeCell<Callback> = TypeCell::new();
 
 /// `sys.monitoring.DISABLE`, which lives as long as the process. Written by [`hooks`], always with
 /// this object, before any event comes.
@@ -52,19 +45,7 @@ pub(crate) static MIN_TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the type of the objects to be registered.
 pub(crate) fn make_type(py: Python<'_>) -> PyResult<()> {
-    TYPE.make(
-        py,
-        c"vor._core.Hook",
-        size_of::<Hook>(),
-        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
-        &[
-            (
-                ffi::Py_tp_members,
-                offsets([(c"__vectorcalloffset__", offset_of!(Hook, vectorcall))]),
-            ),
-            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
-        ],
-    )?;
+    HOOK.make(py, Callback::type_spec(c"vor._core.Hook"))?;
     Ok(())
 }
 
@@ -78,27 +59,18 @@ pub(crate) fn hooks<'py>(
     unsafe { ffi::Py_XDECREF(had) };
     let all = PyDict::new(py);
     let functions: [(&str, ffi::vectorcallfunc); 9] = [
-        ("PY_START", start),
-        ("PY_RESUME", resume),
-        ("PY_THROW", throw),
-        ("PY_RETURN", end),
-        ("PY_YIELD", suspend),
-        ("PY_UNWIND", unwind),
-        ("CALL", call),
-        ("C_RETURN", c_end),
-        ("C_RAISE", c_end),
+        ("PY_START", vectorcall!(start)),
+        ("PY_RESUME", vectorcall!(resume)),
+        ("PY_THROW", vectorcall!(throw)),
+        ("PY_RETURN", vectorcall!(end)),
+        ("PY_YIELD", vectorcall!(suspend)),
+        ("PY_UNWIND", vectorcall!(unwind)),
+        ("CALL", vectorcall!(call)),
+        ("C_RETURN", vectorcall!(c_end)),
+        ("C_RAISE", vectorcall!(c_end)),
     ];
     for (event, function) in functions {
-        // SAFETY: the type's objects have room for a `Hook`, which is complete before anyone sees
-        // it.
-        let hook = unsafe {
-            let hook = ffi::PyType_GenericAlloc(TYPE.get(), 0);
-            if !hook.is_null() {
-                (&raw mut (*hook.cast::<Hook>()).vectorcall).write(function);
-            }
-            Bound::from_owned_ptr_or_err(py, hook)
-        }?;
-        all.set_item(event, hook)?;
+        all.set_item(event, Callback::make(py, &HOOK, function)?)?;
     }
     Ok(all)
 }
@@ -186,10 +158,8 @@ unsafe fn begin_slow(code: *mut ffi::PyObject) -> bool {
                 let names = args.to_vec();
                 let values =
                     arguments(code.py(), &names).unwrap_or_else(|_| vec![Value::None; names.len()]);
-                let (begun, words) = manual::begin_with(site, |put| {
-                    values.iter().for_each(|value| put(value.word()));
-                });
-                open::push_with(key, begun, words);
+                let (scope, words) = values::begin(site, || values);
+                open::push_with(key, scope, words);
             }
             true
         }
@@ -215,55 +185,35 @@ fn arguments(py: Python<'_>, names: &[String]) -> PyResult<Vec<Value>> {
     Ok(names.iter().map(value).collect())
 }
 
-unsafe extern "C" fn start(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn start(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with the code object first, on a thread that is attached to it.
-    if unsafe { begin(*args) } {
+    if unsafe { begin(args.get(0)) } {
         none()
     } else {
         disable()
     }
 }
 
-unsafe extern "C" fn resume(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn resume(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`.
-    if unsafe { begin_again(*args) } {
+    if unsafe { begin_again(args.get(0)) } {
         none()
     } else {
         disable()
     }
 }
 
-unsafe extern "C" fn throw(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn throw(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`. This event cannot be disabled by place.
-    unsafe { begin_again(*args) };
+    unsafe { begin_again(args.get(0)) };
     none()
 }
 
 /// Ends an activation of what is suspended.
-unsafe extern "C" fn suspend(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn suspend(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`.
     unsafe {
-        let code = *args;
+        let code = args.get(0);
         let min_ticks = MIN_TICKS.load(Ordering::Relaxed);
         match codes::find(code.addr()) {
             Some(Code { site: None, .. }) => return disable(),
@@ -276,15 +226,10 @@ unsafe extern "C" fn suspend(
     none()
 }
 
-unsafe extern "C" fn end(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn end(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`.
     unsafe {
-        let code = *args;
+        let code = args.get(0);
         match codes::find(code.addr()) {
             Some(Code { site: None, .. }) => return disable(),
             known => end_call(code, known),
@@ -293,16 +238,11 @@ unsafe extern "C" fn end(
     none()
 }
 
-unsafe extern "C" fn unwind(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn unwind(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `start`. This event is for all code, also what is not recorded, and cannot be
     // disabled by place.
     unsafe {
-        let code = *args;
+        let code = args.get(0);
         if let Some(known @ Code { site: Some(_), .. }) = codes::find(code.addr()) {
             end_call(code, Some(known));
         }
@@ -329,33 +269,23 @@ fn frame() -> usize {
     unsafe { ffi::PyEval_GetFrame() }.addr()
 }
 
-unsafe extern "C" fn call(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn call(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with the code, the offset, what is called and its first
     // argument.
     unsafe {
         // What is written in Python has events of its own, and no end comes for it here.
         if matches!(
-            codes::find((*args).addr()),
+            codes::find(args.get(0).addr()),
             Some(Code { site: Some(_), .. })
         ) {
-            let called = Bound::from_borrowed_ptr(Python::assume_attached(), *args.add(2));
+            let called = Bound::from_borrowed_ptr(Python::assume_attached(), args.get(2));
             callee::begin(&called);
         }
     }
     none()
 }
 
-unsafe extern "C" fn c_end(
-    _: *mut ffi::PyObject,
-    _: *const *mut ffi::PyObject,
-    _: usize,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn c_end(_: *mut ffi::PyObject, _: VectorcallArgs) -> *mut ffi::PyObject {
     callee::end();
     none()
 }

@@ -1,78 +1,144 @@
-//! Types and functions by the interpreter's own calling conventions, for what is called too often
-//! for PyO3's.
+//! Types of the module that are defined by C structs, for objects that are made or called too often
+//! for PyO3's classes.
 //!
-//! A type is made once, when the module is loaded, and lives as long as the process. All of this is
-//! in the stable ABI of 3.12; in 3.11 the same names are outside it.
+//! A type is made once, when the module is loaded, and lives as long as the process. The functions
+//! used are in the stable ABI of 3.12; in 3.11 the same names are outside it.
 
 #![expect(unsafe_code, reason = "the interpreter's own interface is one of C")]
 
 use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::entry::method_table;
+
 unsafe extern "C" {
-    /// What a type that is called by vectorcall has for other callers. In the stable ABI since
-    /// 3.12.
-    pub(crate) fn PyVectorcall_Call(
+    /// `tp_call` of a type whose objects have a vectorcall function. In the stable ABI since 3.12.
+    fn PyVectorcall_Call(
         callable: *mut ffi::PyObject,
         args: *mut ffi::PyObject,
         keywords: *mut ffi::PyObject,
     ) -> *mut ffi::PyObject;
 }
 
-/// The slot of what resumes a generator. In the stable ABI since 3.10.
+/// The slot of the function that resumes a generator. In the stable ABI since 3.10.
 #[expect(non_upper_case_globals, reason = "the interpreter's own name")]
 pub(crate) const Py_am_send: c_int = 81;
 
-/// Returns how many arguments a vectorcall has without keywords: the upmost bit says something
-/// else.
-pub(crate) fn positional_count(count: usize) -> usize {
-    count & (usize::MAX >> 1)
+/// What a type has: flags, slots, and places of fields that the interpreter uses.
+pub(crate) struct TypeSpec {
+    name: &'static CStr,
+    flags: c_ulong,
+    slots: Vec<ffi::PyType_Slot>,
+    offsets: Vec<ffi::PyMemberDef>,
 }
 
-/// A type of this module. Written once by [`make`](Self::make) where the module is made (release),
-/// read by whoever makes an object of it (acquire).
-pub(crate) struct TypeCell(AtomicPtr<ffi::PyTypeObject>);
+impl TypeSpec {
+    pub(crate) fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            flags: ffi::Py_TPFLAGS_DEFAULT,
+            slots: Vec::new(),
+            offsets: Vec::new(),
+        }
+    }
 
-impl TypeCell {
+    pub(crate) fn flag(mut self, flag: c_ulong) -> Self {
+        self.flags |= flag;
+        self
+    }
+
+    /// Fills a slot, with a function by its convention.
+    pub(crate) fn slot(mut self, slot: c_int, pfunc: *mut c_void) -> Self {
+        self.slots.push(ffi::PyType_Slot { slot, pfunc });
+        self
+    }
+
+    pub(crate) fn doc(self, doc: &'static CStr) -> Self {
+        self.slot(ffi::Py_tp_doc, doc.as_ptr().cast_mut().cast())
+    }
+
+    pub(crate) fn methods<const N: usize>(self, methods: [ffi::PyMethodDef; N]) -> Self {
+        self.slot(ffi::Py_tp_methods, method_table(methods).cast())
+    }
+
+    /// Has objects called by the vectorcall function in the field at this offset.
+    pub(crate) fn vectorcall(self, offset: usize) -> Self {
+        self.flag(ffi::Py_TPFLAGS_HAVE_VECTORCALL)
+            .offset(c"__vectorcalloffset__", offset)
+            .slot(ffi::Py_tp_call, PyVectorcall_Call as *mut c_void)
+    }
+
+    /// Lets weak references to objects be made; the field at this offset holds them.
+    pub(crate) fn weak_references(self, offset: usize) -> Self {
+        self.offset(c"__weaklistoffset__", offset)
+    }
+
+    fn offset(mut self, name: &'static CStr, offset: usize) -> Self {
+        self.offsets.push(ffi::PyMemberDef {
+            name: name.as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            offset: offset as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            doc: ptr::null(),
+        });
+        self
+    }
+}
+
+/// A type whose objects are a `T`, a C struct that starts with `ffi::PyObject`. Written once by
+/// [`make`](Self::make) where the module is made (release), read by every thread that makes an
+/// object of it (acquire).
+pub(crate) struct TypeCell<T> {
+    made: AtomicPtr<ffi::PyTypeObject>,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T> TypeCell<T> {
     pub(crate) const fn new() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
+        Self {
+            made: AtomicPtr::new(ptr::null_mut()),
+            object: PhantomData,
+        }
     }
 
     /// Makes the type, and returns it for the module to name.
-    pub(crate) fn make<'py>(
-        &self,
-        py: Python<'py>,
-        name: &'static CStr,
-        size: usize,
-        flags: c_ulong,
-        slots: &[(c_int, *mut c_void)],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let mut all: Vec<ffi::PyType_Slot> = slots
-            .iter()
-            .map(|(slot, value)| ffi::PyType_Slot {
-                slot: *slot,
-                pfunc: *value,
-            })
-            .collect();
-        all.push(ffi::PyType_Slot {
+    pub(crate) fn make<'py>(&self, py: Python<'py>, spec: TypeSpec) -> PyResult<Bound<'py, PyAny>> {
+        let TypeSpec {
+            name,
+            flags,
+            mut slots,
+            mut offsets,
+        } = spec;
+        if !offsets.is_empty() {
+            // SAFETY: all zero is the entry that ends such a table.
+            offsets.push(unsafe { std::mem::zeroed() });
+            slots.push(ffi::PyType_Slot {
+                slot: ffi::Py_tp_members,
+                pfunc: Vec::leak(offsets).as_mut_ptr().cast(),
+            });
+        }
+        slots.push(ffi::PyType_Slot {
             slot: 0,
-            pfunc: std::ptr::null_mut(),
+            pfunc: ptr::null_mut(),
         });
         let mut spec = ffi::PyType_Spec {
             name: name.as_ptr(),
-            basicsize: c_int::try_from(size).unwrap_or(c_int::MAX),
+            basicsize: c_int::try_from(size_of::<T>()).unwrap_or(c_int::MAX),
             itemsize: 0,
-            flags: (ffi::Py_TPFLAGS_DEFAULT | flags) as c_uint,
-            slots: all.as_mut_ptr(),
+            flags: flags as c_uint,
+            slots: slots.as_mut_ptr(),
         };
-        // SAFETY: the specification ends with slot 0 and is copied; what the slots point to are
-        // functions and leaked tables, and the name is a literal.
+        // SAFETY: the specification ends with slot 0 and is copied; the slots point to functions
+        // and leaked tables, and the name is a literal.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }?;
-        self.0
+        self.made
             .store(made.clone().into_ptr().cast(), Ordering::Release);
         Ok(made)
     }
@@ -80,45 +146,57 @@ impl TypeCell {
     /// Returns the type; null before it was made.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut ffi::PyTypeObject {
-        self.0.load(Ordering::Acquire)
+        self.made.load(Ordering::Acquire)
     }
 }
 
-/// Returns a leaked table of methods, with the entry that ends it.
-pub(crate) fn methods<const N: usize>(methods: [ffi::PyMethodDef; N]) -> *mut ffi::PyMethodDef {
-    let mut all = Vec::from(methods);
-    all.push(ffi::PyMethodDef::zeroed());
-    Vec::leak(all).as_mut_ptr()
+/// Makes an object: `write` fills the fields behind `ffi::PyObject`, which are zero. Returns null,
+/// with the error set, where there is no memory; `write` is not called then.
+///
+/// # Safety
+///
+/// `kind` is the type of a `TypeCell<T>` or one below it, and the thread is attached to the
+/// interpreter. `write` leaves the object complete. Nobody else sees it before, but for the
+/// collector, which visits the field with a reference and skips null there.
+#[inline(always)]
+pub(crate) unsafe fn allocate<T>(
+    kind: *mut ffi::PyTypeObject,
+    write: impl FnOnce(*mut T),
+) -> *mut ffi::PyObject {
+    // SAFETY: as the caller says.
+    let made = unsafe { ffi::PyType_GenericAlloc(kind, 0) };
+    if !made.is_null() {
+        write(made.cast());
+    }
+    made
 }
 
-/// Returns a leaked table of members that say where the interpreter finds things in an object:
-/// names like `__vectorcalloffset__`, and offsets in bytes.
-pub(crate) fn offsets<const N: usize>(offsets: [(&'static CStr, usize); N]) -> *mut c_void {
-    let mut all: Vec<ffi::PyMemberDef> = offsets
-        .into_iter()
-        .map(|(name, offset)| ffi::PyMemberDef {
-            name: name.as_ptr(),
-            type_code: ffi::Py_T_PYSSIZET,
-            offset: offset as ffi::Py_ssize_t,
-            flags: ffi::Py_READONLY,
-            doc: std::ptr::null(),
-        })
-        .collect();
-    // SAFETY: all zero is the entry that ends such a table.
-    all.push(unsafe { std::mem::zeroed() });
-    Vec::leak(all).as_mut_ptr().cast()
+/// An object that does nothing but call a function.
+#[repr(C)]
+pub(crate) struct Callback {
+    base: ffi::PyObject,
+    vectorcall: ffi::vectorcallfunc,
 }
 
-/// Adds functions to a module.
-pub(crate) fn add_functions<const N: usize>(
-    module: &Bound<'_, PyModule>,
-    functions: [ffi::PyMethodDef; N],
-) -> PyResult<()> {
-    // SAFETY: the module is alive, and the table ends and is leaked.
-    let added = unsafe { ffi::PyModule_AddFunctions(module.as_ptr(), methods(functions)) };
-    match added {
-        0 => Ok(()),
-        _ => Err(take_error(module.py())),
+impl Callback {
+    /// Returns what a type has whose objects are callbacks.
+    pub(crate) fn type_spec(name: &'static CStr) -> TypeSpec {
+        TypeSpec::new(name).vectorcall(offset_of!(Self, vectorcall))
+    }
+
+    /// Makes an object of a type of callbacks.
+    pub(crate) fn make<'py>(
+        py: Python<'py>,
+        kind: &TypeCell<Self>,
+        function: ffi::vectorcallfunc,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: the one field is written, and there is no reference in it.
+        unsafe {
+            let made = allocate(kind.get(), |object: *mut Self| {
+                (&raw mut (*object).vectorcall).write(function);
+            });
+            Bound::from_owned_ptr_or_err(py, made)
+        }
     }
 }
 
@@ -128,52 +206,14 @@ pub(crate) fn take_error(py: Python<'_>) -> PyErr {
         .unwrap_or_else(|| PyRuntimeError::new_err("vor: the interpreter failed without an error"))
 }
 
-/// A function without arguments.
-pub(crate) const fn no_args(
-    name: &'static CStr,
-    function: ffi::PyCFunction,
-    doc: &'static CStr,
-) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunction: function,
-        },
-        ml_flags: ffi::METH_NOARGS,
-        ml_doc: doc.as_ptr(),
+/// Calls a function while an exception may be on its way through here, and leaves that as it is.
+pub(crate) fn with_error_aside<R>(py: Python<'_>, work: impl FnOnce() -> R) -> R {
+    let pending = PyErr::take(py);
+    let done = work();
+    if let Some(pending) = pending {
+        pending.restore(py);
     }
-}
-
-/// A function with positional arguments, as an array.
-pub(crate) const fn positional(
-    name: &'static CStr,
-    function: ffi::PyCFunctionFast,
-    doc: &'static CStr,
-) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFast: function,
-        },
-        ml_flags: ffi::METH_FASTCALL,
-        ml_doc: doc.as_ptr(),
-    }
-}
-
-/// A function with positional arguments and keywords, as an array.
-pub(crate) const fn keywords(
-    name: &'static CStr,
-    function: ffi::PyCFunctionFastWithKeywords,
-    doc: &'static CStr,
-) -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: function,
-        },
-        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-        ml_doc: doc.as_ptr(),
-    }
+    done
 }
 
 /// Returns the text of a `str` without a copy; `None`, with the error set, where it is no `str` or
@@ -198,36 +238,25 @@ pub(crate) unsafe fn text<'a>(object: *mut ffi::PyObject) -> Option<&'a str> {
     })
 }
 
-/// Shows the collector what an object holds: one reference, where it is there, and its type.
-/// Returns what the first visit that did not give zero gave.
-///
-/// # Safety
-///
-/// Called from the object's `tp_traverse`, with what that was called with; `held` is null or a
-/// reference that `object` owns.
-pub(crate) unsafe fn visit_held(
-    object: *mut ffi::PyObject,
-    held: *mut ffi::PyObject,
-    visit: ffi::visitproc,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: as the caller says; an object of a type made on the heap owns a reference to it.
-    unsafe {
-        if !held.is_null() {
-            let stopped = visit(held, context);
-            if stopped != 0 {
-                return stopped;
-            }
-        }
-        visit(ffi::Py_TYPE(object).cast(), context)
-    }
+/// Returns the name of an object's type, for messages.
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
+    let kind = object.get_type();
+    kind.name()
+        .map_or_else(|_| "?".into(), |name| name.to_string())
+}
+
+/// Returns an object's `repr`, for messages.
+pub(crate) fn repr_text(object: &Bound<'_, PyAny>) -> String {
+    object
+        .repr()
+        .map_or_else(|_| "?".into(), |repr| repr.to_string())
 }
 
 /// Sets an error and returns the null that says so.
 pub(crate) fn raise(error: PyErr) -> *mut ffi::PyObject {
     // SAFETY: this is called in functions of the interpreter's, whose thread is attached to it.
     unsafe { error.restore(Python::assume_attached()) };
-    std::ptr::null_mut()
+    ptr::null_mut()
 }
 
 /// Returns a new reference to `None`.

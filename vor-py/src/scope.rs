@@ -26,12 +26,12 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use vor_recorder::hot::callsite::{CallSite, MAX_ARGS};
 use vor_recorder::hot::scope::manual;
 
+use crate::entry::{VectorcallArgs, add_functions, keywords, vectorcall};
 use crate::object::{
-    PyVectorcall_Call, TypeCell, add_functions, keywords, none, offsets, positional_count, raise,
-    text,
+    Callback, TypeCell, TypeSpec, allocate, none, raise, text, type_name, with_error_aside,
 };
 use crate::sites::{self, Place};
-use crate::values::Value;
+use crate::values::{self, Value};
 use crate::{loops, open};
 
 /// An object of `vor.Scope`. All fields are set where it is made, and never again.
@@ -43,72 +43,34 @@ struct Object {
     args: Option<Box<[Value]>>,
 }
 
-static TYPE: TypeCell = TypeCell::new();
+static TYPE: TypeCell<Object> = TypeCell::new();
 
-/// What the type has as `__enter__` and `__exit__`.
-#[repr(C)]
-struct Itself {
-    base: ffi::PyObject,
-    vectorcall: ffi::vectorcallfunc,
-}
-
-static ITSELF: TypeCell = TypeCell::new();
+/// The type of the object that `vor.Scope` has as `__enter__` and `__exit__`.
+static METHOD: TypeCell<Callback> = TypeCell::new();
 
 /// Adds `Scope` and `scope`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let made = TYPE.make(
-        py,
-        c"vor.Scope",
-        size_of::<Object>(),
-        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
-        &[
-            (ffi::Py_tp_members, offsets([(c"__vectorcalloffset__", offset_of!(Object, vectorcall))])),
-            (ffi::Py_tp_new, new as *mut c_void),
-            (ffi::Py_tp_dealloc, dealloc as *mut c_void),
-            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
-            (ffi::Py_tp_repr, repr as *mut c_void),
-            (
-                ffi::Py_tp_doc,
-                c"Scope(name, /, **args)\n--\n\nA block as a span, for `with`, again and again, or for a function as its decorator."
-                    .as_ptr()
-                    .cast_mut()
-                    .cast(),
-            ),
-        ],
-    )?;
-    ITSELF.make(
-        py,
-        c"vor._core.ScopeMethod",
-        size_of::<Itself>(),
-        ffi::Py_TPFLAGS_HAVE_VECTORCALL,
-        &[
-            (
-                ffi::Py_tp_members,
-                offsets([(c"__vectorcalloffset__", offset_of!(Itself, vectorcall))]),
-            ),
-            (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
-            (ffi::Py_tp_descr_get, itself as *mut c_void),
-        ],
-    )?;
-    // SAFETY: the type's objects have room for an `Itself`, which is complete before anyone sees
-    // it.
-    let method = unsafe {
-        let method = ffi::PyType_GenericAlloc(ITSELF.get(), 0);
-        if !method.is_null() {
-            (&raw mut (*method.cast::<Itself>()).vectorcall).write(call_by_type);
-        }
-        Bound::from_owned_ptr_or_err(py, method)
-    }?;
-    made.setattr("__enter__", &method)?;
-    made.setattr("__exit__", &method)?;
-    module.add("Scope", made)?;
+    let spec = TypeSpec::new(c"vor.Scope")
+        .vectorcall(offset_of!(Object, vectorcall))
+        .slot(ffi::Py_tp_new, new as *mut c_void)
+        .slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)
+        .slot(ffi::Py_tp_repr, repr as *mut c_void)
+        .doc(c"Scope(name, /, **args)\n--\n\nA block as a span, for `with`, again and again, or for a function as its decorator.");
+    let scope_type = TYPE.make(py, spec)?;
+    let spec = Callback::type_spec(c"vor._core.ScopeMethod")
+        .slot(ffi::Py_tp_descr_get, method_of as *mut c_void);
+    METHOD.make(py, spec)?;
+    let method = Callback::make(py, &METHOD, vectorcall!(call_by_type))?;
+    scope_type.setattr("__enter__", &method)?;
+    scope_type.setattr("__exit__", &method)?;
+    module.add("Scope", scope_type)?;
     add_functions(
         module,
-        [keywords(
+        [keywords!(
             c"scope",
             scope,
-            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` is a span with an argument.",
+            c"scope(name, /, **args)\n--\n\nReturn a Scope: `with vor.scope(\"load\", batch=i):` is a span with an argument."
         )],
     )
 }
@@ -277,10 +239,7 @@ unsafe fn look_up(
         // SAFETY: as above.
         let found = unsafe { Bound::from_borrowed_ptr(py, name) };
         if !found.is_instance_of::<PyString>() {
-            let found = found
-                .get_type()
-                .name()
-                .map_or_else(|_| "?".into(), |name| name.to_string());
+            let found = type_name(&found);
             drop(PyErr::take(py));
             raise(PyTypeError::new_err(format!(
                 "scope: expected a name as str, found {found}"
@@ -329,26 +288,18 @@ unsafe fn make(
     site: &'static CallSite,
     args: Option<Box<[Value]>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the type's objects have room for an `Object`, whose fields are written before anyone
-    // sees it.
+    // SAFETY: as the caller says; all fields are written, and none is a reference.
     unsafe {
-        let made = ffi::PyType_GenericAlloc(kind, 0);
-        if !made.is_null() {
-            let object = made.cast::<Object>();
-            (&raw mut (*object).vectorcall).write(call);
+        allocate(kind, |object: *mut Object| {
+            (&raw mut (*object).vectorcall).write(vectorcall!(call));
             (&raw mut (*object).site).write(site);
             (&raw mut (*object).args).write(args);
-        }
-        made
+        })
     }
 }
 
-unsafe extern "C" fn scope(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn scope(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    let count = args.positional_count();
     if count != 1 {
         return raise(PyTypeError::new_err(format!(
             "scope: expected one name, and arguments by keyword; found {count} without keyword"
@@ -356,18 +307,16 @@ unsafe extern "C" fn scope(
     }
     // SAFETY: the interpreter calls with one argument, and behind it a value for each keyword.
     unsafe {
-        let Some(site) = site_of(*args, keywords) else {
+        let (name, keywords) = (args.get(0), args.keywords());
+        let Some(site) = site_of(name, keywords) else {
             return ptr::null_mut();
         };
         if keywords.is_null() {
-            return Known::of(*args, keywords).object(site);
+            return Known::of(name, keywords).object(site);
         }
         let py = Python::assume_attached();
         let count = ffi::PyTuple_Size(keywords).unsigned_abs();
-        let values = std::slice::from_raw_parts(args.add(1), count);
-        let values = values
-            .iter()
-            .map(|value| Value::of(&Bound::from_borrowed_ptr(py, *value)));
+        let values = (1..=count).map(|at| Value::of(&Bound::from_borrowed_ptr(py, args.get(at))));
         make(TYPE.get(), site, Some(values.collect()))
     }
 }
@@ -428,9 +377,9 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Gives the object for its own `__enter__` and `__exit__`, and the method itself to who asks the
+/// Returns the object for its own `__enter__` and `__exit__`, and the method itself for those of the
 /// type.
-unsafe extern "C" fn itself(
+unsafe extern "C" fn method_of(
     method: *mut ffi::PyObject,
     object: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
@@ -443,26 +392,21 @@ unsafe extern "C" fn itself(
 
 /// Begins the span for no arguments, ends it for the three of `__exit__`, and decorates a function,
 /// which is one.
-unsafe extern "C" fn call(
-    object: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    if !keywords.is_null() {
+unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    if !args.keywords().is_null() {
         return raise(PyTypeError::new_err(
             "Scope: expected no keywords where it is called, found some",
         ));
     }
     // SAFETY: the interpreter calls with an object of the type, and so many arguments.
     unsafe {
-        match positional_count(count) {
+        match args.positional_count() {
             0 => enter(object),
             3 => {
                 open::end_block(open::block_key(object), is_in_coroutine);
                 none()
             }
-            1 => decorate(object, *args),
+            1 => decorate(object, args.get(0)),
             found => raise(PyTypeError::new_err(format!(
                 "Scope: expected a function to decorate, found {found} arguments"
             ))),
@@ -471,22 +415,18 @@ unsafe extern "C" fn call(
 }
 
 /// `Scope.__enter__(scope)` and `Scope.__exit__(scope, …)`.
-unsafe extern "C" fn call_by_type(
-    _: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let count = positional_count(count);
-    // SAFETY: the interpreter calls with so many arguments; the first is looked at before it is
-    // taken for one of the type.
+unsafe fn call_by_type(_: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls with so many arguments. The type of the first one is checked
+    // before it is used as an object of it.
     unsafe {
-        if !matches!(count, 1 | 4) || ffi::PyObject_TypeCheck(*args, TYPE.get()) == 0 {
+        let is_call = matches!(args.positional_count(), 1 | 4)
+            && ffi::PyObject_TypeCheck(args.get(0), TYPE.get()) != 0;
+        if !is_call {
             return raise(PyTypeError::new_err(
                 "Scope: expected a Scope, and the three arguments of __exit__ or none",
             ));
         }
-        call(*args, args.add(1), count - 1, keywords)
+        call(args.get(0), args.skip_first())
     }
 }
 
@@ -504,10 +444,8 @@ unsafe fn enter(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
         match &scope.args {
             None => open::push(key, manual::begin(scope.site)),
             Some(values) => {
-                let (begun, words) = manual::begin_with(scope.site, |put| {
-                    values.iter().for_each(|value| put(value.word()));
-                });
-                open::push_with(key, begun, words);
+                let (scope, words) = values::begin(scope.site, || values);
+                open::push_with(key, scope, words);
             }
         }
         ffi::Py_INCREF(object);
@@ -529,15 +467,10 @@ fn is_in_coroutine() -> bool {
             Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()),
         )
     };
-    // An exception may be on its way through the block.
-    let pending = PyErr::take(py);
-    let flags = frame.and_then(|frame| {
-        let code = frame.getattr("f_code").ok()?;
+    let flags = with_error_aside(py, || {
+        let code = frame?.getattr("f_code").ok()?;
         code.getattr("co_flags").ok()?.extract::<u32>().ok()
     });
-    if let Some(pending) = pending {
-        pending.restore(py);
-    }
     flags.is_some_and(|flags| flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR) != 0)
 }
 

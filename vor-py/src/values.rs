@@ -3,8 +3,22 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use vor_recorder::hot::args::{Arg, ArgWord};
+use vor_recorder::hot::callsite::CallSite;
+use vor_recorder::hot::scope::manual::{self, ArgWords, ManualScope};
 
-/// A value that can be told when the object that it was is gone.
+/// Begins a span with arguments. `values` is called only while spans are recorded.
+pub(crate) fn begin<V: AsRef<[Value]>>(
+    site: &'static CallSite,
+    values: impl FnOnce() -> V,
+) -> (ManualScope, ArgWords) {
+    manual::begin_with(site, |put| {
+        for value in values().as_ref() {
+            put(value.word());
+        }
+    })
+}
+
+/// A value that outlives the object that it was read from.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     None,
@@ -16,8 +30,8 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Reads an object: a truth value, a number or a text as it is, and of anything else its type's
-    /// name. No code of the program runs for it.
+    /// Reads an object: a bool, a number or a string as it is, and the type's name of anything else.
+    /// No code of the program runs for it.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Self {
         if object.is_none() {
             return Self::None;
@@ -29,7 +43,7 @@ impl Value {
             return match (value.extract::<i64>(), value.extract::<u64>()) {
                 (Ok(value), _) => Self::Signed(value),
                 (_, Ok(value)) => Self::Unsigned(value),
-                // Beyond 64 bits it is told by its size.
+                // Beyond 64 bits only its magnitude is kept.
                 _ => Self::Float(value.extract::<f64>().unwrap_or(f64::INFINITY)),
             };
         }
@@ -43,7 +57,7 @@ impl Value {
         Self::Text(name.map_or_else(|_| "?".into(), |name| name.to_string_lossy().into_owned()))
     }
 
-    /// Makes the word of a record.
+    /// Encodes the value as the word of a record.
     pub(crate) fn word(&self) -> ArgWord {
         match self {
             Self::None => None::<i64>.encode(),

@@ -1,10 +1,10 @@
-//! A callable that is called through an object of vor's: functions on CPython 3.11, and on every
-//! version what has no code of Python.
+//! Callables that are recorded by an object around them: functions on CPython 3.11, and callables
+//! without a code object on every version.
 //!
-//! The object looks like what it stands for: everything that is asked of it, it asks that, its
-//! class included. So `inspect`, `pickle` by name and documentation see the function. It is called
-//! by vectorcall and calls on by vectorcall, and leaves no frame in a traceback. What a generator
-//! function or an `async def` returns is put into an [`Activation`](crate::activation).
+//! The object looks like its target: every attribute is the target's, its class included. So
+//! `inspect`, `pickle` by name and documentation see the function. It is called by vectorcall and
+//! calls its target by vectorcall, and leaves no frame in a traceback. A generator or coroutine
+//! that the target returns is put into an [`Activation`](crate::activation).
 
 #![expect(
     unsafe_code,
@@ -21,190 +21,168 @@ use vor_recorder::hot::callsite::CallSite;
 use vor_recorder::hot::scope::manual;
 use vor_recorder::setup;
 
-use crate::activation;
-use crate::object::{
-    PyVectorcall_Call, TypeCell, methods, no_args, offsets, positional, positional_count, raise,
-    text, visit_held,
-};
-use crate::open;
-use crate::values::Value;
+use crate::entry::{VectorcallArgs, no_args, positional, vectorcall};
+use crate::object::{TypeCell, TypeSpec, allocate, raise, text};
+use crate::proxy::{self, Proxy};
+use crate::values::{self, Value};
+use crate::{activation, open};
 
-/// An argument whose value is recorded.
+/// A parameter whose value is recorded.
 #[derive(Debug)]
-pub(crate) struct Argument {
+pub(crate) struct Parameter {
     pub(crate) name: String,
-    /// Its place without keyword, if it may stand there.
-    pub(crate) place: Option<usize>,
+    /// Its position, unless it is keyword-only.
+    pub(crate) position: Option<usize>,
     pub(crate) default: Option<Value>,
 }
 
-/// The object. All fields but `weak` are set where it is made, and `function` is taken away by the
-/// garbage collector.
+/// The object. All fields are set where it is made, and stay as they are until the collector
+/// clears it.
 #[repr(C)]
 struct Wrapper {
-    base: ffi::PyObject,
+    proxy: Proxy,
     vectorcall: ffi::vectorcallfunc,
-    weak: *mut ffi::PyObject,
-    function: *mut ffi::PyObject,
-    /// How the function is called.
-    inner: ffi::vectorcallfunc,
+    /// How the target is called.
+    call_target: ffi::vectorcallfunc,
     site: &'static CallSite,
-    args: Box<[Argument]>,
+    parameters: Box<[Parameter]>,
 }
 
 /// Functions, which become methods when they are looked up in an object.
-static FUNCTION: TypeCell = TypeCell::new();
+static FUNCTION: TypeCell<Wrapper> = TypeCell::new();
 /// Other callables, which do not.
-static CALLABLE: TypeCell = TypeCell::new();
+static CALLABLE: TypeCell<Wrapper> = TypeCell::new();
 
 /// Makes the types.
 pub(crate) fn make_types(py: Python<'_>) -> PyResult<()> {
-    let flags = ffi::Py_TPFLAGS_HAVE_VECTORCALL | ffi::Py_TPFLAGS_HAVE_GC;
-    let table = methods([
-        no_args(c"__reduce__", reduce, c"Pickle by name, as functions are."),
-        positional(
-            c"__reduce_ex__",
-            reduce_ex,
-            c"Pickle by name, as functions are.",
-        ),
-    ]);
-    let members = offsets([
-        (c"__vectorcalloffset__", offset_of!(Wrapper, vectorcall)),
-        (c"__weaklistoffset__", offset_of!(Wrapper, weak)),
-    ]);
-    let mut slots = vec![
-        (ffi::Py_tp_members, members),
-        (ffi::Py_tp_methods, table.cast()),
-        (ffi::Py_tp_call, PyVectorcall_Call as *mut c_void),
-        (ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        (ffi::Py_tp_traverse, traverse as *mut c_void),
-        (ffi::Py_tp_clear, clear as *mut c_void),
-        (ffi::Py_tp_getattro, get_attribute as *mut c_void),
-        (ffi::Py_tp_setattro, set_attribute as *mut c_void),
-        (ffi::Py_tp_repr, repr as *mut c_void),
-    ];
-    CALLABLE.make(
-        py,
-        c"vor._core.ProfiledCallable",
-        size_of::<Wrapper>(),
-        flags,
-        &slots,
-    )?;
-    slots.push((ffi::Py_tp_descr_get, bind as *mut c_void));
-    let flags = flags | ffi::Py_TPFLAGS_METHOD_DESCRIPTOR;
-    FUNCTION.make(
-        py,
-        c"vor._core.ProfiledFunction",
-        size_of::<Wrapper>(),
-        flags,
-        &slots,
-    )?;
+    CALLABLE.make(py, type_spec(c"vor._core.ProfiledCallable"))?;
+    let function = type_spec(c"vor._core.ProfiledFunction")
+        .flag(ffi::Py_TPFLAGS_METHOD_DESCRIPTOR)
+        .slot(ffi::Py_tp_descr_get, bind as *mut c_void);
+    FUNCTION.make(py, function)?;
     Ok(())
 }
 
-/// Puts an object around a callable.
+fn type_spec(name: &'static std::ffi::CStr) -> TypeSpec {
+    Proxy::type_spec(name)
+        .vectorcall(offset_of!(Wrapper, vectorcall))
+        .slot(ffi::Py_tp_dealloc, dealloc as *mut c_void)
+        .slot(ffi::Py_tp_clear, clear as *mut c_void)
+        .slot(ffi::Py_tp_getattro, get_attribute as *mut c_void)
+        .methods([
+            no_args!(c"__reduce__", reduce, c"Pickle by name, as functions are."),
+            positional!(
+                c"__reduce_ex__",
+                reduce_ex,
+                c"Pickle by name, as functions are."
+            ),
+        ])
+}
+
+/// Wraps a callable so that its calls are recorded. `is_suspended`: it returns a generator or
+/// coroutine, whose activations are recorded instead.
 pub(crate) fn wrap<'py>(
-    function: Bound<'py, PyAny>,
+    callable: Bound<'py, PyAny>,
     site: &'static CallSite,
-    args: Vec<Argument>,
+    parameters: Vec<Parameter>,
     is_function: bool,
     is_suspended: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let vectorcall: ffi::vectorcallfunc = match (is_suspended, args.is_empty()) {
-        (true, _) => call_suspended,
-        (false, true) => call,
-        (false, false) => call_with,
+    let vectorcall = match (is_suspended, parameters.is_empty()) {
+        (true, _) => vectorcall!(call_suspended),
+        (false, true) => vectorcall!(call),
+        (false, false) => vectorcall!(call_with),
     };
-    make(function, site, args, is_function, vectorcall)
+    make(callable, site, parameters, is_function, vectorcall)
 }
 
-/// Puts an object around a function that an event loop calls in each of its turns. No call of it is
-/// a span, but what is still open in it when it returns is suspended.
+/// Wraps a function that an event loop calls in each of its turns. No call of it is a span, but
+/// scopes that are still open in it when it returns are suspended.
 pub(crate) fn wrap_turn<'py>(
     function: Bound<'py, PyAny>,
     site: &'static CallSite,
 ) -> PyResult<Bound<'py, PyAny>> {
-    make(function, site, Vec::new(), true, call_turn)
+    make(function, site, Vec::new(), true, vectorcall!(call_turn))
 }
 
 fn make<'py>(
-    function: Bound<'py, PyAny>,
+    target: Bound<'py, PyAny>,
     site: &'static CallSite,
-    args: Vec<Argument>,
+    parameters: Vec<Parameter>,
     is_function: bool,
     vectorcall: ffi::vectorcallfunc,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = function.py();
+    let py = target.py();
     let kind = if is_function { &FUNCTION } else { &CALLABLE };
-    // SAFETY: the type's objects have room for a `Wrapper`, which is complete before anyone sees
-    // it: the collector may, which finds null in the one field that it looks at until it is set.
+    // SAFETY: all fields are written, the target last.
     unsafe {
-        let made = ffi::PyType_GenericAlloc(kind.get(), 0);
-        let made = Bound::from_owned_ptr_or_err(py, made)?;
-        let object = made.as_ptr().cast::<Wrapper>();
-        (&raw mut (*object).vectorcall).write(vectorcall);
-        (&raw mut (*object).inner).write(how_to_call(&function, is_function));
-        (&raw mut (*object).site).write(site);
-        (&raw mut (*object).args).write(args.into_boxed_slice());
-        (&raw mut (*object).function).write(function.into_ptr());
-        Ok(made)
+        let made = allocate(kind.get(), |object: *mut Wrapper| {
+            (&raw mut (*object).vectorcall).write(vectorcall);
+            (&raw mut (*object).call_target).write(how_to_call(&target, is_function));
+            (&raw mut (*object).site).write(site);
+            (&raw mut (*object).parameters).write(parameters.into_boxed_slice());
+            Proxy::set_target(object.cast(), target.into_ptr());
+        });
+        Bound::from_owned_ptr_or_err(py, made)
     }
 }
 
-/// Returns how a callable is called: a function by what it says itself, which it does not change,
-/// anything else by asking it each time.
+/// Calls any object by vectorcall.
+const CALL_OBJECT: ffi::vectorcallfunc = vectorcall!(call_object);
+
+/// Returns how a callable is called: a function by its own vectorcall function, which does not
+/// change, any other object by [`CALL_OBJECT`].
 fn how_to_call(callable: &Bound<'_, PyAny>, is_function: bool) -> ffi::vectorcallfunc {
     #[cfg(not(feature = "abi3"))]
     if is_function {
         // SAFETY: the object is alive and can be called.
-        return unsafe { ffi::PyVectorcall_Function(callable.as_ptr()) }.unwrap_or(ask);
+        return unsafe { ffi::PyVectorcall_Function(callable.as_ptr()) }.unwrap_or(CALL_OBJECT);
     }
-    // By the stable ABI there is no other way.
+    // The stable ABI has no other way.
     #[cfg(feature = "abi3")]
     let _ = (callable, is_function);
-    ask
+    CALL_OBJECT
 }
 
-unsafe extern "C" fn ask(
-    callable: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: the arguments are passed on as they are.
-    unsafe { ffi::PyObject_Vectorcall(callable, args, count, keywords) }
+unsafe fn call_object(callable: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    // SAFETY: the callable is alive.
+    unsafe { args.pass_to_object(callable) }
 }
 
-/// Returns the object that this is.
+/// Returns the fields of an object.
 ///
 /// # Safety
 ///
 /// `object` is of one of the two types and alive.
 #[inline(always)]
-unsafe fn of<'a>(object: *mut ffi::PyObject) -> &'a Wrapper {
+unsafe fn fields<'a>(object: *mut ffi::PyObject) -> &'a Wrapper {
     // SAFETY: as the caller says.
     unsafe { &*object.cast::<Wrapper>() }
 }
 
-// The functions that call on have nothing to clean up: a thread that is ended inside, while the
-// interpreter goes down, leaves them without a return.
+/// Calls the target of an object.
+///
+/// # Safety
+///
+/// `object` is of one of the two types and alive.
+#[inline(always)]
+unsafe fn call_target(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    // SAFETY: as the caller says.
+    unsafe { args.pass_to(fields(object).call_target, proxy::target(object)) }
+}
 
-unsafe extern "C" fn call(
-    object: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls with an object of the type, and the arguments are passed on as
-    // they are.
+// The functions that call the target have nothing to clean up: a thread that is ended inside,
+// while the interpreter goes down, leaves them without a return.
+
+unsafe fn call(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls with an object of the type.
     unsafe {
-        let wrapper = of(object);
         if !setup::is_enabled() {
-            return (wrapper.inner)(wrapper.function, args, count, keywords);
+            return call_target(object, args);
         }
         let height = open::height();
-        let scope = manual::begin(wrapper.site);
-        let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
+        let scope = manual::begin(fields(object).site);
+        let returned = call_target(object, args);
         if open::height() != height {
             open::end_above(height);
         }
@@ -213,42 +191,27 @@ unsafe extern "C" fn call(
     }
 }
 
-unsafe extern "C" fn call_with(
-    object: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn call_with(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `call`.
     unsafe {
-        let wrapper = of(object);
         if !setup::is_enabled() {
-            return (wrapper.inner)(wrapper.function, args, count, keywords);
+            return call_target(object, args);
         }
         let height = open::height();
-        let (scope, words) = manual::begin_with(wrapper.site, |put| {
-            for value in arguments(wrapper, args, count, keywords) {
-                put(value.word());
-            }
-        });
-        let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
+        let wrapper = fields(object);
+        let (scope, words) = values::begin(wrapper.site, || arguments(wrapper, args));
+        let returned = call_target(object, args);
         open::end_above(height);
         scope.end_with(&words);
         returned
     }
 }
 
-unsafe extern "C" fn call_turn(
-    object: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn call_turn(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `call`.
     unsafe {
-        let wrapper = of(object);
         let height = open::begin_turn();
-        let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
+        let returned = call_target(object, args);
         if open::height() > height {
             open::end_above(height);
         }
@@ -256,20 +219,15 @@ unsafe extern "C" fn call_turn(
     }
 }
 
-unsafe extern "C" fn call_suspended(
-    object: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+unsafe fn call_suspended(object: *mut ffi::PyObject, args: VectorcallArgs) -> *mut ffi::PyObject {
     // SAFETY: as for `call`.
     unsafe {
-        let wrapper = of(object);
-        let returned = (wrapper.inner)(wrapper.function, args, count, keywords);
+        let wrapper = fields(object);
+        let returned = call_target(object, args);
         if returned.is_null() || !setup::is_enabled() {
             return returned;
         }
-        let values = (!wrapper.args.is_empty()).then(|| arguments(wrapper, args, count, keywords));
+        let values = (!wrapper.parameters.is_empty()).then(|| arguments(wrapper, args));
         activation::around(returned, wrapper.site, values)
     }
 }
@@ -279,74 +237,49 @@ unsafe extern "C" fn call_suspended(
 /// # Safety
 ///
 /// The arguments are those of a vectorcall.
-unsafe fn arguments(
-    wrapper: &Wrapper,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    keywords: *mut ffi::PyObject,
-) -> Vec<Value> {
+unsafe fn arguments(wrapper: &Wrapper, args: VectorcallArgs) -> Vec<Value> {
     // SAFETY: as the caller says, whose thread is attached to the interpreter; names of keywords
     // are `str`.
     unsafe {
         let py = Python::assume_attached();
-        let count = positional_count(count);
+        let (count, keywords) = (args.positional_count(), args.keywords());
         let named = match keywords.is_null() {
             true => 0,
             false => ffi::PyTuple_Size(keywords).unsigned_abs(),
         };
-        let given = |at: usize| Value::of(&Bound::from_borrowed_ptr(py, *args.add(at)));
+        let given = |at: usize| Value::of(&Bound::from_borrowed_ptr(py, args.get(at)));
         let by_keyword = |name: &str| {
             (0..named).find(|at| {
                 text(ffi::PyTuple_GetItem(keywords, *at as ffi::Py_ssize_t)) == Some(name)
             })
         };
-        let value = |argument: &Argument| match (argument.place, by_keyword(&argument.name)) {
-            (Some(place), _) if place < count => given(place),
+        let value = |parameter: &Parameter| match (parameter.position, by_keyword(&parameter.name))
+        {
+            (Some(position), _) if position < count => given(position),
             (_, Some(at)) => given(count + at),
-            _ => argument.default.clone().unwrap_or(Value::None),
+            _ => parameter.default.clone().unwrap_or(Value::None),
         };
-        wrapper.args.iter().map(value).collect()
+        wrapper.parameters.iter().map(value).collect()
     }
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: nobody refers to the object any more; its type was counted where it was made.
+    // SAFETY: nobody refers to the object any more.
     unsafe {
-        ffi::PyObject_GC_UnTrack(object.cast());
-        let wrapper = object.cast::<Wrapper>();
-        if !(*wrapper).weak.is_null() {
-            ffi::PyObject_ClearWeakRefs(object);
-        }
-        ffi::Py_XDECREF((*wrapper).function);
-        ptr::drop_in_place(&raw mut (*wrapper).args);
-        let kind = ffi::Py_TYPE(object);
-        ffi::PyObject_GC_Del(object.cast());
-        ffi::Py_DECREF(kind.cast());
+        proxy::free(object, || {
+            ffi::Py_XDECREF(proxy::target(object));
+            ptr::drop_in_place(&raw mut (*object.cast::<Wrapper>()).parameters);
+        });
     }
-}
-
-unsafe extern "C" fn traverse(
-    object: *mut ffi::PyObject,
-    visit: ffi::visitproc,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the collector calls with objects of the type, whose reference beside that to its type
-    // this is.
-    unsafe { visit_held(object, of(object).function, visit, context) }
 }
 
 unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: as for `traverse`; whoever still asks the object from here on is answered by `None`.
+    // SAFETY: the collector calls with objects of the type; a call from here on is one of `None`,
+    // which has no vectorcall function.
     unsafe {
-        ffi::Py_INCREF(ffi::Py_None());
-        (&raw mut (*object.cast::<Wrapper>()).inner).write(ask);
-        let function = ptr::replace(
-            &raw mut (*object.cast::<Wrapper>()).function,
-            ffi::Py_None(),
-        );
-        ffi::Py_XDECREF(function);
+        (&raw mut (*object.cast::<Wrapper>()).call_target).write(CALL_OBJECT);
+        proxy::clear(object)
     }
-    0
 }
 
 unsafe extern "C" fn get_attribute(
@@ -355,33 +288,18 @@ unsafe extern "C" fn get_attribute(
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter calls with an object of the type and a name.
     unsafe {
-        let function = of(object).function;
-        match text(name) {
-            Some("__reduce__" | "__reduce_ex__" | "__call__" | "__get__") => {
-                ffi::PyObject_GenericGetAttr(object, name)
+        proxy::get_attribute(object, name, |text| match text {
+            "__reduce__" | "__reduce_ex__" | "__call__" | "__get__" => {
+                Some(ffi::PyObject_GenericGetAttr(object, name))
             }
-            Some("__wrapped__") => {
-                ffi::Py_INCREF(function);
-                function
+            "__wrapped__" => {
+                let target = proxy::target(object);
+                ffi::Py_INCREF(target);
+                Some(target)
             }
-            Some(_) => ffi::PyObject_GetAttr(function, name),
-            None => ptr::null_mut(),
-        }
+            _ => None,
+        })
     }
-}
-
-unsafe extern "C" fn set_attribute(
-    object: *mut ffi::PyObject,
-    name: *mut ffi::PyObject,
-    value: *mut ffi::PyObject,
-) -> c_int {
-    // SAFETY: as for `get_attribute`; null deletes.
-    unsafe { ffi::PyObject_SetAttr(of(object).function, name, value) }
-}
-
-unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as for `get_attribute`.
-    unsafe { ffi::PyObject_Repr(of(object).function) }
 }
 
 /// Makes a method of the object, as functions become methods.
@@ -390,7 +308,7 @@ unsafe extern "C" fn bind(
     to: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as for `get_attribute`; `to` is null or an object.
+    // SAFETY: the interpreter calls with an object of the type; `to` is null or an object.
     unsafe {
         if to.is_null() || to == ffi::Py_None() {
             ffi::Py_INCREF(object);
@@ -409,19 +327,13 @@ unsafe extern "C" fn bind(
     }
 }
 
-unsafe extern "C" fn reduce(
-    object: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as for `get_attribute`. A text means: what the module has under this name.
-    unsafe { ffi::PyObject_GetAttrString(of(object).function, c"__qualname__".as_ptr()) }
+unsafe fn reduce(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter calls with an object of the type. A text names an object of its
+    // module.
+    unsafe { ffi::PyObject_GetAttrString(proxy::target(object), c"__qualname__".as_ptr()) }
 }
 
-unsafe extern "C" fn reduce_ex(
-    object: *mut ffi::PyObject,
-    _: *mut *mut ffi::PyObject,
-    _: ffi::Py_ssize_t,
-) -> *mut ffi::PyObject {
+unsafe fn reduce_ex(object: *mut ffi::PyObject, _: &[*mut ffi::PyObject]) -> *mut ffi::PyObject {
     // SAFETY: as for `reduce`.
-    unsafe { reduce(object, ptr::null_mut()) }
+    unsafe { reduce(object) }
 }
