@@ -141,7 +141,7 @@ def test_scopes_are_counted(tmp_path: Path) -> None:
         ({"watchdog_ms": "x"}, TypeError, "enable: watchdog_ms: expected a number of milliseconds, found str"),
         ({"slow_frames_ms": -1}, ValueError, "enable: slow_frames_ms: expected a number of milliseconds above 0, found -1"),
         ({"slow_frames_ms": float("nan")}, ValueError, "enable: slow_frames_ms: expected a number of milliseconds above 0, found nan"),
-        ({"frames_before": 2}, ValueError, "enable: frames_before: expected slow_frames_ms beside it, found none"),
+        ({"frames_before": 2}, ValueError, "enable: frames_before needs slow_frames_ms"),
         ({"speed": 1}, TypeError, "enable() got an unexpected keyword argument 'speed'"),
     ],
 )  # fmt: skip

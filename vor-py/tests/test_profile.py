@@ -419,14 +419,14 @@ def test_other_tools_are_left_alone(tmp_path: Path) -> None:
         code=1,
     )
     last = run.done.stderr.splitlines()[-1]
-    expected = "sys.monitoring: expected a free tool id among 2, 3 and 4, found ['another', 'another', 'another'] there"
+    expected = "sys.monitoring: the tool ids 2, 3 and 4 are in use by ['another', 'another', 'another']"
     assert last == f"RuntimeError: {expected}"
 
 
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda: untyped.profile(3), TypeError, "profile: expected something that can be called, found int"),
+        (lambda: untyped.profile(3), TypeError, "profile: expected a callable, found int"),
         (lambda: untyped.profile(plain, name=3), TypeError, "profile: name: expected str, found int"),
         (lambda: untyped.profile(plain, args=1), TypeError, "profile: args: expected True or False, found int"),
     ],

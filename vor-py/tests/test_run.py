@@ -195,12 +195,12 @@ def test_the_environment_s_own_sitecustomize_is_still_found(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "expected a script or -m MODULE, found neither"),
-        (["missing.py"], "missing.py: expected a script, found No such file or directory"),
-        (["-m", "no_such_module"], "-m no_such_module: expected a module, found none of this name that can be run"),
+        ([], "a script or -m MODULE is required"),
+        (["missing.py"], "missing.py: No such file or directory"),
+        (["-m", "no_such_module"], "-m no_such_module: no module of this name can be run"),
         (["--min-us", "-1", "x.py"], "--min-us: expected a number of at least 0, found -1.0"),
         (["--frame-ms", "0.5", "x.py"], "--frame-ms: expected 0 or a number of at least 1, found 0.5"),
-        (["--include", "no_such_module", "program.py"], "--include: expected a module, a file or a folder, found no_such_module"),
+        (["--include", "no_such_module", "program.py"], "--include: no module, file or folder is called no_such_module"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str], text: str) -> None:

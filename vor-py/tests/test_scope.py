@@ -138,7 +138,7 @@ def test_wrong_arguments(make) -> None:
         make("a", **{f"a{i}": i for i in range(9)})
     with pytest.raises(TypeError, match="expected a function to decorate, found 2 arguments"):
         make("a")(1, 2)
-    with pytest.raises(TypeError, match="expected something that can be called, found int"):
+    with pytest.raises(TypeError, match="expected a callable, found int"):
         make("a")(1)
     with pytest.raises(UnicodeEncodeError):
         make("\ud800")

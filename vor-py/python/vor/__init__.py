@@ -14,8 +14,9 @@
 
 Or without touching the program: ``python -m vor run script.py``.
 
-Each span is two readings of the clock and a 16-byte record, as in Rust; a thread of vor's own writes the
-capture. The variables ``VOR_RECORD``, ``VOR_RECORD_SPANS`` and their like are read when the module is imported.
+A span costs two readings of the clock and a 16-byte record, as in Rust; a thread of vor writes the
+capture. The environment variables ``VOR_RECORD``, ``VOR_RECORD_SPANS`` and the others are read when
+the module is imported.
 """
 
 from __future__ import annotations
@@ -97,18 +98,26 @@ def enable(
     watchdog_ms: float | None = None,
     signals: bool | None = None,
 ) -> None:
-    """Switch recording on, by these settings or, without any, by the variables.
+    """Switch recording on, with these settings or, without any, with the environment variables.
 
-    capture: the file to write. spans: whether it holds spans, or metrics only. every: keep the spans of one frame
-    in so many. max_frames: and of so many at most. slow_frames_ms, frames_before: and only of frames slower than
-    that, and of so many before each. ring_kib: size of each thread's ring. stats: keep sums per scope.
-    count_scopes, print_stats: count scopes instead of recording them, and print a table at the end. cpu_time,
-    cpu_split: measure CPU time. inline_drain: drain in frame_mark. drain_interval_ms: longest wait of a span for
-    its drain. max_spans_per_frame: spans that a frame holds as a tree. watchdog_ms: report the open scopes of every
-    thread when a frame or a scope takes longer. signals: whether a signal that ends the process, and that Python leaves
-    to the system, closes the capture first; it does where nothing is said.
+    If recording is on already, the settings that can still be added are added.
 
-    Where recording is on already, what can still be added is added.
+    capture: the file to write.
+    spans: whether the capture has spans, or metrics only.
+    every: keep the spans of one frame in N.
+    max_frames: keep the spans of at most N frames.
+    slow_frames_ms, frames_before: keep only the spans of frames slower than this, and of N frames
+        before each.
+    ring_kib: size of each thread's ring.
+    stats: keep sums per scope.
+    count_scopes, print_stats: count scopes instead of recording them, and print a table at the end.
+    cpu_time, cpu_split: measure CPU time.
+    inline_drain: drain the rings in `frame_mark`.
+    drain_interval_ms: longest time between two drains.
+    max_spans_per_frame: most spans that a frame holds as a tree.
+    watchdog_ms: report the open scopes of every thread when a frame or a scope takes longer.
+    signals: whether a signal that ends the process, and that Python does not handle, closes the
+        capture first; by default it does.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     _core.enable(**given)
@@ -116,25 +125,25 @@ def enable(
 
 
 def disable() -> None:
-    """Switch recording off. A capture stays open, and goes on when recording is switched on again."""
+    """Switch recording off. An open capture continues when recording is switched on again."""
     _monitor.switch(False)
     _core.disable()
 
 
 def load_ipython_extension(ipython: _Any) -> None:
-    """Give IPython the magic `%%vor`, which records a cell: ``%load_ext vor``."""
+    """Register the IPython magic `%%vor`, which records a cell: ``%load_ext vor``."""
     from vor import _notebook
 
     _notebook.load(ipython)
 
 
 def _is_command() -> bool:
-    """Return whether this process is the command, `vor` or `python -m vor`, which looks into captures."""
+    """Return whether this process is the command, `vor` or `python -m vor`, which records nothing."""
     started = _sys.argv[0] if _sys.argv else ""
     return _os.path.basename(started) in ("vor", "vor.exe") or (started == "-m" and "vor" in _sys.orig_argv[1:3])
 
 
-# A program that is asked to record does so without a call, as one in Rust does at its `enable()`.
+# The variables switch recording on without a call, as `enable()` does in a program in Rust.
 _STARTERS = ("VOR_RECORD", "VOR_COUNT_SCOPES", "VOR_WATCHDOG_MS")
 if any(_os.environ.get(_name) for _name in _STARTERS) and not _is_command():
     enable()

@@ -1,4 +1,4 @@
-"""`python -m vor`, and the command `vor` that is installed with the package: `run` is here, everything else is what the command does in Rust."""
+"""`python -m vor` and the command `vor`: `run` is in Python, all other subcommands are in Rust."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         from vor import _run

@@ -1,4 +1,4 @@
-"""What the package has in Rust."""
+"""The part of the package that is in Rust."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @final
 class Scope:
-    """A block as a span, for `with`, again and again, or for a function as its decorator."""
+    """A span around a block (`with`, any number of times) or around a function (decorator)."""
 
     def __new__(cls, name: str, /, **args: object) -> Scope: ...
     def __enter__(self) -> Scope: ...
@@ -27,7 +27,7 @@ class Scope:
     def __call__(self, function: _F, /) -> _F: ...
 
 class CaptureError(OSError):
-    """A capture cannot be read: it is not there, is none, or is damaged where nothing can be passed over."""
+    """A file cannot be read: it is missing, is not a capture, or is damaged beyond recovery."""
 
     path: Path
     reason: str
@@ -90,7 +90,7 @@ class Table:
 
 @final
 class Reading:
-    """A capture that is open, or was."""
+    """An open or closed capture."""
 
     def __new__(cls, path: str | os.PathLike[str], /) -> Reading: ...
     def info(self) -> dict[str, Any]: ...

@@ -1,4 +1,4 @@
-"""What `multiprocessing` needs told: its forked children end without the interpreter's exit handlers, and so without the end of their captures."""
+"""Closes the captures of children that `multiprocessing` forks: no exit handler runs in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vor import _core
 
 
 class _Anchor:
-    """What `multiprocessing` keeps no longer than there is someone who wants to be told."""
+    """An object that `multiprocessing` refers to weakly: its hook is called while this lives."""
 
 
 _anchor = _Anchor()
@@ -23,12 +23,12 @@ def _close() -> None:
 def _at_begin(_: Any) -> None:
     from multiprocessing import util
 
-    # The least of all priorities that are called at all: after what the program does at its end.
+    # The lowest priority that is called at all: after all finalizers of the program.
     util.Finalize(None, _close, exitpriority=-(1 << 30))
 
 
 def _in_child() -> None:
-    # The child forgets what was registered to be called at its end, and then calls what is registered here.
+    # The child clears its finalizers, and then calls the hook that is registered here.
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.register_after_fork(_anchor, _at_begin)
@@ -36,7 +36,7 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
-    # A child that imports vor itself: before its work begins, or in the course of it.
+    # A child that imports vor itself, before or during its work.
     _in_child()
     _process = sys.modules.get("multiprocessing.process")
     if _process is not None and _process.parent_process() is not None:

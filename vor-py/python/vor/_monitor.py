@@ -1,4 +1,4 @@
-"""Which events of `sys.monitoring` are on. On CPython 3.11 there is none, and nothing to switch."""
+"""Switches events of `sys.monitoring` on and off. CPython 3.11 has none."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from vor import _core
 
 HAS_MONITORING = sys.version_info >= (3, 12)
 
-# The number that other tools know us by, and the events of code that is decorated.
+# Our tool id, whether events are on, for decorated code and for all code, and the decorated code.
 _tool: int | None = None
 _is_on = False
 _is_tracing = False
 _codes: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
-# Whose turn it is to change what is above, or what is known of code. A thread may come here again in its turn: the collector may run code that is decorated.
+# Guards the variables above and the table of code objects. A thread may lock it again: the garbage
+# collector may run code that is decorated.
 turn = RLock()
 
 
 def _in_child() -> None:
     global turn
-    # Who had the turn is not in the child.
+    # The thread that held the lock is not in the child.
     turn = RLock()
 
 
@@ -36,7 +37,7 @@ if hasattr(os, "register_at_fork"):
 if sys.version_info >= (3, 12):
     _EVENTS = sys.monitoring.events
     _LOCAL = _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
-    # These cannot be had for single code objects.
+    # These cannot be switched on for single code objects.
     _GLOBAL = _EVENTS.PY_THROW | _EVENTS.PY_UNWIND
     _C_CALLS = _EVENTS.CALL | _EVENTS.C_RETURN | _EVENTS.C_RAISE
 
@@ -44,7 +45,7 @@ if sys.version_info >= (3, 12):
         global _tool
         if _tool is None:
             monitoring = sys.monitoring
-            # 2 is meant for profilers; where another one has it, those that are meant for nobody are as good.
+            # 2 is meant for profilers; 3 and 4 have no meaning and serve if another tool uses it.
             for tool in (monitoring.PROFILER_ID, 3, 4):
                 if monitoring.get_tool(tool) is None:
                     monitoring.use_tool_id(tool, "vor")
@@ -52,13 +53,13 @@ if sys.version_info >= (3, 12):
                     break
             else:
                 found = [monitoring.get_tool(tool) for tool in (monitoring.PROFILER_ID, 3, 4)]
-                raise RuntimeError(f"sys.monitoring: expected a free tool id among 2, 3 and 4, found {found} there")
+                raise RuntimeError(f"sys.monitoring: the tool ids 2, 3 and 4 are in use by {found}")
             for name, hook in _core.hooks(monitoring.DISABLE).items():
                 monitoring.register_callback(_tool, getattr(_EVENTS, name), hook)
         return _tool
 
     def add(code: CodeType) -> None:
-        """Have the calls of this code told while recording is on."""
+        """Record the calls of this code while recording is on."""
         with turn:
             _codes.add(code)
             if _is_on:
@@ -72,7 +73,7 @@ if sys.version_info >= (3, 12):
             sys.monitoring.set_events(tool, _GLOBAL)
 
     def switch(on: bool) -> None:
-        """Switch the events of all code that was added on or off."""
+        """Switch the events of all added code on or off."""
         global _is_on
         with turn:
             if _is_on != on:
@@ -97,10 +98,10 @@ else:
         """Do nothing: functions are wrapped."""
 
     def switch(on: bool) -> None:
-        """Do nothing: what wraps a function asks whether recording is on."""
+        """Do nothing: the wrapper of a function checks whether recording is on."""
 
     def trace(on: bool, c_calls: bool) -> None:
-        """Have new threads call the profile callback, or not."""
+        """Set or remove the profile callback of new threads."""
         import threading
 
         threading.setprofile(_core.thread_hook if on else None)

@@ -1,4 +1,4 @@
-"""What notebooks show: a capture as a plot and a table, and the magic `%%vor`."""
+"""Notebooks: a capture as a plot and a table, and the magic `%%vor`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from vor import _tables
 if TYPE_CHECKING:
     from vor._reading import Capture
 
-# The plot, in the units of its own picture.
+# Size of the plot, in SVG units.
 _WIDTH, _HEIGHT, _MARGIN = 640, 120, 16
 
 
 def html(capture: Capture) -> str:
-    """Return the lengths of the frames as a plot, and the scopes with the most time of their own as a table."""
+    """Return a plot of frame durations, and a table of the scopes with the largest self time."""
     info = capture.info
     stats = capture.stats()
     spans = sum(stats["count"])
@@ -36,7 +36,7 @@ def html(capture: Capture) -> str:
         rows.append("<tr>" + "".join(f"<td>{_html.escape(str(cell))}</td>" for cell in cells) + "</tr>")
     heads = "".join(f"<th>{head}</th>" for head in ("scope", "count", "self", "%", "total", "mean", "p99"))
     skipped = capture.skipped
-    damage = f"<p>{skipped['count']} places damaged, {skipped['bytes']:,} bytes passed over</p>" if skipped["count"] else ""
+    damage = f"<p>{skipped['count']} places damaged, {skipped['bytes']:,} bytes skipped</p>" if skipped["count"] else ""
     return (
         f"<div><p><b>{_html.escape(title)}</b> {_html.escape(process)}</p>{damage}{_plot(capture)}"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -48,7 +48,7 @@ def _plot(capture: Capture) -> str:
     if not lengths:
         return ""
     longest = max(max(lengths), 1)
-    # A bar per frame, or per group of frames: the longest of it, so that none is hidden.
+    # A bar per frame, or per group of frames: then the longest one, so that no slow frame is hidden.
     bars = min(len(lengths), _WIDTH // 2)
     width = _WIDTH / bars
     path = []
@@ -58,14 +58,14 @@ def _plot(capture: Capture) -> str:
         path.append(f"M{bar * width:.2f} {_HEIGHT + _MARGIN}v{-height:.2f}h{max(width - 0.5, 0.5):.2f}v{height:.2f}z")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT + _MARGIN}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT + _MARGIN}" role="img" aria-label="length of each frame">'
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT + _MARGIN}" role="img" aria-label="duration of each frame">'
         f'<text x="0" y="11" font-size="11" fill="currentColor">frame time, up to {_tables.duration(longest)}</text>'
         f'<path d="{"".join(path)}" fill="#4c78a8"/></svg>'
     )
 
 
 def load(ipython: Any) -> None:
-    """Give IPython the magic `%%vor`."""
+    """Register the magic `%%vor`."""
     ipython.register_magic_function(_magic(ipython), magic_kind="cell", magic_name="vor")
 
 
@@ -75,8 +75,9 @@ def _magic(ipython: Any) -> Any:
 
         %%vor [--scopes] [FILE]
 
-        Every call of Python is recorded, or with --scopes only what is marked by `vor.profile` and `vor.scope`. The
-        capture is the result of the cell, and is kept as FILE; without one, it goes with the interpreter.
+        Every call of Python is recorded, or with --scopes only those marked by `vor.profile` and
+        `vor.scope`. The capture is the result of the cell. It is written to FILE, or without one to
+        a temporary file that is deleted when the interpreter ends.
         """
         import shlex
 
@@ -91,7 +92,7 @@ def _magic(ipython: Any) -> Any:
 
 
 def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
-    """Record what `run` does into a capture of its own, and return it; None where `run` says that it failed."""
+    """Record a call of `run` into a capture, and return that; None if `run` returns false."""
     import atexit
     import os
     import shutil
@@ -101,7 +102,7 @@ def record(run: Any, out: str | None, *, calls: bool) -> Capture | None:
     from vor import _core, _monitor, _reading
 
     if vor.is_enabled():
-        raise RuntimeError(f"%%vor: expected that nothing is recorded, found that {vor.capture_path()} is; vor.disable() ends that")
+        raise RuntimeError(f"%%vor: recording is already on, into {vor.capture_path()}; call vor.disable() first")
     folder = None if out is not None else tempfile.mkdtemp(prefix="vor-")
     if folder is not None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

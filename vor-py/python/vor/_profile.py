@@ -1,4 +1,4 @@
-"""`@vor.profile`: which callables there are, and how the calls of each become spans."""
+"""`@vor.profile`: the kinds of callables, and how the calls of each become spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vor import _core, _monitor
 T = TypeVar("T")
 
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
-# Marks a function that `profile` on a class leaves alone.
+# Marks a function that `profile` on a class skips.
 _SKIPPED = "__vor_skip__"
 
 
@@ -23,12 +23,13 @@ def profile(function: None = None, /, *, name: str | None = None, args: bool = F
 @overload
 def profile(function: T, /, *, name: str | None = None, args: bool = False) -> T: ...
 def profile(function: Any = None, /, *, name: str | None = None, args: bool = False) -> Any:
-    """Record each call as a span: of a function or method, a coroutine, a generator, or of all methods of a class.
+    """Record each call of a function, method, coroutine, generator or all methods of a class as a span.
 
-    name: what the span is called; else it is called as the function is. args: record the arguments too, up to eight:
-    truth values, numbers and texts as they are, of everything else the type.
+    name: the name of the span; by default the function's.
+    args: also record up to eight arguments: bools, numbers and strings as they are, the type's name
+        of anything else.
 
-    An activation of a generator or coroutine is one span, from a resumption to the next suspension.
+    An activation of a generator or coroutine, from a resumption to the next suspension, is one span.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"profile: name: expected str, found {type(name).__name__}")
@@ -50,12 +51,12 @@ def profile(function: Any = None, /, *, name: str | None = None, args: bool = Fa
         )
         return type(function)(fget, fset, fdel, function.__doc__)
     if not callable(function):
-        raise TypeError(f"profile: expected something that can be called, found {type(function).__name__}")
+        raise TypeError(f"profile: expected a callable, found {type(function).__name__}")
     return _profile_one(function, name, args)
 
 
 def skip(function: T, /) -> T:
-    """Leave a function out where `profile` stands at its class."""
+    """Exclude a method from `profile` on its class."""
     inner = getattr(function, "__func__", function)
     if isinstance(inner, property):
         for part in (inner.fget, inner.fset, inner.fdel):
@@ -73,7 +74,7 @@ def _profile_class(cls: type, name: str | None, args: bool) -> None:
         parts = (value.fget, value.fset, value.fdel) if isinstance(value, property) else (value,)
         if any(getattr(getattr(part, "__func__", part), _SKIPPED, False) for part in parts):
             continue
-        # A static method may be one of something that is not written in Python.
+        # A static method may wrap a callable that is not written in Python.
         inner = getattr(value, "__func__", value)
         if isinstance(inner, (FunctionType, property)):
             profiled = profile(value, name=None if name is None else f"{name}.{attribute}", args=args)
@@ -86,11 +87,11 @@ def _profile_one(function: Any, name: str | None, args: bool) -> Any:
         name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__qualname__))
     module = str(getattr(function, "__module__", None) or "")
     if type(function) is not FunctionType:
-        # Methods, partial functions, and what is not written in Python.
+        # Methods, partial functions, and callables that are not written in Python.
         return _core.wrap(function, None, name, module, [], False)
     if _monitor.HAS_MONITORING:
         names = [parameter[0] for parameter in _parameters(function)] if args else []
-        # Another thread may be decorating a function that shares the code.
+        # Another thread may decorate a function that shares the code.
         with _monitor.turn:
             _own_code(function, name)
             _core.put_code(function.__code__, name, module, names)
@@ -101,14 +102,14 @@ def _profile_one(function: Any, name: str | None, args: bool) -> Any:
     return _core.wrap(function, function.__code__, name, module, parameters, is_suspended)
 
 
-# What code objects are recorded as, by their identity; one that goes takes its entry along.
+# Names by the id of the code object; the entry is removed with the object.
 _names: dict[int, str] = {}
 
 
 def _own_code(function: FunctionType, name: str) -> None:
-    """Give a function a code object of its own where others of another name share it.
+    """Give a function a code object of its own if functions of other names share it.
 
-    Functions that a decorator returns share one, and so do closures; their calls could not be told apart.
+    Functions that a decorator returns share one, and so do closures; their calls would look alike.
     """
     import weakref
 
@@ -122,7 +123,7 @@ def _own_code(function: FunctionType, name: str) -> None:
 
 
 def _parameters(function: FunctionType) -> list[tuple[str, int | None, bool, object]]:
-    """Return the parameters whose values are recorded: names, places, whether there is a default, and that."""
+    """Return the recorded parameters: name, position, whether there is a default, and the default."""
     signature = inspect.signature(function, follow_wrapped=False)
     found: list[tuple[str, int | None, bool, object]] = []
     for at, parameter in enumerate(signature.parameters.values()):
@@ -130,9 +131,9 @@ def _parameters(function: FunctionType) -> list[tuple[str, int | None, bool, obj
             continue
         if at == 0 and parameter.name in ("self", "cls"):
             continue
-        place = None if parameter.kind is parameter.KEYWORD_ONLY else at
+        position = None if parameter.kind is parameter.KEYWORD_ONLY else at
         has_default = parameter.default is not parameter.empty
-        found.append((parameter.name, place, has_default, parameter.default if has_default else None))
+        found.append((parameter.name, position, has_default, parameter.default if has_default else None))
     return found
 
 

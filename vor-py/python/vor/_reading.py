@@ -1,4 +1,4 @@
-"""Captures read back: `vor.read`, and what it returns."""
+"""`vor.read` and the capture that it returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# What `Capture.export` writes by the end of the file's name; the longest that fits counts.
+# Formats of `Capture.export` by the file's extension; the longest match counts.
 _FORMATS = {
     ".pftrace": "perfetto",
     ".perfetto-trace": "perfetto",
@@ -40,29 +40,32 @@ _FORMATS = {
 def read(path: str | os.PathLike[str]) -> Capture:
     """Open a capture, also one that is still being written.
 
-    What it holds is read when it is asked for, and kept. Raises `vor.CaptureError`, an OSError, where there is no
-    capture; damage within one is passed over and told by `Capture.skipped`.
+    Its contents are read at first use and stay in memory. Raises `vor.CaptureError`, an OSError, if
+    the file cannot be read or is not a capture. Damaged parts are skipped; `Capture.skipped` lists
+    them.
     """
     return Capture(path)
 
 
 class Capture(Sequence["Frame"]):
-    """The frames of a capture, and tables of all they hold.
+    """The frames of a capture, and tables of their contents.
 
-    A sequence of frames: ``len(capture)``, ``capture[-1]``, ``for frame in capture``. A slice, ``capture[10:20]``, is a
-    capture of these frames alone; the whole capture also has what ended after the last frame.
+    A sequence of frames: ``len(capture)``, ``capture[-1]``, ``for frame in capture``. A slice,
+    ``capture[10:20]``, is a capture of these frames only; the whole capture also has the spans that
+    ended after the last frame.
 
-    Tables have columns that NumPy takes without a copy, ``numpy.asarray(capture.spans["dur_ns"])``, and are taken by
-    whatever takes Arrow's streams. Times are nanoseconds since 1970 (``…_ns``), lengths nanoseconds.
+    NumPy reads columns of tables without a copy: ``numpy.asarray(capture.spans["dur_ns"])``. Every
+    library that reads Arrow streams reads tables. Times are in nanoseconds since 1970, durations in
+    nanoseconds.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a capture; `vor.read` does the same."""
         self._path = Path(path)
         self._core = _core.Reading(self._path)
-        # The numbers of the first and the last frame; None: everything.
+        # The numbers of the first and the last frame; None: the whole capture.
         self._numbers: tuple[int, int] | None = None
-        # What this is a slice of. Not itself where it is none: a file is closed with the last reference to it.
+        # The capture that this is a slice of. Never itself: the last reference closes the file.
         self._whole: Capture | None = None
         self._forget()
 
@@ -88,24 +91,28 @@ class Capture(Sequence["Frame"]):
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the file says of itself, as ``vor info --json`` tells it: version, process, threads, counts, whether it is closed."""
+        """Version, process, threads, counts, and whether the file is closed, as in ``vor info --json``."""
         return self._core.info()
 
     @property
     def skipped(self) -> dict[str, Any]:
-        """What could not be read so far, as the command's JSON tells it: ``count`` places, ``bytes``, ``losses``, ``tail``.
+        """Damage found so far, as in the command's JSON: ``count``, ``bytes``, ``losses``, ``tail``.
 
-        Behind an index, damage shows only when its place is read; `verify` reads everything.
+        In a file with an index, damage is found only when its place is read; `verify` reads everything.
         """
         return self._core.skipped()
 
     def verify(self) -> dict[str, Any]:
-        """Read the whole file, check every checksum, and return what is damaged, as `skipped` does."""
+        """Read the whole file, check every checksum, and return the damage, as `skipped` does."""
         return self._core.verify()
 
     @property
     def frames(self) -> Table:
-        """A row per frame: ``frame`` (its number), ``start_ns``, ``dur_ns``, ``spans``, ``dropped_spans``, ``merged_marks``, ``lost_records``."""
+        """A row per frame.
+
+        Columns: ``frame`` (its number), ``start_ns``, ``dur_ns``, ``spans``, ``dropped_spans``,
+        ``merged_marks``, ``lost_records``.
+        """
         if self._frames is None:
             self._frames = self._core.frames()
         return self._frames
@@ -123,9 +130,11 @@ class Capture(Sequence["Frame"]):
 
     @property
     def spans(self) -> Table:
-        """A row per span: ``thread``, ``tid``, ``frame``, ``depth``, ``name``, ``file``, ``line``, ``start_ns``, ``dur_ns``, ``self_ns``, ``args``.
+        """A row per span.
 
-        They are those of ``vor export --to parquet``. Rows come as they ended, thread by thread within a batch of the recorder.
+        Columns: ``thread``, ``tid``, ``frame``, ``depth``, ``name``, ``file``, ``line``, ``start_ns``,
+        ``dur_ns``, ``self_ns``, ``args``, as in ``vor export --to parquet``. Rows are in the order in
+        which the spans ended, thread by thread within a batch of the recorder.
         """
         return self._all()[0]
 
@@ -153,7 +162,7 @@ class Capture(Sequence["Frame"]):
         return self._metrics
 
     def stats(self) -> Table:
-        """Return a row per scope, the largest self time first, as ``vor stats --json`` tells it: counts, sums and percentiles."""
+        """Return a row per scope, the largest self time first: the values of ``vor stats --json``."""
         if self._stats is None:
             self._stats = self._core.stats(self._numbers)
         return self._stats
@@ -179,7 +188,7 @@ class Capture(Sequence["Frame"]):
     @overload
     def __getitem__(self, at: slice, /) -> Capture: ...
     def __getitem__(self, at: int | slice, /) -> Frame | Capture:
-        """Return a frame by its place, or a capture of the frames of a slice."""
+        """Return a frame by its position, or a capture of the frames of a slice."""
         if isinstance(at, slice):
             return self._part(self.frames[at])
         row = self.frames[at]
@@ -190,9 +199,10 @@ class Capture(Sequence["Frame"]):
         return (self[at] for at in range(len(self)))
 
     def refresh(self) -> int:
-        """Take what was written since the capture was opened or refreshed, and return the number of frames.
+        """Read what was written since the capture was opened or refreshed; return the number of frames.
 
-        Tables that were taken before stay as they are. A capture that was closed when it was opened does not grow.
+        Tables that were read before do not change. A capture that was closed when it was opened does
+        not grow.
         """
         if self._whole is not None:
             raise ValueError(f"{self._path}: a slice of a capture does not change; refresh the capture")
@@ -206,9 +216,9 @@ class Capture(Sequence["Frame"]):
         return len(self)
 
     def follow(self, *, interval_s: float = 0.2, timeout_s: float | None = None) -> Iterator[Frame]:
-        """Yield the frames, and go on with those that come while the program still records.
+        """Yield the frames, then new ones as the program records them.
 
-        It ends when the recorder has closed the file, or when nothing came for `timeout_s`.
+        It ends when the recorder has closed the file, or after `timeout_s` without a new frame.
         """
         at = 0
         waited_since = time.monotonic()
@@ -224,30 +234,31 @@ class Capture(Sequence["Frame"]):
             time.sleep(interval_s)
 
     def export(self, out: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the capture for another program, as ``vor export`` does, in the format that the end of the name says.
+        """Write the capture in the format of another program, as ``vor export`` does.
 
-        ``.pftrace`` (ui.perfetto.dev), ``.json`` (Chrome), ``.firefox.json``, ``.speedscope.json``, ``.folded`` (flame
-        graphs), ``.pb.gz`` (pprof), ``.csv``, ``.metrics.csv``; or as `format` says. A slice writes its frames alone. Warns of what is left out, because it is damaged or the format
-        has no place for it.
+        The extension chooses the format, unless `format` is given: ``.pftrace`` (ui.perfetto.dev),
+        ``.json`` (Chrome), ``.firefox.json``, ``.speedscope.json``, ``.folded`` (flame graphs),
+        ``.pb.gz`` (pprof), ``.csv``, ``.metrics.csv``, ``.parquet``. A slice writes its frames only.
+        Warns of contents that are left out because they are damaged or the format cannot hold them.
         """
         out = os.fspath(out)
         if format is None:
-            ends = [end for end in _FORMATS if out.lower().endswith(end)]
-            if not ends:
-                raise ValueError(f"{out}: no format ends so; choose one of {', '.join(_FORMATS)}, or give `format`")
-            format = _FORMATS[max(ends, key=len)]
+            extensions = [extension for extension in _FORMATS if out.lower().endswith(extension)]
+            if not extensions:
+                raise ValueError(f"{out}: unknown extension; use one of {', '.join(_FORMATS)}, or pass `format`")
+            format = _FORMATS[max(extensions, key=len)]
         arguments = ["export", "--to", format, "-o", out, os.fspath(self._path)]
         if self._numbers is not None:
             first, last = self._numbers
             if first > last:
                 raise ValueError(f"{self._path}: no frames to export")
             arguments += ["--frames", f"{first}..={last}"]
-        told = _command.run(arguments)
-        if told:
-            warnings.warn(told, stacklevel=2)
+        output = _command.run(arguments)
+        if output:
+            warnings.warn(output, stacklevel=2)
 
     def close(self) -> None:
-        """Close the file. Tables that were read stay; what was not read can no longer be."""
+        """Close the file. Tables that were read remain; no others can be read any more."""
         self._core.close()
 
     def __enter__(self) -> Capture:
@@ -274,41 +285,41 @@ class Capture(Sequence["Frame"]):
 
 
 class Frame:
-    """What lies between two marks."""
+    """The time between two frame marks, and its contents."""
 
     def __init__(self, part: Capture, row: dict[str, Any]) -> None:
-        """Make the frame of a capture that has no other."""
+        """Make the frame of a capture with one frame."""
         self._part = part
         self._row = row
 
     @property
     def index(self) -> int:
-        """Its number, as the program counts."""
+        """Its number, counted by the program."""
         return int(self._row["frame"])
 
     @property
     def start_ns(self) -> int:
-        """When it began, in nanoseconds since 1970."""
+        """Its start, in nanoseconds since 1970."""
         return int(self._row["start_ns"])
 
     @property
     def dur_ns(self) -> int:
-        """How long it lasted, in nanoseconds."""
+        """Its duration, in nanoseconds."""
         return int(self._row["dur_ns"])
 
     @property
     def span_count(self) -> int:
-        """How many spans ended in it."""
+        """The number of spans that ended in it."""
         return int(self._row["spans"])
 
     @property
     def dropped_spans(self) -> int:
-        """How many spans were lost in it because a ring was full."""
+        """The number of spans lost in it because a ring was full."""
         return int(self._row["dropped_spans"])
 
     @property
     def lost_records(self) -> int:
-        """How many of its records damage took; 0: it is whole."""
+        """The number of its records that are damaged; 0 if it is complete."""
         return int(self._row["lost_records"])
 
     @property
@@ -333,7 +344,7 @@ class Frame:
         return dict(zip(metrics["name"], metrics["value"]))
 
     def __repr__(self) -> str:
-        """Return a line with its number, length and number of spans."""
+        """Return a line with its number, duration and number of spans."""
         return f"<vor.Frame {self.index}: {_tables.duration(self.dur_ns)}, {self.span_count} spans>"
 
 

@@ -1,9 +1,10 @@
-"""`python -m vor run`: a program with every call recorded, without a change to it.
+"""`python -m vor run`: records every call of an unchanged program.
 
-The program runs as it would alone: as `__main__`, with its own arguments and path. Recording ends with the interpreter, after the program's threads and its own exit handlers. What the program
-starts of Python joins by the environment: `_child/sitecustomize.py` stands first in `PYTHONPATH`, and each process writes a capture of its own, `run.<pid>.vor` beside `run.vor`. What it forks goes
-on by itself. Frames end at an interval, since a program that is not changed marks none; one that
-does has its own.
+The program runs as it would alone: as `__main__`, with its own arguments and path. Recording ends
+with the interpreter, after the program's threads and its own exit handlers. Interpreters that the
+program starts record too: `_child/sitecustomize.py` is first in `PYTHONPATH`, and each process
+writes a capture of its own, `run.<pid>.vor` beside `run.vor`. Forked children keep recording.
+Frames end at an interval until the program marks one itself.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _CHILD = os.path.join(_HERE, "_child")
 # Helpers of `multiprocessing` that run no code of the program.
 _HELPERS = ("multiprocessing.resource_tracker",)
-# Captures from before are not this run's.
+# Older captures are not of this run.
 _STARTED = time.time()
 
 
 @dataclass
 class Options:
-    """What is recorded, and where it goes."""
+    """Which calls are recorded, and where the capture is written."""
 
     out: str = "run.vor"
     include: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
     min_us: float = 0.0
     c_calls: bool = False
-    # Where a frame ends without a mark of the program; 0 for nowhere.
+    # The interval at which frames end until the program marks one; 0: never.
     frame_ms: float = 100.0
     # The process whose capture is `out`.
     pid: int = 0
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Run what the arguments behind `python -m vor run` say, and exit as it does."""
+    """Run the program that the arguments of `python -m vor run` name, and exit as it does."""
     parser = argparse.ArgumentParser(
         prog="python -m vor run",
         usage="%(prog)s [--out run.vor] [--include PLACE] [--exclude PLACE] [--min-us N] [--c-calls] [--frame-ms N] (script.py | -m MODULE) ...",
@@ -57,10 +58,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
         epilog="A PLACE is a module or package, a file or a folder; the options may be given more than once.",
     )
     parser.add_argument("--out", default="run.vor", metavar="FILE", help="the capture (run.vor)")
-    parser.add_argument("--include", action="append", default=[], metavar="PLACE", help="record only what is here")
-    parser.add_argument("--exclude", action="append", default=[], metavar="PLACE", help="leave out what is here")
-    parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="leave out calls shorter than N us")
-    parser.add_argument("--c-calls", action="store_true", help="record calls of what is not written in Python too")
+    parser.add_argument("--include", action="append", default=[], metavar="PLACE", help="record only code in PLACE")
+    parser.add_argument("--exclude", action="append", default=[], metavar="PLACE", help="do not record code in PLACE")
+    parser.add_argument("--min-us", type=float, default=0.0, metavar="N", help="omit calls shorter than N us")
+    parser.add_argument("--c-calls", action="store_true", help="also record calls of functions that are not written in Python")
     parser.add_argument(
         "--frame-ms",
         type=float,
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     given = parser.parse_args(arguments)
     target: list[str] = given.module if given.module is not None else given.program
     if not target:
-        parser.error("expected a script or -m MODULE, found neither")
+        parser.error("a script or -m MODULE is required")
     if not 0.0 <= given.min_us < 1e12:
         parser.error(f"--min-us: expected a number of at least 0, found {given.min_us}")
     if not (given.frame_ms == 0.0 or 1.0 <= given.frame_ms < 1e9):
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 class _BadInput(Exception):
-    """What was asked for is not there."""
+    """A script, module or place on the command line does not exist."""
 
 
 def _script(path: str) -> tuple[types.CodeType, types.ModuleType]:
@@ -108,7 +109,7 @@ def _script(path: str) -> tuple[types.CodeType, types.ModuleType]:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        raise _BadInput(f"{path}: expected a script, found {error.strerror}") from None
+        raise _BadInput(f"{path}: {error.strerror}") from None
     module = types.ModuleType("__main__")
     module.__file__ = os.path.abspath(path)
     module.__dict__.update(__builtins__=__builtins__, __cached__=None)
@@ -120,24 +121,24 @@ def _compile(source: bytes, path: str) -> types.CodeType:
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        # As Python tells it, without the lines that are vor's.
+        # As Python reports it, without the lines of vor.
         sys.excepthook(type(error), error.with_traceback(None), None)
         sys.exit(1)
 
 
 def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
-    """Return a module's code, and the module that it runs as; of a package the one that `-m` runs."""
+    """Return a module's code, and the module that it runs as; of a package its `__main__`."""
     sys.path[0] = os.getcwd()
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:
-        raise _BadInput(f"-m {name}: expected a module, found {error}") from None
+        raise _BadInput(f"-m {name}: {error}") from None
     get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
     code = get_code(spec.name) if spec is not None and get_code is not None else None
     if spec is None or code is None:
-        raise _BadInput(f"-m {name}: expected a module, found none of this name that can be run")
+        raise _BadInput(f"-m {name}: no module of this name can be run")
     module = types.ModuleType("__main__")
     module.__spec__ = spec
     module.__package__ = spec.parent
@@ -149,7 +150,7 @@ def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
 
 
 def _places(option: str, name: str) -> list[str]:
-    """Return where the code of a module, a file or a folder lies, as code objects name it."""
+    """Return the paths of a module, a file or a folder, as code objects name them."""
     if name.startswith("<"):
         return [name]
     if os.path.exists(name) or os.sep in name:
@@ -159,7 +160,7 @@ def _places(option: str, name: str) -> list[str]:
     except (ImportError, ValueError):
         spec = None
     if spec is None:
-        raise _BadInput(f"{option}: expected a module, a file or a folder, found {name}")
+        raise _BadInput(f"{option}: no module, file or folder is called {name}")
     if spec.submodule_search_locations is not None:
         return list(spec.submodule_search_locations)
     if spec.has_location and spec.origin is not None:
@@ -168,20 +169,20 @@ def _places(option: str, name: str) -> list[str]:
 
 
 def _lead_children(options: Options) -> None:
-    """Have processes that this one starts record as well."""
+    """Make processes that this one starts record too."""
     os.environ[_VARIABLE] = json.dumps(asdict(options))
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = _CHILD + (os.pathsep + path if path else "")
 
 
 def join() -> None:
-    """Record this process, which a recorded one has started."""
+    """Record this process, which a recorded one started."""
     if any(helper in argument for argument in sys.orig_argv for helper in _HELPERS):
         return
     try:
         options = Options(**json.loads(os.environ[_VARIABLE]))
     except (KeyError, ValueError, TypeError) as error:
-        print(f"vor: {_VARIABLE}: expected what `python -m vor run` sets, found {error!r}", file=sys.stderr)
+        print(f"vor: {_VARIABLE}: not a value that `python -m vor run` sets: {error!r}", file=sys.stderr)
         return
     stem, extension = os.path.splitext(options.out)
     options.out = f"{stem}.{os.getpid()}{extension}"
@@ -190,14 +191,14 @@ def join() -> None:
 
 def _begin(options: Options) -> None:
     vor.enable(capture=options.out)
-    # Registered before those of the program, and so called after them.
+    # Registered before the program's handlers, so called after them.
     atexit.register(_end, options)
     _core.trace(True, options.include, [*options.exclude, _HERE], options.min_us, options.c_calls)
     _monitor.trace(True, options.c_calls)
     _mark_frames(options)
     if hasattr(os, "register_at_fork"):
-        # The thread that marks them is not in the child.
-        os.register_at_fork(after_in_child=lambda: _go_on_marking(options))
+        # The thread that marks frames is not in the child.
+        os.register_at_fork(after_in_child=lambda: _resume_marking(options))
 
 
 def _mark_frames(options: Options) -> None:
@@ -205,7 +206,7 @@ def _mark_frames(options: Options) -> None:
         _core.mark_frames_every(options.frame_ms)
 
 
-def _go_on_marking(options: Options) -> None:
+def _resume_marking(options: Options) -> None:
     if _core.stop_marking_frames():
         _mark_frames(options)
 
@@ -214,15 +215,15 @@ def _end(options: Options) -> None:
     _monitor.trace(False, options.c_calls)
     _core.trace(False, [], [], 0.0, False)
     if _core.stop_marking_frames():
-        # What is left since the last one.
+        # The time since the last mark.
         _core.frame_mark()
     vor.disable()
     vor.close_capture()
     if os.getpid() == options.pid:
-        _tell_of_children(options.out)
+        _report_children(options.out)
 
 
-def _tell_of_children(out: str) -> None:
+def _report_children(out: str) -> None:
     stem, extension = os.path.splitext(out)
     folder, prefix = os.path.split(stem + ".")
     others = [
@@ -249,7 +250,7 @@ def _execute(code: types.CodeType, module: types.ModuleType) -> NoReturn:
     except SystemExit:
         raise
     except BaseException as error:
-        # The first lines of the traceback are those of this function.
+        # The first entry of the traceback is this function.
         trace = error.__traceback__
         error = error.with_traceback(trace.tb_next if trace is not None else None)
         sys.excepthook(type(error), error, error.__traceback__)

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def steps(loader: Iterable[T], *, metric: str | None = "loader_ms", name: str | None = None) -> Iterator[T]:
-    """Yield what a loader yields, mark a frame after each turn of the loop, and time the wait for the loader.
+    """Yield the batches of a loader, mark a frame after each, and measure the wait for the loader.
 
         for batch in vor.steps(loader):
             train(batch)
 
-    A frame is the wait for a batch and what is done with it; its metric `metric`, in milliseconds, is the wait, and a
-    scope of the same name without the unit shows it among the spans. `name` marks frames of a set of that name, in
-    which metrics do not count. What a loop leaves early is no frame of its own.
+    A frame is the wait for a batch and the work on it. Its metric `metric` is the wait in
+    milliseconds; a scope of the same name without the unit is the wait as a span. `name` marks frames
+    of the set of that name, which have no metrics. A turn that the loop leaves early ends no frame.
     """
     if metric is not None and not isinstance(metric, str):
         raise TypeError(f"steps: metric: expected str or None, found {type(metric).__name__}")

@@ -1,4 +1,4 @@
-"""What tables become: arrays and frames of other libraries, which are imported when they are asked for, and what is shown of a table."""
+"""Tables as arrays, DataFrames, text and HTML. Other libraries are imported at first use."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-# Rows of a table that are shown.
+# Most rows of a table that are shown.
 _SHOWN = 10
 
-# A table of so many rows is worth a second look at which of its columns have one value.
+# From this many rows on, columns with a single value are handed over as one row.
 _MANY = 1 << 16
 
 
 def items(of: Column | Table) -> Iterator[Any]:
-    """Return the values of a column or the rows of a table one by one."""
+    """Iterate over the values of a column or the rows of a table."""
     return (of[at] for at in range(len(of)))
 
 
 def array(column: Column, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
-    """Return a column as an array of NumPy; texts and maps as objects."""
+    """Return a column as a NumPy array; strings and maps as objects."""
     import numpy
 
     try:
         found = numpy.asarray(memoryview(column))
     except BufferError:
         if copy is False:
-            raise ValueError(f"{column.name}: texts cannot become an array without a copy") from None
+            raise ValueError(f"{column.name}: strings cannot become an array without a copy") from None
         found = _objects(column)
         copy = None
     if dtype is not None and found.dtype != dtype:
@@ -59,31 +59,34 @@ def _objects(column: Column) -> numpy.ndarray[Any, Any]:
 
 
 def to_numpy(table: Table) -> dict[str, numpy.ndarray[Any, Any]]:
-    """Return the columns by name as arrays."""
+    """Return the columns by name as NumPy arrays."""
     return {name: array(table[name]) for name in table.columns}
 
 
 def to_polars(table: Table) -> polars.DataFrame:
-    """Return the table as a DataFrame of Polars."""
+    """Return the table as a Polars DataFrame."""
     library = _imported("polars")
     varying, constant = table._apart() if len(table) >= _MANY else (table, None)
     found: polars.DataFrame = library.DataFrame(varying)
     if constant is not None and constant.columns:
-        # One value for all rows, which Polars keeps as such.
+        # One value for all rows; Polars stores it once.
         row = library.DataFrame(constant)
         found = found.with_columns(library.lit(row[name]).first().alias(name) for name in row.columns).select(table.columns)
     return found
 
 
 def to_arrow(table: Table) -> pyarrow.Table:
-    """Return the table as a Table of PyArrow."""
+    """Return the table as a PyArrow Table."""
     library = _imported("pyarrow")
     found: pyarrow.Table = library.table(table)
     return found
 
 
 def to_pandas(table: Table) -> pandas.DataFrame:
-    """Return the table as a DataFrame of pandas: texts that repeat as categories, numbers of which some are missing as such."""
+    """Return the table as a pandas DataFrame.
+
+    Columns of repeated strings become categories, integers with missing values `IntegerArray`s.
+    """
     library = _imported("pandas")
     columns: dict[str, Any] = {}
     for name in table.columns:
@@ -116,7 +119,7 @@ def _rows(table: Table) -> Iterator[tuple[str, ...]]:
 
 
 def shown(name: str, value: object) -> str:
-    """Return a value as a table shows it."""
+    """Format a value of a column."""
     if value is None:
         return ""
     if isinstance(value, dict):
@@ -129,7 +132,7 @@ def shown(name: str, value: object) -> str:
 
 
 def duration(ns: float) -> str:
-    """Return a length of time in the unit that fits it, as the command shows it."""
+    """Format a duration in the unit that fits it, as the command does."""
     for unit, of in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(ns) >= of:
             return f"{ns / of:.4g} {unit}"
@@ -137,7 +140,7 @@ def duration(ns: float) -> str:
 
 
 def text(table: Table) -> str:
-    """Return the first rows of a table in columns."""
+    """Format the first rows of a table as text."""
     names = tuple(table.columns)
     rows = [names, *_rows(table)]
     widths = [min(max(len(row[at]) for row in rows), 40) for at in range(len(names))]
@@ -146,7 +149,7 @@ def text(table: Table) -> str:
 
 
 def html(table: Table, caption: str | None = None) -> str:
-    """Return the first rows of a table for notebooks."""
+    """Format the first rows of a table as HTML."""
     head = "".join(f"<th>{_html.escape(name)}</th>" for name in table.columns)
     body = "".join("<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in row) + "</tr>" for row in _rows(table))
     more = f"{len(table):,} rows" if caption is None else caption

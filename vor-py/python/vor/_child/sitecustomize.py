@@ -1,4 +1,4 @@
-"""Found first by an interpreter that a recorded program has started: has it recorded too."""
+"""Imported first by every interpreter that a recorded program starts: records that one too."""
 
 import importlib
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def _chain() -> None:
-    """Import the file of this name that would have been found without this one."""
+    """Import the `sitecustomize` that this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
     this = sys.modules.pop("sitecustomize", None)
@@ -16,13 +16,13 @@ def _chain() -> None:
         if error.name != "sitecustomize":
             raise
     finally:
-        # Who imports this file looks for it here.
+        # The import system looks for this file here.
         if this is not None:
             sys.modules.setdefault("sitecustomize", this)
 
 
 def _join() -> None:
-    """Have this process recorded."""
+    """Record this process."""
     try:
         from vor import _run
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""vor in frameworks for machine learning. Each module imports its framework when it is imported itself, and nothing else does.
+"""vor in frameworks for machine learning. Only the module of a framework imports it.
 
     from vor.integrations.lightning import VorCallback      # lightning or pytorch_lightning
     from vor.integrations.transformers import VorCallback   # Hugging Face

@@ -1,4 +1,4 @@
-"""What callbacks begin in one call and end in another."""
+"""Spans and waits that one callback begins and another ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import vor
 
 
 class Spans:
-    """Spans that are begun and ended by name. Hooks of a framework come in pairs, but for those that an exception skips."""
+    """Spans that begin and end by name.
+
+    Hooks of a framework come in pairs, except where an exception skips the second one.
+    """
 
     def __init__(self) -> None:
-        """Make it with none that is open."""
+        """Make a set without open spans."""
         self._known: dict[str, vor.Scope] = {}
         self._open: list[str] = []
 
@@ -24,7 +27,7 @@ class Spans:
         self._open.append(name)
 
     def end(self, name: str) -> None:
-        """End the last span of this name, and those that were begun in it and not ended; nothing where there is none."""
+        """End the last span of this name, if there is one, and all open spans inside it."""
         if name not in self._open:
             return
         while True:
@@ -34,7 +37,7 @@ class Spans:
                 return
 
     def end_all(self) -> None:
-        """End all that are open."""
+        """End all open spans."""
         while self._open:
             self.end(self._open[0])
 
@@ -43,32 +46,32 @@ class Wait:
     """The wait for a batch, from one hook to another, as a metric in milliseconds."""
 
     def __init__(self, metric: str) -> None:
-        """Make it without a wait that has begun. `metric` is what waits are called."""
+        """Make a wait that has not begun. `metric` is the name of the metric."""
         self._metric = metric
         self._since: int | None = None
         vor.record_metric_unit(metric, "ms")
 
     def begin(self) -> None:
-        """Begin to wait."""
+        """Begin a wait."""
         self._since = perf_counter_ns()
 
     def begin_anew(self) -> None:
-        """Begin the wait again that has begun, if one has: what was done meanwhile was no waiting."""
+        """Begin again a wait that has begun: the time since then was not spent waiting."""
         if self._since is not None:
             self.begin()
 
     def record(self) -> None:
-        """Record the wait that is over now, if one had begun."""
+        """Record the duration of the wait, if one has begun."""
         if self._since is not None:
             vor.record_metric(self._metric, (perf_counter_ns() - self._since) / 1e6)
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Forget the wait."""
         self._since = None
 
 
 def record_numbers(values: object, prefix: str = "") -> None:
-    """Record the numbers of a mapping as metrics."""
+    """Record the numbers in a dictionary as metrics."""
     if not isinstance(values, dict):
         return
     for name, value in values.items():

@@ -1,4 +1,6 @@
-"""A callback for Lightning: a frame per training batch, spans of its phases, the wait for data and what is logged as metrics.
+"""A callback for Lightning: a frame per training batch, its phases as spans, metrics.
+
+The metrics are the wait for data and the values that the trainer logs.
 
     trainer = lightning.Trainer(callbacks=[VorCallback()])
 """
@@ -28,26 +30,26 @@ class VorCallback(_Callback):
     """Marks a frame after each training batch, and records its phases as spans."""
 
     def __init__(self, *, metric: str = "loader_ms") -> None:
-        """Make the callback. `metric` is what the wait for a batch is called, in milliseconds."""
+        """Make the callback. `metric` is the name of the wait for a batch, in milliseconds."""
         super().__init__()
         self._spans = Spans()
         self._wait = Wait(metric)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to wait for the first batch."""
+        """Begin the wait for the first batch."""
         self._wait.begin()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Begin the batch; the wait for it is over."""
+        """Begin the batch, which ends the wait for it."""
         self._wait.record()
         self._spans.begin("training_step")
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
-        """Begin the way back."""
+        """Begin the backward pass."""
         self._spans.begin("backward")
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """End the way back."""
+        """End the backward pass."""
         self._spans.end("backward")
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
@@ -63,7 +65,7 @@ class VorCallback(_Callback):
         self._wait.begin()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Wait for no batch any more."""
+        """Stop waiting for batches."""
         self._wait.stop()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
@@ -71,14 +73,14 @@ class VorCallback(_Callback):
         self._spans.begin("validation")
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """End a validation; the wait for the next batch begins."""
+        """End a validation, and begin the wait for the next batch."""
         self._spans.end("validation")
         self._wait.begin_anew()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """End what an exception left open."""
+        """End the spans that an exception left open."""
         self._spans.end_all()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """End what is still open."""
+        """End all open spans."""
         self._spans.end_all()

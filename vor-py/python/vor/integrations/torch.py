@@ -7,10 +7,11 @@
     vor_torch.record_memory()
     vor.frame_mark()
 
-What a scope starts on the GPU goes on after the scope has ended. So its time there is taken by two events in the stream, and read when both have passed: nothing waits for the GPU.
+Work that a scope starts on the GPU continues after the scope has ended. So its GPU time is measured
+by two events in the stream, and read when the GPU has passed both: nothing waits for the GPU.
 """
 
-# pyright takes `torch` for this file, which lies beside the import.
+# pyright resolves `torch` to this file.
 # pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ except ModuleNotFoundError as _error:
         raise
     raise ModuleNotFoundError("torch is not installed: `pip install torch`", name="torch") from None
 
-# Events that have not passed yet, by the metric that they are for, in the order of the stream. What is beyond this is given up: a GPU that far behind tells nothing of a frame.
+# Metric, begin and end event of scopes that the GPU has not passed yet, in the order of the stream.
+# The oldest are dropped beyond this: times of a GPU that far behind say nothing about a frame.
 _MOST_PENDING = 4096
 _pending: deque[tuple[str, Any, Any]] = deque(maxlen=_MOST_PENDING)
 _nvtx = False
 
 
 def nvtx(on: bool = True) -> None:
-    """Have scopes of this module seen by NVIDIA's tools as NVTX ranges too, or not any more."""
+    """Switch NVTX ranges for the scopes of this module on or off."""
     global _nvtx
     _nvtx = on
 
 
 class scope:
-    """A block as a span, and its time on the GPU as the metric ``gpu <name>_ms`` of the frame in which that is known.
+    """A span around a block, and its GPU time as the metric ``gpu <name>_ms``.
 
-    Without a GPU it is `vor.scope`.
+    The metric belongs to the frame in which the time is known. Without a GPU this is `vor.scope`.
     """
 
     def __init__(self, name: str, /, **args: object) -> None:
-        """Make the block, with arguments that its span has."""
+        """Make the scope, with the arguments of its span."""
         self._name = name
         self._scope = vor.scope(name, **args)
         self._begin: Any = None
@@ -81,9 +83,9 @@ class scope:
 
 
 def collect(*, wait: bool = False) -> None:
-    """Record the times on the GPU that are known by now; with `wait` all of them, when the GPU is done.
+    """Record the GPU times that are known by now; with `wait`, wait for the GPU and record all.
 
-    Scopes do this by themselves; what ran several times in a frame counts together.
+    Scopes call this when they end. Times of the same name within a frame are added up.
     """
     if wait and _pending:
         _torch.cuda.synchronize()
@@ -95,7 +97,7 @@ def collect(*, wait: bool = False) -> None:
         _add(name, elapsed_ms)
 
 
-# What each metric has in the frame that runs; a metric is its last value.
+# The sum of each metric in the current frame. A metric of a frame is the last value recorded.
 _sums: dict[str, float] = {}
 
 
@@ -107,7 +109,7 @@ def _add(name: str, elapsed_ms: float) -> None:
 
 
 def frame_mark(name: str | None = None) -> None:
-    """Record what is known and the GPU's memory, and mark a frame."""
+    """Record the known GPU times and the GPU's memory, and mark a frame."""
     collect()
     record_memory()
     vor.frame_mark(name)
@@ -116,7 +118,10 @@ def frame_mark(name: str | None = None) -> None:
 
 
 def record_memory(device: Any = None) -> None:
-    """Record what PyTorch holds of a GPU's memory: ``gpu_allocated_mb`` in tensors, ``gpu_reserved_mb`` in all, in 10^6 bytes. Nothing without a GPU."""
+    """Record PyTorch's GPU memory: ``gpu_allocated_mb`` in tensors, ``gpu_reserved_mb`` in total.
+
+    In 10^6 bytes. Does nothing without a GPU.
+    """
     if not (vor.is_enabled() and _torch.cuda.is_available()):
         return
     for metric, count in (

@@ -1,4 +1,4 @@
-"""A callback for the Trainer of Hugging Face: a frame per step, the wait for data, and what is logged as metrics.
+"""A callback for the Hugging Face Trainer: a frame per step, the wait for data and logs as metrics.
 
     trainer = transformers.Trainer(..., callbacks=[VorCallback()])
 """
@@ -27,17 +27,17 @@ class VorCallback(_Callback):
     """Marks a frame after each step of the optimizer, and records its batches as spans."""
 
     def __init__(self, *, metric: str = "loader_ms") -> None:
-        """Make the callback. `metric` is what the wait for data before a step is called, in milliseconds."""
+        """Make the callback. `metric` is the name of the wait before a step, in milliseconds."""
         super().__init__()
         self._spans = Spans()
         self._wait = Wait(metric)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to wait for the first batch."""
+        """Begin the wait for the first batch."""
         self._wait.begin()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin a step; the wait for its first batch is over."""
+        """Begin a step, which ends the wait for its first batch."""
         self._wait.record()
         self._spans.begin("step")
 
@@ -56,17 +56,17 @@ class VorCallback(_Callback):
         self._wait.begin()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Wait for no batch any more."""
+        """Stop waiting for batches."""
         self._wait.stop()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Record what is logged."""
+        """Record the logged numbers as metrics."""
         record_numbers(logs)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave an evaluation out of the wait for data."""
+        """Exclude an evaluation from the wait for data."""
         self._wait.begin_anew()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End what is still open."""
+        """End all open spans."""
         self._spans.end_all()
